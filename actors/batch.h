@@ -33,8 +33,12 @@ struct rn_batch_out {
     float *keep_logits; /* copy the logits here; NULL: no */
     float *late_logits; /* the sampler draws from these when the step is done; NULL: the step draws, or there is
                            rn_step.logits */
-    bool follows;       /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
-    uint32_t behind;    /* ... which is the row so many outs before ... */
+    bool guided;        /* a grammar says what may be drawn: row guide_row of the request's guide */
+    uint32_t guide_row;
+    bool asks;        /* the host draws: the row's candidates go to the request's choice */
+    bool ended, last; /* the draw has ended the grammar's text; or completed it, and nothing can follow */
+    bool follows;     /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
+    uint32_t behind;  /* ... which is the row so many outs before ... */
     int32_t draft;
     bool refuted;               /* ... and has not */
     bool accepted;              /* of a step that was verified: its draw is of the sequence */
@@ -42,7 +46,8 @@ struct rn_batch_out {
     uint32_t leaf_offset;       /* of a leaf: the position at whose place it stores; 0: at its own */
     runnel_status status;
     bool drawn;                     /* the request has taken its token ... */
-    bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
+    bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits ... */
+    bool tells_choice;              /* ... or asked for its choice */
     struct rn_pick pick;
 };
 
@@ -50,6 +55,8 @@ struct rn_batch_out {
 struct rn_batch_part {
     struct rn_request *request;
     uint32_t n_rows;
+    uint32_t n_repeated; /* of them, those that do not count: computed before, for the state's sake (decode_states.h),
+                            or beside a text's others, where attention sees both ways */
     uint32_t n_outs;
     uint32_t features, n_features; /* of the step's: the first, and how many are its own */
     struct rn_embed *embed;        /* the request's, lent to the sampler; or NULL */
@@ -60,8 +67,11 @@ struct rn_batch_part {
     bool ahead;                    /* composed while others of it were in flight */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
+    uint32_t n_compared;                       /* of the chain: those before which all were right */
     bool leaf_offset;                          /* the last true row is a leaf */
     bool moves;                                /* what leaf offset in the step before is moved */
+    bool by_grammar;                           /* the drafts are what a grammar leaves no choice of */
+    bool keeps_state;                          /* its rows change a copy of its state */
     bool by_model;                             /* the drafts are the drafter's, not the proposer's */
 };
 
@@ -73,13 +83,15 @@ struct rn_batch {
     uint32_t n_parts;
     struct rn_draw *draws;   /* [limits.max_outs]: of a device that draws in the step; see draw_rows.h */
     struct rn_drawer drawer; /* how it does; draw NULL: by itself, or it does not */
-    uint32_t n_late;         /* wanted rows with late_logits */
+    uint32_t n_late;         /* wanted rows with late_logits of the ring */
+    uint32_t n_guided;       /* wanted rows that a grammar guides */
     void **scratch;          /* [n_scratch] */
     uint32_t n_scratch;
     uint32_t n_vocab;           /* width of the logits */
+    uint32_t n_repeated;        /* rows that were computed before */
     uint32_t n_waiting;         /* rows whose token the step before draws */
     uint32_t n_answer_rows;     /* rows of running sequences, the first ones */
-    bool read_along;            /* one of them is not of the background */
+    uint32_t n_readers;         /* requests that have one of them, but for the background's */
     uint32_t n_drafts, n_spare; /* drafts it has, runners-up included, and for which there is still room */
     uint32_t n_branches;        /* runners-up */
     uint64_t begin_ns, end_ns;  /* of the step: submit, and its end on the backend's thread */

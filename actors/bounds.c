@@ -13,7 +13,7 @@ enum {
 #define X(role, name) role = 1 << RN_ROLE_##role,
     RN_ROLES(X)
 #undef X
-        MODEL_ACTORS = TOKENIZER | TIER | MOVER | PREFILL | VERIFIER | DECODE | DRAFT | SAMPLER | DETOKENIZER
+        MODEL_ACTORS = TOKENIZER | GRAMMAR | TIER | MOVER | PREFILL | VERIFIER | DECODE | DRAFT | SAMPLER | DETOKENIZER
 };
 
 static const struct rn_message_row rows[RN_MSG_KINDS] = {
@@ -29,11 +29,13 @@ enum object {
         OBJECTS,
     /* Payloads without a row there: each message has its own. */
     OBJECT_stream = OBJECTS,
+    OBJECT_choice = OBJECTS,
     OBJECT_ended = OBJECTS,
     OBJECT_grant = OBJECTS,
     OBJECT_shortage = OBJECTS,
     OBJECT_wake = OBJECTS,
     OBJECT_lanes = OBJECTS,
+    OBJECT_outs = OBJECTS,
     OBJECT_none = OBJECTS
 };
 

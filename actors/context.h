@@ -45,7 +45,8 @@ struct rn_context {
     struct rn_session *sessions;               /* [max_sessions]; see session_slot.h */
     struct rn_pool *session_slots;
     uint32_t max_streams, max_sessions;
-    struct rn_bounds bounds; /* of the mailbox of a model's actor */
+    uint64_t max_queued_bytes; /* of totals->queued_bytes; UINT64_MAX: no limit */
+    struct rn_bounds bounds;   /* of the mailbox of a model's actor */
     struct rn_actor *router;
 
     /* The model's. */
@@ -58,8 +59,7 @@ struct rn_context {
     struct rn_backend *backend;
     const struct rn_backend_limits *limits;
     uint32_t n_vocab;                /* width of the logits */
-    uint32_t n_features;             /* of a row, to make embeddings of: the last ones of ... */
-    uint32_t row_features;           /* ... what a step writes for a row; a drafter's are the first ones */
+    uint32_t row_features;           /* what a step writes for a row; what embeddings are made of see embed.h */
     const struct rn_step_cost *cost; /* of the model's steps, as far as the load has measured them */
     struct rn_step_times *times;     /* see telemetry/telemetry.h */
     struct rn_drafter *drafter;      /* of kind NONE: there is none */
@@ -67,7 +67,7 @@ struct rn_context {
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
     uint32_t cache_places;            /* blocks that a lower tier can have, at most; 0: by its size */
     uint64_t news_us;                 /* between two looks for what others put into lower tiers */
-    struct rn_actor *tokenizer, *tier, *mover, *prefill, *decode, *verifier, *draft, *sampler, *detokenizer;
+    struct rn_actor *tokenizer, *grammar, *tier, *mover, *prefill, *decode, *verifier, *draft, *sampler, *detokenizer;
 };
 
 #endif

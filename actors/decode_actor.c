@@ -7,6 +7,7 @@
 
 #include "actors/context.h"
 #include "actors/decode_batch.h"
+#include "actors/decode_states.h"
 #include "actors/draw_rows.h"
 #include "actors/host/outlet.h"
 #include "actors/telemetry/telemetry.h"
@@ -69,7 +70,9 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     request->preempted = request->growing = false;
     forget_leaf(request);
     free_lane(decode, request);
-    halt(decode, request); /* before it can come again */
+    rn_request_drop_rows(request);
+    halt(decode, request);     /* before it can come again */
+    request->verified = false; /* until it does */
     RN_ASSERT(request->n_done <= request->n_tokens);
     rn_request_send(request, decode->context->tier, RN_MSG_PREEMPTED);
 }
@@ -80,7 +83,7 @@ static void let_go(struct rn_decode *decode, struct rn_request *request)
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && request->in_steps == 0);
     forget_leaf(request);
     free_lane(decode, request);
-    rn_request_send(request, request->verified ? decode->context->verifier : decode->context->detokenizer, RN_MSG_END);
+    rn_request_send(request, rn_request_end_actor(request), RN_MSG_END);
 }
 
 static uint32_t find_running(const struct rn_decode *decode, uint32_t slot, uint32_t generation)
@@ -117,7 +120,7 @@ static struct rn_request *find(const struct rn_decode *decode, uint32_t slot, ui
 
 /* Takes a request with an outcome, or one that is to go back, out of its list and lets it go, unless a step still
  * reads it. */
-static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
+void rn_decode_drop_if_done(struct rn_decode *decode, struct rn_request *request)
 {
     uint32_t i;
 
@@ -138,7 +141,7 @@ static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
  * on their way back already; they are not looked at, being another's. */
 static void end_here(struct rn_decode *decode, struct rn_request *request)
 {
-    drop_if_done(decode, request);
+    rn_decode_drop_if_done(decode, request);
     if (decode->ring.n_flying > 0 && !rn_batch_is_wanted(decode))
         rn_step_ring_stop(&decode->ring);
 }
@@ -202,7 +205,6 @@ static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
 static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generation, uint32_t n)
 {
     struct rn_credit *credit = &decode->credits[slot];
-    struct rn_msg *msg;
 
     RN_ASSERT(slot < decode->context->max_streams && n > 0);
     if (credit->generation != generation)
@@ -215,12 +217,7 @@ static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generat
     }
     credit->n += (int32_t)n;
     RN_ASSERT(credit->n <= RN_WINDOW + 1 && (!credit->away || credit->back)); /* the tail cost none, and comes back */
-    if (!credit->away)
-        return;
-    credit->away = false;
-    msg = rn_msg_new(decode->actor.runtime, RN_MSG_READY);
-    msg->stream = (struct rn_pay_stream){slot, generation, 0};
-    rn_actor_send(decode->context->tier, msg);
+    rn_decode_call_back(decode, slot);
 }
 
 static void on_credit(struct rn_actor *self, struct rn_msg *msg)
@@ -257,7 +254,7 @@ static void give_back_stalled(struct rn_decode *decode)
         RN_ASSERT(request->in_steps == 0 && request->outcome == RN_OUTCOME_NONE && !request->preempted);
         decode->n_short -= request->n_blocks < decode->n_short ? request->n_blocks : decode->n_short;
         request->preempted = true;
-        drop_if_done(decode, request);
+        rn_decode_drop_if_done(decode, request);
     }
 }
 
@@ -306,7 +303,7 @@ static void pay(struct rn_decode *decode, const struct rn_request *request)
 }
 
 /* A drawn token joins its sequence. */
-static void settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out)
+void rn_decode_settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out)
 {
     RN_CHECK(request->n_tokens < request->capacity);
     RN_ASSERT(request->n_tokens < request->n_limit && request->n_done >= request->n_tokens && !out->drawn);
@@ -314,13 +311,15 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
     request->tokens[request->n_tokens++] = out->pick.token;
     rn_sampler_take(request->sampler, &out->pick);
     out->drawn = true;
-    if (rn_request_ends_with(request, decode->context->vocab, out->pick.token)) {
+    if (out->ended || rn_request_ends_with(request, decode->context->vocab, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
         return;
     }
     out->tells_token = true;
     pay(decode, request);
-    if (request->n_tokens < request->n_limit)
+    if (out->last)
+        rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
+    if (out->last || request->n_tokens < request->n_limit)
         return;
     if (rn_request_can_shift(request))
         request->shifts = request->preempted = true;
@@ -341,16 +340,20 @@ static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
     if (out->leaf_offset > 0)
         request->leaf_offset = out->leaf_offset;
     if (out->status != RUNNEL_OK) {
-        rn_request_fail(request, out->status, "%s, at position %llu", runnel_status_text(out->status),
-                        (unsigned long long)out->position);
+        rn_draw_fail(request, out);
         return;
     }
     if (out->keep_logits != NULL) {
         out->tells_logits = true;
         pay(decode, request);
     }
-    if (out->sample)
-        settle_token(decode, request, out);
+    if (out->asks) {
+        out->tells_choice = true;
+        rn_decode_ask(decode, request);
+        pay(decode, request);
+    } else if (out->sample) {
+        rn_decode_settle_token(decode, request, out);
+    }
 }
 
 /* What will be told of a chunk of a prompt. Nothing that it computes again after it was preempted. */
@@ -406,9 +409,11 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
     for (uint32_t i = 1; i < part->n_outs; i++) {
         part->n_accepted += outs[i].drawn;
         part->leaf_offset |= outs[i].drawn && outs[i].leaf_offset > 0;
+        part->n_compared += i <= part->n_drafts && outs[i - 1].drawn && (outs[i].drawn || outs[i].refuted);
     }
     request->n_drafted += part->n_drafts + part->n_branches;
     request->n_accepted += part->n_accepted;
+    RN_ASSERT(part->n_compared <= part->n_drafts && part->n_accepted - part->leaf_offset <= part->n_compared);
     RN_ASSERT(part->n_accepted <= part->n_drafts && request->n_accepted <= request->n_drafted);
     RN_ASSERT(request->n_done == part->n_done + part->n_accepted || request->outcome == RN_OUTCOME_FAILED);
 }
@@ -466,6 +471,7 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     else
         settle_computation(decode, part, outs);
     settle_drafts(part, outs);
+    rn_decode_settle_state(part);
     if (part->last) {
         RN_ASSERT(request->last_chunk && request->lane != RN_LANE_NONE);
         request->last_chunk = false;
@@ -473,91 +479,10 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
         RN_CHECK(rn_request_remove(&decode->prompts, request->slot, request->generation) == request);
         RN_CHECK(decode->n_running < decode->context->max_streams);
         decode->running[decode->n_running++] = request;
+        decode->has_choices |= rn_decode_awaits_choice(decode, request);
         if (request->n_fill >= request->n_limit)
             rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
     }
-}
-
-/* The next event of a request in the batch's list; its credit is paid. */
-static struct rn_token_item *add_item(struct rn_batch *batch, const struct rn_request *request, runnel_event_type type)
-{
-    struct rn_token_item *item = &batch->list->items[batch->list->n++];
-
-    RN_CHECK(batch->list->n <= batch->list->capacity);
-    item->slot = request->slot;
-    item->generation = request->generation;
-    item->type = type;
-    item->joined = false;
-    return item;
-}
-
-static void tell_out(struct rn_decode *decode, struct rn_batch *batch, const struct rn_batch_out *out)
-{
-    struct rn_token_item *item;
-
-    if (out->tells_logits) {
-        item = add_item(batch, out->request, RUNNEL_EVENT_LOGITS);
-        item->position = out->position;
-        item->logits = out->keep_logits;
-    }
-    if (out->drawn)
-        rn_telemetry_token(&decode->actor, out->request, decode->now_us);
-    if (out->tells_token) {
-        item = add_item(batch, out->request, RUNNEL_EVENT_TOKEN);
-        item->token = out->pick.token;
-        item->logprob = out->pick.logprob;
-        item->n_top = out->pick.n_top;
-        memcpy(item->top, out->pick.top, out->pick.n_top * sizeof out->pick.top[0]);
-    }
-}
-
-/* What is to be told of one sequence's share in the step. The request may be in the next step already. */
-static void tell_part(struct rn_decode *decode, struct rn_batch *batch, const struct rn_batch_part *part,
-                      const struct rn_batch_out *outs)
-{
-    const struct rn_request *request = part->request;
-
-    if (part->tells_progress) {
-        struct rn_token_item *item = add_item(batch, request, RUNNEL_EVENT_PROGRESS);
-
-        item->prompt_done = part->n_done < request->n_prompt ? part->n_done : request->n_prompt;
-        item->prompt_total = request->n_prompt;
-    }
-    if (part->tells_embedding)
-        add_item(batch, request, RUNNEL_EVENT_EMBEDDING);
-    for (uint32_t i = 0; i < part->n_outs; i++)
-        tell_out(decode, batch, &outs[i]);
-    if (part->tells_computed) {
-        struct rn_computed_list *list = batch->computed;
-
-        RN_CHECK(list->n < RN_COMPUTED_ITEMS);
-        list->items[list->n++] = (struct rn_computed){request->slot, request->generation, part->n_done};
-    }
-}
-
-/* The lists that the batch has filled go out; those that it has not are free again. */
-static void send_lists(struct rn_decode *decode, struct rn_batch *batch)
-{
-    if (batch->list->n > 0) {
-        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_TOKENS);
-
-        msg->tokens.list = batch->list;
-        rn_actor_send(decode->context->detokenizer, msg);
-    } else {
-        batch->list->next = decode->free_lists;
-        decode->free_lists = batch->list;
-    }
-    if (batch->computed->n > 0) {
-        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_COMPUTED);
-
-        msg->computed.list = batch->computed;
-        rn_actor_send(decode->context->tier, msg);
-    } else {
-        batch->computed->next = decode->free_computed;
-        decode->free_computed = batch->computed;
-    }
-    batch->list = NULL;
-    batch->computed = NULL;
 }
 
 /* Called by the backend, on its thread: the batch goes on to the sampler. */
@@ -598,6 +523,8 @@ static void submit(struct rn_decode *decode, struct rn_batch *batch)
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
     rn_telemetry_step_begun(decode->context, batch);
+    if (batch->n_guided > 0)
+        rn_batch_ask_for_masks(decode, batch);
     backend->ops->submit_async(backend, &batch->step);
 }
 
@@ -669,12 +596,14 @@ static void tell(struct rn_decode *decode, struct rn_batch *batch)
 
     decode->now_us = rn_telemetry_step(&decode->actor, decode->context, batch);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
-        tell_part(decode, batch, &batch->parts[i], outs);
+        rn_decode_tell_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
     }
-    send_lists(decode, batch); /* before the END of any of them: its RETIRE must come behind */
+    rn_decode_send_lists(decode, batch->list, batch->computed); /* before an END: its RETIRE must come behind */
+    batch->list = NULL;
+    batch->computed = NULL;
     for (uint32_t i = 0; i < batch->n_parts; i++)
-        drop_if_done(decode, batch->parts[i].request);
+        rn_decode_drop_if_done(decode, batch->parts[i].request);
 }
 
 /* Between settle and tell no request leaves, and nothing else is handled. */
@@ -695,6 +624,7 @@ static void flush(struct rn_actor *self)
 {
     struct rn_decode *decode = decode_of(self);
 
+    rn_decode_take_choices(decode);
     give_back_stalled(decode);
     begin_steps(decode);
     rn_decode_sleep(decode);
@@ -725,6 +655,7 @@ static const struct rn_actor_class decode_class = {
             [RN_MSG_EXPIRE] = on_end_request,
             [RN_MSG_PREEMPT] = on_end_request,
             [RN_MSG_CREDIT] = on_credit,
+            [RN_MSG_CHOICE] = rn_decode_on_choice,
             [RN_MSG_STOPPED] = on_stopped,
             [RN_MSG_GRANT] = on_grant,
             [RN_MSG_SHORT] = on_short,
@@ -762,8 +693,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *
     struct rn_heap *heap = context->heap;
 
     *decode = (struct rn_decode){.context = context, .cost = *context->cost};
-    rn_prompt_budget_init(&decode->pace, context->options->max_slowdown > 0 ? context->options->max_slowdown
-                                                                            : RN_PROMPT_BUDGET_SLOWDOWN);
+    rn_prompt_budget_init(&decode->pace, context->options->max_slowdown);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;
         decode->free_computed = &decode->computed_lists[i];

@@ -52,12 +52,21 @@
 
 struct rn_context;
 
+/* Of a stream whose host draws. */
+enum rn_choice_state {
+    RN_CHOICE_NONE = 0,
+    RN_CHOICE_ASKED, /* the host was asked for its next token */
+    RN_CHOICE_MADE   /* `choice` has what it said; the token joins the sequence once this runs */
+};
+
 struct rn_credit {
     uint32_t generation;
     int32_t n;
     bool back;           /* the request was given back to the tier ... */
     bool away;           /* ... which keeps it until there is credit again ... */
     uint64_t stalled_us; /* ... which it has been without since then */
+    enum rn_choice_state choice;
+    struct rn_pay_choice made;
 };
 
 struct rn_decode {
@@ -79,6 +88,7 @@ struct rn_decode {
     uint32_t n_short; /* blocks that the tier wants back of what stalls ... */
     bool at_once;     /* ... however short a time it has stalled */
     bool waking;      /* a WAKE is to come */
+    bool has_choices; /* hosts have drawn: of requests that run, tokens are to be taken in */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];
@@ -87,6 +97,36 @@ struct rn_decode {
 
 runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *context);
 void rn_decode_fini(struct rn_decode *decode);
+
+/* A draw of the request's host is under way: nothing else is drawn for it. */
+static inline bool rn_decode_awaits_choice(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return decode->credits[request->slot].choice != RN_CHOICE_NONE;
+}
+
+/* decode_choices.c: the tier hears READY, if it has the stream's request and nothing more is awaited from its host. */
+void rn_decode_call_back(struct rn_decode *decode, uint32_t slot);
+
+/* decode_choices.c: the host is asked for the token behind the sequence; its credit is paid. */
+void rn_decode_ask(struct rn_decode *decode, struct rn_request *request);
+
+/* decode_choices.c: handler of CHOICE. */
+void rn_decode_on_choice(struct rn_actor *self, struct rn_msg *msg);
+
+/* decode_choices.c: the tokens that hosts have drawn join their sequences, as far as there is a list for their
+ * events. */
+void rn_decode_take_choices(struct rn_decode *decode);
+
+/* For decode_choices.c: a drawn token joins its sequence; who has an outcome, or is to go back, is let go. */
+void rn_decode_settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out);
+void rn_decode_drop_if_done(struct rn_decode *decode, struct rn_request *request);
+
+/* decode_tell.c: what is told of a row, and of a sequence's share in a step, joins the lists; and these go out, or are
+ * free again. `computed` may be NULL. */
+void rn_decode_tell_out(struct rn_decode *decode, struct rn_token_list *list, const struct rn_batch_out *out);
+void rn_decode_tell_part(struct rn_decode *decode, struct rn_batch *batch, const struct rn_batch_part *part,
+                         const struct rn_batch_out *outs);
+void rn_decode_send_lists(struct rn_decode *decode, struct rn_token_list *list, struct rn_computed_list *computed);
 
 /* decode_check.c: sequences and prompts have their blocks, lanes, credits and places in the step in flight; lists and
  * batches are here or lent. Between two batches of messages. */

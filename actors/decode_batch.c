@@ -7,12 +7,17 @@
  * priority, and in turn among equals. While prompts wait, running sequences take at most three quarters of the rows
  * and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
  * without a block for its next position is left out. While steps are in flight those take part whose next token the
- * last one draws, those that are in none, and prompts that go on. Nothing here changes what a row computes (law 5), only when. */
+ * last one draws, those that are in none, and prompts that go on. Nothing here changes what a row computes (law 5),
+ * only when. */
 #include "actors/decode_batch.h"
 
+#include <string.h>
+
 #include "actors/context.h"
+#include "actors/decode_states.h"
 #include "actors/draft/drafter.h"
 #include "actors/embed.h"
+#include "actors/grammar/guide.h"
 #include "base/check.h"
 #include "model/kv_size.h"
 
@@ -21,17 +26,6 @@
 static int32_t credit_of(const struct rn_decode *decode, const struct rn_request *request)
 {
     return decode->credits[request->slot].n;
-}
-
-/* The state of a sequence lies in the slot of its stream's number. One that begins, or begins again, has none yet. */
-static void add_state(struct rn_decode *decode, const struct rn_request *request)
-{
-    struct rn_step *step = &decode->batch->step;
-
-    RN_ASSERT(request->slot < decode->context->limits->n_states);
-    decode->ring.states[decode->batch->n_parts] = request->slot;
-    if (request->n_done == 0)
-        step->state_copies[step->n_state_copies++] = (struct rn_step_state_copy){RN_NO_STATE, request->slot};
 }
 
 static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_request *request, bool prompt)
@@ -49,8 +43,12 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
                                    .ahead = request->in_steps > 0};
     batch->step.seqs[batch->n_parts] = (struct rn_step_seq){
         .blocks = request->blocks, .n_blocks = request->n_blocks, .means = request->means, .n_means = request->n_means};
+    if (decode->context->limits->window > 0) {
+        batch->step.seqs[batch->n_parts].windows = request->windows.blocks;
+        batch->step.seqs[batch->n_parts].n_windows = request->windows.n;
+    }
     if (batch->step.states != NULL)
-        add_state(decode, request);
+        rn_decode_put_state(batch, decode->ring.states, request);
     if (request->copy == RN_COPY_WANTED)
         batch->step.copies[batch->step.n_copies++] =
             (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};
@@ -69,7 +67,8 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
 /* Its next row cannot be composed before the host has seen what its last one has drawn. */
 static bool needs_host(const struct rn_request *request)
 {
-    return request->verified || (request->sampler != NULL && rn_sampler_reads_past(request->sampler));
+    return request->verified || request->guide != NULL ||
+           (request->sampler != NULL && rn_sampler_reads_past(request->sampler));
 }
 
 uint32_t rn_batch_depth(const struct rn_decode *decode)
@@ -91,10 +90,10 @@ static int32_t *drawn_of(struct rn_decode *decode)
     return decode->ring.arrays[decode->ring.n_submitted % decode->ring.size].drawn;
 }
 
-/* The device draws by itself, but not for this request. */
+/* The device draws by itself, but not for this request. One with a guide has room of its own for its logits. */
 static bool draws_late(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return decode->ring.late_logits != NULL && rn_sampler_reads_past(request->sampler);
+    return decode->ring.late_logits != NULL && request->guide == NULL && rn_sampler_reads_past(request->sampler);
 }
 
 /* Rows of the request from which the step may still have to be drawn. */
@@ -103,13 +102,30 @@ static uint32_t draws_left(const struct rn_decode *decode, const struct rn_reque
     return draws_late(decode, request) ? decode->ring.most_late - decode->batch->n_late : UINT32_MAX;
 }
 
-/* Of the next position. Not its pick: that is large, and the sampler writes it. */
+/* The row is the request's of that number which is drawn. */
+static void guide_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, uint32_t row,
+                      float *keep_logits)
+{
+    out->guided = true;
+    out->guide_row = row;
+    rn_guide_begin_row(request->guide, row);
+    decode->batch->n_guided++;
+    if (decode->ring.late_logits != NULL)
+        out->late_logits = keep_logits != NULL ? keep_logits : rn_guide_logits(request->guide, row);
+}
+
+/* Of the next position. Not its pick: that is large, and the sampler writes it. row: which of the request's that are
+ * drawn in this step. */
 static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, bool sample,
-                    float *keep_logits)
+                    uint32_t row, float *keep_logits)
 {
     struct rn_batch *batch = decode->batch;
 
     out->late_logits = NULL;
+    out->guided = out->ended = out->last = false;
+    out->asks = sample && request->choice != NULL;
+    if (sample && request->guide != NULL)
+        guide_out(decode, out, request, row, keep_logits);
     if (sample && draws_late(decode, request)) {
         out->late_logits = keep_logits != NULL
                                ? keep_logits
@@ -127,7 +143,7 @@ static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct r
     out->follows = false;
     out->leaf_offset = 0;
     out->second = (struct rn_runner_up){.token = -1};
-    out->drawn = out->tells_token = out->tells_logits = false;
+    out->drawn = out->tells_token = out->tells_logits = out->tells_choice = false;
 }
 
 static bool is_current(const struct rn_proposal *proposal, const struct rn_request *request)
@@ -152,7 +168,7 @@ static bool wants_features(const struct rn_decode *decode, const struct rn_batch
 static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, uint32_t position)
 {
     struct rn_step *step = &decode->batch->step;
-    bool follows = !part->prompt && part->n_rows > 0;
+    bool follows = !part->prompt && part->n_rows > part->n_repeated;
 
     if (follows ? part->n_features == 0 : !wants_features(decode, part, position))
         return;
@@ -191,7 +207,7 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     row->out = -1;
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
-        add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, keep_logits);
+        add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
         part->n_outs++;
     }
     if (sample) {
@@ -210,24 +226,65 @@ static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct 
     return limits->mean_window == 0 ? UINT32_MAX : RN_CHUNK - 1 - request->n_tokens % RN_CHUNK;
 }
 
+/* Positions from its start for which it has blocks. */
+static uint32_t places_of(const struct rn_backend_limits *limits, const struct rn_request *request)
+{
+    uint32_t n = limits->window > 0 && request->windows.n < request->n_blocks ? request->windows.n : request->n_blocks;
+
+    return n * limits->block_tokens;
+}
+
 /* Besides its last token: each may become an event, and has a position. */
 static uint32_t draft_room(const struct rn_decode *decode, const struct rn_request *request)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
-    uint32_t positions = request->n_blocks * limits->block_tokens - request->n_tokens;
+    uint32_t positions = places_of(limits, request) - request->n_tokens;
     uint32_t tokens = request->n_limit - request->n_tokens - 1;
     uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
     uint32_t chunk = chunk_room(limits, request);
-    uint32_t room = limits->n_states > 0 ? 0 : request->draft_max; /* a state cannot go back */
+    uint32_t state = limits->n_states > 0 ? rn_decode_state_room(request) : UINT32_MAX;
+    uint32_t room = request->draft_max < state ? request->draft_max : state;
 
-    RN_ASSERT(request->n_tokens <= request->n_blocks * limits->block_tokens && request->n_tokens < request->n_limit);
+    RN_ASSERT(request->n_tokens <= places_of(limits, request) && request->n_tokens < request->n_limit);
     RN_ASSERT(credit_of(decode, request) > 0 && request->in_steps == 1); /* that which is composed */
     room = room < positions ? room : positions;
     room = room < tokens ? room : tokens;
     room = room < credit ? room : credit;
     room = room < chunk ? room : chunk;
+    if (request->guide != NULL && request->guide->n_rows - 1 < room)
+        room = request->guide->n_rows - 1;
     room = room < draws_left(decode, request) ? room : draws_left(decode, request);
     return room < decode->batch->n_spare ? room : decode->batch->n_spare;
+}
+
+/* Rows [from, to) of the sequence, of which nothing is wanted and which do not count. */
+static void add_beside(struct rn_decode *decode, struct rn_batch_part *part, uint32_t from, uint32_t to)
+{
+    struct rn_batch *batch = decode->batch;
+
+    RN_CHECK(from <= to && batch->step.n_rows + (to - from) <= decode->context->limits->max_rows);
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t r = batch->step.n_rows++;
+
+        decode->ring.parents[r] = part->n_rows > 0 ? (int32_t)r - 1 : -1;
+        drawn_of(decode)[r] = -1;
+        batch->step.rows[r] = (struct rn_step_row){part->request->tokens[i], i, (uint32_t)(part - batch->parts), -1};
+        part->n_rows++;
+    }
+    part->n_repeated += to - from;
+    batch->n_repeated += to - from;
+}
+
+/* Rows that the sequence has computed before, and whose tokens its state does not know. */
+static void add_repeated(struct rn_decode *decode, struct rn_batch_part *part)
+{
+    const struct rn_request *request = part->request;
+
+    if (request->n_behind == 0)
+        return;
+    RN_ASSERT(part->n_rows == 0 && request->n_behind <= request->n_done && request->in_steps == 1);
+    RN_CHECK(decode->batch->step.n_rows + request->n_behind < decode->context->limits->max_rows);
+    add_beside(decode, part, request->n_done - request->n_behind, request->n_done);
 }
 
 /* Behind the part's row `parent`. Position and KV as if it were true; n_done counts it when it is. */
@@ -245,7 +302,7 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     decode->ring.parents[r] = (int32_t)above;
     drawn_of(decode)[r] = -1;
     *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
-    add_out(decode, out, part->request, true, NULL);
+    add_out(decode, out, part->request, true, part->n_outs, NULL);
     out->position = row->position + part->request->n_dropped;
     out->follows = true;
     out->behind = (uint32_t)(row->out - batch->step.rows[above].out);
@@ -272,19 +329,22 @@ static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
         return;
     room = draft_room(decode, part->request);
     part->by_model = proposal->by_model;
+    part->by_grammar = proposal->by_grammar;
     for (uint32_t i = 0; i < proposal->n && i < room; i++, part->n_drafts++)
-        add_candidate(decode, part, proposal->tokens[i], i)->second = proposal->seconds[i];
+        add_candidate(decode, part, proposal->tokens[i], part->n_repeated + i)->second = proposal->seconds[i];
     place = batch->step.rows[batch->step.n_rows - 1].position; /* a chain's are its positions */
     branches = decode->prompts.n == 0 ? proposal->branches : 0;
     for (uint32_t i = 0; i < part->n_drafts && part->n_drafts + part->n_branches < room; i++) {
         if ((branches >> i & 1) == 0)
             continue;
-        add_candidate(decode, part, proposal->seconds[i].token, i)->leaf_offset = ++place;
+        add_candidate(decode, part, proposal->seconds[i].token, part->n_repeated + i)->leaf_offset = ++place;
         part->n_branches++;
         batch->n_branches++;
     }
     RN_ASSERT(part->request->n_tokens + part->n_drafts < part->request->n_limit); /* and the token behind them */
     RN_ASSERT(part->n_drafts + part->n_branches <= room && part->n_outs == 1 + part->n_drafts + part->n_branches);
+    if (batch->step.states != NULL)
+        rn_decode_keep_state(batch, decode->ring.states, part);
 }
 
 /* Not one that is only waiting for the books of its last step to be let go. */
@@ -313,13 +373,26 @@ static int64_t next_level(const struct rn_decode *decode, bool prompts, int64_t 
     return level;
 }
 
+/* The same of layers with windows. */
+static void windows_go_on(const struct rn_backend_limits *limits, struct rn_request *request)
+{
+    uint32_t first = rn_kv_size_first_window(limits, request->n_done - request->n_behind);
+    uint32_t all = rn_kv_size_round(request->n_limit, limits->block_tokens);
+
+    RN_ASSERT(request->in_steps == 0 || request->windows.n_passed >= first || request->windows.n == all);
+    rn_windows_go_on(&request->windows, first, all);
+    RN_ASSERT(request->windows.n == all || request->windows.n * limits->block_tokens > request->n_done);
+}
+
 /* Blocks that no row looks at any more become the next ones. Only of a request whose rows are in no step. */
 static void go_on(const struct rn_decode *decode, struct rn_request *request)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
-    uint32_t sinks = rn_kv_size_sinks(limits), first = rn_kv_size_first(limits, request->n_done);
+    uint32_t sinks = rn_kv_size_sinks(limits), first = rn_kv_size_first(limits, request->n_done - request->n_behind);
     uint32_t all = rn_kv_size_round(request->n_limit, limits->block_tokens);
 
+    if (limits->window > 0)
+        windows_go_on(limits, request);
     while (sinks + request->n_gone < first && request->n_blocks < all) {
         uint32_t *gone = &request->blocks[sinks + request->n_gone++];
 
@@ -387,7 +460,7 @@ static bool has_block(const struct rn_decode *decode, const struct rn_request *r
 {
     const struct rn_backend_limits *limits = decode->context->limits;
 
-    return request->n_done / limits->block_tokens < request->n_blocks &&
+    return request->n_done < places_of(limits, request) &&
            (request->n_done % RN_CHUNK != RN_CHUNK - 1 || limits->mean_window == 0 ||
             request->n_done / RN_CHUNK / limits->block_tokens < request->n_means);
 }
@@ -396,13 +469,14 @@ static bool has_block(const struct rn_decode *decode, const struct rn_request *r
 static bool knows_next(const struct rn_decode *decode, const struct rn_request *request)
 {
     return request->in_steps == 0 ||
-           (request->n_tokens + request->in_steps < request->n_limit && rn_step_ring_draws(&decode->ring, request));
+           (request->choice == NULL && request->n_tokens + request->in_steps < request->n_limit &&
+            rn_step_ring_draws(&decode->ring, request));
 }
 
 static bool can_step(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return goes_on(request) && credit_of(decode, request) > (int32_t)request->in_steps && has_block(decode, request) &&
-           knows_next(decode, request);
+    return goes_on(request) && credit_of(decode, request) > (int32_t)request->in_steps &&
+           !rn_decode_awaits_choice(decode, request) && has_block(decode, request) && knows_next(decode, request);
 }
 
 static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max_rows, uint32_t max_outs)
@@ -416,7 +490,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
 
         if (request->priority != level || !goes_on(request))
             continue;
-        if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs ||
+        if (batch->step.n_rows + request->n_behind >= max_rows || batch->step.n_outs == max_outs ||
             batch->n_parts == decode->context->limits->max_seqs || draws_left(decode, request) == 0)
             return;
         decode->cursor = (first + i + 1) % n;
@@ -424,21 +498,26 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         if (can_step(decode, request)) {
             struct rn_batch_part *part = add_part(decode, request, false);
 
+            add_repeated(decode, part);
             add_row(decode, part, true, NULL);
             add_drafts(decode, part);
-            batch->read_along |= request->priority >= 0;
+            batch->n_readers += request->priority >= 0;
         }
         grow(decode, request);
     }
 }
 
-/* No row gives way to a draft. */
+/* No row gives way to a draft. Rows that may come again with a state fit beside prompts, too. */
 static void count_spare(struct rn_decode *decode)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
-    uint32_t room = share(decode, limits->max_rows < limits->max_outs ? limits->max_rows : limits->max_outs);
+    uint32_t room = rn_batch_share(limits->n_states > 0 ? 1 : decode->prompts.n,
+                                   limits->max_rows < limits->max_outs ? limits->max_rows : limits->max_outs);
+    uint32_t taken = decode->n_running;
 
-    decode->batch->n_spare = room > decode->n_running ? room - decode->n_running : 0;
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        taken += decode->running[i]->n_behind;
+    decode->batch->n_spare = room > taken ? room - taken : 0;
 }
 
 static void add_running(struct rn_decode *decode)
@@ -453,6 +532,30 @@ static void add_running(struct rn_decode *decode)
     decode->batch->n_answer_rows = decode->batch->step.n_rows;
 }
 
+/* A step ends where the sequence leaves a checkpoint of its state behind. */
+static uint32_t rows_to_turn(const struct rn_request *request)
+{
+    for (uint32_t i = 0; i < request->n_turns; i++)
+        if (request->turns[i].at > request->n_done)
+            return request->turns[i].at - request->n_done;
+    return UINT32_MAX;
+}
+
+/* Attention sees what is behind a row: all of a text is in each step. */
+static bool sees_both_ways(const struct rn_decode *decode)
+{
+    return decode->context->plan != NULL && decode->context->plan->bidirectional;
+}
+
+/* There is room for all of its text; budgets of rows count for nothing. */
+static bool fits_whole(const struct rn_decode *decode, const struct rn_request *request)
+{
+    const struct rn_backend_limits *limits = decode->context->limits;
+
+    return request->n_fill <= limits->max_rows - decode->batch->step.n_rows &&
+           request->n_fill <= places_of(limits, request);
+}
+
 /* Rows of the prompt that this step can take: bounded by the rows left up to max_rows and, where each row gives an
  * event, by the reader's credits and the outs left. */
 static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_request *request, uint32_t max_rows)
@@ -464,12 +567,15 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
     uint32_t outs = limits->max_outs - step->n_outs;
     int32_t n_told = request->want_progress ? 1 + (int32_t)request->in_steps : 0;
     int32_t credit = credit_of(decode, request) - n_told - 1; /* progress, and the first token */
-    uint32_t places = request->n_blocks * limits->block_tokens - request->n_done;
+    uint32_t places = places_of(limits, request) - request->n_done;
     uint32_t n = left < rows ? left : rows;
 
     RN_ASSERT(request->n_done <= request->n_fill && request->n_done <= request->n_blocks * limits->block_tokens);
     RN_ASSERT(step->n_rows <= max_rows && max_rows <= limits->max_rows);
+    if (sees_both_ways(decode))
+        n = fits_whole(decode, request) ? left : 0;
     n = n < places ? n : places;
+    n = n < rows_to_turn(request) ? n : rows_to_turn(request);
     if (credit < 0 || outs == 0 || (request->in_steps > 0 && request->copy == RN_COPY_WANTED))
         return 0;
     if (request->want_logits) {
@@ -483,7 +589,7 @@ bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request
 {
     int32_t besides = request->lane != RN_LANE_NONE ? request->want_progress + request->want_logits : 0;
 
-    return credit_of(decode, request) <= besides;
+    return credit_of(decode, request) <= besides || decode->credits[request->slot].choice == RN_CHOICE_ASKED;
 }
 
 /* Where the logits of the next position go; NULL: nobody wants them, or has had them before the request was
@@ -497,10 +603,19 @@ static float *next_logits(struct rn_decode *decode, struct rn_request *request)
     return request->logits + (request->n_scored++ % request->n_logits_rows) * n_vocab;
 }
 
+/* Behind what it computes first it draws: but not again what the host was asked for before it was preempted. */
+static bool draws_behind(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return request->n_fill < request->n_limit && !rn_decode_awaits_choice(decode, request);
+}
+
 static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint32_t n)
 {
     struct rn_batch_part *part = add_part(decode, request, true);
+    bool whole = sees_both_ways(decode);
 
+    if (whole)
+        add_beside(decode, part, 0, request->n_done);
     RN_ASSERT(request->lane != RN_LANE_NONE && request->n_done + n <= request->n_fill);
     for (uint32_t i = 0; i < n; i++) {
         bool last = request->n_done + 1 == request->n_fill;
@@ -510,10 +625,12 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
             part->n_features++;
             decode->batch->step.early_features = false;
         }
-        add_row(decode, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
+        add_row(decode, part, last && draws_behind(decode, request), next_logits(decode, request));
     }
+    if (whole)
+        add_beside(decode, part, request->n_done, request->n_fill);
     request->last_chunk = part->last = request->n_done == request->n_fill;
-    RN_ASSERT(part->n_rows == n && (request->lane != RN_LANE_SHORT || n <= RN_PREFILL_SHORT_ROWS));
+    RN_ASSERT(part->n_rows - part->n_repeated == n && (request->lane != RN_LANE_SHORT || n <= RN_PREFILL_SHORT_ROWS));
 }
 
 /* Up to so many rows of the step. Short prompts, which have no lane, are through in one step. */
@@ -549,14 +666,24 @@ static bool is_shared(const struct rn_decode *decode)
            (next_level(decode, false, INT64_MAX) >= 0 || next_level(decode, true, INT64_MAX) >= 0);
 }
 
+/* Prompts whose answer somebody waits for. */
+static uint32_t n_awaited(const struct rn_decode *decode)
+{
+    uint32_t n = 0;
+
+    for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
+        n += r->priority >= 0;
+    return n;
+}
+
 static struct prompt_rows prompt_rows(const struct rn_decode *decode)
 {
     const struct rn_batch *batch = decode->batch;
     uint32_t left = decode->context->limits->max_rows - batch->n_answer_rows;
-    uint32_t n = rn_prompt_budget_rows(&decode->pace, batch->read_along, left);
+    uint32_t n = rn_prompt_budget_rows(&decode->pace, batch->n_readers, n_awaited(decode), left);
     struct prompt_rows rows = {batch->n_answer_rows + n, batch->n_answer_rows + n};
 
-    if (!batch->read_along)
+    if (batch->n_readers == 0)
         rows.most = batch->n_answer_rows + rn_prompt_budget_chunk(&decode->pace, is_shared(decode), left);
     return rows;
 }
@@ -575,9 +702,10 @@ static void add_prompts(struct rn_decode *decode)
 
 void rn_batch_uncount(struct rn_request *request, struct rn_batch_part *part)
 {
-    RN_ASSERT(part->n_rows > part->n_drafts + part->n_branches &&
-              request->n_done >= part->n_rows - part->n_drafts - part->n_branches + part->moves);
-    request->n_done -= part->n_rows - part->n_drafts - part->n_branches + part->moves;
+    uint32_t n_besides = part->n_repeated + part->n_drafts + part->n_branches;
+
+    RN_ASSERT(part->n_rows > n_besides && request->n_done >= part->n_rows - n_besides + part->moves);
+    request->n_done -= part->n_rows - n_besides + part->moves;
     part->n_done = request->n_done;
 }
 
@@ -632,6 +760,15 @@ bool rn_batch_compose(struct rn_decode *decode)
     batch->step.n_seqs = batch->n_parts;
     take_news(decode);
     RN_ASSERT(batch->n_answer_rows <= batch->step.n_rows && batch->n_waiting <= batch->n_answer_rows);
-    RN_ASSERT(batch->n_drafts + batch->n_running >= batch->n_answer_rows && batch->n_branches <= batch->n_drafts);
+    RN_ASSERT(batch->n_drafts + batch->n_repeated + batch->n_running >= batch->n_answer_rows &&
+              batch->n_branches <= batch->n_drafts);
     return batch->step.n_rows > 0;
+}
+
+void rn_batch_ask_for_masks(struct rn_decode *decode, const struct rn_batch *batch)
+{
+    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_GUIDE);
+
+    msg->outs = (struct rn_pay_outs){batch->outs, batch->step.n_outs};
+    rn_actor_send(decode->context->sampler, msg);
 }

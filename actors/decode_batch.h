@@ -13,6 +13,10 @@ uint32_t rn_batch_depth(const struct rn_decode *decode);
  * nothing can run now. The chosen requests are in one step more, and their n_done counts the new rows. */
 bool rn_batch_compose(struct rn_decode *decode);
 
+/* Tells the sampler of a step with rows that grammars guide: before it is submitted, so that the sampler has heard of
+ * it before it is done. */
+void rn_batch_ask_for_masks(struct rn_decode *decode, const struct rn_batch *batch);
+
 /* Blocks that were granted go to the ends of the request's tables: first to the means', where those are short. */
 void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks,
                           uint32_t n);

@@ -15,6 +15,8 @@ static bool is_whole(const struct rn_decode *decode, const struct rn_request *re
 
     if ((request->outcome != RN_OUTCOME_NONE || request->preempted) && request->in_steps == 0)
         return false;
+    if ((credit->choice != RN_CHOICE_NONE && request->choice == NULL) || request->choice != outlet->choice)
+        return false;
     if (request->in_steps > decode->ring.n_flying || request->draw_step > decode->ring.n_submitted)
         return false;
     if (credit->generation != request->generation || credit->back || credit->away || credit->n < 0 ||
@@ -22,7 +24,9 @@ static bool is_whole(const struct rn_decode *decode, const struct rn_request *re
         return false;
     return request->n_tokens <= request->n_limit && request->n_limit <= request->capacity &&
            request->n_gone <= request->n_blocks && request->n_done <= request->n_tokens + ahead &&
-           request->n_done <= places && rn_outlet_is(outlet, request->generation);
+           request->n_done <= places && request->n_behind <= request->n_done &&
+           (decode->context->limits->n_states > 0 || request->n_behind == 0) &&
+           rn_outlet_is(outlet, request->generation);
 }
 
 static bool running_are_whole(const struct rn_decode *decode, uint32_t *n_in_steps)
@@ -56,8 +60,8 @@ static bool prompts_are_whole(const struct rn_decode *decode, uint32_t *n_in_ste
            n - n_short <= RN_PREFILL_LANES;
 }
 
-/* Each part of the step is of one request that knows it, and has rows of its own. Of a batch that decode has: while it is
- * in flight nobody but its owner looks at it (law 2). */
+/* Each part of the step is of one request that knows it, and has rows of its own. Of a batch that decode has: while it
+ * is in flight nobody but its owner looks at it (law 2). */
 bool rn_decode_batch_check(const struct rn_batch *batch)
 {
     uint32_t n_rows = 0, n_outs = 0;

@@ -78,9 +78,10 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     }
     cell = rn_outlet_reserve(outlet);
     cell->type = item->type;
+    cell->asks = item->asks;
     cell->position = item->position;
     cell->logits = item->logits;
-    cell->n_logits = item->type == RUNNEL_EVENT_LOGITS ? outlet->n_logits : 0;
+    cell->n_logits = item->type == RUNNEL_EVENT_LOGITS && !item->asks ? outlet->n_logits : 0;
     cell->n_embedding = item->type == RUNNEL_EVENT_EMBEDDING ? outlet->n_embedding : 0;
     cell->prompt_done = item->prompt_done;
     cell->prompt_total = item->prompt_total;
@@ -125,13 +126,17 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
         [RN_OUTCOME_FAILED] = RUNNEL_EVENT_FAILED,
     };
 
-    *cell = (struct rn_cell){.token = -1};
+    *cell = (struct rn_cell){.token = -1, .stop = -1, .stop_token = -1};
     cell->type = types[request->outcome];
     cell->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
     if (request->outcome == RN_OUTCOME_FAILED) {
         cell->status = request->error.status;
         memcpy(outlet->error, request->error.message, sizeof outlet->error);
     }
+    if (cell->finish == RUNNEL_FINISH_STOP && outlet->pieces.stopped)
+        cell->stop = outlet->pieces.stop;
+    else if (cell->finish == RUNNEL_FINISH_STOP)
+        cell->stop_token = rn_request_stop_token(request);
     cell->usage.prompt_tokens = request->n_prompt;
     cell->usage.cached_tokens = request->n_cached;
     cell->usage.warm_tokens = request->n_lower[RN_TIER_WARM];

@@ -3,11 +3,13 @@
 
 #include <string.h>
 
+#include "actors/grammar/guide.h"
+#include "actors/request.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "model/device.h"
 
-/* The drafts from the row that follows what the state knows of down to this one, in order. */
-static struct rn_path path_of(const struct rn_batch_out *out, int32_t *tokens)
+struct rn_path rn_draw_path(const struct rn_batch_out *out, int32_t *tokens)
 {
     uint32_t n = 0;
 
@@ -19,28 +21,63 @@ static struct rn_path path_of(const struct rn_batch_out *out, int32_t *tokens)
     return (struct rn_path){tokens, n};
 }
 
+/* Which is there. */
+static struct rn_mask mask_of(const struct rn_batch_out *out)
+{
+    const struct rn_guide *guide = out->request->guide;
+
+    RN_ASSERT(rn_guide_state(guide, out->guide_row) == RN_GUIDE_MASKED);
+    return (struct rn_mask){rn_guide_mask(guide, out->guide_row), guide->rows[out->guide_row].may_end};
+}
+
 void rn_draw_row(struct rn_batch *batch, uint32_t i, const float *logits, struct rn_sampler_scratch *scratch)
 {
     struct rn_batch_out *out = &batch->outs[i];
     int32_t drafts[RN_PATH_MOST];
+    struct rn_mask mask;
 
     RN_ASSERT(i < batch->step.n_outs && (!out->follows || out->behind <= i));
     out->status = RUNNEL_OK;
+    if (out->guided)
+        mask = mask_of(out);
     if (out->sample)
-        out->status = rn_sampler_pick_behind(out->sampler, path_of(out, drafts), scratch, logits, out->position + 1,
-                                             out->want_logprobs, out->n_top, &out->pick);
+        out->status =
+            rn_sampler_pick_masked(out->sampler, rn_draw_path(out, drafts), out->guided ? &mask : NULL, scratch, logits,
+                                   out->position + 1, out->want_logprobs, out->n_top, &out->pick);
 }
 
 /* ---- In the step ---- */
+
+/* Of a row that a grammar guides. False: it is not drawn now; the logits are kept if the mask may come still. */
+static bool has_mask(struct rn_batch *batch, uint32_t i, const float *logits)
+{
+    struct rn_batch_out *out = &batch->outs[i];
+    struct rn_guide *guide = out->request->guide;
+    enum rn_guide_state state = rn_guide_state(guide, out->guide_row);
+
+    if (state == RN_GUIDE_MASKED)
+        return true;
+    if (state == RN_GUIDE_WAITS) {
+        memcpy(rn_guide_logits(guide, out->guide_row), logits, batch->n_vocab * sizeof *logits);
+        guide->rows[out->guide_row].kept = true;
+    }
+    out->pick.token = -1;
+    batch->draws[i].status = RUNNEL_OK;
+    batch->draws[i].token = 0; /* of no meaning: nobody waits for it */
+    return false;
+}
 
 /* rn_drawer.draw, on a thread of the device. */
 static void draw_in_step(void *user, uint32_t i, const float *logits, void *scratch)
 {
     struct rn_batch *batch = user;
 
+    if (batch->outs[i].guided && !has_mask(batch, i, logits))
+        return;
     rn_draw_row(batch, i, logits, scratch);
     batch->draws[i].status = batch->outs[i].status;
-    batch->draws[i].token = batch->outs[i].pick.token;
+    batch->draws[i].token =
+        batch->outs[i].asks ? 0 : batch->outs[i].pick.token; /* nobody waits for what the host draws */
 }
 
 runnel_status rn_draws_init(struct rn_batch *batch, struct rn_heap *heap, const struct rn_backend *backend,
@@ -106,11 +143,20 @@ void rn_draws_ask(struct rn_batch *batch)
 
 /* ---- When it is done ---- */
 
+/* Of a row that a grammar guides, once the step is done. */
+static enum rn_guide_state guide_state(const struct rn_batch_out *out)
+{
+    RN_ASSERT(rn_guide_state(out->request->guide, out->guide_row) != RN_GUIDE_WAITS);
+    return rn_guide_state(out->request->guide, out->guide_row);
+}
+
 /* True when the row computed something else than what the sequence has become: its draw does not count. */
 static bool is_refuted(const struct rn_batch_out *out)
 {
     const struct rn_batch_out *parent = out - out->behind;
 
+    if (out->guided && guide_state(out) == RN_GUIDE_REFUSED)
+        return true;
     return out->follows && (parent->refuted || parent->status != RUNNEL_OK || parent->pick.token != out->draft);
 }
 
@@ -134,7 +180,9 @@ static void take_draw(struct rn_batch *batch, uint32_t i, struct rn_sampler_scra
     out->status = draw->status;
     if (draw->status != RUNNEL_OK)
         return;
-    if (out->late_logits != NULL) {
+    if (out->guided && out->late_logits == NULL && out->request->guide->rows[out->guide_row].kept) {
+        rn_draw_row(batch, i, rn_guide_logits(out->request->guide, out->guide_row), scratch);
+    } else if (out->late_logits != NULL) {
         rn_draw_row(batch, i, out->late_logits, scratch);
     } else if (draw->sampling != NULL) {
         RN_CHECK(draw->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
@@ -154,9 +202,25 @@ void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch)
         out->refuted = is_refuted(out);
         if (step->status != RUNNEL_OK || out->refuted)
             out->status = step->status;
+        else if (out->guided && guide_state(out) == RN_GUIDE_FAILED)
+            out->status = out->request->guide->rows[out->guide_row].error.status;
         else if (step->draws != NULL)
             take_draw(batch, i, scratch);
         else
             draw_late(batch, i, scratch);
     }
+}
+
+void rn_draw_fail(struct rn_request *request, const struct rn_batch_out *out)
+{
+    if (out->guided && request->guide->rows[out->guide_row].error.status == out->status)
+        rn_request_fail(request, out->status, "grammar: %s", request->guide->rows[out->guide_row].error.message);
+    else if (out->guided && out->status == RUNNEL_NUMERIC)
+        rn_request_fail(request, out->status,
+                        "no token that the grammar allows can be drawn: biases forbid them all, or the logits are not "
+                        "numbers, at position %llu",
+                        (unsigned long long)out->position);
+    else
+        rn_request_fail(request, out->status, "%s, at position %llu", runnel_status_text(out->status),
+                        (unsigned long long)out->position);
 }

@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "cpu/cpu.h"
+#include "gpu/gpu.h"
 #include "runnel_uv.h"
 
 #define DEFAULT_STREAMS 1024
@@ -64,6 +65,7 @@ enum {
     PAYLOAD_batch = sizeof(struct rn_batch),
     PAYLOAD_job = 0,
     PAYLOAD_stream = 0,
+    PAYLOAD_choice = 0,
     PAYLOAD_ended = 0,
     PAYLOAD_session = 0,
     PAYLOAD_fork = 0,
@@ -71,6 +73,7 @@ enum {
     PAYLOAD_shortage = 0,
     PAYLOAD_wake = 0,
     PAYLOAD_lanes = 0,
+    PAYLOAD_outs = 0,
     PAYLOAD_model = 0,
     PAYLOAD_none = 0
 };
@@ -107,11 +110,11 @@ static void fini_sessions(struct runnel_engine *engine)
 
 static_assert(RN_MODEL_READY != 0 && RN_MODEL_LOADING == 0, "a model begins as one that is being loaded");
 
-/* All that this build knows; the first is where nobody names one. */
-static const struct rn_device_kind *const kinds[] = {&rn_cpu_kind, &rn_cpu_reference_kind};
+/* All that this build knows; the first is where nobody names one, and the second where a host wants the best. */
+static const struct rn_device_kind *const kinds[] = {&rn_cpu_kind, &rn_gpu_kind, &rn_cpu_reference_kind};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* "name", or "name:index" where the machine has several of a kind. NULL: there is none like that. */
+/* "name", or "name:index" where the machine has several of a kind. NULL: the build knows none like that. */
 static const struct rn_device_kind *find_kind(const char *device, uint32_t *index)
 {
     const char *colon = device == NULL ? NULL : strchr(device, ':'), *at;
@@ -127,46 +130,78 @@ static const struct rn_device_kind *find_kind(const char *device, uint32_t *inde
         return NULL;
     for (i = 0; i < N_KINDS; i++)
         if (strlen(kinds[i]->name) == n && memcmp(kinds[i]->name, device, n) == 0)
-            return *index < kinds[i]->count() ? kinds[i] : NULL;
+            return kinds[i];
     return NULL;
 }
 
-runnel_status rn_engine_check_device(const char *device, runnel_error *error)
+bool rn_engine_device_is_auto(const char *device)
 {
-    char names[128] = "";
-    size_t n = 0;
-    uint32_t i;
+    return device != NULL && strcmp(device, "auto") == 0;
+}
 
-    if (find_kind(device, &i) != NULL)
+runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *device, runnel_error *error)
+{
+    uint32_t index, n;
+    const struct rn_device_kind *kind = find_kind(device, &index);
+    runnel_error why = {0};
+
+    if (rn_engine_device_is_auto(device))
         return RUNNEL_OK;
-    for (i = 0; i < N_KINDS; i++)
-        if (kinds[i]->count() > 0 && n < sizeof names)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%s\"", n > 0 ? " or " : "", kinds[i]->name);
-    return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use %s", device, names);
+    if (kind == NULL)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "device \"%s\" is not known: use \"auto\", \"cpu\", \"cuda\" or \"reference\"", device);
+    n = kind->count(&engine->heap, engine->device_library, &why);
+    if (index < n)
+        return RUNNEL_OK;
+    return n == 0 ? rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: %s", device, why.message)
+                  : rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: the machine has %u of them",
+                                 device, n);
 }
 
 struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads)
 {
-    struct rn_device_options options = {.n_threads = n_threads};
+    struct rn_device_options options = {.n_threads = n_threads, .library = engine->device_library};
     const struct rn_device_kind *kind = find_kind(device, &options.index);
 
-    return kind == NULL ? NULL : kind->open(&engine->heap, &options);
+    return kind == NULL ? NULL : kind->open(&engine->heap, &options, NULL);
 }
 
-struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device)
+static void log_device(const struct runnel_engine *engine, const struct rn_device *device)
 {
-    struct rn_device_options options = {.beside = engine->devices[0].device};
-    const struct rn_device_kind *kind = find_kind(device, &options.index);
+    char text[128];
+
+    if (device == NULL)
+        return;
+    device->kind->describe(device, text, sizeof text);
+    rn_log(&engine->log, RUNNEL_LOG_INFO, "%s", text);
+}
+
+/* The engine's device of this kind and index, or the first place where one can be opened; NULL: there is none. */
+static struct rn_open_device *place_of(struct runnel_engine *engine, const struct rn_device_kind *kind, uint32_t index)
+{
     struct rn_open_device *open = engine->devices;
 
-    if (kind == NULL)
+    for (; open < engine->devices + RN_MAX_DEVICES; open++)
+        if (open->device == NULL || (open->device->kind == kind && open->index == index))
+            return open;
+    return NULL;
+}
+
+struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error)
+{
+    struct rn_device_options options = {.beside = engine->devices[0].device, .library = engine->device_library};
+    const struct rn_device_kind *kind = find_kind(device, &options.index);
+    struct rn_open_device *open = kind == NULL ? NULL : place_of(engine, kind, options.index);
+
+    if (open == NULL) {
+        rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there", device);
         return NULL;
-    while (open->device != NULL && (open->device->kind != kind || open->index != options.index))
-        if (++open == engine->devices + RN_MAX_DEVICES)
-            return NULL;
+    }
     if (open->device == NULL) {
         open->index = options.index;
-        open->device = kind->open(&engine->heap, &options);
+        open->device = kind->open(&engine->heap, &options, error);
+        if (open->device != NULL && open != engine->devices)
+            log_device(engine, open->device);
     }
     RN_ASSERT(open->device == NULL || (open->device->kind == kind && open->index == options.index));
     return open->device;
@@ -183,17 +218,6 @@ static void close_devices(struct runnel_engine *engine)
 {
     for (uint32_t i = RN_MAX_DEVICES; i-- > 0;)
         rn_engine_close_device(engine->devices[i].device);
-}
-
-static void log_device(const struct runnel_engine *engine)
-{
-    const struct rn_device *device = engine->devices[0].device;
-    char text[128];
-
-    if (device == NULL)
-        return;
-    device->kind->describe(device, text, sizeof text);
-    rn_log(&engine->log, RUNNEL_LOG_INFO, "%s", text);
 }
 
 const struct rn_gemm *rn_engine_gemm(void)
@@ -224,6 +248,7 @@ static void fill_context(struct runnel_engine *engine)
         .session_slots = &engine->session_slots,
         .max_streams = engine->max_streams,
         .max_sessions = engine->max_sessions,
+        .max_queued_bytes = engine->max_queued_bytes,
         .bounds = bounds_of(engine, 1),
         .router = &engine->router.actor,
     };
@@ -273,12 +298,35 @@ fail_sessions:
     return RUNNEL_NO_MEMORY;
 }
 
+/* What the engine keeps of the caller's memory. */
+static runnel_status copy_options(struct runnel_engine *engine, const runnel_engine_options *options,
+                                  runnel_error *error)
+{
+    const char *library = options->device_library;
+    runnel_status status;
+
+    if (library != NULL && (engine->device_library = rn_strndup(&engine->heap, library, strlen(library))) == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an engine");
+    status = rn_arch_rows_init(&engine->architectures, &engine->heap, options->architectures, options->n_architectures,
+                               error);
+    if (status != RUNNEL_OK)
+        rn_free(&engine->heap, engine->device_library);
+    return status;
+}
+
+static void free_options(struct runnel_engine *engine)
+{
+    rn_arch_rows_fini(&engine->architectures, &engine->heap);
+    rn_free(&engine->heap, engine->device_library);
+}
+
 runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_clock *clock, bool manual,
                             runnel_engine **out, runnel_error *error)
 {
     runnel_engine_options options;
     struct rn_heap heap;
     struct runnel_engine *engine;
+    runnel_status status;
 
     rn_error_clear(error);
     if (out == NULL)
@@ -292,19 +340,27 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
     memset(engine, 0, sizeof *engine);
     engine->heap = heap;
     rn_gate_init(&engine->gate);
+    rn_gate_init(&engine->trainings.gate);
     engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
     engine->clock = clock != NULL ? *clock : rn_clock_machine();
     engine->max_streams = options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams;
     engine->max_queued_tokens = options.max_queued_tokens == 0 ? UINT64_MAX : options.max_queued_tokens;
     engine->max_queued_bytes = options.max_queued_bytes == 0 ? UINT64_MAX : options.max_queued_bytes;
     engine->max_sessions = options.max_sessions == 0 ? DEFAULT_STREAMS : options.max_sessions;
+    status = copy_options(engine, &options, error);
+    if (status != RUNNEL_OK) {
+        heap = engine->heap;
+        rn_free(&heap, engine);
+        return status;
+    }
     if (start(engine, &options, manual) != RUNNEL_OK) {
+        free_options(engine);
         heap = engine->heap;
         rn_free(&heap, engine);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for an engine of %u streams",
                             options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams);
     }
-    log_device(engine);
+    log_device(engine, engine->devices[0].device);
     *out = engine;
     return RUNNEL_OK;
 }
@@ -436,6 +492,7 @@ void runnel_engine_free(runnel_engine *engine)
     rn_runtime_fini(&engine->runtime);
     fini_sessions(engine);
     rn_metrics_fini(&engine->metrics, &engine->heap);
+    free_options(engine);
     heap = engine->heap;
     rn_free(&heap, engine);
 }

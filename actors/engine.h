@@ -10,6 +10,7 @@
 #include "actors/decode_actor.h"
 #include "actors/detokenizer_actor.h"
 #include "actors/draft_actor.h"
+#include "actors/grammar_actor.h"
 #include "actors/host/bridge.h"
 #include "actors/telemetry/metrics.h"
 #include "actors/tier/mover.h"
@@ -28,6 +29,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mailbox/gate.h"
+#include "model/arch/table.h"
 #include "model/backend.h"
 #include "model/gemm.h"
 #include "text/vocab.h"
@@ -46,12 +48,14 @@ struct rn_open_device {
 #define RN_MAX_TRAININGS 16
 struct rn_trainings {
     _Atomic(struct runnel_training *) at[RN_MAX_TRAININGS]; /* NULL: free */
+    struct rn_gate gate; /* each is inside until it has given back what is the engine's */
 };
 
 struct runnel_engine {
     struct rn_heap heap;
     struct rn_log log;
     struct rn_clock clock;
+    struct rn_arch_rows architectures; /* the host's; constant */
     struct rn_totals totals;
     struct rn_metrics_list metrics;
     struct rn_tracer *tracer; /* NULL: nothing is traced */
@@ -65,6 +69,7 @@ struct runnel_engine {
     struct rn_host host;
     struct rn_worker worker;
     struct rn_open_device devices[RN_MAX_DEVICES]; /* in manual mode none */
+    char *device_library;                          /* NULL: by its usual name */
     struct rn_trainings trainings;                 /* that have not been freed */
     struct rn_counter measuring;                   /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
@@ -90,7 +95,8 @@ struct rn_model_parts {
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
     uint32_t cache_places;            /* blocks that a lower tier can have, at most; 0: by its size. For tests */
     uint64_t news_us;          /* between two looks for what others put into lower tiers; 0: RN_NEWS_US. For tests */
-    uint32_t n_features;       /* of a row, to make embeddings of; 0: there are none. The last ones of ... */
+    uint32_t n_features;       /* of a row, to make embeddings of; 0: there are none */
+    uint32_t n_scores;         /* of a row, behind them: a head's; 0: there are none. They are the last ones of ... */
     uint32_t row_features;     /* ... what a step writes for a row; a drafter's are the first ones */
     struct rn_drafter drafter; /* kind NONE: none */
     struct rn_step_cost cost;  /* of the model's steps, as far as the load has measured them */
@@ -128,6 +134,7 @@ struct runnel_model {
     struct rn_session_fingerprints prints; /* the worker's */
 
     struct rn_tokenizer tokenizer;
+    struct rn_grammar_actor grammar;
     struct rn_tier tier;
     struct rn_mover mover;
     struct rn_prefill prefill;
@@ -144,13 +151,14 @@ struct runnel_model {
 runnel_status rn_engine_new(const runnel_engine_options *options, const struct rn_clock *clock, bool manual,
                             runnel_engine **out, runnel_error *error);
 
-/* Devices by name: "cpu", or "kind:index"; NULL is the first kind that the build knows. check: UNSUPPORTED names those
- * that there are. */
-runnel_status rn_engine_check_device(const char *device, runnel_error *error);
+/* Devices by name: "cpu", or "kind:index"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it
+ * is not there; "auto" always is, and is the best one that a model can be loaded on. */
+runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *device, runnel_error *error);
+bool rn_engine_device_is_auto(const char *device);
 
-/* The engine's own, opened if nobody has asked for it yet. On the worker's thread; any for one that is open. NULL: it
- * is not there, or memory or threads are refused. */
-struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device);
+/* The engine's own, opened if nobody has asked for it yet. On the worker's thread; any for one that is open. NULL,
+ * and the error says why: it is not there, or memory or threads are refused. Not for "auto". */
+struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error);
 
 /* One more, with threads of its own if it computes on the host's; the caller closes it. NULL likewise, and allowed in
  * close. */
@@ -192,6 +200,8 @@ void rn_model_load_reported(struct runnel_model *model);
 void rn_model_drop(struct runnel_model *model);
 
 /* model.c: starts and stops the actors of a model whose parts are there. */
+/* Warns of what the plan of the file `path` assumes, if it does. */
+void rn_model_log_assumed(const struct runnel_model *model, const char *path, const struct rn_plan *plan);
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error);
 
 #endif

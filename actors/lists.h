@@ -37,6 +37,7 @@ struct rn_token_item {
     int32_t token;
     float logprob;
     uint32_t n_top;
+    bool asks;           /* no event: the host is asked for its choice */
     bool joined;         /* on the way back: it became part of another event, and its credit is free */
     const float *logits; /* LOGITS: a row of the outlet's buffer, held by the stream's credit */
     uint64_t position;

@@ -7,6 +7,7 @@
 #include "actors/engine.h"
 #include "actors/host/host.h"
 #include "actors/lists.h"
+#include "actors/model_limits.h"
 #include "actors/weights_place.h"
 #include "base/check.h"
 #include "base/sized.h"
@@ -19,7 +20,6 @@
 #define MAX_BATCH 8192
 #define MAX_MEAN_WINDOW (1u << 28) /* as many positions as a plan can have */
 #define MIN_COLD_BYTES (4 << 20)   /* four of the smallest segments */
-#define DEFAULT_CONTEXTS 8         /* full contexts that the default KV memory holds */
 
 static_assert(MAX_MEAN_WINDOW % RN_CHUNK == 0, "a window is rounded up to chunks, not beyond its bound");
 static_assert(MIN_BATCH >= RN_WINDOW_LOGITS, "a step has a row for each row that is wanted");
@@ -45,7 +45,8 @@ static const char *known_codec(const char *name)
     return NULL;
 }
 
-static runnel_status read_options(const runnel_model_options *given, runnel_model_options *options, runnel_error *error)
+static runnel_status read_options(struct runnel_engine *engine, const runnel_model_options *given,
+                                  runnel_model_options *options, runnel_error *error)
 {
     runnel_model_options_default(options);
     if (given == NULL)
@@ -62,6 +63,11 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
                             MAX_MEAN_WINDOW);
     if (options->draft_path != NULL && options->chunk_mean > 0)
         return rn_error_set(error, RUNNEL_INVALID, "model options: draft_path and chunk_mean exclude each other");
+    if (options->bound_windows > 1)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: bound_windows %u is not 0 or 1",
+                            options->bound_windows);
+    if (options->bound_windows != 0 && (options->draft_path != NULL || options->chunk_mean > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "model options: bound_windows excludes draft_path and chunk_mean");
     if ((unsigned)options->weight_order > RUNNEL_WEIGHTS_TILES)
         return rn_error_set(error, RUNNEL_INVALID, "model options: there is no weight order %d",
                             (int)options->weight_order);
@@ -80,66 +86,10 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (options->cache_shared == NULL &&
         (options->cache_shared_ca != NULL || options->cache_shared_cert != NULL || options->cache_shared_key != NULL))
         return rn_error_set(error, RUNNEL_INVALID, "model options: certificates without cache_shared");
-    return rn_engine_check_device(options->device, error);
+    return rn_engine_check_device(engine, options->device, error);
 }
 
 /* ---- Parts ---- */
-
-/* How many KV blocks: as asked, or as suits the device's memory. */
-static runnel_status choose_blocks(const struct runnel_model *model, struct rn_backend_limits *limits,
-                                   runnel_error *error)
-{
-    uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens;
-    uint64_t context_blocks =
-        (uint64_t)rn_kv_size_blocks(limits, limits->context_tokens) + rn_kv_size_means(limits, limits->context_tokens);
-    struct rn_device *device = model->parts.device;
-    struct rn_device_memory memory;
-    uint64_t blocks;
-
-    RN_ASSERT(block_bytes > 0 && context_blocks > 0);
-    if (model->options.kv_bytes != 0) {
-        blocks = model->options.kv_bytes / block_bytes;
-        if (blocks == 0)
-            return rn_error_set(error, RUNNEL_INVALID, "kv_bytes %llu hold no block of %llu bytes of %s",
-                                (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes,
-                                model->path);
-    } else {
-        device->kind->memory(device, &memory);
-        blocks =
-            rn_device_blocks(&memory, model->parts.plan->weight_bytes, block_bytes, context_blocks, DEFAULT_CONTEXTS);
-    }
-    limits->n_blocks = (uint32_t)(blocks < (1u << 31) ? blocks : 1u << 31);
-    RN_ASSERT(limits->n_blocks > 0);
-    return RUNNEL_OK;
-}
-
-static runnel_status choose_limits(struct runnel_model *model, runnel_error *error)
-{
-    struct rn_backend_limits *limits = &model->parts.limits;
-    const struct rn_device_caps *caps = model->parts.device->caps;
-    uint32_t batch = model->options.batch_tokens == 0 ? caps->good_rows : model->options.batch_tokens;
-    uint32_t outs = batch < caps->good_outs ? batch : caps->good_outs;
-    bool states = model->parts.plan->state_bytes > 0; /* steps with states have no trees */
-    bool trees =
-        model->draft_path != NULL && model->options.chunk_mean == 0 && !states && rn_device_can(caps, RN_CAN_TREES);
-
-    outs = outs < model->engine->max_streams ? outs : model->engine->max_streams;
-    *limits = (struct rn_backend_limits){
-        .max_rows = batch,
-        .max_outs = outs < RN_WINDOW_LOGITS ? RN_WINDOW_LOGITS : outs,
-        .max_seqs = outs + RN_PREFILL_LANES,
-        .block_tokens = caps->block_tokens,
-        .context_tokens = model->parts.plan->context_tokens,
-        .kv_type = model->options.kv_type,
-        .mean_window = model->options.chunk_mean,
-        .tree_depth = trees ? RN_DRAFT_MOST : 0,
-        .weight_order = model->options.weight_order,
-        .draws = rn_device_can(caps, RN_CAN_DRAW),
-        .n_states = states ? model->engine->max_streams : 0, /* one for each slot of a stream */
-    };
-    RN_ASSERT(limits->max_outs <= limits->max_rows && limits->max_outs < limits->max_seqs);
-    return choose_blocks(model, limits, error);
-}
 
 /* Embeddings and heads need what a device may not give. */
 static runnel_status check_features(struct runnel_model *model, runnel_error *error)
@@ -151,8 +101,9 @@ static runnel_status check_features(struct runnel_model *model, runnel_error *er
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the device gives no features of %s, or takes none",
                             model->draft_path, model->path);
     if (!rn_device_can(parts->device->caps, RN_CAN_FEATURES))
-        parts->n_features = parts->row_features = 0;
-    RN_ASSERT(parts->n_features <= parts->row_features && parts->drafter.n_features <= parts->row_features);
+        parts->n_features = parts->n_scores = parts->row_features = 0;
+    RN_ASSERT(parts->n_features + parts->n_scores <= parts->row_features &&
+              parts->drafter.n_features <= parts->row_features);
     return RUNNEL_OK;
 }
 
@@ -173,6 +124,12 @@ static bool on_progress(void *user, float fraction)
     return rn_word_get(&model->cancel) == 0;
 }
 
+void rn_model_log_assumed(const struct runnel_model *model, const char *path, const struct rn_plan *plan)
+{
+    if (plan->assumed[0] != '\0')
+        rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: %s", path, plan->assumed);
+}
+
 static runnel_status open_file(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -182,14 +139,17 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
 
     if (status != RUNNEL_OK)
         return status;
+    rn_gguf_set_rows(parts->gguf, &model->engine->architectures);
     if (!model->options.vocab_only) {
         status = model->draft_path != NULL
                      ? rn_drafter_plan_model(model, model->draft_path, error)
                      : rn_plan_new(heap, parts->gguf, model->options.context_tokens, &parts->plan, error);
         if (status != RUNNEL_OK)
             return status;
+        rn_model_log_assumed(model, model->path, parts->plan);
         n_vocab = parts->plan->n_vocab;
-        parts->n_features = parts->plan->features_width - parts->plan->normed_at;
+        parts->n_features = parts->plan->features_width - parts->plan->normed_at - parts->plan->n_scores;
+        parts->n_scores = parts->plan->n_scores;
         parts->row_features = parts->plan->features_width;
     }
     parts->n_vocab = (uint32_t)n_vocab;
@@ -197,6 +157,22 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
     if (status == RUNNEL_OK && rn_chat_templates_init(&parts->templates, heap, parts->gguf) != RUNNEL_OK)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat templates of %s", model->path);
     return status;
+}
+
+/* Where the backend counts; NULL: the model has no experts, or nothing is counted. */
+static struct rn_expert_use *expert_use(struct runnel_model *model)
+{
+    const struct rn_plan *plan = model->parts.plan;
+    struct rn_heap *heap = &model->engine->heap;
+    struct rn_metrics *metrics;
+
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        if (!plan->ops[i].counted)
+            continue;
+        metrics = rn_metrics_of(&model->engine->metrics, heap, model->path);
+        return metrics != NULL ? rn_metrics_experts(metrics, heap, plan->n_layers, plan->ops[i].experts) : NULL;
+    }
+    return NULL;
 }
 
 static runnel_status prepare_backend(struct runnel_model *model, runnel_error *error)
@@ -211,13 +187,15 @@ static runnel_status prepare_backend(struct runnel_model *model, runnel_error *e
         status = rn_weights_place_init(&place, heap, model->weights_dir, parts->gguf, &model->engine->log, error);
         limits.weights_place = &place;
     }
+    limits.expert_use = expert_use(model);
     if (status == RUNNEL_OK)
         status = parts->backend->ops->prepare(parts->backend, parts->plan, &limits, on_progress, model, error);
     rn_weights_place_fini(&place, heap);
     return status;
 }
 
-static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
+/* The whole load, on the device of this name. */
+static runnel_status load_parts_on(struct runnel_model *model, const char *device, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
     runnel_status status = rn_word_get(&model->cancel) != 0 ? RUNNEL_CANCELLED : open_file(model, error);
@@ -227,12 +205,12 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     RN_ASSERT(parts->plan != NULL && parts->n_vocab > 0 && parts->backend == NULL);
     if (!on_progress(model, 0.0f))
         return RUNNEL_CANCELLED;
-    parts->device = rn_engine_device(model->engine, model->device);
+    parts->device = rn_engine_device(model->engine, device, error);
     if (parts->device == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for the device of %s", model->path);
     status = check_features(model, error);
     if (status == RUNNEL_OK)
-        status = choose_limits(model, error);
+        status = rn_model_choose_limits(model, error);
     if (status == RUNNEL_OK && model->draft_path != NULL)
         status = rn_drafter_load(model, model->draft_path, error);
     if (status != RUNNEL_OK)
@@ -241,7 +219,8 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
     status = prepare_backend(model, error);
-    return status == RUNNEL_OK && (model->draft_path != NULL || model->options.draft_measure_ms > 0)
+    return status == RUNNEL_OK &&
+                   (model->draft_path != NULL || (model->options.draft_measure_ms > 0 && parts->limits.window == 0))
                ? rn_drafter_measure_model(model, error)
                : status;
 }
@@ -262,6 +241,28 @@ static void free_parts(struct runnel_model *model)
     *parts = (struct rn_model_parts){0};
 }
 
+/* The device failed, not the host: another one may do. */
+static bool is_of_device(runnel_status status)
+{
+    return status == RUNNEL_UNSUPPORTED || status == RUNNEL_NO_MEMORY || status == RUNNEL_DEVICE;
+}
+
+static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
+{
+    bool is_auto = rn_engine_device_is_auto(model->device);
+    runnel_error why = {0};
+    runnel_status status = load_parts_on(model, is_auto ? "cuda" : model->device, is_auto ? &why : error);
+
+    if (!is_auto || status == RUNNEL_OK)
+        return status;
+    if (!is_of_device(status))
+        return why.status == RUNNEL_OK ? status : rn_error_set(error, status, "%s", why.message);
+    free_parts(model);
+    rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: device \"auto\": the model is loaded on the CPU: %s",
+           model->path, why.message);
+    return load_parts_on(model, NULL, error);
+}
+
 /* ---- Actors ---- */
 
 /* What the actors work with, once the parts are there. */
@@ -278,7 +279,6 @@ static void fill_context(struct runnel_model *model, struct rn_metrics *metrics)
     context->backend = parts->backend;
     context->limits = &parts->limits;
     context->n_vocab = parts->n_vocab;
-    context->n_features = parts->n_features;
     context->row_features = parts->row_features;
     context->cost = &parts->cost;
     context->times = &model->times;
@@ -288,6 +288,7 @@ static void fill_context(struct runnel_model *model, struct rn_metrics *metrics)
     context->cache_places = parts->cache_places;
     context->news_us = parts->news_us != 0 ? parts->news_us : RN_NEWS_US;
     context->tokenizer = &model->tokenizer.actor;
+    context->grammar = &model->grammar.actor;
     context->tier = &model->tier.actor;
     context->mover = &model->mover.actor;
     context->prefill = &model->prefill.actor;
@@ -303,7 +304,8 @@ static void name_actors(struct runnel_model *model)
 {
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor,   &model->tier.actor,  &model->prefill.actor,
                                                 &model->decode.actor,      &model->draft.actor, &model->sampler.actor,
-                                                &model->detokenizer.actor, &model->mover.actor, &model->verifier.actor};
+                                                &model->detokenizer.actor, &model->mover.actor, &model->verifier.actor,
+                                                &model->grammar.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
         RN_CHECK(actors[i]->runtime == model->context.runtime); /* every one was initialised */
@@ -343,10 +345,14 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
         goto fail_verifier;
     if (rn_sampler_actor_init(&model->sampler, context) != RUNNEL_OK)
         goto fail_draft;
+    if (rn_grammar_actor_init(&model->grammar, context) != RUNNEL_OK)
+        goto fail_sampler;
     name_actors(model);
     if (rn_mover_listens(&model->mover))
         rn_directory_listen(&model->tier.directory);
     return RUNNEL_OK;
+fail_sampler:
+    rn_sampler_actor_fini(&model->sampler);
 fail_draft:
     rn_draft_actor_fini(&model->draft);
 fail_verifier:
@@ -369,6 +375,7 @@ fail:
 static void stop_actors(struct runnel_model *model)
 {
     rn_sampler_actor_fini(&model->sampler);
+    rn_grammar_actor_fini(&model->grammar); /* behind what the sampler has of its trie */
     rn_draft_actor_fini(&model->draft);
     rn_verifier_fini(&model->verifier);
     rn_decode_fini(&model->decode);
@@ -559,7 +566,7 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     rn_error_clear(error);
     if (engine == NULL || path == NULL || out == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "load: engine, path or the handle's place is NULL");
-    status = read_options(given, &options, error);
+    status = read_options(engine, given, &options, error);
     if (status != RUNNEL_OK)
         return status;
     if (access(path, R_OK) != 0)
@@ -597,7 +604,7 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
     runnel_status status;
 
     rn_error_clear(error);
-    status = read_options(given, &options, error);
+    status = read_options(engine, given, &options, error);
     if (status == RUNNEL_OK)
         status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK) {
@@ -701,6 +708,7 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
 {
     const struct rn_model_parts *parts = &model->parts;
     runnel_model_info now = {0};
+    uint64_t window_bytes;
 
     RN_ASSERT(parts->vocab != NULL && (parts->plan == NULL || parts->plan->n_vocab == parts->n_vocab));
     now.vocab_tokens = rn_vocab_count(parts->vocab);
@@ -719,10 +727,14 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
         now.mapped_bytes = mapped_bytes(parts->backend);
         now.kv_bytes_per_token = rn_plan_kv_bytes(parts->plan, parts->limits.kv_type);
         now.chunk_mean = parts->limits.mean_window;
-        now.kv_bytes_longest = now.kv_bytes_per_token * parts->limits.block_tokens *
-                               (rn_kv_size_blocks(&parts->limits, parts->limits.context_tokens) +
-                                rn_kv_size_means(&parts->limits, parts->limits.context_tokens));
-        now.kv_bytes = now.kv_bytes_per_token * parts->limits.block_tokens * parts->limits.n_blocks;
+        window_bytes = parts->limits.window > 0 ? rn_plan_window_bytes(parts->plan, parts->limits.kv_type) : 0;
+        now.kv_bytes_longest = (now.kv_bytes_per_token - window_bytes) * parts->limits.block_tokens *
+                                   (rn_kv_size_blocks(&parts->limits, parts->limits.context_tokens) +
+                                    rn_kv_size_means(&parts->limits, parts->limits.context_tokens)) +
+                               window_bytes * parts->limits.block_tokens *
+                                   rn_kv_size_windows(&parts->limits, parts->limits.context_tokens);
+        now.kv_bytes = (now.kv_bytes_per_token - window_bytes) * parts->limits.block_tokens * parts->limits.n_blocks +
+                       window_bytes * parts->limits.block_tokens * parts->limits.n_windows;
         if (parts->drafter.plan != NULL) {
             now.draft_parameters = parts->drafter.plan->parameters;
             now.draft_kv_bytes = rn_plan_kv_bytes(parts->drafter.plan, parts->drafter.limits.kv_type) *

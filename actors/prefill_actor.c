@@ -47,9 +47,12 @@ static void offer(struct rn_prefill *prefill)
         struct rn_request *request = prefill->waiting.first;
 
         rn_fair_queue_take(&prefill->waiting, request);
-        if (rn_request_is_late(request, rn_now_us(prefill->context->clock))) {
+        if (rn_request_is_late(request, rn_now_us(prefill->context->clock)))
             rn_request_end_by(request, RN_MSG_EXPIRE);
-            rn_request_send(request, prefill->context->detokenizer, RN_MSG_END);
+        else if (!rn_request_take_rows(request))
+            rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the masks of a grammar");
+        if (request->outcome != RN_OUTCOME_NONE) {
+            rn_request_send(request, rn_request_end_actor(request), RN_MSG_END);
             continue;
         }
         rn_fair_queue_served(&prefill->waiting, request);
@@ -100,7 +103,7 @@ static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
         return;
     }
     rn_request_end_by(request, kind);
-    rn_request_send(request, prefill->context->detokenizer, RN_MSG_END);
+    rn_request_send(request, rn_request_end_actor(request), RN_MSG_END);
 }
 
 static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)

@@ -9,21 +9,34 @@
 
 void rn_prompt_budget_init(struct rn_prompt_budget *pace, float slowdown)
 {
-    RN_ASSERT(slowdown > 1);
-    *pace = (struct rn_prompt_budget){.slowdown = slowdown};
+    RN_ASSERT(slowdown == 0 || slowdown > 1);
+    *pace = (struct rn_prompt_budget){.slowdown = slowdown == 0 ? RN_PROMPT_BUDGET_SLOWDOWN : slowdown,
+                                      .adapts = slowdown == 0};
 }
 
-uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, bool read_along, uint32_t max_rows)
+/* What prompts may add to a step beside answers. */
+static float allowed_us(const struct rn_prompt_budget *pace, uint32_t readers, uint32_t waiting)
+{
+    float usual = (pace->slowdown - 1) * pace->plain_us, crowd = usual * (float)waiting / (float)readers,
+          most = RN_PROMPT_BUDGET_SHARED_US - pace->plain_us;
+
+    if (!pace->adapts || waiting <= readers || usual >= most)
+        return usual;
+    return crowd < most ? crowd : most;
+}
+
+uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, uint32_t readers, uint32_t waiting,
+                               uint32_t max_rows)
 {
     float rows;
 
-    if (!read_along || !(pace->slowdown < (float)UINT32_MAX))
+    if (readers == 0 || !(pace->slowdown < (float)UINT32_MAX))
         return max_rows;
     if (pace->plain_us == 0 || pace->n_mixed >= RN_PROMPT_BUDGET_STEPS)
         return 0;
     if (pace->row_us == 0)
         return max_rows < RN_PROMPT_BUDGET_LEAST ? max_rows : RN_PROMPT_BUDGET_LEAST;
-    rows = (pace->slowdown - 1) * pace->plain_us / pace->row_us;
+    rows = allowed_us(pace, readers, waiting) / pace->row_us;
     if (rows >= (float)max_rows)
         return max_rows;
     return rows > RN_PROMPT_BUDGET_LEAST       ? (uint32_t)rows

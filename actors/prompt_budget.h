@@ -4,6 +4,9 @@
  *   a step without prompts takes `plain`; one with p rows of prompts is taken to take plain + p · row
  *   allowed: p such that it takes at most slowdown · plain     ⇒     p = (slowdown - 1) · plain / row
  *
+ * Where more requests wait for their first token than are read, they are more in the balance, too: w who wait and r who
+ * read may make a step (slowdown - 1) · w / r times longer instead, up to 100 ms. That is without the host's own bound.
+ *
  * Both are measured and smoothed. plain changes with what runs, so now and then a step goes without prompts; so does
  * the first, when nothing is known. The line is only locally true (the first rows of a step cost next to nothing where
  * memory sets the pace), but its slope is measured where it is used.
@@ -33,17 +36,20 @@
 
 struct rn_prompt_budget {
     float slowdown;   /* > 1; infinity: no bound */
+    bool adapts;      /* the bound is not the host's own: a crowd that waits may pass it */
     float plain_us;   /* 0: not known */
     float row_us;     /* 0: not known */
     uint32_t n_mixed; /* steps with prompts since the last without */
     float chunk_us;   /* of a row in a step of prompts alone; 0: not known */
 };
 
+/* slowdown 0: RN_PROMPT_BUDGET_SLOWDOWN, more where a crowd waits. */
 void rn_prompt_budget_init(struct rn_prompt_budget *pace, float slowdown);
 
-/* Rows of prompts that the next step may take, of at most max_rows. read_along: it also has rows of answers that
- * somebody waits for. */
-uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, bool read_along, uint32_t max_rows);
+/* Rows of prompts that the next step may take, of at most max_rows: the step also has rows of so many answers that
+ * somebody reads, and so many prompts wait for their first token. */
+uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, uint32_t readers, uint32_t waiting,
+                               uint32_t max_rows);
 
 /* Rows that a step in which nobody reads along may take, of at most max_rows: one that several requests share, not all
  * of the background, or another. */

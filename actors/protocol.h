@@ -3,7 +3,8 @@
  *
  * The way of a request: host → router → tokenizer → tier → prefill → verifier → decode ⇄ backend → sampler →
  * decode → detokenizer → tier → router, while pieces go detokenizer → token ring → host. One that drafts passes the
- * verifier at its end, too, and a step with such streams comes to it between sampler and decode. A request
+ * verifier at its end, too, and a step with such streams comes to it between sampler and decode. One with a grammar
+ * comes from the tokenizer to the tier by way of the grammar actor, and passes the sampler at its end. A request
  * object moves: it has exactly one owner at a time. CANCEL, STOPPED and CREDIT carry a stream's slot and
  * generation. CANCEL passes the tokenizer by and meets the request at the tier or follows it from there,
  * tier → prefill → verifier → decode, always behind it: whoever owns the request ends it, and at the tier one that
@@ -26,6 +27,7 @@
 
 struct rn_request;
 struct rn_batch;
+struct rn_batch_out;
 struct rn_token_list;
 struct rn_computed_list;
 struct rn_session_job;
@@ -41,6 +43,12 @@ struct rn_pay_request {
 struct rn_pay_stream {
     uint32_t slot, generation;
     uint32_t n; /* CREDIT: events consumed */
+};
+struct rn_pay_choice {
+    uint32_t slot, generation;
+    uint32_t place;      /* among the outlet's candidates, or what sampling/choice.h has for one */
+    int32_t status;      /* of the stream's grammar: the sampler's, as the rest */
+    uint8_t ended, last; /* as of rn_batch_out */
 };
 struct rn_pay_ended {
     uint32_t slot, generation;
@@ -63,6 +71,10 @@ struct rn_pay_move {
 };
 struct rn_pay_batch {
     struct rn_batch *batch; /* moves with the message */
+};
+struct rn_pay_outs {
+    const struct rn_batch_out *outs; /* [n]: a step's, lent until STEP_DONE brings all of it */
+    uint32_t n;
 };
 struct rn_pay_tokens {
     struct rn_token_list *list; /* moves with the message */
@@ -115,6 +127,7 @@ struct rn_pay_none {
     X(RUNTIME, "runtime")           \
     X(ROUTER, "router")             \
     X(TOKENIZER, "tokenizer")       \
+    X(GRAMMAR, "grammar")           \
     X(TIER, "tier")                 \
     X(MOVER, "mover")               \
     X(PREFILL, "prefill")           \
@@ -143,11 +156,13 @@ enum rn_role {
     X(CANCEL, stream, HOST | ROUTER | TIER | PREFILL | VERIFIER, ROUTER | TIER | PREFILL | VERIFIER | DECODE, 2 * S,   \
       "Ends the stream wherever its request is")                                                                       \
     X(CREDIT, stream, HOST | ROUTER, ROUTER | DECODE, 2 * S, "The host has consumed n events of the stream")           \
-    X(SESSION_NEW, session, HOST | ROUTER | TOKENIZER, ROUTER | TOKENIZER | TIER, N,                                   \
+    X(CHOICE, choice, HOST | ROUTER | SAMPLER, ROUTER | SAMPLER | DECODE, 2 * S,                                       \
+      "The host has drawn for the stream; the sampler moves it on in its grammar, if it has one")                      \
+    X(SESSION_NEW, session, HOST | ROUTER | TOKENIZER | GRAMMAR, ROUTER | TOKENIZER | GRAMMAR | TIER, N,               \
       "The tier of the model enters the session in its list")                                                          \
-    X(SESSION_FREE, session, HOST | ROUTER | TOKENIZER, ROUTER | TOKENIZER | TIER, N,                                  \
+    X(SESSION_FREE, session, HOST | ROUTER | TOKENIZER | GRAMMAR, ROUTER | TOKENIZER | GRAMMAR | TIER, N,              \
       "Frees a session once its request has ended")                                                                    \
-    X(SESSION_FORK, fork, HOST | ROUTER | TOKENIZER, ROUTER | TOKENIZER | TIER, N,                                     \
+    X(SESSION_FORK, fork, HOST | ROUTER | TOKENIZER | GRAMMAR, ROUTER | TOKENIZER | GRAMMAR | TIER, N,                 \
       "As SESSION_NEW; it becomes what another is once the turns in front of it have ended")                           \
     X(MODEL_NEW, model, HOST, ROUTER, M, "A load begins; the router keeps the model in its list")                      \
     X(MODEL_LOADED, model, LOADER, ROUTER, M, "A load has ended, well or not; the router owns the model")              \
@@ -155,7 +170,9 @@ enum rn_role {
     X(MODEL_FREED, model, LOADER, ROUTER, M, "The model's parts are freed; only its address is left")                  \
     X(ENGINE_CLOSE, none, HOST, ROUTER, 1, "Frees every model, then reports to the host bridge")                       \
     X(ENCODE, request, ROUTER, TOKENIZER, S, "Text becomes tokens; the tokenizer owns the request")                    \
-    X(ADMIT, request, TOKENIZER, TIER, S, "Waits for its session and for blocks; the tier owns the request")           \
+    X(COMPILE, request, TOKENIZER, GRAMMAR, S,                                                                         \
+      "Its grammar is compiled; of a session, it keeps its place behind one; the grammar actor owns the request")      \
+    X(ADMIT, request, TOKENIZER | GRAMMAR, TIER, S, "Waits for its session and for blocks; the tier owns the request") \
     X(JOB_DONE, job, WORKER, TIER, S,                                                                                  \
       "A session's file is written or read, or could not be; the tier owns job and request")                           \
     X(MOVE, move, TIER, MOVER, RN_MOVES *P,                                                                            \
@@ -168,12 +185,16 @@ enum rn_role {
       "A prompt whose turn it is; the verifier begins a stream if it drafts, then decode owns the request")            \
     X(LANE_FREE, lanes, DECODE, PREFILL, LESSER(S, RN_PROMPTS *P),                                                     \
       "Prompts are computed, or gone; as many may be offered")                                                         \
+    X(GUIDE, outs, DECODE, SAMPLER, RN_STEPS *P,                                                                       \
+      "A step with rows of grammars was submitted: the sampler makes their masks; it has the batch with STEP_DONE")    \
     X(STEP_DONE, batch, BACKEND, SAMPLER, RN_STEPS *P, "A forward pass is done; the sampler owns the batch")           \
     X(VERIFY, batch, SAMPLER, VERIFIER, P, "Likewise, of a step with streams that draft; the verifier owns the batch") \
+    X(CUT, batch, VERIFIER, SAMPLER, P,                                                                                \
+      "Likewise, with drafts of streams with grammars: the sampler cuts those that are refused, and owns the batch")   \
     X(SAMPLED, batch, SAMPLER | VERIFIER, DECODE, RN_STEPS * P,                                                        \
       "Each wanted row has its token, and what was verified its proposals; decode owns the batch again")               \
-    X(PROPOSALS, proposals, VERIFIER, DECODE, P,                                                                       \
-      "Guesses for which decode has held its step back; decode owns the list")                                         \
+    X(PROPOSALS, proposals, VERIFIER | SAMPLER, SAMPLER | DECODE, P,                                                   \
+      "Guesses for which decode has held its step back; the sampler cuts what grammars refuse; decode owns the list")  \
     X(PROPOSALS_BACK, proposals, DECODE, VERIFIER, P, "Decode has taken them; the verifier owns the list again")       \
     X(HALT, stream, DECODE, VERIFIER, S, "The request goes back to the tier: its stream waits for it")                 \
     X(TOKENS, tokens, DECODE, DETOKENIZER, RN_TOKEN_LISTS *P, "The events of one step; the detokenizer owns the list") \
@@ -208,7 +229,7 @@ enum rn_role {
     X(SHORT_BACK, shortage, DECODE, TIER, P, "Heard; those that can be given back now have been")                      \
     X(WAKE_AT, wake, DECODE, ROUTER, P, "Decode has nothing to do until that time; it waits for WAKE")                 \
     X(WAKE, none, ROUTER, DECODE, P, "The time has come")                                                              \
-    X(END, request, ROUTER | TIER | PREFILL | DECODE | VERIFIER, VERIFIER | DETOKENIZER, S,                            \
+    X(END, request, ROUTER | TIER | PREFILL | DECODE | VERIFIER | SAMPLER, SAMPLER | VERIFIER | DETOKENIZER, S,        \
       "The request has its outcome; the detokenizer completes the text")                                               \
     X(RETIRE, request, DETOKENIZER, TIER, 2 * S,                                                                       \
       "Blocks go back or stay with the session; the tier frees the request")                                           \
@@ -238,11 +259,13 @@ enum rn_role {
  * about a stream goes from one to the next. One of the slot's stream, and one of an older stream for each place where
  * its request can have ended: the verifier and decode are one, since no request ends between them. What presupposes
  * tokens is of the last stream that decode had, whose messages it has handled before the next one's request: of CREDIT
- * two, each for half of what a reader may be behind, of STOPPED one, and one that follows the stream before. kind,
+ * two, each for half of what a reader may be behind, of CHOICE one, and one of a host that was slow to send it, of
+ * STOPPED one, and one that follows the stream before. kind,
  * count */
 #define RN_IN_ALL(X)  \
     X(CANCEL, 5 * S)  \
     X(CREDIT, 2 * S)  \
+    X(CHOICE, 2 * S)  \
     X(STOPPED, 2 * S) \
     X(EXPIRE, 4 * S)  \
     X(PREEMPT, 3 * S)
@@ -259,12 +282,14 @@ struct rn_msg {
     union {
         struct rn_pay_request request;
         struct rn_pay_stream stream;
+        struct rn_pay_choice choice;
         struct rn_pay_ended ended;
         struct rn_pay_session session;
         struct rn_pay_fork fork;
         struct rn_pay_job job;
         struct rn_pay_move move;
         struct rn_pay_batch batch;
+        struct rn_pay_outs outs;
         struct rn_pay_tokens tokens;
         struct rn_pay_computed computed;
         struct rn_pay_news news;

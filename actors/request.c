@@ -7,6 +7,10 @@
 #include "actors/chat.h"
 #include "actors/context.h"
 #include "actors/embed.h"
+#include "actors/pair.h"
+#include "actors/grammar/guide.h"
+#include "actors/grammar/text.h"
+#include "actors/telemetry/metrics.h"
 #include "actors/tier/session_job.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -34,12 +38,16 @@ void rn_request_free(struct rn_request *request)
     RN_ASSERT(request->next == NULL && request->turn.previous == NULL); /* in no list */
     rn_free(request->heap, request->text);
     rn_chat_free(request->chat);
+    rn_pair_free(request->pair);
+    rn_grammar_text_free(request->grammar);
     rn_session_job_free(request->job);
     rn_free(request->heap, request->tokens);
     rn_free(request->heap, request->blocks);
     rn_free(request->heap, request->means);
+    rn_free(request->heap, request->windows.blocks);
     rn_free(request->heap, request->stop_tokens);
     rn_sampler_free(request->sampler);
+    rn_guide_free(request->guide);
     if (request->proposer != NULL)
         request->proposer->ops->free(request->proposer);
     rn_embed_free(request->embed);
@@ -72,8 +80,8 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
 static bool blocks_are_whole(const struct rn_request *r)
 {
     return (r->n_blocks == 0 || r->blocks != NULL) && (r->n_means == 0 || r->means != NULL) &&
-           r->n_gone <= r->n_blocks && (r->n_blocks == 0 || r->n_shared <= r->n_blocks) &&
-           (r->copy == RN_COPY_NONE || r->copy_at < r->n_blocks);
+           rn_windows_check(&r->windows) && r->n_gone <= r->n_blocks &&
+           (r->n_blocks == 0 || r->n_shared <= r->n_blocks) && (r->copy == RN_COPY_NONE || r->copy_at < r->n_blocks);
 }
 
 static bool tokens_are_whole(const struct rn_request *r)
@@ -92,6 +100,44 @@ bool rn_request_check(const struct rn_request *request)
            (request->outcome != RN_OUTCOME_FAILED || request->error.status != RUNNEL_OK);
 }
 
+static uint64_t draft_rows_bytes(const struct rn_guide *guide, uint32_t n_rows)
+{
+    return n_rows > 1 ? (uint64_t)(n_rows - 1) * guide->row_bytes : 0;
+}
+
+bool rn_request_take_rows(struct rn_request *request)
+{
+    struct rn_counter *queued = &request->context->totals->queued_bytes;
+    struct rn_guide *guide = request->guide;
+    uint32_t n_rows = 1 + request->draft_max;
+    uint64_t bytes;
+
+    if (guide == NULL)
+        return true;
+    bytes = draft_rows_bytes(guide, n_rows);
+    if (bytes > 0 && rn_counter_reserve(queued, (int64_t)bytes, request->context->max_queued_bytes)) {
+        if (rn_guide_take_rows(guide, n_rows)) {
+            request->n_bytes += bytes;
+            return true;
+        }
+        rn_counter_add(queued, -(int64_t)bytes);
+    }
+    return rn_guide_take_rows(guide, 1);
+}
+
+void rn_request_drop_rows(struct rn_request *request)
+{
+    uint64_t bytes;
+
+    if (request->guide == NULL)
+        return;
+    bytes = draft_rows_bytes(request->guide, request->guide->n_rows);
+    RN_ASSERT(request->in_steps == 0 && request->n_bytes >= bytes);
+    rn_guide_drop_rows(request->guide);
+    rn_counter_add(&request->context->totals->queued_bytes, -(int64_t)bytes);
+    request->n_bytes -= bytes;
+}
+
 void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t message_kind)
 {
     struct rn_msg *msg = rn_msg_new(to->runtime, message_kind);
@@ -100,6 +146,13 @@ void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t m
     RN_ASSERT(rn_request_check(request));
     RN_ASSERT(request->next == NULL && request->turn.previous == NULL && request->in_steps == 0);
     rn_actor_send(to, msg);
+}
+
+struct rn_actor *rn_request_end_actor(const struct rn_request *request)
+{
+    if (request->guide != NULL && request->guide->begun)
+        return request->context->sampler;
+    return request->verified ? request->context->verifier : request->context->detokenizer;
 }
 
 void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
@@ -112,14 +165,27 @@ void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
         rn_request_fail(request, RUNNEL_TIMEOUT, "the deadline of %u ms has passed", request->deadline_ms);
 }
 
-bool rn_request_ends_with(const struct rn_request *request, const struct rn_vocab *vocab, int32_t token)
+static bool is_stop_token(const struct rn_request *request, int32_t token)
 {
-    if (!request->ignore_eos && rn_vocab_is_end(vocab, token))
-        return true;
     for (uint32_t i = 0; i < request->n_stop_tokens; i++)
         if (request->stop_tokens[i] == token)
             return true;
     return false;
+}
+
+bool rn_request_ends_with(const struct rn_request *request, const struct rn_vocab *vocab, int32_t token)
+{
+    return (!request->ignore_eos && rn_vocab_is_end(vocab, token)) || is_stop_token(request, token);
+}
+
+int32_t rn_request_stop_token(const struct rn_request *request)
+{
+    int32_t last = -1;
+
+    if (request->tokens == NULL || request->n_tokens == 0 || rn_request_answered(request) == 0)
+        return -1;
+    last = request->tokens[request->n_tokens - 1];
+    return is_stop_token(request, last) ? last : -1;
 }
 
 void rn_request_unqueue(struct rn_request *request)

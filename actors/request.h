@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "actors/windows.h"
 #include "cache/store/tier.h"
 #include "base/alloc.h"
 #include "base/check.h"
@@ -19,6 +20,10 @@ struct rn_answer;
 struct rn_session_job;
 struct rn_chat;
 struct rn_embed;
+struct rn_grammar_text;
+struct rn_choice;
+struct rn_guide;
+struct rn_pair;
 
 /* Of a request's life; see telemetry/telemetry.h. */
 enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_DECODE };
@@ -31,6 +36,13 @@ enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN
 /* A block into which the request writes and that others have too: it gets a copy, which the step of its first rows
  * makes. WANTED: not made yet; blocks[copy_at] holds nothing. DONE: made. In both the request holds copy_from. */
 enum rn_copy { RN_COPY_NONE = 0, RN_COPY_WANTED, RN_COPY_DONE };
+
+/* Where a stream with a recurrent state changes its slot: what it has come to at position `at` stays behind as a
+ * checkpoint (tier/state_slots.h), and a copy goes on in `slot`. */
+enum { RN_STATE_TURNS = 2 };
+struct rn_state_turn {
+    uint32_t at, slot;
+};
 
 struct rn_request {
     struct rn_request *next; /* the owner's queue */
@@ -50,7 +62,9 @@ struct rn_request {
     char *text; /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
     size_t text_bytes;
     uint32_t tokenize_flags;
-    struct rn_chat *chat;     /* freed once it is tokens */
+    struct rn_chat *chat;            /* freed once it is tokens */
+    struct rn_pair *pair;            /* freed once it is tokens */
+    struct rn_grammar_text *grammar; /* what its answer may be, freed once it is compiled; NULL: any text */
     struct rn_answer *answer; /* the outlet's, until the prompt is tokens: it wants to see the prompt's end. Or NULL */
     bool whole;               /* the tokens are the whole conversation, not what follows the session's */
     bool first_bos;           /* tokens[0] is a BOS that was added: dropped when the session has a past */
@@ -70,7 +84,9 @@ struct rn_request {
     uint64_t n_queued; /* tokens for which it counts in the engine's limit until its turn comes */
     uint64_t n_bytes;  /* memory for which it counts until it is freed */
     struct rn_sampler *sampler;
-    float *logits; /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
+    struct rn_choice *choice; /* the outlet's, lent, of a request whose host draws; else NULL */
+    struct rn_guide *guide;   /* by its grammar: from the grammar actor on; NULL: it has none */
+    float *logits;            /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
     struct rn_proposer *proposer; /* NULL: none that guesses its next tokens from what it has, or the verifier has it */
     bool draft_model;             /* the drafter that was loaded with the model guesses for it */
@@ -98,10 +114,17 @@ struct rn_request {
     uint32_t n_gone;     /* of them, behind the sinks: they have gone on to the end (model/kv_size.h) */
     uint32_t *means;     /* [n_means]: blocks of the means of chunks; NULL without a mean window */
     uint32_t n_means;
-    uint32_t n_shared; /* of them, the first ones that it found full and computed */
-    uint32_t n_told;   /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear
+    struct rn_windows windows;
+    uint32_t state;      /* of a model with recurrent states: the slot of its own */
+    uint32_t state_from; /* what its next row copies there; RN_NO_STATE: zeros; `state`: nothing */
+    struct rn_state_turn turns[RN_STATE_TURNS]; /* [n_turns]: those that are still to come */
+    uint32_t n_turns;
+    uint32_t state_spare; /* a second slot, for rows of drafts (decode_states.h); RN_NO_STATE: it brings none */
+    uint32_t n_behind;    /* the state is so many positions behind n_done: they are computed again */
+    uint32_t n_shared;    /* of `blocks`, the first ones that it found full and computed */
+    uint32_t n_told;      /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear
                           nothing */
-    bool apart;        /* its KV came out of a file: others share nothing of it */
+    bool apart;           /* its KV came out of a file: others share nothing of it */
     enum rn_copy copy;
     uint32_t copy_from; /* a block */
     uint32_t copy_at;   /* index of blocks */
@@ -159,14 +182,26 @@ void rn_request_unqueue(struct rn_request *request);
 /* What holds of a request whoever owns it: its parts are in order, and their counts within each other. */
 bool rn_request_check(const struct rn_request *request);
 
+/* Room for the rows that its grammar guides, its last token's and those of its drafts, until they are dropped; nothing
+ * where it has no grammar. Where memory or the engine's limit of bytes refuses those of drafts it has none for now.
+ * False: memory was refused. Those of drafts count in n_bytes beside the first one, which submit has counted. */
+bool rn_request_take_rows(struct rn_request *request);
+void rn_request_drop_rows(struct rn_request *request); /* no step has any of them */
+
 /* Moves it to another actor, in a message of that kind. */
 void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t message_kind);
+
+/* To whom it goes with its outcome: past those that keep something of it until its end. */
+struct rn_actor *rn_request_end_actor(const struct rn_request *request);
 
 /* Ends it as a CANCEL, EXPIRE or STOPPED message asks. */
 void rn_request_end_by(struct rn_request *request, uint32_t message_kind);
 
 /* Does its answer end with this token: one of the vocabulary's ends that it does not ignore, or of its own? */
 bool rn_request_ends_with(const struct rn_request *request, const struct rn_vocab *vocab, int32_t token);
+
+/* Of an answer that its last token has ended: the token, if it is one of its own stop tokens; else -1. */
+int32_t rn_request_stop_token(const struct rn_request *request);
 
 /* True when its deadline has passed. */
 static inline bool rn_request_is_late(const struct rn_request *request, uint64_t now_us)

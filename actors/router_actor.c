@@ -29,15 +29,15 @@ static struct rn_routed *model_of(struct rn_router *router, const struct rn_pay_
 }
 
 /* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could
- * still be sent when no request is left are forwarded wishes, prefill → verifier → decode, and answers to what the
- * tier had sent, decode → tier: so the tier is last, but for the mover, which
- * answers what the tier has sent. False: all are gone. */
+ * still be sent when no request is left are forwarded wishes, prefill → verifier → decode, proposals and choices,
+ * verifier or router → sampler → decode, and answers to what the tier had sent, decode → tier: so the tier is last, but
+ * for the mover, which answers what the tier has sent. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct rn_routed *model)
 {
     const struct rn_context *context = model->context;
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {context->tokenizer,   context->prefill, context->verifier,
-                                                context->decode,      context->draft,   context->sampler,
-                                                context->detokenizer, context->tier,    context->mover};
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {
+        context->tokenizer, context->grammar, context->prefill,     context->verifier, context->sampler,
+        context->decode,    context->draft,   context->detokenizer, context->tier,     context->mover};
     struct rn_msg *msg;
 
     if (model->n_gone == RN_MODEL_ACTORS)
@@ -315,6 +315,18 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
         rn_msg_free(self->runtime, msg);
 }
 
+/* By way of the sampler, which has the stream's place in its grammar. */
+static void on_choice(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_pay_stream stream = {msg->choice.slot, msg->choice.generation, 0};
+    struct rn_routed *model = model_of(router_of(self), &stream);
+
+    if (model != NULL)
+        rn_actor_send(model->context->sampler, msg);
+    else
+        rn_msg_free(self->runtime, msg);
+}
+
 static void on_wake_at(struct rn_actor *self, struct rn_msg *msg)
 {
     routed_of(msg->wake.model)->wake_us = msg->wake.at_us;
@@ -455,6 +467,7 @@ static const struct rn_actor_class router_class = {
             [RN_MSG_TICK] = on_tick,
             [RN_MSG_CANCEL] = on_cancel,
             [RN_MSG_CREDIT] = on_credit,
+            [RN_MSG_CHOICE] = on_choice,
             [RN_MSG_WAKE_AT] = on_wake_at,
             [RN_MSG_SESSION_NEW] = on_session,
             [RN_MSG_SESSION_FREE] = on_session,

@@ -9,7 +9,7 @@
 
 struct rn_context;
 
-#define RN_MODEL_ACTORS 9
+#define RN_MODEL_ACTORS 10
 
 struct rn_routed;
 

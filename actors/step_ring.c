@@ -5,6 +5,7 @@
 #include "actors/draw_rows.h"
 #include "actors/request.h"
 #include "base/check.h"
+#include "model/kv_size.h"
 #include "model/device.h"
 
 /* ---- Memory ---- */
@@ -18,7 +19,7 @@ static uint32_t size_of(const struct rn_context *context)
     uint32_t size = caps->good_ring < caps->ring ? caps->good_ring : caps->ring;
 
     if (!limits->draws || (caps->draw_threads == 0 && !rn_device_can(caps, RN_CAN_DRAW_ITSELF)) ||
-        limits->mean_window > 0 || limits->n_states > 0 || size == 0)
+        rn_kv_size_forgets(limits) || limits->n_states > 0 || size == 0)
         return 1;
     return size < RN_STEPS ? size : RN_STEPS;
 }
@@ -130,8 +131,10 @@ struct rn_batch *rn_step_ring_next(struct rn_step_ring *ring)
 
     RN_CHECK(ring->n_flying < ring->size);
     RN_ASSERT(batch->list == NULL && batch->computed == NULL && batch->news == NULL);
-    batch->n_parts = batch->n_drafts = batch->n_branches = batch->n_late = batch->n_waiting = 0;
-    batch->read_along = batch->verifies = batch->holds = false;
+    batch->n_parts = batch->n_drafts = batch->n_branches = batch->n_late = batch->n_guided = batch->n_waiting = 0;
+    batch->n_repeated = 0;
+    batch->n_readers = 0;
+    batch->verifies = batch->holds = false;
     batch->proposals.n = 0;
     batch->step = (struct rn_step){.rows = arrays->rows,
                                    .seqs = arrays->seqs,

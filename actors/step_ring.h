@@ -11,7 +11,7 @@
  *
  * A request needs the host between two of its steps if it drafts, has penalties, or makes an embedding or gives logits
  * from its prompt. While decode has one, one step at a time is in flight, as it always is where a step draws nothing,
- * has features or means, or changes a state that cannot go back: so nobody's steps come less often than with one step
+ * has features or means, or changes a recurrent state: so nobody's steps come less often than with one step
  * at a time. Decode's own. */
 #ifndef RN_ACTORS_STEP_RING_H
 #define RN_ACTORS_STEP_RING_H

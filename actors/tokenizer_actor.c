@@ -6,6 +6,8 @@
 
 #include "actors/chat.h"
 #include "actors/context.h"
+#include "actors/grammar/text.h"
+#include "actors/pair.h"
 #include "actors/request.h"
 #include "base/check.h"
 
@@ -41,10 +43,25 @@ static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *reque
         status = rn_chat_tokenize(&rendered, vocab, request->heap, &request->tokens, &count, &error);
         if (status == RUNNEL_OK && request->answer != NULL)
             rn_answer_start(request->answer, rendered.text, rendered.n);
+        if (status == RUNNEL_OK && request->grammar != NULL && request->grammar->format != NULL)
+            request->grammar->opened = rn_answer_opened(request->grammar->format, rendered.text, rendered.n);
         rn_rendered_free(&rendered, request->heap);
     }
     rn_chat_free(request->chat);
     request->chat = NULL;
+    request->n_tokens = request->capacity = (uint32_t)count;
+    if (status != RUNNEL_OK)
+        rn_request_fail(request, error.status, "%s", error.message);
+}
+
+static void encode_pair(struct rn_tokenizer *tokenizer, struct rn_request *request)
+{
+    runnel_error error = {0};
+    size_t count = 0;
+    runnel_status status = rn_pair_tokenize(request->pair, tokenizer->context->vocab, &request->tokens, &count, &error);
+
+    rn_pair_free(request->pair);
+    request->pair = NULL;
     request->n_tokens = request->capacity = (uint32_t)count;
     if (status != RUNNEL_OK)
         rn_request_fail(request, error.status, "%s", error.message);
@@ -58,6 +75,22 @@ static void count_tokens(struct rn_request *request)
     rn_counter_add(&request->context->totals->queued_tokens, request->n_tokens);
 }
 
+/* By way of the grammar actor if it has a grammar, or a session whose last turn may be there still. */
+static void send_on(struct rn_tokenizer *tokenizer, struct rn_msg *msg)
+{
+    const struct rn_request *request = msg->request.request;
+    bool session = request->session_generation != 0;
+
+    tokenizer->sessions_follow |= session && request->grammar != NULL;
+    if (request->grammar != NULL || (session && tokenizer->sessions_follow)) {
+        msg->head.kind = RN_MSG_COMPILE;
+        rn_actor_send(tokenizer->context->grammar, msg);
+    } else {
+        msg->head.kind = RN_MSG_ADMIT;
+        rn_actor_send(tokenizer->context->tier, msg);
+    }
+}
+
 static void on_encode(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tokenizer *tokenizer = (struct rn_tokenizer *)self;
@@ -68,16 +101,19 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
         encode(tokenizer, request);
     if (request->chat != NULL)
         encode_chat(tokenizer, request);
+    if (request->pair != NULL)
+        encode_pair(tokenizer, request);
     count_tokens(request);
     RN_ASSERT((request->text == NULL && request->chat == NULL) || request->outcome != RN_OUTCOME_NONE);
     RN_ASSERT(rn_request_check(request) && request->n_queued == request->n_tokens);
-    msg->head.kind = RN_MSG_ADMIT;
-    rn_actor_send(tokenizer->context->tier, msg);
+    send_on(tokenizer, msg);
 }
 
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
 {
-    rn_actor_send(((struct rn_tokenizer *)self)->context->tier, msg);
+    const struct rn_tokenizer *tokenizer = (const struct rn_tokenizer *)self;
+
+    rn_actor_send(tokenizer->sessions_follow ? tokenizer->context->grammar : tokenizer->context->tier, msg);
 }
 
 static const struct rn_actor_class tokenizer_class = {

@@ -7,6 +7,8 @@
 
 #include "actors/batch.h"
 #include "actors/context.h"
+#include "actors/decode_states.h"
+#include "actors/grammar/guide.h"
 #include "actors/lists.h"
 #include "base/check.h"
 #include "model/kv_size.h"
@@ -95,6 +97,8 @@ uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_ve
     uint32_t room = stream->draft_max < tokens ? stream->draft_max : tokens;
 
     RN_ASSERT(stream->n_tokens < stream->n_limit && stream->draft_max <= RN_DRAFT_MOST);
+    if (stream->n_behind > RN_MOST_BEHIND)
+        return 0;
     room = room < chunk ? room : chunk;
     return room < verifier->n_spare ? room : verifier->n_spare;
 }
@@ -122,6 +126,26 @@ static void put_chain(const struct rn_verifier *verifier, struct rn_proposal *p,
     }
 }
 
+/* That the next step has so far. */
+static uint32_t rows_before(const struct rn_verifier *verifier)
+{
+    return verifier->n_running + verifier->n_behind + verifier->n_drafts;
+}
+
+/* What the grammar leaves no choice of: the text is certain, its tokens are not. */
+static void propose_forced(const struct rn_verifier *verifier, struct rn_verifier_stream *stream, uint32_t room,
+                           struct rn_proposal *p)
+{
+    uint32_t most;
+
+    if (stream->n_forced == 0)
+        return;
+    most =
+        rn_speculation_length(&stream->by_grammar, &verifier->cost, rows_before(verifier), verifier->n_running, room);
+    put_chain(verifier, p, stream->forced, stream->n_forced < most ? stream->n_forced : most);
+    p->by_grammar = p->n > 0;
+}
+
 /* From the text itself. */
 static void propose_own(const struct rn_verifier *verifier, struct rn_verifier_stream *stream, uint32_t room,
                         struct rn_proposal *p)
@@ -131,8 +155,7 @@ static void propose_own(const struct rn_verifier *verifier, struct rn_verifier_s
 
     if (stream->proposer == NULL)
         return;
-    most = rn_speculation_length(&stream->own, &verifier->cost, verifier->n_running + verifier->n_drafts,
-                                 verifier->n_running, room);
+    most = rn_speculation_length(&stream->own, &verifier->cost, rows_before(verifier), verifier->n_running, room);
     if (most == 0)
         return;
     RN_CHECK(most <= RN_DRAFT_MOST);
@@ -160,9 +183,8 @@ static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_str
         return;
     for (uint32_t i = 0; i < n; i++)
         shares[i] = is_second(verifier, &guesses, i) ? guesses.seconds[i].share : 0;
-    shape = rn_speculation_shape(&stream->model, &verifier->cost, verifier->n_running + verifier->n_drafts,
-                                 verifier->n_running, stream->model.rest > 0 ? room : n, branches ? room : n,
-                                 branches ? shares : NULL);
+    shape = rn_speculation_shape(&stream->model, &verifier->cost, rows_before(verifier), verifier->n_running,
+                                 stream->model.rest > 0 ? room : n, branches ? room : n, branches ? shares : NULL);
     RN_ASSERT(shape.n_chain <= n && shape.branches >> shape.n_chain == 0);
     rn_speculation_use_reserve(&stream->model, &verifier->reserve);
     p->by_model = shape.n_chain > 0;
@@ -210,11 +232,13 @@ static void propose(struct rn_verifier *verifier, const struct rn_verified *veri
     p->generation = verified->generation;
     p->first = stream->n_tokens;
     p->n = p->branches = 0;
-    p->by_model = false;
+    p->by_model = p->by_grammar = false;
     p->features = reads_features(verifier) && stream->begun && !is_idle_now(verifier, stream);
     if (room == 0)
         return;
-    propose_own(verifier, stream, room, p);
+    propose_forced(verifier, stream, room, p);
+    if (p->n == 0)
+        propose_own(verifier, stream, room, p);
     if (p->n == 0)
         propose_guesses(verifier, stream, room, p);
     n = p->n + (uint32_t)__builtin_popcount(p->branches);
@@ -240,15 +264,14 @@ static void plan_stream(struct rn_verifier *verifier, const struct rn_verified *
     stream->leaves = p != NULL ? p->branches : 0;
     stream->want = stream->model.rest > 0 ? 0 : stream->draft_max;
     stream->waits = stream->waited = false;
-    if (stream->read_us > 0)
-        rn_verifier_pay_reading(verifier, stream);
+    rn_verifier_pay_reading(verifier, stream);
     /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
     stream->changed |= verifier->drafter->concurrent || stream->state != RN_DRAFTS_READY || verifier->pass_us == 0;
 }
 
 static uint64_t expected_end_us(const struct rn_verifier *verifier)
 {
-    uint32_t n_rows = verifier->n_running + verifier->n_drafts + verifier->n_prompt_rows;
+    uint32_t n_rows = rows_before(verifier) + verifier->n_prompt_rows;
     float takes_us = n_rows > 0 ? rn_step_cost_of(&verifier->cost, n_rows) : 0;
 
     return takes_us > 0 ? rn_now_us(verifier->context->clock) + (uint64_t)takes_us : 0;
@@ -260,11 +283,15 @@ static void choose(struct rn_verifier *verifier, struct rn_proposal_list *list)
     uint32_t at = 0;
 
     RN_ASSERT(list->n == 0 && verifier->n_drafts == 0);
+    list->guided = false;
     for (uint32_t i = 0; i < verifier->n_next; i++) {
         struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
 
-        if (stream != NULL && !verifier->next[i].prompt)
-            propose(verifier, &verifier->next[i], stream, &list->items[list->n++]);
+        if (stream == NULL || verifier->next[i].prompt)
+            continue;
+        propose(verifier, &verifier->next[i], stream, &list->items[list->n]);
+        list->guided |= stream->guided && list->items[list->n].n > 0 && !list->items[list->n].by_grammar;
+        list->n++;
     }
     rn_verifier_pay_wait(verifier);
     for (uint32_t i = 0; i < verifier->n_next; i++) {
@@ -311,8 +338,9 @@ static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verif
             walk.leaf_offset = i; /* each of its rows has an out */
         if (stream != NULL && n_tokens < stream->n_limit)
             stream->tokens[stream->n_tokens++] = out->pick.token;
-        walk.ended |=
-            rn_request_ends_with(request, verifier->context->vocab, out->pick.token) || ++n_tokens >= request->n_limit;
+        walk.ended |= out->ended || out->last ||
+                      rn_request_ends_with(request, verifier->context->vocab, out->pick.token) ||
+                      ++n_tokens >= request->n_limit;
     }
     RN_ASSERT(walk.n_right <= walk.n_accepted && walk.n_accepted <= part->n_drafts);
     RN_ASSERT(walk.n_accepted == walk.n_right + (walk.leaf_offset > 0));
@@ -329,16 +357,34 @@ static void note_seconds(struct rn_speculation *record, const struct rn_batch_pa
                                           i > n_right && outs[i - 1].pick.token == outs[i].second.token);
 }
 
+/* Of who has made the part's drafts. */
+static struct rn_speculation *record_of(struct rn_verifier_stream *stream, const struct rn_batch_part *part)
+{
+    return part->by_grammar ? &stream->by_grammar : part->by_model ? &stream->model : &stream->own;
+}
+
 static void learn(struct rn_verifier_stream *stream, const struct rn_batch_part *part, const struct rn_batch_out *outs,
                   const struct walk *walk)
 {
-    struct rn_speculation *record = part->by_model ? &stream->model : &stream->own;
+    struct rn_speculation *record = record_of(stream, part);
 
     if (part->n_drafts == 0)
         return;
     rn_speculation_note(record, part->n_drafts, walk->n_right);
     rn_speculation_note_branches(record, part->n_branches, walk->leaf_offset > 0);
     note_seconds(record, part, outs, walk->n_right);
+}
+
+/* A state has stayed where it was: the stream pays for the rows that are computed again as for drafts. */
+static void go_back(struct rn_verifier_stream *stream, const struct rn_batch_part *part, const struct walk *walk)
+{
+    uint32_t n_more = 1 + walk->n_accepted;
+
+    stream->n_behind = 0;
+    if (!part->keeps_state || walk->n_accepted == part->n_drafts)
+        return;
+    stream->n_behind = part->n_repeated + n_more;
+    rn_speculation_note_branches(record_of(stream, part), n_more, false);
 }
 
 /* The step's features of the part belong to the next news. */
@@ -350,6 +396,16 @@ static void take_features(struct rn_verifier_stream *stream, const struct rn_bat
     stream->features = part->features;
     stream->leaf_offset = walk->leaf_offset; /* each of its rows has features */
     stream->changed = true;
+}
+
+/* Behind its last token. */
+static void take_forced(struct rn_verifier_stream *stream, const struct rn_request *request, bool ended)
+{
+    stream->n_forced = 0;
+    if (request->guide == NULL || ended)
+        return;
+    stream->n_forced = request->guide->n_forced;
+    memcpy(stream->forced, request->guide->forced, stream->n_forced * sizeof stream->forced[0]);
 }
 
 static void verify_part(struct rn_verifier *verifier, const struct rn_batch *batch, const struct rn_batch_part *part,
@@ -368,8 +424,11 @@ static void verify_part(struct rn_verifier *verifier, const struct rn_batch *bat
     if (stream == NULL)
         return;
     stream->n_done = part->n_done + walk.n_accepted;
+    take_forced(stream, request, ended);
     RN_ASSERT(stream->n_done <= stream->n_tokens && stream->n_tokens <= stream->n_limit);
     learn(stream, part, outs, &walk);
+    go_back(stream, part, &walk);
+    verifier->n_behind += ended ? 0 : stream->n_behind;
     if (batch->step.status == RUNNEL_OK && reads_features(verifier) && part->n_features > 0 && stream->begun)
         take_features(stream, part, &walk);
     RN_CHECK(verifier->n_next < verifier->context->limits->max_seqs);
@@ -392,11 +451,12 @@ static void verify(struct rn_verifier *verifier, struct rn_msg *msg)
 {
     struct rn_batch *batch = msg->batch.batch;
     struct rn_batch_out *outs = batch->outs;
+    bool cuts;
 
     RN_ASSERT(batch->verifies && !verifier->holds && batch->proposals.n == 0);
     rn_batch_note_cost(batch);
     verifier->cost = *batch->cost;
-    verifier->n_next = 0;
+    verifier->n_next = verifier->n_behind = 0;
     verifier->n_running = batch->n_running;
     verifier->n_prompts = batch->n_prompts;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
@@ -412,12 +472,12 @@ static void verify(struct rn_verifier *verifier, struct rn_msg *msg)
         verifier->free_lists = batch->news->next;
     }
     count_spare(verifier);
-    verifier->holds = rn_verifier_holds(verifier);
-    if (!verifier->holds)
+    batch->holds = verifier->holds = rn_verifier_holds(verifier);
+    if (!batch->holds)
         choose(verifier, &batch->proposals);
-    batch->holds = verifier->holds;
-    msg->head.kind = RN_MSG_SAMPLED;
-    rn_actor_send(verifier->context->decode, msg);
+    cuts = !batch->holds && batch->proposals.guided;
+    msg->head.kind = cuts ? RN_MSG_CUT : RN_MSG_SAMPLED;
+    rn_actor_send(cuts ? verifier->context->sampler : verifier->context->decode, msg);
 }
 
 /* Where the step has filled a list with features, the next one needs another. */
@@ -446,7 +506,7 @@ static void end_wait(struct rn_verifier *verifier)
     choose(verifier, &verifier->proposals);
     msg = rn_msg_new(verifier->actor.runtime, RN_MSG_PROPOSALS);
     msg->proposals.list = &verifier->proposals;
-    rn_actor_send(verifier->context->decode, msg);
+    rn_actor_send(verifier->proposals.guided ? verifier->context->sampler : verifier->context->decode, msg);
 }
 
 static void on_drafts(struct rn_actor *self, struct rn_msg *msg)
@@ -531,6 +591,7 @@ static bool begin_stream(struct rn_verifier *verifier, struct rn_verifier_stream
     stream->draft_max = request->draft_max;
     stream->draft_model = request->draft_model;
     stream->draft_chain = request->draft_chain;
+    stream->guided = request->guide != NULL;
     stream->salt = request->cache_salt;
     stream->sampling = rn_sampler_plain(request->sampler);
     stream->proposer = request->proposer;
@@ -538,15 +599,25 @@ static bool begin_stream(struct rn_verifier *verifier, struct rn_verifier_stream
     memset(stream->rested, 0, sizeof stream->rested);
     rn_speculation_init(&stream->own);
     rn_speculation_init(&stream->model);
+    rn_speculation_init(&stream->by_grammar);
     rn_speculation_grant(&stream->own, most);
     rn_speculation_grant(&stream->model, most);
+    rn_speculation_grant(&stream->by_grammar, most);
+    stream->n_forced = 0;
     return true;
 }
 
 static bool can_draft(const struct rn_verifier *verifier, const struct rn_request *request)
 {
     return request->proposer != NULL || (request->draft_model && verifier->drafter != NULL) ||
+           (request->guide != NULL && request->draft_max > 0) ||
            verifier->streams[request->slot].generation == request->generation;
+}
+
+/* A recurrent state does in a slot of its own. */
+static bool can_go_back(const struct rn_verifier *verifier, const struct rn_request *request)
+{
+    return verifier->context->limits->n_states == 0 || request->state_spare != RN_NO_STATE;
 }
 
 static void on_offer(struct rn_actor *self, struct rn_msg *msg)
@@ -555,7 +626,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
     struct rn_verifier_stream *stream = &verifier->streams[request->slot];
 
-    request->verified = can_draft(verifier, request) &&
+    request->verified = can_draft(verifier, request) && can_go_back(verifier, request) &&
                         (stream->generation == request->generation || begin_stream(verifier, stream, request));
     if (request->verified && request->shifted && stream->proposer != NULL && stream->proposer->ops->restart != NULL)
         stream->proposer->ops->restart(stream->proposer);
@@ -567,6 +638,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
         stream->n_tokens = request->n_tokens;
         stream->n_fill = request->n_fill;
         stream->n_done = request->n_done;
+        stream->n_behind = 0;
         memcpy(stream->tokens, request->tokens, request->n_tokens * sizeof stream->tokens[0]);
         stream->place = rn_draft_share_begin(&verifier->share, request, stream->proposer);
         rn_verifier_begin_drafts(verifier, request->slot);

@@ -49,6 +49,7 @@ struct rn_verifier_stream {
     int32_t *tokens; /* [n_limit]; of them n_tokens are known */
     uint32_t n_tokens, n_limit;
     uint32_t n_fill, n_done;
+    uint32_t n_behind; /* rows that its next step computes again (decode_states.h) */
 
     /* What was asked for. */
     uint32_t draft_max;
@@ -62,6 +63,12 @@ struct rn_verifier_stream {
     struct rn_speculation own;               /* the record of the proposer ... */
     struct rn_speculation model;             /* ... and that of the drafter */
     uint64_t rested[RUNNEL_REST_BROKEN + 1]; /* passes without drafts, by reason */
+
+    /* Drafts of text of which a grammar leaves no choice. */
+    struct rn_speculation by_grammar; /* the record of their spelling */
+    bool guided;                      /* it has one */
+    uint32_t n_forced;
+    int32_t forced[RN_PATH_MOST];
 
     /* The draft actor. */
     enum rn_drafts_state state;
@@ -99,6 +106,7 @@ struct rn_verifier {
     /* The next step. */
     struct rn_verified *next; /* [n_next] of [max_seqs] */
     uint32_t n_next, n_running, n_prompts, n_prompt_rows;
+    uint32_t n_behind;          /* rows that it computes again */
     uint32_t n_drafts, n_spare; /* while it is chosen: drafts so far, and for which there is room */
     struct rn_proposal_list proposals;
     bool proposals_away; /* decode has the list */

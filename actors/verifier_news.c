@@ -1,5 +1,5 @@
-/* The verifier: what the draft actor is told of each stream that drafts. See verifier_actor.h, and draft/drafter.h for the
- * lists. */
+/* The verifier: what the draft actor is told of each stream that drafts. See verifier_actor.h, and draft/drafter.h for
+ * the lists. */
 #include <string.h>
 
 #include "actors/context.h"

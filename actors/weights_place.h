@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "model/backend.h"
 
-/* Makes the folder if its parent exists; one that cannot be made is told in the log. NO_MEMORY. Blocks on the disk; fini is
- * harmless after all. */
+/* Makes the folder if its parent exists; one that cannot be made is told in the log. NO_MEMORY. Blocks on the disk;
+ * fini is harmless after all. */
 runnel_status rn_weights_place_init(struct rn_weights_place *place, struct rn_heap *heap, const char *folder,
                                     const struct rn_gguf *gguf, const struct rn_log *log, runnel_error *error);
 void rn_weights_place_fini(struct rn_weights_place *place, struct rn_heap *heap);

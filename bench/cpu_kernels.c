@@ -3,11 +3,12 @@
  *
  *     cpu_kernels [threads [level [format]]]
  *
- * Rows as they lie, and where the level has a kernel for it the same weights in tiles (cpu/tiles.h), in turn. One product of the shape of a feed-forward layer, 5632 x 2048 weights, on a team of threads that take
- * rows as the backend does. GB/s counts weight bytes with one input, over as many copies of the matrix as exceed the
- * caches: of seven rounds the best and the median; then from the second-level cache, every worker with rows of its own.
- * GFLOP/s counts two per weight and input. Percent: of the read bandwidth, and of the level's peak in
- * products of bytes (of floats for F32, F16, BF16), both measured on the same team: see cpu/levels/peak.h. */
+ * Rows as they lie, and where the level has a kernel for it the same weights in tiles (cpu/tiles.h), in turn. One
+ * product of the shape of a feed-forward layer, 5632 x 2048 weights, on a team of threads that take rows as the backend
+ * does. GB/s counts weight bytes with one input, over as many copies of the matrix as exceed the caches: of seven
+ * rounds the best and the median; then from the second-level cache, every worker with rows of its own. GFLOP/s counts
+ * two per weight and input. Percent: of the read bandwidth, and of the level's peak in products of bytes (of floats for
+ * F32, F16, BF16), both measured on the same team: see cpu/levels/peak.h. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -72,11 +73,13 @@ static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint
     if (w->n >= w->kernel->pack_from)
         w->kernel->pack(&m);
     for (i = 0; i < w->n; i += m.n) {
-        m.n = w->n - i < RN_MAX_INPUTS ? w->n - i : RN_MAX_INPUTS;
+        m.n = rn_kernel_inputs(w->kernel, w->n - i);
         for (j = 0; j < m.n; j++) {
             m.inputs[j] = w->inputs + (i + j) * rn_input_bytes(w->kernel->input, COLS);
             m.out[j] = w->out + (size_t)(i + j) * ROWS + row;
         }
+        if (rn_kernel_gathers(w->kernel, w->n))
+            w->kernel->gather(&m); /* for each tile, where the executor does it once for a worker's share */
         (w->n >= w->kernel->pack_from ? w->kernel->packed : w->kernel->direct)(&m);
     }
 }

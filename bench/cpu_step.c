@@ -1,12 +1,14 @@
 /* Where the time of a step goes: whole steps of the fast CPU backend on a model file, without actors,
  * tokenizers or sampling.
  *
- *     cpu_step MODEL.gguf [threads] [level]
- *     cpu_step --chunks MODEL.gguf [threads] [level]  a prompt of 512 positions in chunks of 8, 16, ... 256 rows
- *     cpu_step --rows MODEL.gguf [threads] [level]    only steps of 1, 2, ... 17, 24, 32 rows: what a draft costs
+ *     cpu_step MODEL.gguf [threads [level [file | tiles]]]
+ *     cpu_step --chunks ...    a prompt of 512 positions in chunks of 8, 16, ... 256 rows
+ *     cpu_step --rows ...      only steps of 1, 2, ... 17, 24, 32 rows: what a draft costs
  *
- * The read line is the bandwidth of summing all weights where they are mapped, on the same team. The
- * decode lines are steps of one row with so many positions behind it (the cache is filled with small
+ * file, tiles: the order of the weights; else the one that turns out faster.
+ *
+ * The read line is the bandwidth of the fastest of several ways to read memory, on the same team: as `runnel bench` has
+ * it (cpu/team_measure.c). The decode lines are steps of one row with so many positions behind it (the cache is filled with small
  * numbers); `of read` compares the bytes of weights and cache that such a step needs with the read line.
  * The tables give the share of each kind of phase in a step, seen from worker 0, and in brackets what of it a
  * worker spends at the barrier behind the phase, on average. */
@@ -39,7 +41,6 @@ struct bench {
 struct task {
     struct rn_job job; /* first */
     struct bench *bench;
-    _Atomic uint64_t sink;
     uint64_t ns[KINDS];
     _Atomic uint64_t waited[KINDS]; /* at the barriers, all workers together */
 };
@@ -60,29 +61,6 @@ static void on_job_done(struct rn_job *job)
 static void on_step_done(struct rn_step *step)
 {
     sem_post(&((struct bench *)step->user)->done);
-}
-
-/* Sums this worker's half of every matrix, in eight streams. */
-static void read_weights(struct rn_job *job, uint32_t worker, uint32_t n_workers)
-{
-    struct task *t = (struct task *)job;
-    uint64_t sum[8] = {0};
-    uint32_t w, stream, k;
-    size_t n, i;
-
-    for (w = 0; w < t->bench->plan->n_weights; w++) {
-        const struct rn_tensor *tensor = t->bench->plan->weights[w].tensor;
-        const uint64_t *a = (const uint64_t *)tensor->data;
-
-        n = tensor->bytes / 8 / n_workers / 64 * 64;
-        a += worker * n;
-        for (i = 0; i < n / 8; i += 8)
-            for (stream = 0; stream < 8; stream++)
-                for (k = 0; k < 8; k++)
-                    sum[k] += a[(size_t)stream * (n / 8) + i + k];
-    }
-    for (k = 0; k < 8; k++)
-        atomic_fetch_add_explicit(&t->sink, sum[k], memory_order_relaxed);
 }
 
 static uint32_t kind_of(const struct rn_instruction *in)
@@ -179,7 +157,7 @@ static double bytes_of_step(const struct bench *b, uint32_t context)
 
 static void phases(struct bench *b, uint32_t context, uint32_t n)
 {
-    struct task t = {.sink = 0};
+    struct task t = {.bench = b};
     uint64_t sum = 0;
     uint32_t i;
 
@@ -217,16 +195,16 @@ static void fill_cache(struct bench *b)
 static void measure(struct bench *b)
 {
     static const uint32_t contexts[] = {16, 128, 1024, 4096, 8192};
-    struct task t = {.sink = 0};
-    uint64_t best = UINT64_MAX, took;
+    runnel_machine machine = {.struct_size = sizeof machine};
+    runnel_error error = {0};
     double read, seconds;
     uint32_t i;
 
-    for (i = 0; i < 5; i++) {
-        took = run_task(b, &t, read_weights);
-        best = took < best ? took : best;
+    if (rn_cpu_measure(&b->heap, b->team, NULL, NULL, &machine, &error) != RUNNEL_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return;
     }
-    read = (double)b->plan->weight_bytes / (double)best;
+    read = machine.read_bytes_per_s * 1e-9;
     printf("read %.1f GB/s\n", read);
     for (i = 0; i < sizeof contexts / sizeof *contexts; i++) {
         seconds = median_step(b, contexts[i], 1);
@@ -316,7 +294,8 @@ static void measure_chunks(struct bench *b)
                (double)took[SIZES - 1][ROUNDS / 2] / (double)took[i][ROUNDS / 2]);
 }
 
-static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
+static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level,
+                       runnel_weight_order order)
 {
     struct rn_backend_limits limits = {.max_rows = ROWS,
                                        .max_seqs = 1,
@@ -324,7 +303,8 @@ static bool open_bench(struct bench *b, const char *path, uint32_t threads, cons
                                        .n_blocks = CONTEXT / BLOCK,
                                        .block_tokens = BLOCK,
                                        .context_tokens = CONTEXT,
-                                       .kv_type = RUNNEL_KV_F16};
+                                       .kv_type = RUNNEL_KV_F16,
+                                       .weight_order = order};
     runnel_error error = {0};
     struct rn_gguf *gguf;
     struct rn_plan *plan;
@@ -341,8 +321,9 @@ static bool open_bench(struct bench *b, const char *path, uint32_t threads, cons
         goto fail;
     if (b->fast->base.ops->prepare(&b->fast->base, plan, &limits, NULL, NULL, &error) != RUNNEL_OK)
         goto fail;
-    printf("%s: %s, %u threads, %.0f MB of weights, ready in %.2f s\n", path, level->name, rn_team_threads(b->team),
-           (double)plan->weight_bytes * 1e-6, (double)(now_ns() - begin) * 1e-9);
+    printf("%s: %s, %u threads, %.0f MB of weights, %.0f of them in tiles, ready in %.2f s\n", path, level->name,
+           rn_team_threads(b->team), (double)plan->weight_bytes * 1e-6,
+           (double)b->fast->base.ops->tiled_bytes(&b->fast->base) * 1e-6, (double)(now_ns() - begin) * 1e-9);
     for (i = 0; i < CONTEXT / BLOCK; i++)
         b->blocks[i] = i * 5 % (CONTEXT / BLOCK);
     b->seq = (struct rn_step_seq){.blocks = b->blocks, .n_blocks = CONTEXT / BLOCK};
@@ -361,17 +342,21 @@ int main(int argc, char **argv)
     bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0, rest = argc > 1 && strcmp(argv[1], "--rest") == 0;
     bool chunks = argc > 1 && strcmp(argv[1], "--chunks") == 0;
     const struct rn_level *level;
+    runnel_weight_order order;
 
     argc -= rows || rest || chunks;
     argv += rows || rest || chunks;
     level = argc > 3 ? rn_level_named(argv[3]) : rn_level_best();
+    order = argc <= 4                       ? RUNNEL_WEIGHTS_MEASURED
+            : strcmp(argv[4], "tiles") == 0 ? RUNNEL_WEIGHTS_TILES
+                                            : RUNNEL_WEIGHTS_FILE;
     if (argc < 2 || level == NULL) {
-        fprintf(stderr, "cpu_step [--rows | --rest | --chunks] MODEL.gguf [threads] [level]\n");
+        fprintf(stderr, "cpu_step [--rows | --rest | --chunks] MODEL.gguf [threads [level [file | tiles]]]\n");
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     rn_heap_init(&bench.heap, NULL);
-    if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level))
+    if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level, order))
         return 1;
     fill_cache(&bench);
     if (chunks)

@@ -1,9 +1,9 @@
 /* What a grammar costs: making it ready, and the mask of each token of an answer.
  *
- *     bench_grammar [VOCABULARY.gguf]
+ *     bench_grammar [VOCABULARY.gguf | TOKENS]
  *
- * Without a file the vocabulary is made here: 128,000 tokens, of which most are words, with a space before them or not,
- * in two scripts; the rest are numbers, runs of spaces, marks as they stand in JSON and code, and pieces of characters.
+ * Without a file the vocabulary is made here: 128,000 tokens or as many as are asked for, of which most are words, with a
+ * space before them or not, in two scripts; the rest are numbers, runs of spaces, marks as they stand in JSON and code, and pieces of characters.
  *
  *     compile   from the text to an automaton with empty tables: the median of 21 runs
  *     answers   texts written by hand, cut into the longest tokens, and walks of random allowed tokens
@@ -20,6 +20,7 @@
 #include "sampling/grammar/matcher.h"
 
 #define TOKENS 128000u
+#define FEWEST_TOKENS 1500u
 #define MOST_TIMES 400000u
 #define WALKS 8u
 #define WALK_TOKENS 150u
@@ -194,9 +195,9 @@ static size_t make_token(uint64_t *rng, uint32_t token, char *word)
     return rn_splitmix64(rng) % 12 == 0 ? make_mark(rng, word) : make_word(rng, word);
 }
 
-static void make_file(struct file *f)
+static void make_file(struct file *f, uint32_t tokens)
 {
-    uint64_t rng = 3, entries = 5, zero = 0, count = TOKENS;
+    uint64_t rng = 3, entries = 5, zero = 0, count = tokens;
     char word[256];
     uint32_t i;
 
@@ -211,21 +212,22 @@ static void make_file(struct file *f)
     put_key(f, "tokenizer.ggml.tokens", RN_GGUF_ARRAY);
     put_u32(f, RN_GGUF_STRING);
     put(f, &count, 8);
-    for (i = 0; i < TOKENS; i++)
+    for (i = 0; i < tokens; i++)
         put_text(f, word, make_token(&rng, i, word));
     put_key(f, "tokenizer.ggml.token_type", RN_GGUF_ARRAY);
     put_u32(f, RN_GGUF_I32);
     put(f, &count, 8);
-    for (i = 0; i < TOKENS; i++)
+    for (i = 0; i < tokens; i++)
         put_u32(f, i == 0 ? RN_TOKEN_UNKNOWN : i < 3 ? RN_TOKEN_CONTROL : i < 259 ? RN_TOKEN_BYTE : RN_TOKEN_NORMAL);
     put_key(f, "tokenizer.ggml.scores", RN_GGUF_ARRAY);
     put_u32(f, RN_GGUF_F32);
     put(f, &count, 8);
-    for (i = 0; i < TOKENS; i++)
+    for (i = 0; i < tokens; i++)
         put_u32(f, 0);
 }
 
-static struct rn_vocab *vocabulary(struct rn_heap *heap, const char *path)
+/* path NULL: made, of so many tokens. */
+static struct rn_vocab *vocabulary(struct rn_heap *heap, const char *path, uint32_t tokens)
 {
     struct file f = {NULL, 0, 0, 0};
     struct rn_vocab *vocab = NULL;
@@ -234,7 +236,7 @@ static struct rn_vocab *vocabulary(struct rn_heap *heap, const char *path)
     runnel_status status;
 
     if (path == NULL)
-        make_file(&f);
+        make_file(&f, tokens);
     status = path == NULL ? rn_gguf_parse(heap, f.bytes, f.n, "made", &gguf, &error)
                           : rn_gguf_open(heap, path, &gguf, &error);
     if (status == RUNNEL_OK)
@@ -416,10 +418,11 @@ int main(int argc, char **argv)
 {
     double compile_us[CASES], began;
     struct bench b;
+    uint32_t tokens = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : TOKENS;
     size_t i;
 
     rn_heap_init(&b.heap, NULL);
-    b.vocab = vocabulary(&b.heap, argc > 1 ? argv[1] : NULL);
+    b.vocab = vocabulary(&b.heap, tokens < FEWEST_TOKENS ? argv[1] : NULL, tokens);
     began = now_us();
     b.trie = rn_token_trie_new(&b.heap, b.vocab);
     RN_CHECK(b.trie != NULL);

@@ -6,7 +6,7 @@
  *
  * Microseconds a draw: the median of the rounds, each at another position.
  *
- *   bench_sampling [--rounds N] [--level c|avx2|avx512] */
+ *   bench_sampling [--rounds N] [--level c|avx2|avx512] [--only CASE] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +94,7 @@ static double draw(const runnel_sampling *params, bool logprobs, const float *lo
 int main(int argc, char **argv)
 {
     static const uint32_t sizes[] = {32000, 128000, 262144};
+    const char *only = "";
     uint32_t rounds = 201;
     float *logits = malloc(262144 * sizeof *logits);
 
@@ -101,11 +102,13 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--rounds") == 0)
             rounds = (uint32_t)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--only") == 0)
+            only = argv[i + 1];
         else
             loops = strcmp(argv[i], "--level") == 0 ? rn_loops_named(argv[i + 1]) : NULL;
     }
     if (logits == NULL || loops == NULL || rounds == 0 || rounds > ROUNDS_MOST || argc % 2 == 0) {
-        fprintf(stderr, "usage: bench_sampling [--rounds 1..%u] [--level c|avx2|avx512]\n", ROUNDS_MOST);
+        fprintf(stderr, "usage: bench_sampling [--rounds 1..%u] [--level c|avx2|avx512] [--only CASE]\n", ROUNDS_MOST);
         return 2;
     }
     printf("%-18s", "us a draw");
@@ -120,6 +123,8 @@ int main(int argc, char **argv)
                                   .top_k = cases[c].top_k,
                                   .repetition_penalty = 1};
 
+        if (strncmp(cases[c].name, only, strlen(only)) != 0)
+            continue;
         printf("%-18s", cases[c].name);
         for (uint32_t v = 0; v < 3; v++)
             for (uint32_t shape = 0; shape < SHAPES; shape++) {

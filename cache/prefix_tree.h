@@ -43,9 +43,9 @@
  * What goes first. Recency, frequency and cost make one number, a node's rank (GreedyDual, Young 1994, with frequency:
  * Cherkasova 1998), and of equal rank the least recently used goes:
  *
- *   at a use      rank = inflation + 4 + 4 hits          hits: of prompts that found it last, 3 at most; kept while it is cold
- *                 ... + reload hits                 instead, if a colder tier has it too: reload is what bringing it back
- *                                                   costs, in quarters of computing it
+ *   at a use      rank = inflation + 4 + 4 hits      hits: of prompts that found it last, 3 at most; kept while it is cold
+ *                 ... + reload hits             instead, if a colder tier has it too: reload is what bringing it back
+ *                                               costs, in quarters of computing it
  *   at eviction   inflation = the rank of what goes
  *
  * A use of a node (match, publish, unref) is a use of all nodes above it: their rank is the highest that one of those

@@ -115,10 +115,15 @@ function(rn_install)
     install(TARGETS runnel_shared runnel_archive EXPORT runnel-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
-    install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_status.h ${RN_ROOT}/include/runnel_sampling.h
-        ${RN_ROOT}/include/runnel_observe.h ${RN_ROOT}/include/runnel_files.h
-        ${RN_ROOT}/include/runnel_fields.h ${RN_ROOT}/include/runnel_uv.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+    set(public runnel.h runnel_status.h runnel_sampling.h runnel_grammar.h runnel_observe.h runnel_files.h runnel_infill.h
+        runnel_scores.h runnel_fields.h runnel_uv.h)
+    list(TRANSFORM public PREPEND ${RN_ROOT}/include/)
+    set(script ${RN_ROOT}/cmake/librunnel_manual.awk)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${public} ${script})
+    execute_process(COMMAND awk -v version=${PROJECT_VERSION} -f ${script} ${public} COMMAND_ERROR_IS_FATAL ANY
+        OUTPUT_FILE ${CMAKE_CURRENT_BINARY_DIR}/librunnel.3)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/librunnel.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3 COMPONENT development)
+    install(FILES ${public} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
     install(EXPORT runnel-targets NAMESPACE runnel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel
         COMPONENT development)

@@ -24,13 +24,22 @@ static struct sight sight_both_ways(const struct rn_step *step, const struct rn_
     return (struct sight){position < half ? 0 : position - half, end - position < half ? end : position + half};
 }
 
+/* Does the row look at fewer positions than there are, in the order in which they were chosen? */
+static bool is_chosen(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    return op->b >= 0 && c->step->rows[row].position >= op->used;
+}
+
+/* Of a row that looks at chosen positions their numbers in the choice. */
 static struct sight sight_of(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     uint32_t position = c->step->rows[row].position;
 
+    if (is_chosen(c, op, row))
+        return (struct sight){0, op->used - 1};
     if (op->bidirectional)
         return sight_both_ways(c->step, op, row);
-    return (struct sight){op->window == 0 || position < op->window ? 0 : position + 1 - op->window, position};
+    return (struct sight){rn_attend_first(position, rn_op_window(op, position)), position};
 }
 
 static uint32_t segment_of(struct sight sight)
@@ -53,6 +62,8 @@ static struct rn_attend attend_of(const struct rn_fast_context *c, const struct 
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     struct sight sight = sight_of(c, op, row);
     uint32_t queries = op->heads / op->kv_heads;
+    const float *slopes = c->fast->slopes[op - c->fast->plan->ops];
+    const float *sinks = op->weight < 0 ? NULL : c->fast->vectors[op->weight];
 
     return (struct rn_attend){.q = rn_fast_row(c, op->a, row) + (size_t)head * queries * op->k_dim,
                               .out = rn_fast_row(c, op->out, row) + (size_t)head * queries * op->v_dim,
@@ -63,16 +74,21 @@ static struct rn_attend attend_of(const struct rn_fast_context *c, const struct 
                               .k_dim = op->k_dim,
                               .v_dim = op->v_dim,
                               .last = sight.last,
-                              .window = op->bidirectional ? sight.last - sight.first + 1 : op->window,
+                              .window = op->bidirectional ? sight.last - sight.first + 1
+                                        : op->chunked     ? 0
+                                                          : op->window,
+                              .first = op->chunked ? sight.first : 0,
                               .segment = segment_of(sight),
                               .to = UINT32_MAX,
                               .scale = op->scale,
                               .softcap = op->softcap,
-                              .blocks = c->step->seqs[c->step->rows[row].seq].blocks,
+                              .slopes = slopes == NULL ? NULL : slopes + (size_t)head * queries,
+                              .sinks = sinks == NULL ? NULL : sinks + (size_t)head * queries,
+                              .blocks = rn_fast_table(layer, &c->step->seqs[c->step->rows[row].seq]),
                               .block_shift = c->fast->block_shift,
                               .kv_type = c->fast->limits.kv_type,
                               .keys = layer->keys + head * layer->key_head,
-                              .values = layer->values + head * layer->value_head,
+                              .values = layer->v_dim == 0 ? NULL : layer->values + head * layer->value_head,
                               .key_stride = layer->key_block,
                               .value_stride = layer->value_block,
                               .scratch = c->scratch->attend};
@@ -80,7 +96,7 @@ static struct rn_attend attend_of(const struct rn_fast_context *c, const struct 
 
 static struct rn_chunk_span chunk_span(const struct rn_fast_context *c, const struct rn_op *op, uint32_t position)
 {
-    return rn_chunk_span(c->fast->limits.mean_window, position, op->window);
+    return rn_chunk_span(c->fast->limits.mean_window, position, rn_op_window(op, position));
 }
 
 /* Does the row see means? Those after it do then, too. */
@@ -91,13 +107,34 @@ static bool sees_means(const struct rn_fast_context *c, const struct rn_op *op, 
     return rn_chunk_seen(&span);
 }
 
-/* Does row `row` go on with a run of rows whose segments are so long? Each row of a run looks one position further. */
-static bool goes_on(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, uint32_t segment)
+/* Does row `row` go on with the run of rows of t? Each row of a run looks one position further, and where attention is
+ * chunked, no further back. */
+static bool goes_on(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, const struct rn_attend *t)
 {
-    return !op->bidirectional && segment_of(sight_of(c, op, row)) == segment && !sees_means(c, op, row);
+    struct sight sight = sight_of(c, op, row);
+
+    return !op->bidirectional && !is_chosen(c, op, row) && segment_of(sight) == t->segment &&
+           (!op->chunked || sight.first == t->first) && !sees_means(c, op, row);
 }
 
-/* The rows of a group in runs of the same length of segment; those that see means or both ways one by one. */
+/* What the row of t looks at, where it does not lie as the sequence's blocks do. */
+static void see(const struct rn_fast_context *c, const struct rn_op *op, uint32_t head, uint32_t row,
+                struct rn_attend *t)
+{
+    struct rn_attend all = *t;
+
+    if (is_chosen(c, op, row))
+        all.to = UINT32_MAX;
+    if (!rn_fast_in_line(c->fast, row)) {
+        rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, head, row, &all);
+        t->blocks = all.blocks;
+    }
+    if (is_chosen(c, op, row))
+        rn_fast_gather(c, op, row, t);
+}
+
+/* The rows of a group in runs of the same length of segment; those that see means, both ways, or what was chosen one by
+ * one. */
 static void attend_group(const struct rn_fast_context *c, const struct rn_op *op, const struct rn_fast_group *group,
                          uint32_t head)
 {
@@ -113,9 +150,8 @@ static void attend_group(const struct rn_fast_context *c, const struct rn_op *op
                                  c->scratch->means);
             continue;
         }
-        if (!rn_fast_in_line(c->fast, row)) /* alone in its group */
-            rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, head, row, &t);
-        while (row + t.rows < end && goes_on(c, op, row + t.rows, t.segment))
+        see(c, op, head, row, &t); /* a row of a tree is alone in its group */
+        while (row + t.rows < end && !is_chosen(c, op, row) && goes_on(c, op, row + t.rows, &t))
             t.rows++;
         c->fast->level->attention->attend(&t);
     }
@@ -132,6 +168,8 @@ static struct rn_attend_place place_of(const struct rn_fast_context *c, const st
     if (unit >= c->fast->n_groups * op->kv_heads)
         return (struct rn_attend_place){0};
     row = c->fast->groups[unit / op->kv_heads].row;
+    if (is_chosen(c, op, row))
+        return (struct rn_attend_place){0};
     t = attend_of(c, op, unit % op->kv_heads, row);
     sight = sight_of(c, op, row);
     segments_of(sight, &first);
@@ -158,8 +196,7 @@ static void attend_segment(const struct rn_fast_context *c, const struct rn_op *
         t.to = t.from + 1;
         t.part = parts + i * part;
     }
-    if (!rn_fast_in_line(c->fast, group->row))
-        rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, unit % op->kv_heads, group->row, &t);
+    see(c, op, unit % op->kv_heads, group->row, &t);
     c->fast->level->attention->attend(&t);
     if (n == 1)
         return;

@@ -79,6 +79,8 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
         rn_team_barrier(fast->team, worker);
     }
     for (phase = 0; phase < fast->program.n_phases; phase++) {
+        if (fast->step->n_rows < RN_LAY_FROM && rn_program_only_lays(&fast->program, phase))
+            continue;
         if (phase > 0)
             rn_team_barrier(fast->team, worker);
         if (!rn_stop_is_set(fast->step->stop))
@@ -140,6 +142,15 @@ static void **take_table(struct rn_fast *fast, size_t n, bool *ok)
     return table;
 }
 
+static void set_slopes(struct rn_fast *fast)
+{
+    uint32_t i, h;
+
+    for (i = 0; i < fast->plan->n_ops; i++)
+        for (h = 0; fast->slopes[i] != NULL && h < fast->plan->ops[i].heads; h++)
+            fast->slopes[i][h] = (float)-rn_op_slope(&fast->plan->ops[i], h);
+}
+
 static bool take_slots(struct rn_fast *fast)
 {
     const struct rn_plan *plan = fast->plan;
@@ -157,9 +168,18 @@ static bool take_slots(struct rn_fast *fast)
     for (i = 0; ok && i < RN_INPUT_KINDS; i++)
         if (fast->program.input_bytes[i] > 0)
             fast->inputs[i] = take_bytes(fast, rows, fast->program.input_bytes[i], &ok);
+    if (ok && fast->program.laid_cols > 0)
+        fast->laid =
+            take_bytes(fast, rn_round_up(rows, 16) / 16, fast->program.laid_cols / 32 * (size_t)RN_LAID_BYTES, &ok);
     fast->angles = ok ? (float **)take_table(fast, plan->n_ropes, &ok) : NULL;
     for (i = 0; ok && i < plan->n_ropes; i++)
         fast->angles[i] = take_bytes(fast, fast->limits.max_rows, plan->ropes[i].dims * sizeof(float), &ok);
+    fast->slopes = ok ? (float **)take_table(fast, plan->n_ops, &ok) : NULL;
+    for (i = 0; ok && i < plan->n_ops; i++)
+        if (plan->ops[i].alibi != 0)
+            fast->slopes[i] = take_bytes(fast, plan->ops[i].heads, sizeof(float), &ok);
+    if (ok)
+        set_slopes(fast);
     if (ok)
         fast->selected_rows = take_bytes(fast, fast->limits.max_rows, sizeof *fast->selected_rows, &ok);
     if (ok)
@@ -191,22 +211,18 @@ static bool take_layers(struct rn_fast *fast)
     fast->layers = rn_calloc(fast->heap, plan->n_kv_layers, sizeof *fast->layers);
     if (fast->layers == NULL)
         return false;
-    for (i = 0; i < plan->n_ops; i++) {
-        if (plan->ops[i].kind != RN_OP_ATTENTION)
-            continue;
-        layer = &fast->layers[plan->ops[i].layer];
-        layer->kv_heads = plan->ops[i].kv_heads;
-        layer->k_dim = plan->ops[i].k_dim;
-        layer->v_dim = plan->ops[i].v_dim;
-    }
     for (i = 0; ok && i < plan->n_kv_layers; i++) {
         layer = &fast->layers[i];
+        layer->kv_heads = plan->kv_layers[i].kv_heads;
+        layer->k_dim = plan->kv_layers[i].k_width / layer->kv_heads;
+        layer->v_dim = plan->kv_layers[i].v_width / layer->kv_heads;
         layer->key_head = fast->limits.block_tokens * rn_kv_row_bytes(type, layer->k_dim);
         layer->value_head = fast->limits.block_tokens * rn_kv_row_bytes(type, layer->v_dim);
         layer->key_block = layer->key_head * layer->kv_heads;
         layer->value_block = layer->value_head * layer->kv_heads;
-        layer->keys = take_bytes(fast, n_blocks, layer->key_block, &ok);
-        layer->values = take_bytes(fast, n_blocks, layer->value_block, &ok);
+        layer->windowed = fast->limits.window > 0 && rn_plan_layer_window(plan, i) > 0;
+        layer->keys = take_bytes(fast, layer->windowed ? fast->limits.n_windows : n_blocks, layer->key_block, &ok);
+        layer->values = take_bytes(fast, layer->windowed ? fast->limits.n_windows : n_blocks, layer->value_block, &ok);
     }
     fast->state_stride = (plan->state_bytes + LINE - 1) / LINE * LINE;
     if (ok && fast->state_stride > 0)
@@ -218,6 +234,8 @@ static bool take_layers(struct rn_fast *fast)
 struct needs {
     size_t panel, attend, part;
     uint32_t experts, used, queries;
+    uint32_t chosen; /* positions, 0: none are */
+    size_t gathered; /* bytes of a block of one head of keys, of what looks at these */
 };
 
 static void need_attention(struct rn_fast *fast, struct needs *most, const struct rn_op *op)
@@ -233,9 +251,32 @@ static void need_attention(struct rn_fast *fast, struct needs *most, const struc
         fast->least_kv_heads = op->kv_heads;
 }
 
+static void need_choice(const struct rn_fast *fast, struct needs *most, const struct rn_op *op)
+{
+    size_t floats = rn_attend_floats(1, op->heads, op->k_dim, op->k_dim);
+
+    if (op->kind == RN_OP_CHOOSE)
+        most->attend = floats > most->attend ? floats : most->attend;
+    else if (op->b >= 0 && fast->layers[op->layer].key_head > most->gathered)
+        most->gathered = fast->layers[op->layer].key_head;
+    most->chosen = op->used > most->chosen ? op->used : most->chosen;
+}
+
+/* Products of a weight; it may yet be laid into tiles (team_order.c). */
+static size_t panel_of(const struct rn_fast *fast, const struct rn_instruction *in)
+{
+    const struct rn_weight *weight = &fast->plan->weights[in->op->weight];
+    const struct rn_kernel *tiled =
+        fast->level->tiled == NULL || weight->type_id >= RN_FAST_TYPES ? NULL : fast->level->tiled(weight->type_id);
+    size_t rows = rn_kernel_panel_bytes(in->kernel, weight->cols);
+    size_t tiles = tiled == NULL ? 0 : rn_kernel_panel_bytes(tiled, weight->cols);
+
+    return tiles > rows ? tiles : rows;
+}
+
 static struct needs needs_of(struct rn_fast *fast)
 {
-    struct needs most = {LINE, 1, 1, 1, 1, 1};
+    struct needs most = {.panel = LINE, .attend = 1, .part = 1, .experts = 1, .used = 1, .queries = 1};
     const struct rn_instruction *in;
     const struct rn_op *op;
     uint32_t i;
@@ -245,17 +286,43 @@ static struct needs needs_of(struct rn_fast *fast)
         in = &fast->program.list[i];
         op = in->op;
         if (in->kernel != NULL) {
-            n = rn_kernel_panel_bytes(in->kernel, fast->plan->weights[op->weight].cols);
+            n = panel_of(fast, in);
             most.panel = n > most.panel ? n : most.panel;
         }
         if (op != NULL && op->kind == RN_OP_ATTENTION)
             need_attention(fast, &most, op);
+        if (op != NULL && (op->kind == RN_OP_ATTENTION || op->kind == RN_OP_CHOOSE))
+            need_choice(fast, &most, op);
+        if (op != NULL && op->kind == RN_OP_HEAD_SUM) {
+            n = rn_round_up(fast->plan->weights[op->weight].cols * sizeof(float), LINE);
+            most.panel = n > most.panel ? n : most.panel;
+        }
         if (op != NULL && op->kind == RN_OP_EXPERT_MATMUL) {
             most.experts = op->experts > most.experts ? op->experts : most.experts;
             most.used = op->used > most.used ? op->used : most.used;
         }
     }
     return most;
+}
+
+/* What chooses positions, and what looks at these. */
+static bool take_choice(struct rn_fast *fast, const struct needs *needs)
+{
+    uint32_t threads = rn_team_threads(fast->team), n = needs->chosen / fast->limits.block_tokens + 1, i;
+    bool ok = true;
+
+    if (needs->chosen == 0)
+        return true;
+    for (i = 0; ok && i < threads; i++)
+        fast->scratch[i].gathered = take_bytes(fast, n, needs->gathered, &ok);
+    fast->scores = ok ? take_bytes(fast, (size_t)threads * fast->limits.context_tokens, sizeof(float), &ok) : NULL;
+    fast->scored = ok ? take_bytes(fast, threads, sizeof *fast->scored, &ok) : NULL;
+    fast->in_order = ok ? take_bytes(fast, n, sizeof *fast->in_order, &ok) : NULL;
+    for (i = 0; ok && i < threads; i++) /* relaxed: no thread runs a step yet */
+        atomic_store_explicit(&fast->scored[i], 0, memory_order_relaxed);
+    for (i = 0; ok && i < n; i++)
+        fast->in_order[i] = i;
+    return ok;
 }
 
 static bool take_scratch(struct rn_fast *fast)
@@ -280,6 +347,7 @@ static bool take_scratch(struct rn_fast *fast)
         fast->scratch[i].starts = take_bytes(fast, (size_t)needs.experts + 1, sizeof(uint32_t), &ok);
         fast->scratch[i].active = take_bytes(fast, needs.experts, sizeof(uint32_t), &ok);
     }
+    ok = ok && take_choice(fast, &needs);
     fast->group_rows = needs.queries < LANES ? LANES / needs.queries : 1;
     fast->max_split = n * SPLIT_PER_THREAD;
     if (ok)
@@ -297,12 +365,29 @@ static bool take_scratch(struct rn_fast *fast)
     return ok;
 }
 
-/* Norm weights and biases as floats. */
+/* A weight as floats; turned: by columns. */
+static float *take_vector(struct rn_fast *fast, const struct rn_weight *w, bool turned, bool *ok)
+{
+    float *all = take_bytes(fast, w->tensor->elements, sizeof *all, ok);
+    float *row = turned && *ok ? take_bytes(fast, w->cols, sizeof *row, ok) : NULL;
+    uint32_t r, i;
+
+    for (r = 0; *ok && turned && r < w->rows; r++) {
+        w->type->decode((const uint8_t *)w->tensor->data + r * w->row_bytes, row, w->cols);
+        for (i = 0; i < w->cols; i++)
+            all[(size_t)i * w->rows + r] = row[i];
+    }
+    if (*ok && !turned)
+        w->type->decode(w->tensor->data, all, w->tensor->elements);
+    rn_free(fast->heap, row);
+    return all;
+}
+
+/* What products are not made with. */
 static bool take_vectors(struct rn_fast *fast)
 {
     const struct rn_plan *plan = fast->plan;
-    const struct rn_weight *w;
-    const struct rn_op *op;
+    enum rn_op_weight kind;
     int32_t wanted[2];
     bool ok = true;
     uint32_t i, j;
@@ -310,17 +395,13 @@ static bool take_vectors(struct rn_fast *fast)
     fast->tiles = (uint8_t **)take_table(fast, plan->n_weights, &ok);
     fast->vectors = ok ? (float **)take_table(fast, plan->n_weights, &ok) : NULL;
     for (i = 0; ok && i < plan->n_ops; i++) {
-        op = &plan->ops[i];
-        wanted[0] = rn_op_info(op->kind)->weight == RN_WEIGHT_VECTOR ? op->weight : -1;
-        wanted[1] = op->bias;
-        for (j = 0; ok && j < 2; j++) {
-            if (wanted[j] < 0 || fast->vectors[wanted[j]] != NULL)
-                continue;
-            w = &plan->weights[wanted[j]];
-            fast->vectors[wanted[j]] = take_bytes(fast, w->tensor->elements, sizeof(float), &ok);
-            if (ok)
-                w->type->decode(w->tensor->data, fast->vectors[wanted[j]], w->tensor->elements);
-        }
+        kind = rn_op_info(plan->ops[i].kind)->weight;
+        wanted[0] = kind == RN_WEIGHT_VECTOR || kind == RN_WEIGHT_NUMBERS ? plan->ops[i].weight : -1;
+        wanted[1] = plan->ops[i].bias;
+        for (j = 0; ok && j < 2; j++)
+            if (wanted[j] >= 0 && fast->vectors[wanted[j]] == NULL)
+                fast->vectors[wanted[j]] =
+                    take_vector(fast, &plan->weights[wanted[j]], j == 0 && kind == RN_WEIGHT_NUMBERS, &ok);
     }
     return ok;
 }
@@ -369,7 +450,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
 
     RN_CHECK(fast->plan == NULL);
     if (status == RUNNEL_OK)
-        status = rn_limits_check(limits, &fast->caps, error);
+        status = rn_limits_check(limits, plan, &fast->caps, error);
     if (status != RUNNEL_OK)
         return status;
     fast->plan = plan;
@@ -408,6 +489,7 @@ static void free_backend(struct rn_backend *backend)
         rn_fast_free_tiles(fast);
         free_table(fast, (void **)fast->vectors, fast->plan->n_weights);
         free_table(fast, (void **)fast->angles, fast->plan->n_ropes);
+        free_table(fast, (void **)fast->slopes, fast->plan->n_ops);
         for (i = 0; fast->layers != NULL && i < fast->plan->n_kv_layers; i++) {
             rn_free(fast->heap, fast->layers[i].keys);
             rn_free(fast->heap, fast->layers[i].values);
@@ -418,6 +500,7 @@ static void free_backend(struct rn_backend *backend)
             rn_free(fast->heap, s->attend);
             rn_free(fast->heap, s->means);
             rn_free(fast->heap, s->blocks);
+            rn_free(fast->heap, s->gathered);
             rn_free(fast->heap, s->order);
             rn_free(fast->heap, s->starts);
             rn_free(fast->heap, s->active);
@@ -425,9 +508,13 @@ static void free_backend(struct rn_backend *backend)
     }
     for (i = 0; i < RN_INPUT_KINDS; i++)
         rn_free(fast->heap, fast->inputs[i]);
+    rn_free(fast->heap, fast->laid);
     rn_free(fast->heap, fast->layers);
     rn_free(fast->heap, fast->scratch);
     rn_free(fast->heap, fast->groups);
+    rn_free(fast->heap, fast->scores);
+    rn_free(fast->heap, (void *)fast->scored);
+    rn_free(fast->heap, fast->in_order);
     rn_free(fast->heap, fast->mean_rows);
     rn_free(fast->heap, fast->places);
     rn_free(fast->heap, fast->parts);

@@ -8,14 +8,12 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The first bytes of a small file as a string; false when it cannot be read. */
-static bool read_text(const char *path, char *text, size_t size)
+bool rn_cores_read(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n;
@@ -51,7 +49,7 @@ static uint32_t group_quota(void)
     char text[4096], path[4200], line[64];
     char *group, *end;
 
-    if (!read_text("/proc/self/cgroup", text, sizeof text))
+    if (!rn_cores_read("/proc/self/cgroup", text, sizeof text))
         return least;
     group = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
     if (group == NULL)
@@ -62,7 +60,7 @@ static uint32_t group_quota(void)
     group[strcspn(group, "\n")] = '\0';
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        if (read_text(path, line, sizeof line)) {
+        if (rn_cores_read(path, line, sizeof line)) {
             quota = rn_cores_quota(line);
             least = quota < least ? quota : least;
         }
@@ -92,28 +90,34 @@ uint32_t rn_cores_logical(void)
     return n < quota ? n : quota;
 }
 
+const char *rn_cores_range(const char *at, unsigned long *first, unsigned long *last)
+{
+    char *end;
+
+    *first = *last = strtoul(at, &end, 10);
+    if (end == at)
+        return NULL;
+    at = end;
+    if (*at == '-')
+        *last = strtoul(at + 1, &end, 10);
+    return *end == ',' ? end + 1 : end;
+}
+
 /* The processor that stands for the core of this one: the first of its siblings that is allowed. */
 static int core_of(int cpu, const cpu_set_t *allowed)
 {
-    char path[96], text[256], *at = text, *end;
+    char path[96], text[256];
+    const char *at = text;
     unsigned long first, last;
 
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    if (!read_text(path, text, sizeof text))
+    if (!rn_cores_read(path, text, sizeof text))
         return cpu;
-    for (;;) { /* "0,64" or "0-1" */
-        first = last = strtoul(at, &end, 10);
-        if (end == at)
-            return cpu;
-        if (*end == '-')
-            last = strtoul(end + 1, &end, 10);
+    while ((at = rn_cores_range(at, &first, &last)) != NULL)
         for (; first <= last && first < CPU_SETSIZE; first++)
             if (CPU_ISSET(first, allowed))
                 return (int)first;
-        if (*end != ',')
-            return cpu;
-        at = end + 1;
-    }
+    return cpu;
 }
 
 uint32_t rn_cores_list(int *list, uint32_t room, uint32_t *cores)

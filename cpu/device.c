@@ -24,8 +24,8 @@ struct cpu_device {
 
 struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
 {
-    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW |
-                                         RN_CAN_STATE,
+    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_WINDOWS | RN_CAN_FEATURES |
+                                         RN_CAN_INPUTS | RN_CAN_DRAW | RN_CAN_STATE,
                                   .max_rows = MAX_ROWS,
                                   .max_outs = MAX_ROWS,
                                   .good_rows = GOOD_ROWS,
@@ -45,8 +45,11 @@ uint64_t rn_cpu_memory_bytes(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint32_t count(void)
+static uint32_t count(struct rn_heap *heap, const char *library, runnel_error *error)
 {
+    (void)heap;
+    (void)library;
+    (void)error;
     return 1;
 }
 
@@ -56,18 +59,21 @@ static bool has_team(const struct rn_device *device)
 }
 
 static struct rn_device *open_kind(const struct rn_device_kind *kind, struct rn_heap *heap,
-                                   const struct rn_device_options *options)
+                                   const struct rn_device_options *options, runnel_error *error)
 {
     struct cpu_device *device = rn_calloc(heap, 1, sizeof *device);
 
-    if (device == NULL)
+    if (device == NULL) {
+        rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a device");
         return NULL;
+    }
     device->base = (struct rn_device){kind, &device->caps};
     device->heap = heap;
     device->shares = has_team(options->beside);
     device->team =
         device->shares ? ((struct cpu_device *)options->beside)->team : rn_team_new(heap, options->n_threads);
     if (device->team == NULL) {
+        rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for a compute team");
         rn_free(heap, device);
         return NULL;
     }
@@ -75,14 +81,15 @@ static struct rn_device *open_kind(const struct rn_device_kind *kind, struct rn_
     return &device->base;
 }
 
-static struct rn_device *open_cpu(struct rn_heap *heap, const struct rn_device_options *options)
+static struct rn_device *open_cpu(struct rn_heap *heap, const struct rn_device_options *options, runnel_error *error)
 {
-    return open_kind(&rn_cpu_kind, heap, options);
+    return open_kind(&rn_cpu_kind, heap, options, error);
 }
 
-static struct rn_device *open_reference(struct rn_heap *heap, const struct rn_device_options *options)
+static struct rn_device *open_reference(struct rn_heap *heap, const struct rn_device_options *options,
+                                        runnel_error *error)
 {
-    return open_kind(&rn_cpu_reference_kind, heap, options);
+    return open_kind(&rn_cpu_reference_kind, heap, options, error);
 }
 
 static void close_device(struct rn_device *base)
@@ -113,8 +120,10 @@ static void memory_of(const struct rn_device *device, struct rn_device_memory *m
 
 static void describe(const struct rn_device *device, char *text, size_t size)
 {
-    snprintf(text, size, "compute team of %u threads, instruction set %s",
-             rn_team_threads(((const struct cpu_device *)device)->team), rn_cpu_level());
+    const struct rn_team *team = ((const struct cpu_device *)device)->team;
+
+    snprintf(text, size, "compute team of %u threads on %u memory node%s, instruction set %s", rn_team_threads(team),
+             rn_team_nodes(team), rn_team_nodes(team) == 1 ? "" : "s", rn_cpu_level());
 }
 
 static runnel_status measure(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user),

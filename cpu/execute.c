@@ -8,20 +8,9 @@
 
 #include "base/check.h"
 #include "cpu/execute.h"
+#include "cpu/route.h"
 #include "model/op_info.h"
 #include "model/stop.h"
-
-enum { SHARE_PIECES = 16 }; /* of a worker's share of a matrix */
-
-static uint32_t domain(const struct rn_fast_context *c, const struct rn_instruction *in)
-{
-    return in->logits ? c->step->n_outs : in->selected ? c->fast->n_selected : c->step->n_rows;
-}
-
-static const float *vector(const struct rn_fast_context *c, int32_t weight)
-{
-    return weight < 0 ? NULL : c->fast->vectors[weight];
-}
 
 /* ---- Ops by rows ---- */
 
@@ -47,6 +36,14 @@ static void op_embed_position(const struct rn_fast_context *c, const struct rn_o
     look_up(c, op, row, c->step->rows[row].position);
 }
 
+/* Of the i-th group of a norm's row: its part of a vector, which has one for all groups or one for each. */
+static const float *part(const struct rn_fast_context *c, int32_t weight, uint32_t i, uint32_t group)
+{
+    const float *all = rn_fast_vector(c, weight);
+
+    return all == NULL || c->fast->plan->weights[weight].rows == 1 ? all : all + (size_t)i * group;
+}
+
 static void op_rms_norm(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_rows *rows = c->fast->level->rows;
@@ -54,17 +51,22 @@ static void op_rms_norm(const struct rn_fast_context *c, const struct rn_op *op,
     float *out = rn_fast_row(c, op->out, row);
     uint32_t n = rn_fast_width(c, op->a), group = op->group == 0 ? n : op->group, i;
 
-    for (i = 0; i < n; i += group) {
-        rows->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
+    for (i = 0; i < n / group; i++, a += group, out += group) {
+        rows->rms_norm(out, a, part(c, op->weight, i, group), group, op->eps);
         if (op->bias >= 0)
-            rows->add(out + i, out + i, vector(c, op->bias), group);
+            rows->add(out, out, part(c, op->bias, i, group), group);
     }
 }
 
 static void op_layer_norm(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->layer_norm(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), vector(c, op->weight),
-                                     vector(c, op->bias), rn_fast_width(c, op->a), op->eps);
+    const float *a = rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t n = rn_fast_width(c, op->a), group = op->group == 0 ? n : op->group, i;
+
+    for (i = 0; i < n / group; i++, a += group, out += group)
+        c->fast->level->rows->layer_norm(out, a, part(c, op->weight, i, group), part(c, op->bias, i, group), group,
+                                         op->eps);
 }
 
 static void op_add(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
@@ -85,16 +87,75 @@ static void op_softcap(const struct rn_fast_context *c, const struct rn_op *op, 
                                   rn_fast_width(c, op->out));
 }
 
+static void op_clamp(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row), most = op->scale;
+    uint32_t n = rn_fast_width(c, op->out), i;
+
+    for (i = 0; i < n; i++) /* what is no number stays */
+        out[i] = a[i] > most ? most : a[i] < -most ? -most : a[i];
+}
+
 static void op_activate(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->activate(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), op->act,
-                                   rn_fast_width(c, op->out));
+    const float *a = rn_fast_row(c, op->a, row), *bias = rn_fast_vector(c, op->bias);
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t n = rn_fast_width(c, op->out);
+
+    if (bias != NULL)
+        c->fast->level->rows->add(out, a, bias, n);
+    c->fast->level->rows->activate(out, bias != NULL ? out : a, op->act, n);
+}
+
+/* One value of a for each part of b. */
+static void gate_parts(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_rows *rows = c->fast->level->rows;
+    const float *a = rn_fast_row(c, op->a, row), *b = rn_fast_row(c, op->b, row);
+    uint32_t n = rn_fast_width(c, op->a), part = rn_fast_width(c, op->b) / n, i;
+    float *out = rn_fast_row(c, op->out, row), gate;
+
+    for (i = 0; i < n; i++) {
+        rows->activate(&gate, a + i, op->act, 1);
+        rows->scale(out + (size_t)i * part, b + (size_t)i * part, gate, part);
+    }
 }
 
 static void op_gate(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
+    if (rn_fast_width(c, op->a) < rn_fast_width(c, op->b)) {
+        gate_parts(c, op, row);
+        return;
+    }
     c->fast->level->rows->gate(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), rn_fast_row(c, op->b, row),
                                op->act, rn_fast_width(c, op->out));
+}
+
+/* In the terms of SILU, which the levels have: g * sigmoid(s g) = silu(s g) / s. */
+static void op_cut_gate(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = rn_fast_row(c, op->a, row), *b = rn_fast_row(c, op->b, row);
+    float *out = rn_fast_row(c, op->out, row), cut = op->cut, scale = op->scale;
+    uint32_t n = rn_fast_width(c, op->out), i;
+
+    for (i = 0; i < n; i++)
+        out[i] = (a[i] > cut ? cut : a[i]) * scale;
+    c->fast->level->rows->activate(out, out, RN_ACT_SILU, n);
+    for (i = 0; i < n; i++)
+        out[i] = out[i] / scale * ((b[i] > cut ? cut : b[i] < -cut ? -cut : b[i]) + 1);
+}
+
+static void op_xielu(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row), eps = (float)op->eps, alpha_n = (float)op->alpha_n;
+    float alpha_p = (float)op->alpha_p;
+    uint32_t n = rn_fast_width(c, op->out), i;
+
+    for (i = 0; i < n; i++)
+        out[i] =
+            op->scale * a[i] + (a[i] > 0 ? alpha_p * a[i] * a[i] : alpha_n * (expm1f(a[i] < eps ? a[i] : eps) - a[i]));
 }
 
 static void op_rope(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
@@ -115,56 +176,28 @@ static void op_kv_store(const struct rn_fast_context *c, const struct rn_op *op,
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     const struct rn_step_row *r = &c->step->rows[row];
     uint32_t place = rn_fast_place(c->fast, row), in_block = place & (c->fast->limits.block_tokens - 1);
-    size_t block = c->step->seqs[r->seq].blocks[place >> c->fast->block_shift];
+    size_t block = rn_fast_table(layer, &c->step->seqs[r->seq])[place >> c->fast->block_shift];
     runnel_kv_type type = c->fast->limits.kv_type;
     size_t value_bytes = rn_kv_row_bytes(type, layer->v_dim);
     uint32_t unit = rn_kv_unit_bytes(type), h;
-    const float *k = rn_fast_row(c, op->a, row), *v = rn_fast_row(c, op->b, row);
+    const float *k = rn_fast_row(c, op->a, row), *v = op->b < 0 ? NULL : rn_fast_row(c, op->b, row);
 
     for (h = 0; h < layer->kv_heads; h++) {
         c->fast->level->rows->key_store(layer->keys + block * layer->key_block + h * layer->key_head +
                                             (size_t)in_block * unit,
                                         k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.block_tokens, type);
+        if (v == NULL)
+            continue;
         c->fast->level->rows->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
                                            in_block * value_bytes,
                                        v + (size_t)h * layer->v_dim, layer->v_dim, type);
     }
 }
 
-/* The best expert that is not among ids[0..n); the lower id wins a tie. Some id whatever the numbers are. */
-static int32_t best_but(const float *a, uint32_t experts, const int32_t *ids, uint32_t n)
-{
-    int32_t best = -1;
-    uint32_t e, j;
-
-    for (e = 0; e < experts; e++) {
-        for (j = 0; j < n && ids[j] != (int32_t)e; j++)
-            ;
-        if (j == n && (best < 0 || a[e] > a[best]))
-            best = (int32_t)e;
-    }
-    return best;
-}
-
 static void op_route(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    const float *a = rn_fast_row(c, op->a, row);
-    int32_t *ids = (int32_t *)rn_fast_row(c, op->out, row);
-    float *weights = rn_fast_row(c, op->out2, row);
-    double sum = 0, most, chosen = 0;
-    uint32_t j, e;
-
-    for (j = 0; j < op->used; j++)
-        ids[j] = best_but(a, op->experts, ids, j);
-    most = a[ids[0]];
-    for (e = 0; e < op->experts && !op->sigmoid; e++)
-        sum += exp(a[e] - most);
-    for (j = 0; j < op->used; j++) {
-        weights[j] = (float)(op->sigmoid ? 1 / (1 + exp(-(double)a[ids[j]])) : exp(a[ids[j]] - most) / sum);
-        chosen += weights[j];
-    }
-    for (j = 0; j < op->used && op->normalise; j++)
-        weights[j] = (float)(weights[j] / chosen);
+    rn_route_row(op, rn_fast_row(c, op->a, row), rn_fast_vector(c, op->weight), (int32_t *)rn_fast_row(c, op->out, row),
+                 rn_fast_row(c, op->out2, row));
 }
 
 static void op_expert_sum(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
@@ -212,310 +245,68 @@ static void op_split(const struct rn_fast_context *c, const struct rn_op *op, ui
 
 static void op_concat(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
+    const float *a = rn_fast_row(c, op->a, row), *b = op->b < 0 ? a : rn_fast_row(c, op->b, row);
+    uint32_t heads = op->heads == 0 ? 1 : op->heads, n_a = rn_fast_width(c, op->a) / heads;
+    uint32_t n_b = op->b < 0 ? 0 : rn_fast_width(c, op->b) / heads, i;
     float *out = rn_fast_row(c, op->out, row);
 
-    memcpy(out, rn_fast_row(c, op->a, row), (size_t)rn_fast_width(c, op->a) * sizeof *out);
-    if (op->b >= 0)
-        memcpy(out + rn_fast_width(c, op->a), rn_fast_row(c, op->b, row),
-               (size_t)rn_fast_width(c, op->b) * sizeof *out);
-}
-
-/* ---- Matrix products ---- */
-
-/* One weight matrix and the inputs that it meets. */
-struct product {
-    const struct rn_kernel *kernel;
-    const struct rn_weight *weight;
-    const uint8_t *matrix;
-    bool tiled;
-    uint32_t ahead;     /* see rn_matmul */
-    const float *bias;  /* [rows] or NULL */
-    const char *inputs; /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
-    size_t input_bytes;
-    float *out;
-    uint32_t out_width;
-    const uint32_t *entries; /* NULL: 0, 1, 2 ... */
-    uint32_t n, share;
-};
-
-static void tile(const struct rn_fast_context *c, const struct product *p, uint32_t first_row, uint32_t rows,
-                 uint32_t step)
-{
-    struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes,
-                          .row_bytes = p->weight->row_bytes,
-                          .rows = rows,
-                          .step = step,
-                          .ahead = p->ahead,
-                          .cols = p->weight->cols,
-                          .type = p->weight->type,
-                          .panel = c->scratch->panel};
-    bool packed = p->n >= p->kernel->pack_from;
-    uint32_t i, j, e, r;
-
-    if (packed)
-        p->kernel->pack(&m);
-    for (i = 0; i < p->n; i += m.n) {
-        m.n = p->n - i < RN_MAX_INPUTS ? p->n - i : RN_MAX_INPUTS;
-        for (j = 0; j < m.n; j++) {
-            e = p->entries == NULL ? i + j : p->entries[i + j];
-            m.inputs[j] = p->inputs + (size_t)(e / p->share) * p->input_bytes;
-            m.out[j] = p->out + (size_t)e * p->out_width + first_row;
-        }
-        (packed ? p->kernel->packed : p->kernel->direct)(&m);
-        for (j = 0; j < m.n && p->bias != NULL; j++)
-            for (r = 0; r < rows; r++)
-                m.out[j][r * step] += p->bias[first_row + r * step];
+    for (i = 0; i < heads; i++, out += n_a + n_b) {
+        memcpy(out, a + (size_t)i * n_a, n_a * sizeof *out);
+        memcpy(out + n_a, b + (size_t)i * n_b, n_b * sizeof *out);
     }
 }
 
-/* Rows that are handed over together. */
-static uint32_t height_of(const struct product *p)
-{
-    return p->n >= p->kernel->pack_from ? rn_kernel_panel(p->kernel, p->weight->cols)
-                                        : rn_kernel_height(p->kernel, p->n);
-}
+/* ---- Matrix products: products.c ---- */
 
-/* Weight rows of one piece of work: about so many pieces for each worker, whole tiles. */
-static uint32_t piece_rows(const struct rn_fast_context *c, const struct product *p, uint32_t pieces)
-{
-    uint32_t rows = p->weight->rows / (c->n_workers * pieces);
-
-    return rows < p->kernel->tile ? p->kernel->tile : rows - rows % p->kernel->tile;
-}
-
-/* Rows that one worker takes together. */
-struct stretch {
-    uint32_t first, n;
-};
-
-/* Whether rows are read as streams, each of its own: see struct rn_matmul. */
-static bool streams(const struct product *p)
-{
-    return rn_kernel_step(p->kernel, p->n) > 1;
-}
-
-/* How far apart the rows of a tile are where n rows are left. */
-static uint32_t step_of(const struct product *p, uint32_t n)
-{
-    uint32_t step = rn_kernel_step(p->kernel, p->n), most = n / height_of(p);
-
-    return step < most ? step : most;
-}
-
-/* Asks for the beginnings of the streams that the next rows are read as. A kernel looks ahead within its streams only:
- * without this each new set of them begins with waiting. */
-static void fetch_streams(const struct product *p, struct stretch next)
-{
-    size_t row_bytes = p->weight->row_bytes, at;
-    uint32_t height = height_of(p), step = step_of(p, next.n), r;
-
-    for (at = 0; at < RN_STREAM_AHEAD && at < step * row_bytes; at += 64)
-        for (r = 0; r < height; r++)
-            __builtin_prefetch(p->matrix + (next.first + (size_t)r * step) * row_bytes + at, 0, 2);
-}
-
-/* The rows of `s`. Before the last tile of each set of streams the next set is asked for, in the end that of `next`. */
-static void piece(const struct rn_fast_context *c, const struct product *p, struct stretch s, struct stretch next)
-{
-    uint32_t height = height_of(p), first, step, i;
-
-    while (s.n >= height) {
-        step = step_of(p, s.n);
-        first = s.first;
-        s = (struct stretch){first + height * step, s.n - height * step};
-        for (i = 0; i < step; i++) {
-            if (i + 1 == step && streams(p))
-                fetch_streams(p, s.n >= height ? s : next);
-            tile(c, p, first + i, height, step);
-        }
-    }
-    if (s.n > 0)
-        tile(c, p, s.first, s.n, 1);
-}
-
-static struct product product_of(const struct rn_fast_context *c, const struct rn_instruction *in)
-{
-    const struct rn_op *op = in->op;
-    const struct rn_weight *weight = &c->fast->plan->weights[op->weight];
-    const uint8_t *tiles = c->fast->tiles[op->weight];
-
-    return (struct product){.kernel = in->kernel,
-                            .weight = weight,
-                            .matrix = tiles != NULL ? tiles : weight->tensor->data,
-                            .tiled = tiles != NULL,
-                            .ahead = tiles != NULL ? c->fast->aheads[weight->type_id] : 0,
-                            .bias = vector(c, op->bias),
-                            .inputs = in->input == RN_INPUT_F32 ? (const char *)rn_fast_row(c, op->a, 0)
-                                                                : c->fast->inputs[in->input],
-                            .input_bytes = rn_input_bytes(in->input, weight->cols),
-                            .out = rn_fast_row(c, op->out, 0),
-                            .out_width = weight->rows,
-                            .n = domain(c, in),
-                            .share = 1};
-}
-
-/* How a matrix is cut: large pieces, and its last quarter in small ones, so that the workers end at nearly the same
- * time. Where rows are streams, pieces are twice as large: a stream is as long as its piece is high. */
-struct cut {
-    uint32_t rows, small, large, n_large, n;
-};
-
-static struct cut cut_of(const struct rn_fast_context *c, const struct product *p)
-{
-    struct cut cut = {.rows = p->weight->rows, .small = piece_rows(c, p, streams(p) ? 16 : 32)};
-    uint32_t rest;
-
-    cut.large = 4 * cut.small;
-    cut.n_large = cut.rows / 4 * 3 / cut.large;
-    rest = cut.rows - cut.n_large * cut.large;
-    cut.n = cut.n_large + (rest + cut.small - 1) / cut.small;
-    return cut;
-}
-
-/* The i-th piece; of no rows where there is none. */
-static struct stretch stretch_of(const struct cut *cut, uint32_t i)
-{
-    struct stretch s = {i * cut->large, cut->large};
-
-    if (i >= cut->n)
-        return (struct stretch){cut->rows, 0};
-    if (i < cut->n_large)
-        return s;
-    s.first = cut->n_large * cut->large + (i - cut->n_large) * cut->small;
-    s.n = cut->rows - s.first < cut->small ? cut->rows - s.first : cut->small;
-    return s;
-}
-
-/* Worker's share of n rows: whole tiles. */
-static struct stretch share_of(const struct product *p, uint32_t n, uint32_t worker, uint32_t n_workers)
-{
-    uint64_t tiles = n / p->kernel->tile;
-    uint32_t first = (uint32_t)(tiles * worker / n_workers), end = (uint32_t)(tiles * (worker + 1) / n_workers);
-
-    return (struct stretch){first * p->kernel->tile, (end - first) * p->kernel->tile};
-}
-
-/* Tiles and few inputs: a worker goes through a share of its own, which is one linear stream, in small pieces. When it has
- * none left it takes those of the others. */
-static void multiply_shares(const struct rn_fast_context *c, const struct product *p, uint32_t index)
-{
-    const struct stretch none = {0, 0};
-    uint32_t tile_rows = p->kernel->tile, owner, n, v, i;
-    struct stretch share, s;
-
-    for (v = 0; v < c->n_workers; v++) {
-        owner = (c->worker + v) % c->n_workers;
-        share = share_of(p, p->weight->rows, owner, c->n_workers);
-        n = share.n / (SHARE_PIECES * tile_rows) * tile_rows;
-        n = n < tile_rows ? tile_rows : n;
-        while ((uint64_t)(i = rn_fast_take_of(c, index, owner)) * n < share.n && !rn_stop_is_set(c->step->stop)) {
-            s = (struct stretch){share.first + i * n, share.n - i * n < n ? share.n - i * n : n};
-            piece(c, p, s, none);
-        }
-    }
-}
-
-void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, uint32_t ahead,
-                 const void *input, uint32_t n, float *out)
-{
-    const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, n_workers};
-    const struct product p = {.kernel = kernel,
-                              .weight = weight,
-                              .matrix = matrix,
-                              .ahead = ahead,
-                              .inputs = input,
-                              .input_bytes = rn_input_bytes(kernel->input, weight->cols),
-                              .out = out,
-                              .out_width = n_rows,
-                              .n = n,
-                              .share = n};
-
-    piece(&c, &p, share_of(&p, n_rows, worker, n_workers), (struct stretch){0, 0});
-}
-
-/* Where rows are streams, a worker takes its next piece before it ends the last one, to ask for it in time. */
 static void op_matmul(const struct rn_fast_context *c, uint32_t index)
 {
-    const struct rn_instruction *in = &c->fast->program.list[index];
-    struct product p;
-    struct cut cut;
-    uint32_t next, i;
-
-    if (domain(c, in) == 0) /* no logits wanted: there may be no memory for them */
-        return;
-    p = product_of(c, in);
-    if (p.tiled && p.n < p.kernel->pack_from) {
-        multiply_shares(c, &p, index);
-        return;
-    }
-    cut = cut_of(c, &p);
-    for (i = rn_fast_take(c, index); i < cut.n && !rn_stop_is_set(c->step->stop); i = next) {
-        next = streams(&p) ? rn_fast_take(c, index) : cut.n;
-        piece(c, &p, stretch_of(&cut, i), stretch_of(&cut, next));
-        next = streams(&p) ? next : rn_fast_take(c, index);
-    }
-}
-
-/* Sorts the entries (row, j) by expert: order, starts, active of the scratch. Returns how many are active. */
-static uint32_t group_by_expert(const struct rn_fast_context *c, const struct rn_op *op, uint32_t entries)
-{
-    const int32_t *ids = (const int32_t *)rn_fast_row(c, op->b, 0);
-    uint32_t *starts = c->scratch->starts, *order = c->scratch->order;
-    uint32_t e, i, n_active = 0;
-
-    memset(starts, 0, ((size_t)op->experts + 1) * sizeof *starts);
-    for (i = 0; i < entries; i++)
-        starts[ids[i] + 1]++;
-    for (e = 0; e < op->experts; e++) {
-        if (starts[e + 1] > 0)
-            c->scratch->active[n_active++] = e;
-        starts[e + 1] += starts[e];
-    }
-    for (i = 0; i < entries; i++)
-        order[starts[ids[i]]++] = i; /* each start moves to its end, which is the next one's start */
-    memmove(starts + 1, starts, (size_t)op->experts * sizeof *starts);
-    starts[0] = 0;
-    return n_active;
-}
-
-/* Expert e's part of a product. */
-static struct product expert_product(const struct rn_fast_context *c, const struct product *all, const struct rn_op *op,
-                                     uint32_t e)
-{
-    struct product p = *all;
-
-    p.matrix += (size_t)e * p.weight->rows * p.weight->row_bytes;
-    p.bias = p.bias == NULL ? NULL : p.bias + (size_t)e * p.weight->rows;
-    p.entries = c->scratch->order + c->scratch->starts[e];
-    p.n = c->scratch->starts[e + 1] - c->scratch->starts[e];
-    p.share = op->per_expert_input ? 1 : op->used;
-    return p;
+    rn_fast_matmul(c, index);
 }
 
 static void op_expert_matmul(const struct rn_fast_context *c, uint32_t index)
 {
-    const struct rn_instruction *in = &c->fast->program.list[index];
-    uint32_t n_active, rows, per_expert, first, left, i;
-    struct product p, one;
+    rn_fast_expert_matmul(c, index);
+}
 
-    if (domain(c, in) == 0)
-        return;
-    p = product_of(c, in);
-    n_active = group_by_expert(c, in->op, p.n * in->op->used);
-    rows = piece_rows(c, &p, 8);
-    per_expert = (p.weight->rows + rows - 1) / rows;
-    while ((i = rn_fast_take(c, index)) < n_active * per_expert && !rn_stop_is_set(c->step->stop)) {
-        one = expert_product(c, &p, in->op, c->scratch->active[i / per_expert]);
-        first = i % per_expert * rows;
-        left = p.weight->rows - first;
-        piece(c, &one, (struct stretch){first, left < rows ? left : rows}, (struct stretch){first, 0});
-    }
+static void op_head_matmul(const struct rn_fast_context *c, uint32_t index)
+{
+    rn_fast_head_matmul(c, index);
+}
+
+static void op_head_sum(const struct rn_fast_context *c, uint32_t index)
+{
+    rn_fast_head_sum(c, index);
 }
 
 static void op_attention(const struct rn_fast_context *c, uint32_t index)
 {
     rn_fast_attention(c, index);
+}
+
+static void op_choose(const struct rn_fast_context *c, uint32_t index)
+{
+    rn_fast_choose(c, index);
+}
+
+static void op_conv(const struct rn_fast_context *c, uint32_t index)
+{
+    rn_fast_conv(c, index);
+}
+
+/* linear.c */
+#define op_times_weight rn_fast_times_weight
+#define op_add_weight rn_fast_add_weight
+#define op_lerp rn_fast_lerp
+#define op_part_sum rn_fast_part_sum
+#define op_repeat rn_fast_repeat
+#define op_shift rn_fast_shift
+#define op_wkv6 rn_fast_linear
+#define op_wkv7 rn_fast_linear
+#define op_gated_delta rn_fast_linear
+
+static void op_scan(const struct rn_fast_context *c, uint32_t index)
+{
+    rn_fast_scan(c, index);
 }
 
 /* ---- What a step asks for ---- */
@@ -604,6 +395,14 @@ struct runner {
     {                           \
         .shared = function      \
     }
+#define op_temper rn_fast_temper
+#define op_sum rn_fast_sum
+#define op_spread rn_fast_spread
+#define op_expert_factor rn_fast_expert_factor
+#define op_tail rn_fast_tail
+#define op_resize rn_fast_resize
+#define op_mix rn_fast_mix
+
 static const struct runner runners[] = {
 #define RN_OP(NAME, name, work, ...) [RN_OP_##NAME] = RUNNER_##work(op_##name),
 #include "model/ops.def"
@@ -625,7 +424,7 @@ static void quantise(const struct rn_fast_context *c, const struct rn_instructio
 static void run_rows(const struct rn_fast_context *c, uint32_t first, uint32_t last)
 {
     const struct rn_instruction *list = c->fast->program.list;
-    uint64_t n = domain(c, &list[first]);
+    uint64_t n = rn_fast_rows_of(c, &list[first]);
     uint32_t row, i;
 
     for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++) {
@@ -650,6 +449,8 @@ static void run_phase(const struct rn_fast_context *c, uint32_t first, uint32_t 
                    list[end].logits == list[i].logits)
                 end++;
             run_rows(c, i, end);
+        } else if (list[i].op == NULL) {
+            rn_fast_lay(c, i);
         } else {
             runners[list[i].op->kind].shared(c, i);
         }

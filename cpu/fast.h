@@ -10,12 +10,14 @@
 
 /* Keys and values of one cache layer: [block][kv head][dim][position in block] and
  * [block][kv head][position in block][dim]; `dim` counts the bytes of a row where the format is grouped
- * (model/kv.h). Scores are summed over dim, one position per lane. */
+ * (model/kv.h). Scores are summed over dim, one position per lane. v_dim 0: values are the front of the keys, and there
+ * are no others. */
 struct rn_fast_layer {
     uint8_t *keys, *values;
     uint32_t kv_heads, k_dim, v_dim;
     size_t key_head, value_head;   /* bytes of one head in one block */
     size_t key_block, value_block; /* bytes of one block */
+    bool windowed;                 /* it lies in blocks of layers with windows */
 };
 
 /* Consecutive rows of one sequence whose attention is computed together. */
@@ -31,13 +33,15 @@ struct rn_fast_place {
 
 /* One worker's own memory. */
 struct rn_fast_scratch {
-    void *panel; /* of the kernels */
+    void *panel;       /* of the kernels */
+    const void *meets; /* of a product: whose inputs are gathered in the panel; NULL: nobody's */
     float *attend;
-    float *means;     /* [RN_MEANS_PARTS][rn_attend_part of the widest]; NULL without a mean window */
-    uint32_t *blocks; /* [blocks of the longest context]: a table of the row of a tree; NULL without trees */
-    uint32_t *order;  /* [max_rows * used]: entries (row, j), sorted by expert */
-    uint32_t *starts; /* [experts + 1] */
-    uint32_t *active; /* [experts]: those that have entries */
+    float *means;      /* [RN_MEANS_PARTS][rn_attend_part of the widest]; NULL without a mean window */
+    uint32_t *blocks;  /* [blocks of the longest context]: a table of the row of a tree; NULL without trees */
+    uint8_t *gathered; /* blocks of the chosen keys of one head of a row; NULL where attention looks at all */
+    uint32_t *order;   /* [max_rows * used]: entries (row, j), sorted by expert */
+    uint32_t *starts;  /* [experts + 1] */
+    uint32_t *active;  /* [experts]: those that have entries */
 };
 
 /* In which order the weights of a type are read. */
@@ -57,6 +61,7 @@ struct rn_fast {
     struct rn_program program;
     float **slots;                  /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
     void *inputs[RN_INPUT_KINDS];   /* quantised rows */
+    void *laid;                     /* [sixteens of rows][blocks], RN_LAID_BYTES each; NULL: nothing is laid */
     float *own_logits;              /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
                                         false */
     float *logits;                  /* of the current step: its own place or that */
@@ -66,18 +71,27 @@ struct rn_fast {
     uint8_t **tiles;                /* [n_weights]: of a matrix in tiles; NULL: it is read where it lies */
     struct rn_tile_file *tile_file; /* where some of them are mapped; NULL: all are memory of the backend's own */
     uint8_t orders[RN_FAST_TYPES];  /* of each type, enum rn_fast_order */
-    uint16_t aheads[RN_FAST_TYPES]; /* rn_matmul.ahead for its tiles */
-    float **vectors;                /* [n_weights]: norm weights and biases as floats, NULL for matrices */
-    struct rn_fast_layer *layers;   /* [n_kv_layers] */
-    char layout[32];                /* how a block's bytes are arranged, and who computed them */
-    uint8_t *states;                /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
+    uint16_t aheads[RN_FAST_TYPES]; /* rn_matmul.ahead for its tiles ... */
+    uint8_t streams[RN_FAST_TYPES]; /* ... and how many of them one input meets by turns */
+    struct rn_kernel tiled[RN_FAST_TYPES]; /* the level's kernels for tiles, with so many */
+    float **vectors;              /* [n_weights]: norm weights and biases as floats; NUMBERS likewise, [cols, rows];
+                                        NULL for matrices */
+    struct rn_fast_layer *layers; /* [n_kv_layers] */
+    char layout[32];              /* how a block's bytes are arranged, and who computed them */
+    uint8_t *states;              /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
     size_t state_stride;
     float **angles;                  /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
+    float **slopes;                  /* [n_ops]: of an ATTENTION whose scores fall with distance, of each head; else
+                                        NULL */
     struct rn_fast_scratch *scratch; /* [threads] */
     uint32_t least_kv_heads;         /* over the layers */
     uint32_t group_rows;             /* rows of a group at most */
     uint32_t n_groups;
     struct rn_fast_group *groups; /* [max_rows]: of the step, those with the longest contexts first */
+    float *scores;                /* [threads][context_tokens]: of a worker's row, or of each row of a step that has no
+                                     more of them than there are workers; NULL where no positions are chosen */
+    _Atomic uint32_t *scored;     /* [threads]: spans of each of such rows; 0 between ops */
+    uint32_t *in_order;           /* [blocks of the most chosen positions]: 0, 1, 2 ... */
     uint32_t max_split;           /* attentions (group, head of keys) up to which their segments are split */
     float *parts;                 /* [max_split][RN_ATTEND_SEGMENTS][rn_attend_part of the widest] */
     _Atomic uint32_t *parts_done; /* [max_split]: segments of each; 0 between attentions */
@@ -90,7 +104,8 @@ struct rn_fast {
     bool has_features;
     int32_t *features_of;     /* [max_rows]: index of a row's features, -1: not wanted. Set where any are */
     _Atomic uint32_t *pieces; /* [instructions]: the next piece of a shared one */
-    _Atomic uint32_t *shares; /* [threads][share_stride]: of an instruction the next piece of a thread's share */
+    _Atomic uint32_t *shares; /* [threads][share_stride]: of an instruction the next piece of a thread's share, or of
+                                 the stretch of the node whose first worker that is */
     size_t share_stride;      /* instructions, rounded up to a line */
 
     struct rn_job job;
@@ -100,13 +115,13 @@ struct rn_fast {
     _Atomic uint32_t pending;        /* steps submitted and not done; the job is held while it is not 0 */
 };
 
-/* Brings all weights of the plan into memory on the team, so that no step waits for the disk. Sleeps meanwhile; progress
- * is called on the calling thread. CANCELLED when it says so. */
+/* Brings all weights of the plan into memory on the team, so that no step waits for the disk. Sleeps meanwhile;
+ * progress is called on the calling thread. CANCELLED when it says so. */
 runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress, void *user);
 void rn_fast_free_tiles(struct rn_fast *fast);
 
-/* team_order.c: while weights are loaded, in their order. take_tiles: memory for the tiles of weight i, which from now on are
- * what products read; NULL: it stays as it lies. Which it is: as limits.weight_order says, or as a trial of the
+/* team_order.c: while weights are loaded, in their order. take_tiles: memory for the tiles of weight i, which from now
+ * on are what products read; NULL: it stays as it lies. Which it is: as limits.weight_order says, or as a trial of the
  * weight's format does, which sleeps for some milliseconds while the team works. */
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i);
 
@@ -122,8 +137,17 @@ uint64_t rn_fast_mapped_bytes(const struct rn_backend *backend);
 /* Memory in huge pages where the kernel has them, aligned to a line at least; NULL on refusal. */
 void *rn_fast_take_huge(struct rn_heap *heap, size_t bytes);
 
-/* One worker's share of the products of one input, n times, with the first rows of a weight, which are at `matrix`; ahead:
- * see rn_matmul; out [n, n_rows]. For trials. */
+/* Rows that one worker, or the workers of one node, have of n. */
+struct rn_fast_rows {
+    uint32_t first, n;
+};
+
+/* The share of the workers [first, end): of whole tiles of so many rows, but for the last ones. A worker that lays
+ * weights out, and the one that reads them, have the same. */
+struct rn_fast_rows rn_fast_share(uint32_t n_rows, uint32_t tile, uint32_t first, uint32_t end, uint32_t n_workers);
+
+/* One worker's share of the products of one input, n times, with the first rows of a weight, which are at `matrix`;
+ * ahead: see rn_matmul; out [n, n_rows]. For trials. */
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
                  const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, uint32_t ahead,
                  const void *input, uint32_t n, float *out);
@@ -163,6 +187,12 @@ void rn_fast_move_rows(struct rn_fast *fast, uint32_t worker, uint32_t n_workers
 void rn_fast_draws_ready(struct rn_fast *fast, struct rn_step *step);
 void rn_fast_draw(struct rn_fast *fast, uint32_t worker);
 void rn_fast_draws_done(struct rn_fast *fast);
+
+/* The table by which positions of the sequence lie in the layer's cache. */
+static inline const uint32_t *rn_fast_table(const struct rn_fast_layer *layer, const struct rn_step_seq *seq)
+{
+    return layer->windowed ? seq->windows : seq->blocks;
+}
 
 /* fast_blocks.c: the cache's blocks as a whole. describe: once the layers are there. copy: one worker's part of a
  * step's copies. The others are the backend's. */

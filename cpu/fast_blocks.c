@@ -20,7 +20,7 @@ static const struct rn_fast *of(const struct rn_backend *backend)
 
 void rn_fast_describe(struct rn_fast *fast)
 {
-    snprintf(fast->layout, sizeof fast->layout, "cpu 2 %s", fast->level->name);
+    snprintf(fast->layout, sizeof fast->layout, "cpu 3 %s", fast->level->name);
 }
 
 const char *rn_fast_layout(const struct rn_backend *backend)
@@ -116,7 +116,7 @@ static void read_block(const struct rn_fast *fast, uint32_t block, uint32_t n_po
 {
     uint8_t *to = bytes;
 
-    RN_CHECK(block < fast->limits.n_blocks && n_positions <= fast->limits.block_tokens);
+    RN_CHECK(fast->limits.window == 0 && block < fast->limits.n_blocks && n_positions <= fast->limits.block_tokens);
     for (uint32_t i = 0; i < fast->plan->n_kv_layers; i++) {
         const struct rn_fast_layer *layer = &fast->layers[i];
 
@@ -142,7 +142,7 @@ static void write_block(const struct rn_fast *fast, uint32_t block, const void *
 {
     const uint8_t *from = bytes;
 
-    RN_CHECK(block < fast->limits.n_blocks);
+    RN_CHECK(fast->limits.window == 0 && block < fast->limits.n_blocks);
     for (uint32_t i = 0; i < fast->plan->n_kv_layers; i++) {
         const struct rn_fast_layer *layer = &fast->layers[i];
 

@@ -6,21 +6,14 @@
  * Matrix products of the block formats. Inputs are quantised per row to 8 bits (enum rn_input). Sums of
  * products of small integers are exact, in any order and any width; float steps have one order. So the direct
  * product (few input rows, weights as they stand in the file) and the packed one (a tile of weight rows
- * unpacked into a scratch panel first) agree to the bit.
- *
- *   RN_INPUT_LINES (x86, every format, AVX2 and AVX-512 alike). For each 32 columns in order, first for each
- *   scale (one, or one per 16 columns), then for each minimum (none, one, or one per 16 columns):
+ * unpacked into a scratch panel first) agree to the bit, and so do all levels. For each 32 columns in order, first
+ * for each scale (one, or one per 16 columns), then for each minimum (none, one, or one per 16 columns):
  *
  *       acc ← fma(float(Σ q_weight · q_input) · d_input, d_weight, acc)
  *       acc ← fma(d_input · Σ q_input, m_weight, acc)
  *
- *   where each product in front of a comma is rounded once, and d_weight and m_weight are the scale and minimum
- *   of those columns as one float (d · s, -dmin · m; see model/quant_*.c).
- *
- *   RN_INPUT_Q8, RN_INPUT_Q8K (plain C, NEON). For each block in order, integer scales inside a block of 256
- *   being part of the integer sum:
- *
- *       acc ← acc + d_weight · d_input · Σ q_weight · q_input
+ * where each product in front of a comma is rounded once, and d_weight and m_weight are the scale and minimum
+ * of those columns as one float (d · s, -dmin · m; see model/quant_*.c).
  *
  * Matrix products of floats (and of every other format, decoded to floats): eight lanes, lane i sums
  * the columns ≡ i mod 8 in order, then the lanes are added in one fixed tree. */
@@ -39,8 +32,6 @@ struct rn_team;
 /* How a kernel wants its input rows. */
 enum rn_input {
     RN_INPUT_F32,
-    RN_INPUT_Q8,    /* blocks of 32: see struct rn_q8 */
-    RN_INPUT_Q8K,   /* blocks of 256: see struct rn_q8k */
     RN_INPUT_LINES, /* blocks of 32, each a cache line: see struct rn_line */
     RN_INPUT_KINDS
 };
@@ -48,16 +39,23 @@ enum rn_input {
 /* Bytes that a kernel asks for ahead in each row that is a stream, and in tiles where a trial does not say otherwise:
  * measured, see docs/SPEED-LOG.md. */
 enum {
-    RN_MAX_INPUTS = 24,
+    RN_LAID_BYTES = 12 * 64, /* a block of sixteen inputs: the first twelve words of their lines, a vector for each */
+    RN_LAY_FROM = 33,        /* with fewer inputs nothing is laid */
+    RN_MAX_INPUTS = 32,
+    RN_INPUTS = 24, /* measured */
     RN_PACK_FROM = 17,
     RN_MAX_TILE = 32,
     RN_STREAM_AHEAD = 512,
     RN_TILE_ROWS = 16,
-    RN_TILE_AHEAD = 1024
+    RN_MOST_STREAMS = 4, /* of rn_kernel.streams */
+    RN_TILE_AHEAD = 2048
 };
 
-/* A panel of several tiles has at most so many bytes: a part of the second-level cache, which the inputs need, too. */
-enum { RN_PANEL_BYTES = 512 << 10 };
+/* A panel of several tiles has at most so many bytes: a part of the second-level cache, which the inputs need, too; and
+ * so do the weights that are packed next, of which so many bytes are asked for. */
+enum { RN_PANEL_BYTES = 512 << 10, RN_NEXT_BYTES = 320 << 10 };
+
+struct rn_line;
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
  * With few inputs, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
@@ -67,11 +65,16 @@ struct rn_matmul {
     size_t row_bytes;       /* from one row to the next */
     uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel */
     uint32_t step;          /* 1, but for direct products */
-    uint32_t ahead;         /* of tiles: how far ahead of what is read lines are asked for; 0: they are not */
+    uint32_t ahead;         /* of tiles and few inputs: how far ahead of what is read lines are asked for; 0: they are
+                               not. With more inputs what is read next is asked for between their products */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
     void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */
-    uint32_t n;                 /* 1..RN_MAX_INPUTS */
+    const void *laid;    /* of packed products whose kernel `lays`: the inputs as rn_level.lay leaves them, with a
+                                   multiple of sixteen in front of them; NULL: they were not laid */
+    const uint8_t *next; /* of packed products: weights that are packed next, ... */
+    uint32_t next_lines; /* ... so many lines of which are asked for meanwhile; 0: none */
+    uint32_t n;          /* 1..RN_MAX_INPUTS */
     const void *inputs[RN_MAX_INPUTS];
     float *out[RN_MAX_INPUTS]; /* of the first row */
 };
@@ -84,7 +87,13 @@ struct rn_kernel {
     uint32_t direct_tile; /* so many rows at once for few inputs: fewer rows, each a longer stream; 0: tile */
     uint32_t few;         /* how many inputs are few */
     uint32_t step;        /* the best rn_matmul.step of direct; measured */
+    uint32_t inputs;      /* so many inputs to a call where there are more; 0: RN_INPUTS */
+    bool lays;            /* packed products are faster where inputs are laid */
     size_t (*panel_bytes)(uint32_t cols); /* of one tile */
+    uint32_t streams;     /* of tiles: so many at most that one input meets by turns, each a stream; a direct_tile of
+                             RN_TILE_ROWS, of twice or of four times that may be asked for. 0: one */
+    uint32_t gather_from; /* from so many input rows on, below pack_from, direct products want them gathered ... */
+    void (*gather)(const struct rn_matmul *m); /* ... in the panel, by this; weights and outputs are not looked at */
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
     void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
@@ -110,6 +119,20 @@ static inline size_t rn_kernel_panel_bytes(const struct rn_kernel *kernel, uint3
     return rn_kernel_panel(kernel, cols) / kernel->tile * kernel->panel_bytes(cols);
 }
 
+/* Inputs of the next call where n are left. */
+static inline uint32_t rn_kernel_inputs(const struct rn_kernel *kernel, uint32_t n)
+{
+    uint32_t most = kernel->inputs > 0 ? kernel->inputs : RN_INPUTS;
+
+    return n < most ? n : most;
+}
+
+/* True when direct products of n inputs want them gathered. */
+static inline bool rn_kernel_gathers(const struct rn_kernel *kernel, uint32_t n)
+{
+    return kernel->gather != NULL && n >= kernel->gather_from && n < kernel->pack_from;
+}
+
 /* How far apart they are. */
 static inline uint32_t rn_kernel_step(const struct rn_kernel *kernel, uint32_t n)
 {
@@ -131,15 +154,19 @@ struct rn_attend {
     size_t q_stride, out_stride;
     uint32_t rows, queries, k_dim, v_dim;
     uint32_t last, window; /* row i looks at position last + i and those before it; at the last `window`; 0: all */
+    uint32_t first;        /* and at none before this one */
     uint32_t segment;      /* rn_attend_segment() of every row */
     uint32_t from, to;     /* only the segments that meet [from, to); whole: 0, UINT32_MAX */
     float scale, softcap;
+    const float *slopes; /* [queries]: subtracted from a score for each position before the row; NULL: nothing is */
+    const float *sinks;  /* [queries]: a score that joins the softmax without a value; NULL: none does */
     const uint32_t *blocks;
     uint32_t block_shift; /* log2 of positions per block */
     runnel_kv_type kv_type;
     const uint8_t *keys;   /* of block 0: [k_dim, block_tokens], of the grouped formats (model/kv.h) [bytes of a row,
                               block_tokens]; block b lies b * key_stride bytes on */
-    const uint8_t *values; /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row] */
+    const uint8_t *values; /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row]. NULL: values are the
+                              first v_dim of each key */
     size_t key_stride, value_stride;
     struct rn_attend_place
         next;       /* what the caller attends to next, to be asked for in time; it begins where a tile does.
@@ -166,6 +193,12 @@ static inline uint32_t rn_attend_segment(uint32_t span)
     while (segment * 16 < span)
         segment *= 2;
     return segment;
+}
+
+/* The first of the last `window` positions up to `last`; window 0: of all. */
+static inline uint32_t rn_attend_first(uint32_t last, uint32_t window)
+{
+    return window == 0 || last < window ? 0 : last + 1 - window;
 }
 
 static inline uint32_t rn_attend_pad(uint32_t dim)
@@ -197,16 +230,45 @@ static inline size_t rn_attend_floats(uint32_t rows, uint32_t queries, uint32_t 
 
 struct rn_attention {
     void (*attend)(const struct rn_attend *t);
+    /* scores[p] of the positions p of [from, to), all up to `last`: the sum over the queries g of the one row, in
+     * order, of weights[g] * max(0, query · key p). v_dim is k_dim; scale, window and values count nowhere. */
+    void (*score)(const struct rn_attend *t, const float *weights, float *scores);
     /* out of the one row, of the parts of its n >= 1 segments in order; the first part is overwritten. */
     void (*merge)(const struct rn_attend *t, float *parts, uint32_t n);
 };
 
+/* One row of one head of linear attention (WKV7 in model/ops.def), and of that n of its columns j: state, v and out
+ * begin with the first of these. */
+struct rn_linear {
+    float *state; /* [k_dim] rows of so many columns, `stride` floats apart */
+    size_t stride;
+    const float *q, *k, *w; /* [k_dim] */
+    const float *x, *y;     /* [k_dim]: what is erased. y NULL: it is k. x NULL: nothing is */
+    const float
+        *bonus;     /* [k_dim]: what stands before k v where out sees the state before the row (WKV6), and nothing is
+                               erased; NULL: out sees the state behind it */
+    const float *v; /* [n] */
+    float *out;     /* [n] */
+    float scale;
+    uint32_t k_dim, n;
+};
+
+/* One row of n channels of a SCAN (model/ops.def), each with `depth` numbers of state: number k of channel i is
+ * state[k * stride + i]. */
+struct rn_scan {
+    float *state;
+    size_t stride;
+    const float *x, *b, *c; /* [n], [depth], [depth] */
+    float *out;             /* [n] */
+    uint32_t n, depth;
+    float dt, decay, skip;             /* of all channels, e^(dt A) */
+    const float *dts, *decays, *skips; /* of each: dt, A, laid out as the state, D, or NULL */
+};
+
 /* Functions on rows of n floats; out may be an input unless said. */
 struct rn_rows {
-    /* out = the quantised row of n floats; rn_input_bytes(kind, n) bytes, aligned to 64. */
-    void (*quantise_q8)(const float *a, void *out, uint32_t n);
-    void (*quantise_q8k)(const float *a, void *out, uint32_t n);
-    void (*quantise_lines)(const float *a, void *out, uint32_t n); /* NULL where no kernel of the level wants it */
+    /* out = the row of n floats as lines, aligned to 64. */
+    void (*quantise_lines)(const float *a, void *out, uint32_t n);
 
     void (*rms_norm)(float *out, const float *a, const float *weight, uint32_t n, double eps);
     void (*layer_norm)(float *out, const float *a, const float *weight, const float *bias, uint32_t n, double eps);
@@ -219,6 +281,15 @@ struct rn_rows {
     void (*accumulate)(float *out, const float *a, float w, uint32_t n);
     /* One head: cos_sin holds dims/2 cosines, then dims/2 sines. out may be a. */
     void (*rope)(float *out, const float *a, const float *cos_sin, uint32_t head_dim, uint32_t dims, bool neox);
+    /* out = bias + the sum over k, in order, of weights[k] * inputs[k]; the weights of k begin k * stride on. bias
+     * NULL: zeros. out is no input. */
+    void (*conv)(float *out, const float *const *inputs, const float *weights, size_t stride, const float *bias,
+                 uint32_t taps, uint32_t n);
+    /* Sums go over the rows of the state in order. */
+    void (*linear)(const struct rn_linear *t);
+    /* With one dt and decay, or those of each channel. The sum over the state is in the order of its numbers. */
+    void (*scan)(const struct rn_scan *s);
+    void (*scan_channels)(const struct rn_scan *s);
     /* out = one head's row in a format of model/kv.h. */
     void (*kv_store)(void *out, const float *a, uint32_t n, runnel_kv_type type);
     /* Likewise, but element i, or byte i of a grouped format, goes to place i * stride. */
@@ -234,9 +305,13 @@ struct rn_level {
     const struct rn_kernel *(*kernel)(uint32_t type_id);
     const struct rn_kernel *other;
 
-    /* The same product of weights in tiles (tiles.h), for numbers of rows that are multiples of the kernel's tile; step 1.
-     * NULL where the level has none. */
+    /* The same product of weights in tiles (tiles.h), for numbers of rows that are multiples of the kernel's tile; step
+     * 1. NULL where the level has none. */
     const struct rn_kernel *(*tiled)(uint32_t type_id);
+
+    /* Lays blocks [first, first + n) of sixteen inputs, so that they are lanes: to, of RN_LAID_BYTES each. Inputs that are
+     * not there may be others once more. NULL: the level has no kernel that lays. */
+    void (*lay)(const struct rn_line *const inputs[16], uint32_t first, uint32_t n, void *to);
 
     /* A copy whose end is not kept in caches and not read before it is written; as good as memcpy for the order in
      * which other threads see it. For what is large, and read much later. NULL: the level has none. */
@@ -259,22 +334,7 @@ const struct rn_level *rn_level_named(const char *name);
 /* The backend with a level of one's choice. */
 struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team *team, const struct rn_level *level);
 
-/* A row quantised per 32 values: value = d[i / 32] * q[i]; |q| <= 127; sum: of the block's q. */
-struct rn_q8 {
-    int8_t *q;
-    float *d;
-    int32_t *sum;
-};
-
-/* A row quantised per 256 values; sums of q per 32 and per 16 values. */
-struct rn_q8k {
-    int8_t *q;
-    float *d;
-    int16_t *sum32;
-    int16_t *sum16;
-};
-
-/* 32 inputs with all that a product of x86 asks of them; a row is an array of these, aligned to 64.
+/* 32 inputs with all that a product asks of them; a row is an array of these, aligned to 64.
  *
  * A sum S of integers that begins at `start` instead of 0, with weights that are 128 too large, ends as the
  * bits of the float RN_MAGIC + S, for |S| < 2^22. d has 22 bits, so that magic_d is exact and
@@ -302,45 +362,15 @@ static inline size_t rn_round_up(size_t n, size_t to)
 
 static inline size_t rn_input_bytes(enum rn_input kind, uint32_t cols)
 {
-    switch (kind) {
-    case RN_INPUT_Q8:
-        return rn_round_up(rn_round_up(cols, 64) + (size_t)cols / 32 * 8, 64);
-    case RN_INPUT_Q8K:
-        return rn_round_up((size_t)cols + (size_t)cols / 256 * (4 + 16 + 32), 64);
-    case RN_INPUT_LINES:
-        return (size_t)cols / 32 * sizeof(struct rn_line);
-    default:
-        return (size_t)cols * 4;
-    }
+    return kind == RN_INPUT_LINES ? (size_t)cols / 32 * sizeof(struct rn_line) : (size_t)cols * 4;
 }
 
 /* out = the row of n floats as the kind says; any kind but F32, which needs none. */
 static inline void rn_quantise(const struct rn_rows *rows, enum rn_input kind, const float *a, void *out, uint32_t n)
 {
-    if (kind == RN_INPUT_Q8)
-        rows->quantise_q8(a, out, n);
-    else if (kind == RN_INPUT_Q8K)
-        rows->quantise_q8k(a, out, n);
-    else
-        rows->quantise_lines(a, out, n);
-}
-
-static inline struct rn_q8 rn_q8_view(const void *row, uint32_t cols)
-{
-    char *base = (char *)row; /* the writer gets the same view as the readers */
-    char *d = base + rn_round_up(cols, 64);
-
-    return (struct rn_q8){(int8_t *)base, (float *)d, (int32_t *)(d + (size_t)cols / 32 * 4)};
-}
-
-static inline struct rn_q8k rn_q8k_view(const void *row, uint32_t cols)
-{
-    char *base = (char *)row;
-    char *sum16 = base + cols;
-    char *sum32 = sum16 + (size_t)cols / 256 * 32;
-
-    return (struct rn_q8k){(int8_t *)base, (float *)(sum32 + (size_t)cols / 256 * 16), (int16_t *)sum32,
-                           (int16_t *)sum16};
+    assert(kind == RN_INPUT_LINES);
+    (void)kind;
+    rows->quantise_lines(a, out, n);
 }
 
 /* The rows of a tile; what is missing at the end is replaced by the last row. */

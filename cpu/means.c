@@ -86,6 +86,8 @@ static void store(const struct rn_fast *fast, const struct rn_fast_layer *layer,
     mean_of(fast, &keys, seq, chunk, sums, bytes, mean);
     fast->level->rows->key_store(keys.at + block * keys.block + at * keys.position, mean, keys.dim,
                                  fast->limits.block_tokens, type);
+    if (layer->v_dim == 0) /* values are in the keys */
+        return;
     mean_of(fast, &values, seq, chunk, sums, bytes, mean);
     fast->level->rows->kv_store(values.at + block * values.block + at * values.position, mean, values.dim, type);
 }
@@ -128,6 +130,7 @@ static uint32_t walk(const struct rn_attention *attention, const struct rn_atten
     w.blocks = blocks;
     w.last = end - 1;
     w.window = end - first;
+    w.first = 0;
     w.segment = rn_attend_segment(end - first);
     for (at = first / w.segment * w.segment; at < end; at += w.segment) {
         w.from = at;

@@ -12,15 +12,27 @@ static int32_t buffer(enum rn_input input)
     return INT32_MAX - (int32_t)input;
 }
 
+/* That of what is laid. */
+static int32_t laid(void)
+{
+    return buffer(RN_INPUT_KINDS);
+}
+
 static struct rn_op_touched touched(const struct rn_plan *plan, const struct rn_instruction *in)
 {
     struct rn_op_touched t = {.reads = {in->from}, .n_reads = 1, .writes = {buffer(in->input)}, .n_writes = 1};
 
+    if (in->op == NULL && in->lays)
+        return (struct rn_op_touched){.reads = {buffer(in->input)}, .n_reads = 1, .writes = {laid()}, .n_writes = 1};
     if (in->op == NULL)
         return t;
     t = rn_op_touched(plan, in->op);
     if (in->kernel != NULL && in->input != RN_INPUT_F32)
         t.reads[0] = buffer(in->input); /* instead of a, the first of what an op reads */
+    if (in->lays) {
+        RN_ASSERT(t.n_reads < RN_MAX_TOUCHED);
+        t.reads[t.n_reads++] = laid();
+    }
     return t;
 }
 
@@ -50,7 +62,7 @@ static bool is_product(const struct rn_op *op)
 {
     enum rn_op_weight weight = rn_op_info(op->kind)->weight;
 
-    return weight == RN_WEIGHT_MATRIX || weight == RN_WEIGHT_EXPERTS;
+    return weight == RN_WEIGHT_MATRIX || weight == RN_WEIGHT_EXPERTS || weight == RN_WEIGHT_HEADS;
 }
 
 /* The slot whose rows an op goes through. */
@@ -74,9 +86,37 @@ static const struct rn_kernel *kernel_of(const struct rn_level *level, const str
 struct held {
     int16_t slot;
     uint32_t cols;
+    bool laid;
 };
 
-/* Appends the op, and in front of it the quantising of its input where no buffer holds it yet. */
+/* Appends the quantising of what the op reads, where no buffer holds it yet, and the laying. */
+static void append_input(struct rn_program *program, const struct rn_plan *plan, const struct rn_instruction *in,
+                         uint32_t cols, struct held *held)
+{
+    struct rn_instruction made = {.input = in->input,
+                                  .from = in->op->a,
+                                  .cols = cols,
+                                  .by_rows = true,
+                                  .selected = plan->slots[in->op->a].selected,
+                                  .logits = plan->slots[in->op->a].logits};
+    size_t bytes = rn_input_bytes(in->input, cols) * (plan->slots[in->op->a].width / cols);
+
+    if (held->slot != in->op->a || held->cols != cols) {
+        program->list[program->n++] = made;
+        *held = (struct held){in->op->a, cols, false};
+    }
+    if (in->lays && !held->laid) {
+        made.by_rows = false;
+        made.lays = true;
+        program->list[program->n++] = made;
+        program->laid_cols = cols > program->laid_cols ? cols : program->laid_cols;
+        held->laid = true;
+    }
+    if (bytes > program->input_bytes[in->input])
+        program->input_bytes[in->input] = bytes;
+}
+
+/* Appends the op, and in front of it what makes its input. */
 static void append(struct rn_program *program, const struct rn_plan *plan, const struct rn_level *level,
                    const struct rn_op *op, struct held *held)
 {
@@ -84,24 +124,13 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
     struct rn_instruction in = {
         .op = op, .kernel = kernel, .selected = rows_of(plan, op)->selected, .logits = rows_of(plan, op)->logits};
     uint32_t cols = kernel == NULL ? 0 : plan->weights[op->weight].cols, kind;
-    size_t bytes;
 
     in.by_rows = rn_op_info(op->kind)->work == RN_WORK_BY_ROW;
     if (kernel != NULL)
         in.input = kernel->input;
-    if (in.input != RN_INPUT_F32) {
-        if (held[in.input].slot != op->a || held[in.input].cols != cols)
-            program->list[program->n++] = (struct rn_instruction){.input = in.input,
-                                                                  .from = op->a,
-                                                                  .cols = cols,
-                                                                  .by_rows = true,
-                                                                  .selected = plan->slots[op->a].selected,
-                                                                  .logits = plan->slots[op->a].logits};
-        held[in.input] = (struct held){op->a, cols};
-        bytes = rn_input_bytes(in.input, cols) * (plan->slots[op->a].width / cols);
-        if (bytes > program->input_bytes[in.input])
-            program->input_bytes[in.input] = bytes;
-    }
+    in.lays = kernel != NULL && kernel->lays && op->kind == RN_OP_MATMUL;
+    if (in.input != RN_INPUT_F32)
+        append_input(program, plan, &in, cols, &held[in.input]);
     program->list[program->n++] = in;
     for (kind = 0; kind < RN_INPUT_KINDS; kind++)
         if ((op->out >= 0 && held[kind].slot == op->out) || (op->out2 >= 0 && held[kind].slot == op->out2))
@@ -146,14 +175,14 @@ static void sort(struct rn_program *program, struct rn_instruction *sorted)
 runnel_status rn_program_init(struct rn_program *program, struct rn_heap *heap, const struct rn_plan *plan,
                               const struct rn_level *level)
 {
-    struct held held[RN_INPUT_KINDS] = {{-1, 0}, {-1, 0}, {-1, 0}, {-1, 0}};
+    struct held held[RN_INPUT_KINDS] = {{-1, 0, false}, {-1, 0, false}};
     struct rn_instruction *sorted;
     uint32_t i;
 
     *program = (struct rn_program){.heap = heap};
-    program->list = rn_calloc(heap, (size_t)plan->n_ops * 2, sizeof *program->list);
-    sorted = rn_calloc(heap, (size_t)plan->n_ops * 2, sizeof *sorted);
-    program->starts = rn_calloc(heap, (size_t)plan->n_ops * 2 + 1, sizeof *program->starts);
+    program->list = rn_calloc(heap, (size_t)plan->n_ops * 3, sizeof *program->list);
+    sorted = rn_calloc(heap, (size_t)plan->n_ops * 3, sizeof *sorted);
+    program->starts = rn_calloc(heap, (size_t)plan->n_ops * 3 + 1, sizeof *program->starts);
     if (program->list == NULL || sorted == NULL || program->starts == NULL) {
         rn_free(heap, sorted);
         rn_program_fini(program);
@@ -174,6 +203,16 @@ void rn_program_fini(struct rn_program *program)
     rn_free(program->heap, program->list);
     rn_free(program->heap, program->starts);
     *program = (struct rn_program){.heap = program->heap};
+}
+
+bool rn_program_only_lays(const struct rn_program *program, uint32_t phase)
+{
+    uint32_t i;
+
+    for (i = program->starts[phase]; i < program->starts[phase + 1]; i++)
+        if (program->list[i].op != NULL || !program->list[i].lays)
+            return false;
+    return true;
 }
 
 bool rn_program_check(const struct rn_program *program, const struct rn_plan *plan)

@@ -86,9 +86,13 @@ static bool take_slots(struct rn_reference *ref)
 }
 
 /* [n_blocks * block_tokens, heads] rows of the cache format. */
-static unsigned char *take_cache(const struct rn_reference *ref, uint32_t heads, uint32_t dim)
+static unsigned char *take_cache(const struct rn_reference *ref, uint32_t layer, uint32_t dim)
 {
-    return rn_alloc(ref->heap, (size_t)ref->limits.n_blocks * ref->limits.block_tokens,
+    uint32_t heads = ref->plan->kv_layers[layer].kv_heads;
+    bool windowed = ref->limits.window > 0 && rn_plan_layer_window(ref->plan, layer) > 0;
+
+    return rn_alloc(ref->heap,
+                    (size_t)(windowed ? ref->limits.n_windows : ref->limits.n_blocks) * ref->limits.block_tokens,
                     heads * rn_kv_row_bytes(ref->limits.kv_type, dim));
 }
 
@@ -104,8 +108,8 @@ static bool take_caches(struct rn_reference *ref)
         return false;
     for (i = 0; i < plan->n_kv_layers; i++) {
         layer = &plan->kv_layers[i];
-        ref->k[i] = take_cache(ref, layer->kv_heads, layer->k_width / layer->kv_heads);
-        ref->v[i] = take_cache(ref, layer->kv_heads, layer->v_width / layer->kv_heads);
+        ref->k[i] = take_cache(ref, i, layer->k_width / layer->kv_heads);
+        ref->v[i] = take_cache(ref, i, layer->v_width / layer->kv_heads);
         if (ref->k[i] == NULL || ref->v[i] == NULL)
             return false;
     }
@@ -123,9 +127,11 @@ static bool take_scratch(struct rn_reference *ref)
     for (i = 0; i < plan->n_weights; i++)
         cols = plan->weights[i].cols > cols ? plan->weights[i].cols : cols;
     for (i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == RN_OP_ATTENTION) {
+        if (plan->ops[i].kind == RN_OP_ATTENTION || plan->ops[i].kind == RN_OP_CHOOSE) {
             head = plan->ops[i].v_dim > head ? plan->ops[i].v_dim : head;
             head = plan->ops[i].k_dim > head ? plan->ops[i].k_dim : head;
+        } else if (plan->ops[i].kind == RN_OP_HEAD_SUM) {
+            head = plan->weights[plan->ops[i].weight].cols > head ? plan->weights[plan->ops[i].weight].cols : head;
         }
     ref->selected = rn_alloc(ref->heap, ref->limits.max_rows, sizeof *ref->selected);
     ref->row = rn_alloc(ref->heap, cols, sizeof *ref->row);
@@ -176,7 +182,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
             "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
     if (plan->state_bytes > 0 && limits->n_states == 0)
         return rn_error_set(error, RUNNEL_INVALID, "limits: no slots for the recurrent states of the plan");
-    status = rn_limits_check(limits, &ref->caps, error);
+    status = rn_limits_check(limits, plan, &ref->caps, error);
     if (status == RUNNEL_OK)
         status = check_ops(plan, error);
     if (status != RUNNEL_OK)

@@ -28,7 +28,7 @@ struct rn_reference {
     float *row;             /* one decoded row of a weight */
     float *bias;            /* one decoded bias */
     double *scores;         /* [context_tokens] of one head of one row, in the order in which it looks */
-    double *sums;           /* [widest head] */
+    double *sums;           /* [widest head, or row of a HEAD_SUM] */
     double *query;          /* [widest head]: as the keys are rotated */
     float *head;            /* [widest head]: a key or a value as stored */
 
@@ -40,6 +40,33 @@ struct rn_reference {
                                         team's barrier */
     _Atomic uint32_t pending;        /* submitted and not done */
 };
+
+/* reference_ops.c: act(x). */
+double rn_reference_activate(enum rn_activation act, double x);
+
+/* What the op keeps of the sequence of row r. */
+float *rn_reference_state(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step,
+                          uint32_t r);
+
+/* reference_attention.c: the ops KV_STORE, ATTENTION and CHOOSE. */
+void rn_reference_kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+
+/* reference_linear.c: the ops of these names. */
+void rn_reference_times_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_add_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_lerp(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_part_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_repeat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_shift(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_wkv6(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_wkv7(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_gated_delta(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+
+/* reference_recurrent.c: the ops of these names. */
+void rn_reference_conv(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_scan(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
 /* reference_blocks.c: blocks of the cache as a whole. copy: the copies of a step, and move: its moves; the others are
  * the backend's. */
@@ -58,5 +85,17 @@ void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step);
 
 /* One op of one step: all its rows. */
 void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+
+/* reference_parts.c: ops over parts of rows. */
+void rn_reference_concat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_split(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_temper(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_expert_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_spread(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_expert_factor(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_tail(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_resize(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_mix(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
 #endif

@@ -111,7 +111,7 @@ static void read_block(const struct rn_reference *ref, uint32_t block, uint32_t 
     unsigned char *out = to;
     size_t bytes, kept;
 
-    RN_CHECK(block < ref->limits.n_blocks && n_positions <= ref->limits.block_tokens);
+    RN_CHECK(ref->limits.window == 0 && block < ref->limits.n_blocks && n_positions <= ref->limits.block_tokens);
     for (uint32_t i = 0; i < 2 * ref->plan->n_kv_layers; i++, out += bytes) {
         const unsigned char *in = cache(ref, i, block, &bytes);
 
@@ -126,7 +126,7 @@ static void write_block(const struct rn_reference *ref, uint32_t block, const vo
     const unsigned char *in = from;
     size_t bytes;
 
-    RN_CHECK(block < ref->limits.n_blocks);
+    RN_CHECK(ref->limits.window == 0 && block < ref->limits.n_blocks);
     for (uint32_t i = 0; i < 2 * ref->plan->n_kv_layers; i++, in += bytes) {
         unsigned char *to = cache(ref, i, block, &bytes);
 

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "cpu/reference.h"
+#include "model/expert_use.h"
 #include "model/kv.h"
 
 static float *floats(const struct rn_reference *ref, int16_t slot)
@@ -112,31 +113,41 @@ static void normalise_group(const struct rn_op *op, const float *a, double mean,
     }
 }
 
+static double mean_of(const float *a, uint32_t n)
+{
+    double sum = 0;
+    uint32_t i;
+
+    for (i = 0; i < n; i++)
+        sum += a[i];
+    return sum / n;
+}
+
+/* Of all groups of all rows; the weight has one row, or one for each group of a row. */
+static void normalise(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step, bool around_mean)
+{
+    uint32_t width = width_of(ref, op->out), group = op->group == 0 ? width : op->group, at;
+    uint32_t rows = op->weight < 0 ? 1 : ref->plan->weights[op->weight].rows;
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width;
+    const float *a, *w;
+
+    for (i = 0; i < n; i += group) {
+        a = floats(ref, op->a) + i;
+        at = rows == 1 ? 0 : (uint32_t)(i % width / group);
+        w = op->weight < 0 ? NULL : weight_row(ref, op->weight, 0, at, ref->row);
+        normalise_group(op, a, around_mean ? mean_of(a, group) : 0, w, bias_row(ref, op->bias, at), group,
+                        floats(ref, op->out) + i);
+    }
+}
+
 static void op_rms_norm(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t width = width_of(ref, op->out), group = op->group == 0 ? width : op->group;
-    size_t i, n = (size_t)rows_of(ref, op->out, step) * width;
-    const float *w = op->weight < 0 ? NULL : weight_row(ref, op->weight, 0, 0, ref->row);
-    const float *bias = bias_row(ref, op->bias, 0);
-
-    for (i = 0; i < n; i += group)
-        normalise_group(op, floats(ref, op->a) + i, 0, w, bias, group, floats(ref, op->out) + i);
+    normalise(ref, op, step, false);
 }
 
 static void op_layer_norm(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t width = width_of(ref, op->out), i;
-    size_t at, n = (size_t)rows_of(ref, op->out, step) * width;
-    const float *w = op->weight < 0 ? NULL : weight_row(ref, op->weight, 0, 0, ref->row);
-    const float *bias = bias_row(ref, op->bias, 0);
-    double mean;
-
-    for (at = 0; at < n; at += width) {
-        mean = 0;
-        for (i = 0; i < width; i++)
-            mean += floats(ref, op->a)[at + i];
-        normalise_group(op, floats(ref, op->a) + at, mean / width, w, bias, width, floats(ref, op->out) + at);
-    }
+    normalise(ref, op, step, true);
 }
 
 static void op_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
@@ -156,7 +167,7 @@ static void op_matmul(struct rn_reference *ref, const struct rn_op *op, const st
     }
 }
 
-static double activate(enum rn_activation act, double x)
+double rn_reference_activate(enum rn_activation act, double x)
 {
     const double root = 0.79788456080286535588; /* sqrt(2 / pi) */
 
@@ -171,6 +182,17 @@ static double activate(enum rn_activation act, double x)
         return x > 0 || isnan(x) ? x : 0;
     case RN_ACT_RELU2:
         return x > 0 || isnan(x) ? x * x : 0;
+    case RN_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case RN_ACT_TANH:
+        return tanh(x);
+    case RN_ACT_EXP:
+        return exp(x);
+    case RN_ACT_SOFTPLUS: /* ln(1 + e^x), which is x where e^-x is nothing beside it */
+        return x > 40 ? x : log1p(exp(x));
+    case RN_ACT_NONE:
+    case RN_ACTIVATIONS:
+        break;
     }
     return x;
 }
@@ -190,9 +212,19 @@ static double activate(enum rn_activation act, double x)
 EACH(add, (double)a[i] + b[i])
 EACH(scale, (double)a[i] * op->scale)
 EACH(softcap, op->scale *tanh((double)a[i] / op->scale))
-EACH(activate, activate(op->act, a[i]))
-EACH(gate, activate(op->act, a[i]) * b[i])
+EACH(clamp, a[i] > op->scale ? op->scale : a[i] < -op->scale ? -op->scale : a[i])
 #undef EACH
+
+/* Where a is narrower, a value of it for each part of b. */
+static void op_gate(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
+    uint32_t part = width_of(ref, op->b) / width_of(ref, op->a);
+    const float *a = floats(ref, op->a), *b = floats(ref, op->b);
+
+    for (i = 0; i < n; i++)
+        floats(ref, op->out)[i] = (float)(rn_reference_activate(op->act, a[i / part]) * b[i]);
+}
 
 static void rotate_head(const struct rn_rope *rope, uint32_t position, const float *a, uint32_t n, float *out)
 {
@@ -254,6 +286,33 @@ void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step)
             ref->selected[ref->n_selected++] = r;
 }
 
+static void op_cut_gate(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
+    const float *a = floats(ref, op->a), *b = floats(ref, op->b);
+    double g, u;
+
+    for (i = 0; i < n; i++) {
+        g = a[i] > op->cut ? op->cut : a[i];
+        u = b[i] > op->cut ? op->cut : b[i] < -op->cut ? -op->cut : b[i];
+        floats(ref, op->out)[i] = (float)(g / (1 + exp(-op->scale * g)) * (u + 1));
+    }
+}
+
+static void op_xielu(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
+    const float *a = floats(ref, op->a);
+    double x;
+
+    for (i = 0; i < n; i++) {
+        x = a[i];
+        floats(ref, op->out)[i] =
+            (float)(op->scale * x +
+                    (x > 0 ? op->alpha_p * x * x : op->alpha_n * (expm1(x < op->eps ? x : op->eps) - x)));
+    }
+}
+
 static void op_select(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t i, width = width_of(ref, op->out);
@@ -284,263 +343,61 @@ static void op_input(struct rn_reference *ref, const struct rn_op *op, const str
     memcpy(floats(ref, op->out), step->inputs, (size_t)step->n_rows * width_of(ref, op->out) * sizeof(float));
 }
 
-static void op_concat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+/* ---- Products of each head ---- */
+
+static void op_head_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t r, width = width_of(ref, op->out), front = width_of(ref, op->a), n_rows = rows_of(ref, op->out, step);
-    float *out = floats(ref, op->out);
-
-    for (r = 0; r < n_rows; r++, out += width) {
-        memcpy(out, floats(ref, op->a) + (size_t)r * front, front * sizeof *out);
-        if (op->b >= 0)
-            memcpy(out + front, floats(ref, op->b) + (size_t)r * (width - front), (width - front) * sizeof *out);
-    }
-}
-
-static void op_split(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    uint32_t r, part, i, n_rows = rows_of(ref, op->out, step), width = width_of(ref, op->a);
-    const float *a = floats(ref, op->a);
-    float *out = floats(ref, op->out);
-
-    for (r = 0; r < n_rows; r++, a += width)
-        for (part = 0; part < op->heads; part++)
-            for (i = 0; i < op->k_dim; i++)
-                *out++ = a[part * (width / op->heads) + op->group + i];
-}
-
-/* ---- The cache ---- */
-
-/* The `heads` rows of a[heads, dim] to the cache, from byte `at` on. */
-static void put(runnel_kv_type type, unsigned char *at, const float *a, uint32_t heads, uint32_t dim)
-{
-    uint32_t h;
-
-    for (h = 0; h < heads; h++)
-        rn_kv_encode(type, a + (size_t)h * dim, dim, at + h * rn_kv_row_bytes(type, dim));
-}
-
-/* One head of one position, as stored, to ref->head. */
-static void get(struct rn_reference *ref, const unsigned char *cache, size_t place, uint32_t heads, uint32_t head,
-                uint32_t dim)
-{
-    runnel_kv_type type = ref->limits.kv_type;
-
-    rn_kv_decode(type, cache + (place * heads + head) * rn_kv_row_bytes(type, dim), dim, ref->head);
-}
-
-/* a[0..n) times the matrix that rows of n are rotated by (model/kv.h), in double. */
-static void rotate(double *a, uint32_t n)
-{
-    uint32_t span = rn_kv_rotation(n), half, i;
-    double x, y;
-
-    for (half = 1; half < span; half *= 2) {
-        for (i = 0; i < n; i++) {
-            if ((i & half) != 0)
-                continue;
-            x = a[i];
-            y = a[i + half];
-            a[i] = x + y;
-            a[i + half] = x - y;
-        }
-    }
-    for (i = 0; i < n; i++)
-        a[i] /= sqrt(span);
-}
-
-/* Where a position of a sequence lies, in positions from the start of a layer's cache. */
-static size_t place(const struct rn_reference *ref, const struct rn_step_seq *seq, uint32_t position)
-{
-    const uint32_t tokens = ref->limits.block_tokens;
-
-    return (size_t)seq->blocks[position / tokens] * tokens + position % tokens;
-}
-
-/* Where what row r sees at a position lies: its own or an ancestor's place, from its sequence's first row on. */
-static uint32_t seen_place(const struct rn_step *step, uint32_t r, uint32_t position)
-{
-    if (step->parents == NULL || position < step->rows[rn_step_first(step, r)].position)
-        return position;
-    while (step->rows[r].position > position)
-        r = (uint32_t)step->parents[r];
-    return rn_step_place(step, r);
-}
-
-/* Likewise of the mean of a chunk. */
-static size_t mean_place(const struct rn_reference *ref, const struct rn_step_seq *seq, uint32_t chunk)
-{
-    const uint32_t tokens = ref->limits.block_tokens;
-
-    return (size_t)seq->means[chunk / tokens] * tokens + chunk % tokens;
-}
-
-/* The mean of a chunk of stored rows, one head of the keys or of the values, to its place. */
-static void store_mean(struct rn_reference *ref, unsigned char *cache, const struct rn_step_seq *seq, uint32_t chunk,
-                       uint32_t heads, uint32_t head, uint32_t dim)
-{
-    runnel_kv_type type = ref->limits.kv_type;
-    uint32_t j, i;
-
-    memset(ref->sums, 0, dim * sizeof *ref->sums);
-    for (j = 0; j < RN_CHUNK; j++) {
-        get(ref, cache, place(ref, seq, chunk * RN_CHUNK + j), heads, head, dim);
-        for (i = 0; i < dim; i++)
-            ref->sums[i] += ref->head[i];
-    }
-    if (rn_kv_rotated(type)) /* back, since it is rotated when it is stored */
-        rotate(ref->sums, dim);
-    for (i = 0; i < dim; i++)
-        ref->head[i] = (float)(ref->sums[i] / RN_CHUNK);
-    rn_kv_encode(type, ref->head, dim,
-                 cache + (mean_place(ref, seq, chunk) * heads + head) * rn_kv_row_bytes(type, dim));
-}
-
-static void store_means(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
-    const struct rn_step_row *row;
-    uint32_t heads = layer->kv_heads, r, h;
-
-    for (r = 0; r < step->n_rows; r++) {
-        row = &step->rows[r];
-        for (h = 0; rn_chunk_ends(ref->limits.mean_window, row->position) && h < heads; h++) {
-            store_mean(ref, ref->k[op->layer], &step->seqs[row->seq], row->position / RN_CHUNK, heads, h,
-                       layer->k_width / heads);
-            store_mean(ref, ref->v[op->layer], &step->seqs[row->seq], row->position / RN_CHUNK, heads, h,
-                       layer->v_width / heads);
-        }
-    }
-}
-
-static void op_kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
-    runnel_kv_type type = ref->limits.kv_type;
-    uint32_t heads = layer->kv_heads, k_dim = layer->k_width / heads, v_dim = layer->v_width / heads, r;
-    size_t at;
-
-    for (r = 0; r < step->n_rows; r++) {
-        at = place(ref, &step->seqs[step->rows[r].seq], rn_step_place(step, r)) * heads;
-        put(type, ref->k[op->layer] + at * rn_kv_row_bytes(type, k_dim),
-            floats(ref, op->a) + (size_t)r * layer->k_width, heads, k_dim);
-        put(type, ref->v[op->layer] + at * rn_kv_row_bytes(type, v_dim),
-            floats(ref, op->b) + (size_t)r * layer->v_width, heads, v_dim);
-    }
-    store_means(ref, op, step);
-}
-
-/* Of ref->query and ref->head. */
-static double score(const struct rn_reference *ref, const struct rn_op *op)
-{
-    double sum = 0;
-    uint32_t i;
-
-    for (i = 0; i < op->k_dim; i++)
-        sum += ref->query[i] * ref->head[i];
-    sum *= op->scale;
-    return op->softcap > 0 ? op->softcap * tanh(sum / op->softcap) : sum;
-}
-
-/* What one row looks at, in order: sinks, means, positions. */
-struct sight {
-    const struct rn_step *step;
+    const struct rn_weight *w = &ref->plan->weights[op->weight];
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * op->heads; /* parts */
     uint32_t row;
-    const struct rn_step_seq *seq;
-    struct rn_chunk_span span;
-    uint32_t n; /* of all three */
-};
 
-/* Of a row that looks at what is behind it, too: no means, and the first and the last position. */
-static struct sight sight_both_ways(const struct rn_op *op, const struct rn_step *step, uint32_t row)
-{
-    uint32_t position = step->rows[row].position, first = 0, last = row;
-    struct sight sight = {.step = step, .row = row, .seq = &step->seqs[step->rows[row].seq]};
-
-    while (last + 1 < step->n_rows && step->rows[last + 1].seq == step->rows[row].seq)
-        last++;
-    last = step->rows[last].position;
-    if (op->window > 0 && position > op->window / 2)
-        first = position - op->window / 2;
-    if (op->window > 0 && last > position + op->window / 2)
-        last = position + op->window / 2;
-    sight.span.first = first;
-    sight.n = last + 1 - first;
-    return sight;
+    for (i = 0; i < n; i++)
+        for (row = 0; row < op->k_dim; row++)
+            floats(ref, op->out)[i * op->k_dim + row] =
+                (float)dot(weight_row(ref, op->weight, i % op->heads, op->group + row, ref->row),
+                           floats(ref, op->a) + i * w->cols, w->cols);
 }
 
-static struct sight sight_of(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step,
-                             uint32_t row)
+static void op_head_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t position = step->rows[row].position;
-    struct sight sight = {.step = step,
-                          .row = row,
-                          .seq = &step->seqs[step->rows[row].seq],
-                          .span = rn_chunk_span(ref->limits.mean_window, position, op->window)};
-    const struct rn_chunk_span *span = &sight.span;
+    uint32_t cols = ref->plan->weights[op->weight].cols, row, c;
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * op->heads;
+    const float *matrix;
+    double *sums = ref->sums;
 
-    sight.n = span->sink_end - span->sink + span->to - span->from + position + 1 - span->first;
-    return sight;
-}
-
-/* Where the i-th lies, and what is added to its score. */
-static size_t look(const struct rn_reference *ref, const struct sight *sight, uint32_t i, double *more)
-{
-    const struct rn_chunk_span *span = &sight->span;
-
-    *more = 0;
-    if (i < span->sink_end - span->sink)
-        return place(ref, sight->seq, span->sink + i);
-    i -= span->sink_end - span->sink;
-    if (i >= span->to - span->from)
-        return place(ref, sight->seq, seen_place(sight->step, sight->row, span->first + i - (span->to - span->from)));
-    *more = RN_CHUNK_LOG;
-    return mean_place(ref, sight->seq, span->from + i);
-}
-
-/* One head of one row: scores over what it sees, softmax, mix of values. */
-static void attend(struct rn_reference *ref, const struct rn_op *op, const struct sight *sight, uint32_t head,
-                   const float *q, float *out)
-{
-    const uint32_t kv_head = head / (op->heads / op->kv_heads);
-    double max = -INFINITY, total = 0, weight, more;
-    uint32_t p, i;
-
-    for (i = 0; i < op->k_dim; i++)
-        ref->query[i] = q[i];
-    if (rn_kv_rotated(ref->limits.kv_type))
-        rotate(ref->query, op->k_dim);
-    for (p = 0; p < sight->n; p++) {
-        get(ref, ref->k[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head, op->k_dim);
-        ref->scores[p] = score(ref, op) + more;
-        max = fmax(max, ref->scores[p]);
-    }
-    memset(ref->sums, 0, op->v_dim * sizeof *ref->sums);
-    for (p = 0; p < sight->n; p++) {
-        weight = exp(ref->scores[p] - max);
-        total += weight;
-        get(ref, ref->v[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head, op->v_dim);
-        for (i = 0; i < op->v_dim; i++)
-            ref->sums[i] += weight * ref->head[i];
-    }
-    if (rn_kv_rotated(ref->limits.kv_type))
-        rotate(ref->sums, op->v_dim);
-    for (i = 0; i < op->v_dim; i++)
-        out[i] = (float)(ref->sums[i] / total);
-}
-
-static void op_attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    struct sight sight;
-    uint32_t r, h;
-    size_t head;
-
-    for (r = 0; r < step->n_rows; r++) {
-        sight = op->bidirectional ? sight_both_ways(op, step, r) : sight_of(ref, op, step, r);
-        for (h = 0; h < op->heads; h++) {
-            head = (size_t)r * op->heads + h;
-            attend(ref, op, &sight, h, floats(ref, op->a) + head * op->k_dim, floats(ref, op->out) + head * op->v_dim);
+    for (i = 0; i < n; i++) {
+        memset(sums, 0, cols * sizeof *sums);
+        for (row = 0; row < op->k_dim; row++) {
+            matrix = weight_row(ref, op->weight, i % op->heads, op->group + row, ref->row);
+            for (c = 0; c < cols; c++)
+                sums[c] += (double)floats(ref, op->a)[i * op->k_dim + row] * matrix[c];
         }
+        for (c = 0; c < cols; c++)
+            floats(ref, op->out)[i * cols + c] = (float)sums[c];
     }
+}
+
+static void op_activate(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t width = width_of(ref, op->out);
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width;
+    const float *bias = bias_row(ref, op->bias, 0);
+
+    for (i = 0; i < n; i++)
+        floats(ref, op->out)[i] =
+            (float)rn_reference_activate(op->act, floats(ref, op->a)[i] + (bias == NULL ? 0.0 : bias[i % width]));
+}
+
+/* ---- Recurrent ---- */
+
+static void op_scan(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    rn_reference_scan(ref, op, step);
+}
+
+static void op_conv(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    rn_reference_conv(ref, op, step);
 }
 
 /* ---- Experts ---- */
@@ -556,44 +413,89 @@ static bool chosen(const int32_t *ids, uint32_t n, uint32_t id)
 }
 
 /* The best expert that is not among the n chosen; of equals, and of what cannot be compared, the lowest id. */
-static uint32_t best(const float *logits, uint32_t experts, const int32_t *ids, uint32_t n)
+static uint32_t best(const double *scores, uint32_t experts, const int32_t *ids, uint32_t n)
 {
     uint32_t e, found = experts;
 
     for (e = 0; e < experts; e++)
-        if (!chosen(ids, n, e) && (found == experts || logits[e] > logits[found]))
+        if (!chosen(ids, n, e) && (found == experts || scores[e] > scores[found]))
             found = e;
     return found;
 }
 
-/* Both gatings grow with the logit, so that the best logits are the best experts. */
-static void route_row(const struct rn_op *op, const float *logits, int32_t *ids, float *weights)
+static double root_softplus(double x)
 {
-    double max = -INFINITY, total = 0, sum = 0, w;
-    uint32_t e, j;
+    return sqrt(fmax(x, 0) + log1p(exp(-fabs(x))));
+}
+
+/* What the gating gives each expert; with CHOSEN the logits. */
+static void gate_experts(const struct rn_op *op, const float *logits, double *gates)
+{
+    double max = -INFINITY, total = 0;
+    uint32_t e;
 
     for (e = 0; e < op->experts; e++)
         max = fmax(max, logits[e]);
     for (e = 0; e < op->experts; e++)
         total += exp(logits[e] - max);
+    for (e = 0; e < op->experts; e++)
+        gates[e] = op->gating == RN_GATING_SIGMOID         ? 1 / (1 + exp(-(double)logits[e]))
+                   : op->gating == RN_GATING_ROOT_SOFTPLUS ? root_softplus(logits[e])
+                   : op->gating == RN_GATING_CHOSEN        ? logits[e]
+                                                           : exp(logits[e] - max) / total;
+}
+
+/* Scores of experts that are in none of the best groups become -INFINITY. */
+static void keep_best_groups(const struct rn_op *op, double *scores)
+{
+    uint32_t size = op->experts / op->groups, g, e, j;
+    double of_groups[RN_MAX_ROUTE_GROUPS];
+    int32_t groups[RN_MAX_ROUTE_GROUPS], two[2];
+
+    for (g = 0; g < op->groups; g++) {
+        for (j = 0; j < 2; j++)
+            two[j] = (int32_t)best(scores + (size_t)g * size, size, two, j);
+        of_groups[g] = scores[g * size + (uint32_t)two[0]] + scores[g * size + (uint32_t)two[1]];
+    }
+    for (j = 0; j < op->best; j++)
+        groups[j] = (int32_t)best(of_groups, op->groups, groups, j);
+    for (e = 0; e < op->experts; e++)
+        if (!chosen(groups, op->best, e / size))
+            scores[e] = -INFINITY;
+}
+
+/* All gatings grow with the logit: without a weight and groups the best logits are the best experts. */
+static void route_row(const struct rn_op *op, const float *logits, const float *more, int32_t *ids, float *weights)
+{
+    double scores[RN_MAX_ROUTED], gates[RN_MAX_ROUTED], sum = 0, most = -INFINITY;
+    uint32_t e, j;
+
+    gate_experts(op, logits, gates);
+    for (e = 0; e < op->experts; e++)
+        scores[e] = more == NULL && op->groups <= 1 ? logits[e] : gates[e] + (more == NULL ? 0 : more[e]);
+    if (op->groups > 1)
+        keep_best_groups(op, scores);
+    for (j = 0; j < op->used; j++)
+        ids[j] = (int32_t)best(scores, op->experts, ids, j);
     for (j = 0; j < op->used; j++) {
-        ids[j] = (int32_t)best(logits, op->experts, ids, j);
-        w = op->sigmoid ? 1 / (1 + exp(-(double)logits[ids[j]])) : exp(logits[ids[j]] - max) / total;
-        sum += w;
-        weights[j] = (float)w;
+        ids[j] /= op->per > 1 ? (int32_t)op->per : 1;
+        most = fmax(most, gates[ids[j]]);
     }
-    for (j = 0; op->normalise && j < op->used; j++) {
-        w = op->sigmoid ? 1 / (1 + exp(-(double)logits[ids[j]])) : exp(logits[ids[j]] - max) / total;
-        weights[j] = (float)(w / sum);
-    }
+    for (j = 0; j < op->used; j++)
+        sum += op->gating == RN_GATING_CHOSEN ? exp(gates[ids[j]] - most) : gates[ids[j]];
+    for (j = 0; j < op->used; j++)
+        weights[j] = (float)(op->gating == RN_GATING_CHOSEN
+                                 ? exp(gates[ids[j]] - most) / sum * op->scale
+                                 : gates[ids[j]] / (op->normalise ? fmax(sum, op->eps) : 1) * op->scale);
 }
 
 static void op_route(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t r, n_rows = rows_of(ref, op->out, step);
+    const float *more = bias_row(ref, op->weight, 0);
 
     for (r = 0; r < n_rows; r++)
-        route_row(op, floats(ref, op->a) + (size_t)r * op->experts, ints(ref, op->out) + (size_t)r * op->used,
+        route_row(op, floats(ref, op->a) + (size_t)r * op->experts, more, ints(ref, op->out) + (size_t)r * op->used,
                   floats(ref, op->out2) + (size_t)r * op->used);
 }
 
@@ -609,6 +511,8 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
     for (i = 0; i < n; i++) {
         id = (uint32_t)ints(ref, op->b)[i];
         RN_CHECK(id < w->experts);
+        if (op->counted && ref->limits.expert_use != NULL)
+            rn_expert_use_add(ref->limits.expert_use, (uint32_t)op->layer, id, 1);
         a = floats(ref, op->a) + (op->per_expert_input ? i : i / op->used) * w->cols;
         bias = bias_row(ref, op->bias, id);
         for (row = 0; row < w->rows; row++) {
@@ -618,25 +522,34 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
     }
 }
 
-static void op_expert_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    uint32_t r, i, j, width = width_of(ref, op->out), n_rows = rows_of(ref, op->out, step);
-    const float *a = floats(ref, op->a), *b = floats(ref, op->b);
-    double sum;
-
-    for (r = 0; r < n_rows; r++) {
-        for (i = 0; i < width; i++) {
-            sum = 0;
-            for (j = 0; j < op->used; j++)
-                sum += (double)b[(size_t)r * op->used + j] * a[((size_t)r * op->used + j) * width + i];
-            floats(ref, op->out)[(size_t)r * width + i] = (float)sum;
-        }
-    }
-}
-
 /* ---- The table ---- */
 
+/* reference_linear.c */
+#define op_kv_store rn_reference_kv_store
+#define op_attention rn_reference_attention
+#define op_choose rn_reference_choose_positions
+#define op_times_weight rn_reference_times_weight
+#define op_add_weight rn_reference_add_weight
+#define op_lerp rn_reference_lerp
+#define op_part_sum rn_reference_part_sum
+#define op_repeat rn_reference_repeat
+#define op_shift rn_reference_shift
+#define op_wkv6 rn_reference_wkv6
+#define op_wkv7 rn_reference_wkv7
+#define op_gated_delta rn_reference_gated_delta
+
 typedef void (*op_fn)(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+
+#define op_temper rn_reference_temper
+#define op_expert_sum rn_reference_expert_sum
+#define op_sum rn_reference_sum
+#define op_spread rn_reference_spread
+#define op_expert_factor rn_reference_expert_factor
+#define op_tail rn_reference_tail
+#define op_resize rn_reference_resize
+#define op_mix rn_reference_mix
+#define op_concat rn_reference_concat
+#define op_split rn_reference_split
 
 static const op_fn table[] = {
 #define RN_OP(NAME, name, ...) [RN_OP_##NAME] = op_##name,

@@ -16,7 +16,8 @@
  * It does not yield, for the same reason.
  *
  * Workers are not pinned to cores. Where strangers compute too, a pinned worker waits for its own core while another
- * is free, and all others wait for it at the next barrier (docs/SPEED-LOG.md: steps five times as long).
+ * is free, and all others wait for it at the next barrier (docs/SPEED-LOG.md: steps five times as long). On a machine of
+ * several memory nodes each stays on its node (nodes.h).
  *
  * Invariant: every worker passes the same number of barriers in a job, the one at its end included. */
 #define _GNU_SOURCE
@@ -35,6 +36,7 @@
 #include "base/check.h"
 #include "base/thread.h"
 #include "cpu/cores.h"
+#include "cpu/nodes.h"
 
 enum {
     MAX_THREADS = 1024,
@@ -58,7 +60,7 @@ struct patience {
 struct worker {
     _Alignas(LINE) struct rn_team *team;
     pthread_t thread;
-    uint32_t index;
+    uint32_t index, node;
     struct patience barrier, idle; /* the worker's own */
 };
 
@@ -66,6 +68,8 @@ struct rn_team {
     struct rn_heap *heap;
     uint32_t n_threads;
     struct worker *workers;
+    struct rn_nodes nodes;
+    uint32_t firsts[RN_MOST_NODES + 1]; /* [nodes + 1]: the first worker of each */
 
     struct event submitted;         /* a job was pushed, or stop was set; the leader waits */
     _Atomic(struct rn_job *) inbox; /* pushed by submit, emptied by the leader */
@@ -238,6 +242,7 @@ static void *work(void *argument)
     fesetenv(FE_DFL_ENV);
     snprintf(name, sizeof name, "rn-cpu-%u", worker->index);
     pthread_setname_np(pthread_self(), name);
+    rn_nodes_stay(&worker->team->nodes, worker->node);
     if (worker->index == 0)
         lead(worker->team);
     else
@@ -284,17 +289,21 @@ static void set_up_workers(struct rn_team *team)
 {
     bool spins = team->n_threads <= rn_cores_logical();
     struct worker *w;
-    uint32_t i;
+    uint32_t node = 0, i;
 
+    for (i = 0; i <= team->nodes.n; i++)
+        team->firsts[i] = rn_nodes_first(&team->nodes, i, team->n_threads);
     for (i = 0; i < team->n_threads; i++) {
+        while (team->firsts[node + 1] <= i)
+            node++;
         w = &team->workers[i];
-        *w = (struct worker){.team = team, .index = i};
+        *w = (struct worker){.team = team, .index = i, .node = node};
         w->barrier.spins = w->barrier.most = spins ? BARRIER_SPINS : LEAST_SPINS;
         w->idle.spins = w->idle.most = spins ? IDLE_SPINS : LEAST_SPINS;
     }
 }
 
-struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads)
+struct rn_team *rn_team_new_at(struct rn_heap *heap, uint32_t n_threads, const char *root)
 {
     struct rn_team *team = rn_alloc_aligned(heap, sizeof *team, _Alignof(struct rn_team));
     uint32_t n = n_threads == 0 ? rn_cores_usable() : n_threads;
@@ -308,6 +317,7 @@ struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads)
         release(team);
         return NULL;
     }
+    rn_nodes_read(&team->nodes, root);
     set_up_workers(team);
     started = start(team);
     if (started != team->n_threads) {
@@ -316,6 +326,11 @@ struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads)
         return NULL;
     }
     return team;
+}
+
+struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads)
+{
+    return rn_team_new_at(heap, n_threads, RN_NODES_ROOT);
 }
 
 void rn_team_free(struct rn_team *team)
@@ -330,4 +345,21 @@ void rn_team_free(struct rn_team *team)
 uint32_t rn_team_threads(const struct rn_team *team)
 {
     return team->n_threads;
+}
+
+uint32_t rn_team_nodes(const struct rn_team *team)
+{
+    return team->nodes.n;
+}
+
+uint32_t rn_team_node(const struct rn_team *team, uint32_t worker)
+{
+    RN_ASSERT(worker < team->n_threads);
+    return team->workers[worker].node;
+}
+
+uint32_t rn_team_first(const struct rn_team *team, uint32_t node)
+{
+    RN_ASSERT(node <= team->nodes.n);
+    return team->firsts[node];
 }

@@ -19,9 +19,18 @@ struct rn_job {
  * NULL on refusal of memory or threads. */
 struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads);
 
+/* Likewise on the memory nodes that the files below `root` tell of (nodes.h), for tests. */
+struct rn_team *rn_team_new_at(struct rn_heap *heap, uint32_t n_threads, const char *root);
+
 /* Joins the threads; nothing is queued or running. NULL is allowed. */
 void rn_team_free(struct rn_team *team);
 uint32_t rn_team_threads(const struct rn_team *team);
+
+/* Memory nodes that the workers are spread over; the node of a worker; the first worker of a node, of node number
+ * rn_team_nodes the number of workers. */
+uint32_t rn_team_nodes(const struct rn_team *team);
+uint32_t rn_team_node(const struct rn_team *team, uint32_t worker);
+uint32_t rn_team_first(const struct rn_team *team, uint32_t node);
 
 /* Queues a job and returns at once; any thread. Jobs run in order. */
 void rn_team_submit(struct rn_team *team, struct rn_job *job);

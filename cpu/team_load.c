@@ -6,10 +6,14 @@
  * pages when the file was mapped, reads and maps each piece whole. Advice to read ahead (MADV_WILLNEED) is not
  * given: it fills the page cache with small pages, which then stay.
  *
- * What is laid into tiles (tiles.h) is read that way, too, into memory of the backend's own, and the file's pages are given
- * back job by job: at no time is much of a weight in memory twice.
- * Where there is a place for tiles (tile_file.h), those that lie there are mapped and compared, piece by piece. If some are
- * missing, all are written there in the end and mapped, so that the next process and this one share them.
+ * On a machine of several memory nodes (nodes.h) the rows that the workers of a node have of each product are read by
+ * these, too, and laid into tiles by them, so that the pages come to lie on that node: a job has a range of each node's.
+ * Pages of a file that are in memory already stay where they are.
+ *
+ * What is laid into tiles (tiles.h) is read that way, too, into memory of the backend's own, and the file's pages are
+ * given back job by job: at no time is much of a weight in memory twice.
+ * Where there is a place for tiles (tile_file.h), those that lie there are mapped and compared, piece by piece. If some
+ * are missing, all are written there in the end and mapped, so that the next process and this one share them.
  * Runs on the thread that prepares, which sleeps while the team works, and on the team. */
 #include <errno.h>
 #include <semaphore.h>
@@ -19,6 +23,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "cpu/fast.h"
+#include "cpu/nodes.h"
 #include "cpu/tile_file.h"
 #include "cpu/tiles.h"
 #include "model/gguf.h"
@@ -31,18 +36,23 @@ enum {
     RELEASE_EACH = 16
 };
 
+/* What the workers of one node go through: bytes [at, end) of a part of the weight, of which [next, turn) in a job. */
+struct range {
+    _Atomic size_t next; /* relaxed: it only shares out */
+    size_t at, turn, end;
+};
+
 struct loading {
     struct rn_job job; /* first */
     struct rn_fast *fast;
     const struct rn_weight *weight;
-    const char *bytes; /* [n] of the weight */
-    size_t n, piece;
-    uint8_t *to;                        /* [n]: tiles; NULL: the bytes are read where they lie */
+    const uint8_t *from; /* the weight's bytes */
+    uint8_t *to;         /* likewise, tiles; NULL: the bytes are read where they lie */
+    size_t piece;
+    struct range ranges[RN_MOST_NODES];
     const struct rn_tile_file *compare; /* where the bytes are compared as they are read; NULL: nowhere */
     uint32_t number;                    /* of the weight */
-    size_t from;                        /* where in the weight the bytes begin */
     _Atomic bool differs;               /* relaxed: read when the job is done */
-    _Atomic size_t next;                /* relaxed: it only shares out */
     _Atomic uint32_t sink;
     sem_t done;
     uint64_t loaded; /* bytes of the plan */
@@ -50,43 +60,43 @@ struct loading {
     void *user;
 };
 
-static uint32_t read_pages(const char *bytes, size_t n)
+static uint32_t read_pages(const uint8_t *bytes, size_t n)
 {
-    const volatile char *at = bytes;
+    const volatile uint8_t *at = bytes;
     uint32_t sum = 0;
     size_t i;
 
     for (i = 0; i < n; i += PAGE)
-        sum += (uint32_t)at[i];
+        sum += at[i];
     return sum;
 }
 
-/* Bytes [at, at + n) of the job's. */
+/* Bytes [at, at + n) of the weight. */
 static uint32_t load_piece(struct loading *l, size_t at, size_t n)
 {
     const struct rn_weight *w = l->weight;
 
     if (l->compare != NULL) {
-        if (!rn_tile_file_good(l->compare, l->number, (l->from + at) / RN_TILE_FILE_PIECE))
+        if (!rn_tile_file_good(l->compare, l->number, at / RN_TILE_FILE_PIECE))
             atomic_store_explicit(&l->differs, true, memory_order_relaxed);
         return 0;
     }
     if (l->to == NULL)
-        return read_pages(l->bytes + at, n);
-    rn_tiles_lay(w->type_id, w->cols, (uint32_t)(n / w->row_bytes), (const uint8_t *)l->bytes + at, l->to + at);
+        return read_pages(l->from + at, n);
+    rn_tiles_lay(w->type_id, w->cols, (uint32_t)(n / w->row_bytes), l->from + at, l->to + at);
     return 0;
 }
 
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct loading *l = (struct loading *)job;
+    struct range *r = &l->ranges[rn_team_node(l->fast->team, worker)];
     uint32_t sum = 0;
     size_t at;
 
-    (void)worker;
     (void)n_workers;
-    while ((at = atomic_fetch_add_explicit(&l->next, l->piece, memory_order_relaxed)) < l->n)
-        sum += load_piece(l, at, l->n - at < l->piece ? l->n - at : l->piece);
+    while ((at = atomic_fetch_add_explicit(&r->next, l->piece, memory_order_relaxed)) < r->turn)
+        sum += load_piece(l, at, r->turn - at < l->piece ? r->turn - at : l->piece);
     atomic_fetch_add_explicit(&l->sink, sum, memory_order_relaxed);
 }
 
@@ -95,47 +105,98 @@ static void done(struct rn_job *job)
     sem_post(&((struct loading *)job)->done);
 }
 
-/* Less than a piece is not worth a job. */
-static void load_range(struct loading *l)
-{
-    if (l->n <= l->piece) {
-        atomic_fetch_add_explicit(&l->sink, load_piece(l, 0, l->n), memory_order_relaxed);
-        return;
-    }
-    atomic_store_explicit(&l->next, 0, memory_order_relaxed); /* the submission orders it before the run */
-    rn_team_submit(l->fast->team, &l->job);
-    while (sem_wait(&l->done) != 0 && errno == EINTR)
-        ;
-}
-
 static float fraction(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 1 : (float)((double)part / (double)whole);
 }
 
-/* Goes through a weight's bytes at `from`, job by job. False: loading is cancelled. */
-static bool load_bytes(struct loading *l, const uint8_t *from, uint8_t *to)
+/* Gives each range its next turn, together about as much as a job is to have. Returns how many bytes they are. */
+static size_t take_turns(struct loading *l)
+{
+    uint32_t threads = rn_team_threads(l->fast->team), nodes = rn_team_nodes(l->fast->team), pieces, i;
+    size_t most, n = 0;
+    struct range *r;
+
+    pieces = JOB_PIECES * threads < MOST_JOB_PIECES ? JOB_PIECES * threads : MOST_JOB_PIECES;
+    most = l->piece * (pieces > nodes ? pieces / nodes : 1);
+    for (i = 0; i < nodes; i++) {
+        r = &l->ranges[i];
+        atomic_store_explicit(&r->next, r->at, memory_order_relaxed); /* the submission orders it before the run */
+        r->turn = r->end - r->at < most ? r->end : r->at + most;
+        n += r->turn - r->at;
+    }
+    return n;
+}
+
+/* Less than a piece is not worth a job, unless it matters who writes it. */
+static void load_turns(struct loading *l, size_t n)
+{
+    if (n <= l->piece && rn_team_nodes(l->fast->team) == 1) {
+        atomic_fetch_add_explicit(&l->sink, load_piece(l, l->ranges[0].at, n), memory_order_relaxed);
+        return;
+    }
+    rn_team_submit(l->fast->team, &l->job);
+    while (sem_wait(&l->done) != 0 && errno == EINTR)
+        ;
+}
+
+/* Where node number i begins in [begin, end), which has the rows of a matrix: at the first row of its stretch, rounded to
+ * what must not be taken apart. */
+static size_t border(const struct loading *l, size_t begin, size_t end, uint32_t i)
+{
+    const struct rn_team *team = l->fast->team;
+    uint32_t n = rn_team_threads(team);
+    size_t unit = l->compare != NULL ? PIECE : l->to != NULL ? RN_TILE_ROWS * l->weight->row_bytes : PAGE;
+    struct rn_fast_rows rows;
+
+    if (i == 0 || i == rn_team_nodes(team))
+        return i == 0 ? begin : end;
+    rows = rn_fast_share((uint32_t)((end - begin) / l->weight->row_bytes), RN_TILE_ROWS, 0, rn_team_first(team, i), n);
+    return begin + rows.n * l->weight->row_bytes / unit * unit;
+}
+
+/* Goes through bytes [begin, end) of the weight, job by job. False: loading is cancelled. */
+static bool load_part(struct loading *l, size_t begin, size_t end)
 {
     const struct rn_plan *plan = l->fast->plan;
-    const struct rn_tensor *tensor = l->weight->tensor;
-    uint32_t pieces = JOB_PIECES * rn_team_threads(l->fast->team);
-    size_t tile = RN_TILE_ROWS * l->weight->row_bytes, most;
+    uint32_t nodes = rn_team_nodes(l->fast->team), i;
     bool go_on = true;
-    uint64_t at;
+    struct range *r;
+    size_t n;
 
-    l->piece = to == NULL ? PIECE : rn_round_up(PIECE, tile);
-    most = l->piece * (pieces < MOST_JOB_PIECES ? pieces : MOST_JOB_PIECES);
-    for (at = 0; go_on && at < tensor->bytes; at += l->n) {
-        l->from = at;
-        l->bytes = (const char *)from + at;
-        l->n = tensor->bytes - at < most ? (size_t)(tensor->bytes - at) : most;
-        l->to = to == NULL ? NULL : to + at;
-        load_range(l);
-        if (to != NULL)
-            rn_gguf_release(plan->gguf, l->bytes, l->n);
-        l->loaded += l->n;
+    for (i = 0; i < nodes; i++) {
+        l->ranges[i].at = border(l, begin, end, i);
+        l->ranges[i].end = border(l, begin, end, i + 1);
+    }
+    while (go_on && (n = take_turns(l)) > 0) {
+        load_turns(l, n);
+        for (i = 0; i < nodes; i++) {
+            r = &l->ranges[i];
+            if (l->to != NULL)
+                rn_gguf_release(plan->gguf, (const char *)l->from + r->at, r->turn - r->at);
+            r->at = r->turn;
+        }
+        l->loaded += n;
         go_on = l->progress == NULL || l->progress(l->user, fraction(l->loaded, plan->weight_bytes));
     }
+    return go_on;
+}
+
+/* Goes through a weight's bytes. Experts are matrices of their own, of which each node has a stretch. False: loading is
+ * cancelled. */
+static bool load_bytes(struct loading *l, const uint8_t *from, uint8_t *to)
+{
+    const struct rn_weight *w = l->weight;
+    size_t bytes = (size_t)w->tensor->bytes, part = w->rows * w->row_bytes, at;
+    bool go_on = true;
+
+    l->from = from;
+    l->to = to;
+    l->piece = to == NULL ? PIECE : rn_round_up(PIECE, RN_TILE_ROWS * w->row_bytes);
+    if (rn_team_nodes(l->fast->team) == 1 || l->compare != NULL || part == 0 || bytes % part != 0)
+        part = bytes;
+    for (at = 0; go_on && at < bytes; at += part)
+        go_on = load_part(l, at, at + part);
     return go_on;
 }
 
@@ -175,8 +236,8 @@ static bool load_weight(struct loading *l, uint32_t i)
     return load_mapped(l, i, &go_on) ? go_on : load_bytes(l, l->weight->tensor->data, rn_fast_take_tiles(l->fast, i));
 }
 
-/* Gives the file's pages of all tiles up to weight n back once more: where the kernel maps huge pages, reading a weight has
- * brought pages of its neighbours along. */
+/* Gives the file's pages of all tiles up to weight n back once more: where the kernel maps huge pages, reading a weight
+ * has brought pages of its neighbours along. */
 static void release_tiled(const struct rn_fast *fast, uint32_t n)
 {
     const struct rn_tensor *tensor;
@@ -226,8 +287,8 @@ static bool all_mapped(const struct rn_fast *fast)
     return rn_fast_mapped_bytes(&fast->base) == rn_fast_tiled_bytes(&fast->base);
 }
 
-/* Tiles in memory of the backend's own are read from the new file instead, one weight after the other, so that little is in
- * memory twice. */
+/* Tiles in memory of the backend's own are read from the new file instead, one weight after the other, so that little
+ * is in memory twice. */
 static void move_to_file(struct loading *l)
 {
     struct rn_fast *fast = l->fast;
@@ -258,7 +319,7 @@ static void keep_tiles(struct loading *l)
 
     if (all_mapped(fast))
         return;
-    status = rn_tile_file_write(fast->heap, place, fast->plan, fast->tiles, fast->aheads, &error);
+    status = rn_tile_file_write(fast->heap, place, fast->plan, fast->tiles, fast->aheads, fast->streams, &error);
     if (status != RUNNEL_OK) {
         rn_log(place->log, status == RUNNEL_BUSY ? RUNNEL_LOG_INFO : RUNNEL_LOG_WARNING, "weights in tiles: %s",
                status == RUNNEL_BUSY ? "another process is writing them" : error.message);

@@ -245,6 +245,7 @@ runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *he
     (void)madvise(pass.memory, pass.bytes, MADV_HUGEPAGE); /* advice only: the limit is that of the best pages */
     sem_init(&pass.done, 0, 0);
     machine->compute_threads = rn_team_threads(team);
+    machine->memory_nodes = rn_team_nodes(team);
     machine->memory_bytes = rn_cpu_memory_bytes();
     snprintf(machine->level, sizeof machine->level, "%s", rn_cpu_level());
     name_cpu(machine->cpu, sizeof machine->cpu);

@@ -1,14 +1,14 @@
-/* In which order weights lie in memory: as in the file, or in tiles (tiles.h). Which is faster depends on the machine, on
- * how it fetches ahead and on its kernels, so it is tried: while the first weight of a format is loaded, a sample of the
- * format's weights is laid into tiles and multiplied as it lies and in tiles, those with and without requests for what comes
- * next, in turn. The bits are the same either way (law 5).
+/* In which order weights lie in memory: as in the file, or in tiles (tiles.h). Which is faster depends on the machine,
+ * on how it fetches ahead and on its kernels, so it is tried: while the first weight of a format is loaded, a sample of
+ * the format's weights is laid into tiles and multiplied as it lies and in tiles, those with and without requests for
+ * what comes next, in turn. The bits are the same either way (law 5).
  *
  *     sample     rows of the weights of a format, in the file       [........|.....|...]   at most SAMPLE bytes
  *                the same rows in tiles, in memory of the trial's   [........|.....|...]
  *
- * The sample is dropped from the caches before each product: the third level of a server would hold it, and no step reads
- * its weights from there. What is small beside the caches stays as it lies, since nothing would be measured there; what
- * would fill most of the memory does, too, since pages of a file can be dropped and others cannot.
+ * The sample is dropped from the caches before each product: the third level of a server would hold it, and no step
+ * reads its weights from there. What is small beside the caches stays as it lies, since nothing would be measured
+ * there; what would fill most of the memory does, too, since pages of a file can be dropped and others cannot.
  * Runs on the thread that prepares, which sleeps while the team works, and on the team. */
 #include <errno.h>
 #include <semaphore.h>
@@ -23,8 +23,10 @@
 
 enum { SAMPLE = 40 << 20, LEAST_SAMPLE = 32 << 20, MOST_ITEMS = 64, ROUNDS = 5, PAGE = 4096 };
 
-/* Tried with one input, and with so many: a few streams, or one with drafts. Both count alike. */
-enum { FEW = 4 };
+/* Tried with one input, which counts twice, with a few (one stream with drafts, or a few streams), and with those of
+ * many streams. */
+static const uint32_t inputs[] = {1, 1, 4, 16};
+enum { SIZES = sizeof inputs / sizeof *inputs, MOST_INPUTS = 16 };
 
 /* Tiles are taken where they need at most so much of the time, in percent, and the file is at most so much of the
  * memory. */
@@ -33,10 +35,19 @@ enum { GAIN_PERCENT = 98, MEMORY_PERCENT = 60 };
 /* What is tried. */
 struct candidate {
     bool tiled;
-    uint16_t ahead; /* rn_matmul.ahead */
+    uint8_t streams; /* tiles that one input meets by turns */
+    uint16_t ahead;  /* rn_matmul.ahead */
 };
 
-static const struct candidate candidates[] = {{false, 0}, {true, 0}, {true, RN_TILE_AHEAD}};
+static const struct candidate candidates[] = {
+    {false, 0, 0},
+    {true, 1, 0},
+    {true, 1, RN_TILE_AHEAD / 2},
+    {true, 1, RN_TILE_AHEAD},
+    {true, 2, RN_TILE_AHEAD},
+    {true, RN_MOST_STREAMS, 0},
+    {true, RN_MOST_STREAMS, RN_TILE_AHEAD},
+};
 enum { CANDIDATES = sizeof candidates / sizeof *candidates };
 
 struct item {
@@ -56,7 +67,7 @@ struct trial {
     uint32_t n;
     size_t bytes;
     void *input; /* of the widest */
-    float *out;  /* of the highest, of FEW inputs */
+    float *out;  /* of the highest, of MOST_INPUTS */
     sem_t done;
 };
 
@@ -66,14 +77,31 @@ static const struct rn_kernel *tiled_kernel(const struct rn_fast *fast, uint32_t
     const struct rn_weight *weight = &fast->plan->weights[i];
     const struct rn_kernel *kernel =
         fast->level->tiled == NULL || weight->type_id >= RN_FAST_TYPES ? NULL : fast->level->tiled(weight->type_id);
+    const struct rn_kernel *found = NULL;
+    const struct rn_op *op;
     uint32_t k;
 
     if (kernel == NULL || weight->rows % kernel->tile != 0)
         return NULL;
-    for (k = 0; k < fast->program.n; k++)
-        if (fast->program.list[k].kernel != NULL && fast->program.list[k].op->weight == (int32_t)i)
-            return kernel;
-    return NULL;
+    for (k = 0; k < fast->program.n; k++) {
+        op = fast->program.list[k].op;
+        if (op == NULL || op->weight != (int32_t)i)
+            continue;
+        if (op->kind == RN_OP_HEAD_SUM || (op->kind == RN_OP_HEAD_MATMUL && op->k_dim < weight->rows))
+            return NULL; /* parts of each matrix are read */
+        if (fast->program.list[k].kernel != NULL)
+            found = kernel;
+    }
+    return found;
+}
+
+/* The kernel, with so many streams as far as it has them. */
+static struct rn_kernel in_streams(const struct rn_kernel *kernel, uint32_t streams)
+{
+    struct rn_kernel own = *kernel;
+
+    own.direct_tile = RN_TILE_ROWS * (streams <= kernel->streams && streams > 0 ? streams : 1);
+    return own;
 }
 
 /* ---- Trial ---- */
@@ -92,6 +120,16 @@ static void drop(const struct trial *t, const struct item *item, uint32_t worker
     (void)rn_drop(matrix_of(t, item) + first, end - first);
 }
 
+/* The rows of the item that the worker will read. */
+static void lay(const struct item *item, uint32_t worker, uint32_t n_workers)
+{
+    const struct rn_weight *w = item->weight;
+    struct rn_fast_rows rows = rn_fast_share(item->rows, RN_TILE_ROWS, worker, worker + 1, n_workers);
+    size_t at = rows.first * w->row_bytes;
+
+    rn_tiles_lay(w->type_id, w->cols, rows.n, (const uint8_t *)w->tensor->data + at, item->tiles + at);
+}
+
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct trial *t = (struct trial *)job;
@@ -105,9 +143,8 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
                         t->candidate->ahead, t->input, t->n_inputs, t->out);
         else if (t->what == DROP)
             drop(t, item, worker, n_workers);
-        else if (i % n_workers == worker)
-            rn_tiles_lay(item->weight->type_id, item->weight->cols, item->rows, item->weight->tensor->data,
-                         item->tiles);
+        else
+            lay(item, worker, n_workers);
     }
 }
 
@@ -174,7 +211,7 @@ static uint8_t *take_memory(struct trial *t)
         at += t->items[i].rows * t->items[i].weight->row_bytes;
     }
     t->input = rn_alloc_aligned(heap, rn_input_bytes(t->kernel->input, cols), 64);
-    t->out = rn_alloc(heap, rows, FEW * sizeof *t->out);
+    t->out = rn_alloc(heap, rows, MOST_INPUTS * sizeof *t->out);
     if (tiles != NULL && t->input != NULL && t->out != NULL) {
         memset(t->input, 0, rn_input_bytes(t->kernel->input, cols));
         return tiles;
@@ -183,35 +220,54 @@ static uint8_t *take_memory(struct trial *t)
     return NULL;
 }
 
-/* The candidate with the best of a few rounds, in turn; the file's order unless another is clearly faster. */
-static const struct candidate *fastest(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles)
+static uint64_t sum_of(const uint64_t *times)
 {
-    uint64_t best[CANDIDATES] = {0}, took;
-    const struct candidate *first = candidates;
-    int i, k;
+    uint64_t sum = 0;
+    int n;
 
+    for (n = 0; n < SIZES; n++)
+        sum += times[n];
+    return sum;
+}
+
+/* The candidate from the first-th on whose products were the fastest, each the best of a few rounds in turn; the file's
+ * order unless another is clearly faster. */
+static const struct candidate *fastest(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles,
+                                       uint32_t first)
+{
+    uint64_t best[CANDIDATES][SIZES], took;
+    uint32_t i, k, n, found = first;
+    struct rn_kernel own;
+
+    memset(best, 0x0f, sizeof best); /* longer than anything takes */
     t->what = LAY;
     time_us(t);
     for (i = 0; i < ROUNDS; i++)
-        for (k = 0; k < CANDIDATES; k++) {
+        for (k = first; k < CANDIDATES; k++) {
+            if (candidates[k].streams > 1 && candidates[k].streams > tiles->streams)
+                continue;
             t->candidate = &candidates[k];
-            t->kernel = candidates[k].tiled ? tiles : rows;
-            took = time_product(t, 1) + time_product(t, FEW);
-            best[k] = i == 0 || took < best[k] ? took : best[k];
+            own = in_streams(tiles, candidates[k].streams);
+            t->kernel = candidates[k].tiled ? &own : rows;
+            for (n = 0; n < SIZES; n++) {
+                took = time_product(t, inputs[n]);
+                best[k][n] = took < best[k][n] ? took : best[k][n];
+            }
         }
-    for (k = 1; k < CANDIDATES; k++)
-        if (best[k] * 100 < best[0] * GAIN_PERCENT && (first == candidates || best[k] < best[first - candidates]))
-            first = &candidates[k];
-    return first;
+    for (k = first + 1; k < CANDIDATES; k++)
+        if (sum_of(best[k]) < sum_of(best[found]))
+            found = k;
+    return &candidates[first == 0 && sum_of(best[found]) * 100 >= sum_of(best[0]) * GAIN_PERCENT ? 0 : found];
 }
 
-/* What is best for the type of weight i, which has a kernel for tiles. */
-static const struct candidate *measure(struct rn_fast *fast, uint32_t i)
+/* What is best for the type of weight i, which has a kernel for tiles, of the candidates from the first-th on; `usual`
+ * where there is nothing to measure. */
+static const struct candidate *measure(struct rn_fast *fast, uint32_t i, uint32_t first, const struct candidate *usual)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
     struct trial t = {.job = {run, done, NULL}, .fast = fast, .kernel = tiled_kernel(fast, i)};
     const struct rn_kernel *rows = fast->level->kernel(w->type_id);
-    const struct candidate *best = candidates;
+    const struct candidate *best = usual;
     uint8_t *tiles = NULL;
 
     RN_CHECK(rows != NULL && t.kernel != NULL && rows->input == t.kernel->input);
@@ -221,7 +277,7 @@ static const struct candidate *measure(struct rn_fast *fast, uint32_t i)
     sem_init(&t.done, 0, 0);
     tiles = take_memory(&t);
     if (tiles != NULL)
-        best = fastest(&t, rows, t.kernel);
+        best = fastest(&t, rows, t.kernel, first);
     sem_destroy(&t.done);
     if (tiles != NULL) /* an allocator may keep what it gets back resident */
         (void)madvise(tiles, t.bytes / PAGE * PAGE, MADV_DONTNEED);
@@ -242,22 +298,34 @@ static void use_kernel(struct rn_fast *fast, uint32_t i, const struct rn_kernel 
     for (k = 0; k < fast->program.n; k++) {
         in = &fast->program.list[k];
         if (in->kernel != NULL && in->op->weight == (int32_t)i) {
-            RN_CHECK(in->input == kernel->input && kernel->panel_bytes(64) <= in->kernel->panel_bytes(64));
+            RN_CHECK(in->input == kernel->input);
             in->kernel = kernel;
         }
     }
 }
 
+/* Products with the weight read tiles from now on. */
+static void use_tiles(struct rn_fast *fast, uint32_t i, const struct rn_kernel *kernel)
+{
+    uint32_t type_id = fast->plan->weights[i].type_id;
+
+    fast->tiled[type_id] = in_streams(kernel, fast->streams[type_id]);
+    use_kernel(fast, i, &fast->tiled[type_id]);
+}
+
+/* Where tiles are wanted how they are read is tried all the same. */
 static void decide(struct rn_fast *fast, uint32_t i)
 {
-    static const struct candidate in_tiles = {true, RN_TILE_AHEAD};
+    static const struct candidate in_tiles = {true, 1, RN_TILE_AHEAD};
     uint32_t type_id = fast->plan->weights[i].type_id;
-    const struct candidate *best = fast->limits.weight_order == RUNNEL_WEIGHTS_FILE    ? candidates
-                                   : fast->limits.weight_order == RUNNEL_WEIGHTS_TILES ? &in_tiles
-                                                                                       : measure(fast, i);
+    const struct candidate *best = fast->limits.weight_order == RUNNEL_WEIGHTS_FILE ? candidates
+                                   : fast->limits.weight_order == RUNNEL_WEIGHTS_TILES
+                                       ? measure(fast, i, 1, &in_tiles)
+                                       : measure(fast, i, 0, candidates);
 
     fast->orders[type_id] = best->tiled ? RN_FAST_TILES : RN_FAST_ROWS;
     fast->aheads[type_id] = best->ahead;
+    fast->streams[type_id] = best->streams;
 }
 
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
@@ -272,7 +340,7 @@ uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
     if (fast->orders[w->type_id] == RN_FAST_TILES)
         fast->tiles[i] = rn_fast_take_huge(fast->heap, w->tensor->bytes);
     if (fast->tiles[i] != NULL)
-        use_kernel(fast, i, kernel);
+        use_tiles(fast, i, kernel);
     return fast->tiles[i];
 }
 
@@ -285,8 +353,9 @@ const uint8_t *rn_fast_map_tiles(struct rn_fast *fast, uint32_t i)
         return NULL;
     fast->orders[fast->plan->weights[i].type_id] = RN_FAST_TILES;
     fast->aheads[fast->plan->weights[i].type_id] = rn_tile_file_ahead(fast->tile_file, i);
+    fast->streams[fast->plan->weights[i].type_id] = rn_tile_file_streams(fast->tile_file, i);
     fast->tiles[i] = (uint8_t *)tiles; /* nobody writes into tiles that are laid */
-    use_kernel(fast, i, kernel);
+    use_tiles(fast, i, kernel);
     return tiles;
 }
 

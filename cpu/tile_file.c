@@ -17,8 +17,8 @@
 #include "base/check.h"
 #include "cpu/kernels.h"
 
-/* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how far ahead 2, place in the part 8,
- * bytes 8, place here 8. */
+/* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how it is read 2, place in the part
+ * 8, bytes 8, place here 8. How: bits 0 to 13 how far ahead, 14 and 15 the logarithm of the streams. */
 enum {
     AT_VERSION = 8,
     AT_TILE_ROWS = 12,
@@ -32,6 +32,7 @@ enum {
     HEADER = 80,
     ENTRY = 32,
     PAGE = 4096,
+    STREAMS_SHIFT = 14,
     VERSION = 1
 };
 
@@ -44,7 +45,7 @@ struct rn_tile_file {
     const struct rn_plan *plan;
     uint64_t *places; /* [n_weights]: where the weight stands; 0: it is not in the file */
     uint64_t *checks; /* [n_weights]: where its first check stands */
-    uint16_t *aheads; /* [n_weights] */
+    uint16_t *reads;  /* [n_weights]: as in the directory */
 };
 
 /* ---- Layout ---- */
@@ -110,7 +111,7 @@ static const char *header_fault(const uint8_t *head, uint64_t bytes, const struc
     return NULL;
 }
 
-/* Fills places, checks and aheads of the weights that the directory has. False: it does not add up. */
+/* Fills places, checks and reads of the weights that the directory has. False: it does not add up. */
 static bool read_directory(struct rn_tile_file *file)
 {
     const uint8_t *head = file->map, *entry = head + HEADER;
@@ -128,7 +129,7 @@ static bool read_directory(struct rn_tile_file *file)
             if (is_of(entry, &file->plan->weights[i])) {
                 file->places[i] = place;
                 file->checks[i] = check_at;
-                file->aheads[i] = (uint16_t)rn_bytes_get(entry + 6, 2);
+                file->reads[i] = (uint16_t)rn_bytes_get(entry + 6, 2);
             }
         check_at += pieces_of(bytes) * 8;
         checks -= pieces_of(bytes);
@@ -168,8 +169,8 @@ struct rn_tile_file *rn_tile_file_open(struct rn_heap *heap, const struct rn_wei
     *file = (struct rn_tile_file){.heap = heap, .plan = plan};
     file->places = rn_calloc(heap, plan->n_weights, sizeof *file->places);
     file->checks = rn_calloc(heap, plan->n_weights, sizeof *file->checks);
-    file->aheads = rn_calloc(heap, plan->n_weights, sizeof *file->aheads);
-    if (file->places == NULL || file->checks == NULL || file->aheads == NULL) {
+    file->reads = rn_calloc(heap, plan->n_weights, sizeof *file->reads);
+    if (file->places == NULL || file->checks == NULL || file->reads == NULL) {
         rn_error_set(why, RUNNEL_NO_MEMORY, "no memory for its directory");
         goto fail;
     }
@@ -198,7 +199,7 @@ void rn_tile_file_free(struct rn_tile_file *file)
         munmap((void *)file->map, file->bytes);
     rn_free(file->heap, file->places);
     rn_free(file->heap, file->checks);
-    rn_free(file->heap, file->aheads);
+    rn_free(file->heap, file->reads);
     rn_free(file->heap, file);
 }
 
@@ -209,7 +210,12 @@ const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i)
 
 uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i)
 {
-    return file->aheads[i];
+    return file->reads[i] & ((1 << STREAMS_SHIFT) - 1);
+}
+
+uint8_t rn_tile_file_streams(const struct rn_tile_file *file, uint32_t i)
+{
+    return (uint8_t)(1 << (file->reads[i] >> STREAMS_SHIFT));
 }
 
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece)
@@ -230,12 +236,23 @@ struct writer {
     const struct rn_plan *plan;
     uint8_t *const *tiles;
     const uint16_t *aheads; /* by type */
+    const uint8_t *streams; /* likewise */
     char *temporary;        /* the name under which it is written */
     int fd;
     uint8_t *head; /* [head_bytes]: header, directory, checks */
     uint64_t head_bytes, n_checks, bytes;
     uint32_t n;
 };
+
+static uint64_t how_read(const struct writer *w, uint32_t type_id)
+{
+    uint32_t log;
+
+    for (log = 0; 2u << log <= w->streams[type_id]; log++)
+        continue;
+    RN_CHECK(log <= 3 && w->aheads[type_id] < 1 << STREAMS_SHIFT);
+    return w->aheads[type_id] | (uint64_t)log << STREAMS_SHIFT;
+}
 
 static runnel_status failed(const struct writer *w, const char *what, runnel_error *error)
 {
@@ -283,7 +300,7 @@ static bool make_head(struct writer *w)
             continue;
         rn_bytes_put(entry, t->part, 4);
         rn_bytes_put(entry + 4, w->plan->weights[i].type_id, 2);
-        rn_bytes_put(entry + 6, w->aheads[w->plan->weights[i].type_id], 2);
+        rn_bytes_put(entry + 6, how_read(w, w->plan->weights[i].type_id), 2);
         rn_bytes_put(entry + 8, t->offset, 8);
         rn_bytes_put(entry + 16, t->bytes, 8);
         rn_bytes_put(entry + 24, place, 8);
@@ -401,10 +418,12 @@ static runnel_status write_file(struct writer *w, runnel_error *error)
 }
 
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
-                                 uint8_t *const *tiles, const uint16_t *aheads, runnel_error *error)
+                                 uint8_t *const *tiles, const uint16_t *aheads, const uint8_t *streams,
+                                 runnel_error *error)
 {
     static const char suffix[] = ".new";
-    struct writer w = {.heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .fd = -1};
+    struct writer w = {
+        .heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .streams = streams, .fd = -1};
     size_t n = strlen(place->path);
     runnel_status status;
 

@@ -2,15 +2,15 @@
  * ones, whose processes share the memory.
  *
  *     header      magic, version, what it was made of, sizes, check        numbers have their low byte first
- *     directory   for each weight: part, type, how far ahead its tiles are asked for (rn_matmul.ahead), place in its part,
- *                 bytes, place here
+ *     directory   for each weight: part, type, how far ahead its tiles are asked for (rn_matmul.ahead) and how many are
+ *                 read by turns, place in its part, bytes, place here
  *     checks      XXH3-64 of each piece of RN_TILE_FILE_PIECE bytes of each weight, in order, seeded with its place
  *     weights     each at a whole page
  *
  * A file of another version, another model, or another state of the model's file is not used, nor is one whose header,
  * directory or size are not as they were written; whoever reads a weight compares its pieces first. So a file gives the
- * right weights or none. It is written under another name, which a lock keeps to one writer, synced, and renamed: under its
- * own name it is whole at any moment.
+ * right weights or none. It is written under another name, which a lock keeps to one writer, synced, and renamed: under
+ * its own name it is whole at any moment.
  * Format: this file. Threads: one at a time; rn_tile_file_good from any. */
 #ifndef RN_CPU_TILE_FILE_H
 #define RN_CPU_TILE_FILE_H
@@ -21,8 +21,9 @@ enum { RN_TILE_FILE_PIECE = 2 << 20 };
 
 struct rn_tile_file; /* opaque */
 
-/* Maps the file for the weights of the plan. NULL without a word where there is none, and with a sentence in `why` where it
- * cannot be used: it is damaged, foreign or of another version; or the allocator refused memory. Blocks on the disk. */
+/* Maps the file for the weights of the plan. NULL without a word where there is none, and with a sentence in `why`
+ * where it cannot be used: it is damaged, foreign or of another version; or the allocator refused memory. Blocks on the
+ * disk. */
 struct rn_tile_file *rn_tile_file_open(struct rn_heap *heap, const struct rn_weights_place *place,
                                        const struct rn_plan *plan, runnel_error *why);
 
@@ -32,15 +33,17 @@ void rn_tile_file_free(struct rn_tile_file *file);
 /* Tiles of weight i, [bytes of its tensor], mapped read-only; NULL: the file has none. file NULL is allowed. */
 const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i);
 
-/* How far ahead they are asked for, as who wrote them has found best. */
+/* How far ahead they are asked for, and how many one input meets by turns, as who wrote them has found best. */
 uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i);
+uint8_t rn_tile_file_streams(const struct rn_tile_file *file, uint32_t i);
 
 /* Whether piece number `piece` of weight i is as it was written. */
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece);
 
-/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there; aheads: by type. BUSY: another process is writing it;
- * IO with a sentence. Blocks on the disk. */
+/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there; aheads and streams (1, 2, 4 or
+ * 8): by type. BUSY: another process is writing it; IO with a sentence. Blocks on the disk. */
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
-                                 uint8_t *const *tiles, const uint16_t *aheads, runnel_error *error);
+                                 uint8_t *const *tiles, const uint16_t *aheads, const uint8_t *streams,
+                                 runnel_error *error);
 
 #endif

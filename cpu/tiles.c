@@ -8,7 +8,8 @@
 
 enum { WORD = 4 };
 
-/* Where the words of a block begin: behind the scale that does not fill one. In blocks of 256 that stands at the end. */
+/* Where the words of a block begin: behind the scale that does not fill one. In blocks of 256 that stands at the
+ * end. */
 static uint32_t words_at(const struct rn_type *type)
 {
     return type->elements == 256 ? 0 : type->bytes % WORD;

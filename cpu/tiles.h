@@ -14,8 +14,8 @@
 
 #include "cpu/kernels.h"
 
-/* Blocks whose scales stand behind the weights begin with them in a tile, and what is multiplied together lies together:
- * where byte x of a block of such a format goes to. The others keep their order. */
+/* Blocks whose scales stand behind the weights begin with them in a tile, and what is multiplied together lies
+ * together: where byte x of a block of such a format goes to. The others keep their order. */
 static inline uint32_t rn_tile_q6_k_at(uint32_t x)
 {
     /* d, 16 scales, then of each half 64 bytes of nibbles and 32 of pairs */

@@ -37,15 +37,16 @@
  *  - Structs that a callback gets belong to the library and may be longer than this header says; assigning one copies
  *    the part that this header knows.
  *
- * Included here: runnel_status.h, statuses and errors; runnel_sampling.h, how tokens are drawn; runnel_observe.h, metrics
- * and lists of streams. Separate headers are runnel_files.h (files without streams), runnel_fields.h (tables of the
- * request's fields) and runnel_uv.h. */
+ * Included here: runnel_status.h, statuses and errors; runnel_sampling.h, how tokens are drawn; runnel_grammar.h,
+ * what an answer may be; runnel_observe.h, metrics and lists of streams. Separate headers: runnel_files.h (files
+ * without streams), runnel_infill.h (prompts with a gap), runnel_fields.h (the request's fields), runnel_uv.h. */
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runnel_grammar.h"
 #include "runnel_sampling.h"
 #include "runnel_status.h"
 
@@ -127,6 +128,29 @@ typedef enum runnel_delivery {
     RUNNEL_DELIVER_TAKE = 2    /* no callbacks: the events of all streams are taken with runnel_engine_take */
 } runnel_delivery;
 
+/* How models of an architecture are computed that the library does not know: like those of one that it knows, but for
+ * some features. docs/ARCHITECTURES.md lists architectures and features by name. Strings are NUL-terminated. */
+typedef struct runnel_architecture_row {
+    size_t struct_size;
+    const char *name;          /* as in the file's key general.architecture; other keys begin with it */
+    const char *like;          /* a known architecture; NULL: "llama" */
+    const char *with;          /* features that it has besides, separated by spaces; NULL: none */
+    const char *without;       /* features of `like` that it has not; NULL: none */
+    const char *activation;    /* "silu", "gelu", "relu", ...: see the same page; NULL: as `like` */
+    const char *ffn_norm;      /* tensor of the norm before the feed-forward, without ".weight"; "%d" in it is the
+                                  number of the block. NULL: as `like` */
+    const char *const *unused; /* [n_unused] tensors that are no part of the forward pass, "%d" likewise */
+    size_t n_unused;
+    uint32_t
+        window_period; /* key attention.sliding_window counts, but for the last of each so many blocks. 0: as `like`;
+                               1: for no block, unless key attention.sliding_window_pattern says so */
+    uint32_t reserved;
+} runnel_architecture_row;
+
+RUNNEL_API void runnel_architecture_row_init(runnel_architecture_row *row, size_t struct_size);
+RUNNEL_API void runnel_architecture_row_default(runnel_architecture_row *row);
+#define runnel_architecture_row_default(row) runnel_architecture_row_init((row), sizeof *(row))
+
 typedef struct runnel_engine_options {
     size_t struct_size;
     uint32_t scheduler_threads; /* threads that run actors; 0: 2 */
@@ -143,8 +167,15 @@ typedef struct runnel_engine_options {
     uint64_t max_queued_tokens; /* limit on tokens of waiting prompts, over all models. A submit above it is refused
                                    with BUSY, unless no prompt waits. Text counts by its bytes until it is tokenized.
                                    0: no limit */
-    uint64_t max_queued_bytes;  /* limit on memory of requests (prompt, stops, tokens) that have not ended; likewise.
+    uint64_t max_queued_bytes;  /* limit on memory of requests (prompt, stops, tokens; with a grammar a row of logits)
+                                   that have not ended; likewise. Above it grammars make no drafts.
                                    0: no limit */
+    const runnel_architecture_row *const *architectures; /* [n_architectures] that models of this engine may have beside
+                                   the known ones, at most 1024. INVALID names the row and what is wrong with it: a name
+                                   that is known already, a feature that is not */
+    size_t n_architectures;
+    const char *device_library; /* the file with the kernels of the device "cuda"; NULL: librunnel-cuda.so, where the
+                                   system looks for libraries. It is opened when a model asks for the device */
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);
@@ -222,7 +253,9 @@ typedef struct runnel_model_options {
     uint32_t context_tokens; /* longest sequence; 0: the model's own, at most 8192 */
     uint32_t batch_tokens;   /* positions in one forward pass, prompts and decoding together; 0: 256 */
     uint64_t kv_bytes;       /* memory for KV blocks, shared by all streams; 0: room for 8 full contexts, at least
-                                one, at most a quarter of the machine's memory */
+                                one, at most a quarter of the machine's memory. Recurrent states, of models that have
+                                them, take up to half of it (all, where no block attends): one for each stream that
+                                runs and as many for prefixes; with room for fewer, streams wait */
     runnel_kv_type kv_type;
     uint32_t chunk_mean;    /* lossy compression of long contexts, with any kv_type. 0: off. Else keys and values are
                                 kept for the first 64 positions and the last chunk_mean (rounded up to 64, and up to
@@ -230,17 +263,18 @@ typedef struct runnel_model_options {
                                 memory of about chunk_mean + batch_tokens + n / 64; one that fits gets the exact
                                 answer. Requests share nothing, and a turn of a session computes its history again.
                                 At most 2^28. docs/QUALITY.md has the cost */
-    const char *device;     /* NULL or "cpu": the fast CPU path; "reference": plain C in double precision */
+    const char *device;     /* NULL or "cpu": the fast CPU path; "cuda" or "cuda:N": an NVIDIA GPU, the first or the
+                               N-th from 0 (docs/CUDA.md); "auto": "cuda" if the model can be loaded on it, else "cpu",
+                               and the log says which; "reference": plain C in double precision */
     runnel_load_fn on_load; /* NULL: no events; see runnel_model_wait */
     void *load_user;
     uint8_t vocab_only;      /* 1: loads only what runnel_tokenize needs; generate is refused with STATE */
-    uint8_t no_prefix_cache; /* 0: requests that begin alike share the KV blocks of their common prefix, which stay in
-                                kv_bytes until the memory is needed. The answer is the same, on the CPU bit for bit.
-                                1: each request computes its whole prompt */
+    uint8_t no_prefix_cache; /* 0: requests that begin alike share the KV blocks of their common prefix; the answer is
+                                the same, on the CPU bit for bit. 1: each request computes its whole prompt */
     uint8_t reserved[2];
-    float max_slowdown;      /* bounds how much prompts slow down answers: a step with both takes at most so many times
-                                 as long as without the prompt. Above 1; 0: 2; INFINITY: prompts take all that
-                                 batch_tokens leaves. Answers of negative priority do not count */
+    float max_slowdown;      /* a step with prompts and answers takes at most so many times as long as without prompts.
+                                 Above 1; 0: 2, or up to 100 ms where more requests wait for their first token than are
+                                 read; INFINITY: no bound. Answers of negative priority do not count */
     const char *draft_path;  /* a drafter, which guesses tokens for RUNNEL_DRAFT_MODEL. NULL: none; a GGUF file of a
                                  smaller model with the same tokens, or of a head that was trained for this file
                                  (runnel_eagle_train); "mtp": the file's own prediction layers; "exit:N": the model's
@@ -254,7 +288,7 @@ typedef struct runnel_model_options {
                                   all; 1: for next to no time, and the first answers find out */
     uint64_t cache_warm_bytes; /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
                                   next two tiers (docs/TIERS.md) extend the prefix cache: without it, or with
-                                  chunk_mean, they stay empty. The answer is the same to the bit, wherever a block
+                                  chunk_mean or bound_windows, they stay empty. The answer is the same to the bit, wherever a block
                                   comes from; what cannot be fetched is computed */
     const char *cache_dir;     /* a folder for packed blocks that outlive the process; it is created if its parent
                                   exists. NULL: none. Several engines may share it; for each model one of them writes */
@@ -274,7 +308,13 @@ typedef struct runnel_model_options {
     const char *cache_shared_cert; /* a PEM file with the client's certificate chain; NULL: none */
     const char *cache_shared_key;  /* a PEM file with its key, without a passphrase; NULL: it is in cache_shared_cert */
     runnel_weight_order weight_order;
-    uint32_t reserved_weights;
+    uint32_t bound_windows; /* 1: layers whose attention looks back only so many positions (gemma3, gpt-oss, llama4 and
+                               others have many) keep no more than these, in blocks of their own: a stream takes them
+                               all when it begins, however short it is (max_tokens bounds it), and nothing for them
+                               later. The answers are the same to the bit. Requests, and turns of a session, share a prefix
+                               as far as an earlier prompt has left the blocks of its last window: at its end, and where
+                               another one went on differently. Not with draft_path, nor with chunk_mean. No effect on
+                               models without such layers. 0: they keep all positions */
     const char
         *weights_dir; /* a folder for files with weights in the order of RUNNEL_WEIGHTS_TILES; it is created if its
                                 parent exists. The first load that lays weights out so writes one (it needs the room
@@ -374,7 +414,12 @@ typedef struct runnel_chat {
                                      there is one, else the unnamed one */
     int64_t now_s;                /* the time that strftime_now reads, in seconds since 1970; 0: the machine's clock */
     uint8_t no_generation_prompt; /* 1: the text does not end with the beginning of an answer */
-    uint8_t reserved[7];
+    uint8_t single_call;          /* 1, where calls are enforced: at most one */
+    uint8_t reserved[6];
+    const char *tool_choice; /* "auto": free text or calls; calls fit the schemas of their tools. "none": no call can
+                                begin. "required": a call, or several. Any other text: a call of the tool of this name.
+                                NULL: as "auto" if one of the tools has "strict": true (the others leave out what
+                                cannot be enforced); else nothing is enforced */
 } runnel_chat;
 
 RUNNEL_API void runnel_chat_init(runnel_chat *chat, size_t struct_size);
@@ -464,27 +509,12 @@ typedef enum runnel_finish {
     RUNNEL_FINISH_LENGTH = 2 /* max_tokens or the context is reached */
 } runnel_finish;
 
-/* name, value, sentence: why passes of an answer had no guesses although its request asked for them */
-#define RUNNEL_REST_MAP(X)                                             \
-    X(NONE, 0, "it did not rest")                                      \
-    X(WRONG, 1, "too few guesses were right")                          \
-    X(DEAR, 2, "right guesses would not have paid for a longer pass")  \
-    X(SLOW, 3, "the drafter takes longer than its guesses would save") \
-    X(MEMORY, 4, "there was no room for the stream with the drafter")  \
-    X(BROKEN, 5, "the drafter has failed")
-
-#define RUNNEL_REST_ENUM(name, value, sentence) RUNNEL_REST_##name = value,
-typedef enum runnel_rest { RUNNEL_REST_MAP(RUNNEL_REST_ENUM) RUNNEL_REST_MAX_ = 0x7fffffff } runnel_rest;
-#undef RUNNEL_REST_ENUM
-
-RUNNEL_API const char *runnel_rest_name(runnel_rest rest); /* "WRONG"; "UNKNOWN" */
-RUNNEL_API const char *runnel_rest_text(runnel_rest rest); /* "too few guesses were right" */
-
 typedef struct runnel_usage {
     uint64_t prompt_tokens;     /* of this request; in a session: of this turn and the history it continues */
     uint64_t cached_tokens;     /* of prompt_tokens, those taken from the prefix cache or the session */
     uint64_t completion_tokens; /* includes the token that ended the text */
-    uint64_t drafted_tokens, accepted_tokens;         /* guesses that were verified, and those that were right */
+    uint64_t drafted_tokens, accepted_tokens;         /* guesses that were verified, and those that were right; with a
+                                                         grammar also, without `draft`, text that it leaves no choice of */
     uint64_t warm_tokens, cold_tokens, shared_tokens; /* of cached_tokens, those fetched for this request from packed
                                                           memory, cache_dir and cache_shared */
     uint64_t rested_passes; /* of the answer: without guesses because the drafter rested ... */
@@ -527,6 +557,9 @@ typedef struct runnel_event {
     runnel_usage usage;                 /* terminal events; of TOKEN, REASONING and TOOL_* events shifts and
                                            shifted_tokens alone: those before the token */
     runnel_timings timings;             /* terminal events */
+    int32_t stop;       /* DONE: which of runnel_request.stops ended the answer, by its index; -1: none of them */
+    int32_t stop_token; /* DONE: the token of runnel_request.stop_tokens that ended it; -1: none of them. Both -1, with
+                           RUNNEL_FINISH_STOP: the model's own end of text, or that of the grammar */
 } runnel_event;
 
 typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
@@ -542,21 +575,30 @@ RUNNEL_API size_t runnel_engine_take(runnel_engine *engine, const runnel_event *
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
-/* Members of runnel_sampling for which a model's file recommends a value: its keys general.sampling.temp, .top_k, .top_p,
- * .min_p, .penalty_repeat and .penalty_last_n. Flags. */
+/* Members of runnel_sampling for which a model's file recommends a value: its keys general.sampling.temp, .top_k,
+ * .top_p, .min_p, .penalty_repeat and .penalty_last_n; and of runnel_samplers: .xtc_probability, .xtc_threshold,
+ * .mirostat, .mirostat_tau and .mirostat_eta. Flags. */
 typedef enum runnel_recommended {
     RUNNEL_RECOMMENDED_TEMPERATURE = 1,
     RUNNEL_RECOMMENDED_TOP_K = 2,
     RUNNEL_RECOMMENDED_TOP_P = 4,
     RUNNEL_RECOMMENDED_MIN_P = 8,
     RUNNEL_RECOMMENDED_REPETITION_PENALTY = 16,
-    RUNNEL_RECOMMENDED_PENALTY_TOKENS = 32
+    RUNNEL_RECOMMENDED_PENALTY_TOKENS = 32,
+    RUNNEL_RECOMMENDED_XTC_PROBABILITY = 64,
+    RUNNEL_RECOMMENDED_XTC_THRESHOLD = 128,
+    RUNNEL_RECOMMENDED_MIROSTAT = 256,
+    RUNNEL_RECOMMENDED_MIROSTAT_TAU = 512,
+    RUNNEL_RECOMMENDED_MIROSTAT_ETA = 1024
 } runnel_recommended;
 
-/* Sets these members of *sampling, leaves the others as they are, and sets *recommended to the flags. A value that is out
- * of range is no recommendation. Nothing uses them unasked: a request without them is greedy. Returns OK; INVALID: a
- * NULL; STATE: the model is not loaded; CLOSED. Any thread. */
+/* Sets these members of *sampling, leaves the others as they are, and sets *recommended to the flags. A value that is
+ * out of range is no recommendation. Nothing uses them unasked: a request without them is greedy. Returns OK; INVALID:
+ * a NULL; STATE: the model is not loaded; CLOSED. Any thread. */
 RUNNEL_API runnel_status runnel_model_sampling(runnel_model *model, runnel_sampling *sampling, uint32_t *recommended);
+
+/* The same of *samplers, which runnel_samplers_default has filled. INVALID, too: its struct_size is not known. */
+RUNNEL_API runnel_status runnel_model_samplers(runnel_model *model, runnel_samplers *samplers, uint32_t *recommended);
 
 #define RUNNEL_MAX_STOPS 16
 #define RUNNEL_MAX_STOP_BYTES 256
@@ -628,7 +670,8 @@ typedef struct runnel_request {
     uint8_t want_logprobs;        /* 1: logprob of each chosen token, and of n_top others */
     uint8_t want_progress;        /* 1: PROGRESS events while the prompt is computed */
     uint8_t want_logits;          /* 1: a LOGITS event for each position of the prompt, which is computed even where it
-                                     is cached; a session's history has none */
+                                     is cached; a session's history has none. With max_tokens 0 it is the only request
+                                     for a model that attends in both directions (a text of at most a step's rows) */
     uint8_t raw_answer;  /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. 0: reasoning
                             and, where the chat has tools, tool calls are events of their own */
     uint8_t pin_prefix;  /* 1: keeps the prompt's whole KV blocks in kv_bytes and writes them to cache_dir at once. At
@@ -645,8 +688,10 @@ typedef struct runnel_request {
                              tokens of the prompt and the last half of what fits behind them, reads these as a prompt,
                              and sees nothing of the rest any more. Penalties count what it keeps; coins are counted on.
                              Such an answer may never end by itself (max_tokens, deadline_ms). At most half the context;
-                             not with a session, whose text it would cut. runnel_usage.shifts says how often it was, of each
-                             token's event, too */
+                             not with a session, whose text it would cut. runnel_usage.shifts says how often it was, of
+                             each token's event, too */
+    const runnel_grammar *grammar; /* what the answer may be; NULL: any text. Compiled in the engine, once for many
+                                      requests: what is wrong with it is a FAILED event */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */
@@ -654,12 +699,19 @@ RUNNEL_API void runnel_request_init(runnel_request *request, size_t struct_size)
 RUNNEL_API void runnel_request_default(runnel_request *request);
 #define runnel_request_default(request) runnel_request_init((request), sizeof *(request))
 
+/* Can what the request asks its answer to be (grammar, and tools and tool_choice of its chat) be had? Reads nothing
+ * else of it and compiles it on this thread, which takes some 0.3 s at most; the model may be without weights. OK, also
+ * where it asks for nothing; what runnel_generate or the FAILED event would say of it; STATE: the model is not loaded;
+ * CLOSED; NO_MEMORY. */
+RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *request, runnel_error *error);
+
 /* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, any other in the engine.
  * Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the context
  * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
  * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session or
  * template; FORMAT or UNSUPPORTED: of a chat's template; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT,
- * TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY. */
+ * TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY; with a grammar also BUSY: its reading takes more steps or
+ * memory than it may. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 
@@ -697,7 +749,8 @@ RUNNEL_API void runnel_embed_request_init(runnel_embed_request *request, size_t 
 RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
 #define runnel_embed_request_default(request) runnel_embed_request_init((request), sizeof *(request))
 
-/* The embedding of a text: the output of the model's final norm, pooled. The stream has one EMBEDDING event and ends
+/* The embedding of a text: the output of the model's final norm, or of the products dense_2 and dense_3 behind it where
+ * the file has them, pooled. The stream has one EMBEDDING event and ends
  * as any other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It is scheduled like a request with max_tokens 0, and is
  * the same to the bit whatever runs beside it. Without pooling LAST all positions are computed, cached or not. Statuses
  * as of runnel_generate, and UNSUPPORTED: the model gives no embeddings, or its file wants an unknown pooling and the
@@ -710,6 +763,11 @@ RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_re
  * end is CANCELLED even if the answer was complete. Takes effect within one step in every state. Idempotent. Returns
  * OK; INVALID; NOT_FOUND: the stream has ended. */
 RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
+
+/* Makes a choice for which runnel_samplers.choose has returned RUNNEL_CHOOSE_LATER: the place of a token among the
+ * candidates; see runnel_candidates_draw. It may be made before that function has returned, too: then what it returns
+ * does not count. Returns OK; INVALID; NOT_FOUND: the stream has ended; STATE: no choice is awaited. */
+RUNNEL_API runnel_status runnel_stream_choose(runnel_engine *engine, runnel_stream stream, size_t place);
 
 /* Pauses delivery until the stream is resumed. The stream itself stops after a bounded number of undelivered tokens
  * (see coalesce_bytes) and costs the others nothing. A cancelled stream delivers its terminal event even while paused.
@@ -739,9 +797,8 @@ RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session 
 /* The session's blocks are freed once its running requests have ended. Returns OK; INVALID; NOT_FOUND. */
 RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
 
-/* A copy of what the session is once the turns submitted before this call have ended; later turns of one do not concern
- * the other. Turns on the copy may be submitted at once. The two share their KV blocks until one of them writes into a
- * block. Returns OK; NOT_FOUND; otherwise as runnel_session_new. */
+/* A copy of what the session is once the turns submitted before this call have ended. Turns on the copy may be submitted
+ * at once. The two share KV blocks until one writes into them. Returns OK; NOT_FOUND; else as runnel_session_new. */
 RUNNEL_API runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy);
 
 #ifdef __cplusplus

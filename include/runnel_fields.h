@@ -30,7 +30,7 @@
  *   name, what it needs besides the logits, what it does
  *
  * COUNTS: of the tokens so far; HISTORY: their order, too; NOTHING; RANKS: who is better than whom; COIN: one of its
- * own; STATE: what it has drawn before */
+ * own; HOST: the host; STATE: what it has drawn before */
 #define RUNNEL_SAMPLER_NAMES(X)                                                                  \
     X(penalties, COUNTS, "repetition, frequency and presence penalty")                           \
     X(dry, HISTORY, "what would go on with a repetition becomes less likely")                    \
@@ -41,6 +41,7 @@
     X(top_p, RANKS, "the likeliest that together reach a share")                                 \
     X(min_p, NOTHING, "those at least so likely as a share of the likeliest")                    \
     X(xtc, COIN, "now and then, of several likely tokens only the least likely")                 \
+    X(host, HOST, "runnel_samplers.choose: the host draws, or changes logits")                   \
     X(mirostat, STATE, "keeps the surprise near a target, version 1 or 2; draws, so it is last") \
     X(adaptive_p, STATE, "keeps the probability near a target; draws, so it is last")
 
@@ -107,7 +108,9 @@
     X(float, mirostat_eta)               \
     X(float, adaptive_target)            \
     X(float, adaptive_decay)             \
-    X(uint32_t, logprobs_after)
+    X(uint32_t, logprobs_after)          \
+    X(runnel_choose_fn, choose)          \
+    X(void *, choose_user)
 
 /* likewise of runnel_request, without struct_size, sampling and `reserved` */
 #define RUNNEL_REQUEST_FIELDS(X)     \
@@ -144,7 +147,8 @@
     X(uint8_t, pin_prefix)           \
     X(uint8_t, draft_share)          \
     X(uint8_t, draft_chain)          \
-    X(int64_t, context_keep)
+    X(int64_t, context_keep)         \
+    X(const runnel_grammar *, grammar)
 
 /* likewise of runnel_chat, without struct_size and `reserved` */
 #define RUNNEL_CHAT_FIELDS(X)           \
@@ -156,6 +160,22 @@
     X(const char *, template_text)      \
     X(const char *, template_name)      \
     X(int64_t, now_s)                   \
-    X(uint8_t, no_generation_prompt)
+    X(uint8_t, no_generation_prompt)    \
+    X(uint8_t, single_call)             \
+    X(const char *, tool_choice)
+
+/* likewise of runnel_grammar, without struct_size and `reserved` */
+#define RUNNEL_GRAMMAR_FIELDS(X)    \
+    X(const char *, text)           \
+    X(size_t, text_bytes)           \
+    X(const char *const *, choices) \
+    X(size_t, n_choices)            \
+    X(uint32_t, kind)               \
+    X(uint8_t, free_white)          \
+    X(uint8_t, any_order)           \
+    X(uint8_t, closed)              \
+    X(uint8_t, one_of_as_any_of)    \
+    X(uint8_t, allow_unenforced)    \
+    X(uint8_t, free_reasoning)
 
 #endif

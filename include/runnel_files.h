@@ -63,19 +63,42 @@ typedef struct runnel_tensor {
 /* Tensor `index`. Returns OK, INVALID or NOT_FOUND. */
 RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t index, runnel_tensor *tensor);
 
+/* Rows for the functions below, as runnel_engine_options.architectures, instead of those given before. INVALID names
+ * the row; the file keeps what it had. Returns OK, INVALID or NO_MEMORY. */
+RUNNEL_API runnel_status runnel_file_set_architectures(runnel_file *file, const runnel_architecture_row *const *rows,
+                                                       size_t n, runnel_error *error);
+
 /* Bytes of KV that one position needs. Returns OK; INVALID; UNSUPPORTED: the architecture is not known; FORMAT; or
  * NO_MEMORY. */
 RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type,
                                                         uint64_t *bytes, runnel_error *error);
 
-/* Chat template `index` of the file, as runnel_model_template tells it; parses and probes it on this thread. Returns OK,
- * INVALID, NOT_FOUND, FORMAT or NO_MEMORY. */
+/* Chat template `index` of the file, as runnel_model_template tells it; parses and probes it on this thread. Returns
+ * OK, INVALID, NOT_FOUND, FORMAT or NO_MEMORY. */
 RUNNEL_API runnel_status runnel_file_template(const runnel_file *file, uint32_t index, runnel_template_info *info,
                                               runnel_error *error);
 
 /* The sampling parameters that the file recommends, as runnel_model_sampling. Returns OK or INVALID. */
 RUNNEL_API runnel_status runnel_file_sampling(const runnel_file *file, runnel_sampling *sampling,
                                               uint32_t *recommended);
+
+/* The same of further samplers, as runnel_model_samplers. */
+RUNNEL_API runnel_status runnel_file_samplers(const runnel_file *file, runnel_samplers *samplers,
+                                              uint32_t *recommended);
+
+/* The forward pass that the file's metadata and tensors make, as text: a line of sizes (behind it one of what is
+ * assumed, where the architecture is not known) and one for each operation, with
+ * its values, weights and numbers. Sizes as in runnel_tokenize; not NUL-terminated. Returns OK; INVALID: a NULL;
+ * UNSUPPORTED: the architecture, or what the file asks of it; FORMAT: a tensor or key is missing or has another shape;
+ * NO_MEMORY. */
+RUNNEL_API runnel_status runnel_file_plan(const runnel_file *file, char *text, size_t capacity, size_t *text_bytes,
+                                          runnel_error *error);
+
+enum { RUNNEL_FEATURES_BYTES = 1024 };
+
+/* Architecture `index` of those that load (general.architecture), in the order of docs/ARCHITECTURES.md: its name, a
+ * static string; NULL: there are not so many. features: NULL, or gets in words what its blocks have. */
+RUNNEL_API const char *runnel_architecture(uint32_t index, char features[RUNNEL_FEATURES_BYTES]);
 
 /* ---- Cache folders ----------------------------------------------------------------------- */
 
@@ -218,7 +241,8 @@ RUNNEL_API runnel_status runnel_training_wait(runnel_training *training, int64_t
 RUNNEL_API void runnel_training_cancel(runnel_training *training);
 
 /* Cancels a running training, waits for it and frees it. An engine that is freed first does the same, but the handle
- * stays valid, and needs the engine's allocator, until it is freed here. NULL is allowed. */
+ * stays valid, and needs the engine's allocator, until it is freed here. Another thread may free the engine at the same
+ * time: then that call may be the one that waits. NULL is allowed. */
 RUNNEL_API void runnel_training_free(runnel_training *training);
 
 /* ---- Sessions in files ------------------------------------------------------------------- */

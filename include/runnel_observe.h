@@ -148,6 +148,11 @@ typedef struct runnel_metrics {
     runnel_histogram step_sequences;
     /* Since the engine began. */
     uint64_t context_shifts; /* times that an answer went on although its context was full (context_keep) */
+    uint64_t forced;         /* of accepted: tokens of text that a grammar left no choice of */
+    uint64_t cut;            /* guesses that a grammar refused before they cost a row; they do not count as drafted */
+    uint64_t compared;       /* of drafted: guesses that were held against the model's token, those before them being
+                                right; neither what stood behind a wrong one nor runners-up. A drafter's acceptance is
+                                (accepted - branched_right) / compared */
 } runnel_metrics;
 
 /* Reads every value by itself, while others change. Returns OK or INVALID. */
@@ -158,12 +163,26 @@ RUNNEL_API runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_met
  * between a call that measures and one that writes: leave some room, or call again. Returns OK or INVALID. */
 RUNNEL_API runnel_status runnel_engine_prometheus(runnel_engine *engine, char *text, size_t capacity, size_t *bytes);
 
+/* How often each expert of a model was chosen. */
+typedef struct runnel_expert_use {
+    size_t struct_size;           /* set by the caller to sizeof(runnel_expert_use) */
+    const char *model;            /* its name in the metrics, for the engine's life */
+    uint32_t n_blocks, n_experts; /* of each block; blocks without experts have counts of 0 */
+} runnel_expert_use;
+
+/* The model number `index` of those that have experts, or had before they were freed, from 0 on in no order that lasts
+ * while models are loaded. counts[block * n_experts + expert], as far as `capacity` goes: rows of steps that were
+ * computed by the expert, drafts that were refuted among them; each is read by itself, while others change. Returns OK,
+ * INVALID or NOT_FOUND. */
+RUNNEL_API runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_t index, runnel_expert_use *use,
+                                                  uint64_t *counts, size_t capacity);
+
 /* ---- The machine ------------------------------------------------------------------------- */
 
 typedef struct runnel_machine {
-    size_t struct_size;       /* set by the caller to sizeof(runnel_machine) */
-    uint32_t compute_threads; /* of the engine's compute team */
-    uint32_t reserved;
+    size_t struct_size;             /* set by the caller to sizeof(runnel_machine) */
+    uint32_t compute_threads;       /* of the engine's compute team */
+    uint32_t memory_nodes;          /* whose processors these are spread over */
     char level[16];                 /* the instruction set in use: "avx512-amx", "avx512", "avx2", "neon", "c" */
     char cpu[64];                   /* the processor's own name, or its architecture */
     uint64_t memory_bytes;          /* of the machine */

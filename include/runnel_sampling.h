@@ -17,14 +17,41 @@ typedef struct runnel_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 } runnel_logit_bias;
 
-/* The other samplers of a request, and the order of all. docs/SAMPLING.md says what each computes; the members and their
- * ranges are a table in runnel_fields.h (RUNNEL_SAMPLERS_NUMBERS). What a sampler remembers begins with the answer and
- * depends on the request and its tokens alone, so the text is the same however it was computed. */
+/* A draw that the host makes: what the samplers in front of `host` have left. Its arrays are valid until the choice is
+ * made, or the stream's terminal event has been delivered. */
+typedef struct runnel_candidates {
+    size_t struct_size;      /* the library's, which may be more than this header says */
+    uint64_t stream;         /* runnel_stream.id */
+    uint64_t position;       /* of the token to draw, in prompt and answer */
+    const int32_t *sequence; /* [n_sequence] prompt and answer so far, as the model has them */
+    size_t n_sequence;
+    const int32_t *tokens; /* [n] the candidates, in ascending order */
+    float *logits;         /* [n] theirs; the host may change them, and drops a candidate with -INFINITY */
+    size_t n;              /* at least 1 */
+    const void *draw;      /* the library's */
+} runnel_candidates;
+
+#define RUNNEL_CHOOSE_DRAW (-1)  /* the library goes on with the logits as they are now: samplers behind `host`, coin */
+#define RUNNEL_CHOOSE_LATER (-2) /* runnel_stream_choose will say; until then the stream waits, and no other does */
+
+/* The host's sampler: returns the place of the token among the candidates, or one of the above. Called where the
+ * stream's events are received, between them and on the same thread (inside runnel_stream_next or runnel_engine_take
+ * where these are used; inside runnel_stream_next it must not free the engine). A candidate that does not exist, or
+ * logits among which nothing can be drawn, fail the stream with INVALID. */
+typedef int64_t (*runnel_choose_fn)(void *user, runnel_candidates *candidates);
+
+/* The place of what the samplers behind `host` and the request's coin draw from the logits as they are now; -1: nothing
+ * can be drawn, since they are -INFINITY, or one is NaN or +INFINITY. Any thread, while the arrays are valid. */
+RUNNEL_API int64_t runnel_candidates_draw(const runnel_candidates *candidates);
+
+/* The other samplers of a request, and the order of all. docs/SAMPLING.md says what each computes; the members and
+ * their ranges are a table in runnel_fields.h (RUNNEL_SAMPLERS_NUMBERS). What a sampler remembers begins with the
+ * answer and depends on the request and its tokens alone, so the text is the same however it was computed. */
 typedef struct runnel_samplers {
     size_t struct_size;
     const char *order; /* names of RUNNEL_SAMPLER_NAMES with commas or semicolons between them; NULL: the order of that
-                          table. One that is not named is off; mirostat and adaptive_p come last, named or not. Biases
-                          are always first */
+                          table. One that is not named is off; host, mirostat and adaptive_p are on where they are set:
+                          they come last if they are not named. Biases are always first */
     const char *const *dry_breakers; /* [n_dry_breakers]: texts behind which a repetition begins anew; by default a
                                         newline, ":", "\"" and "*" */
     size_t n_dry_breakers;           /* at most RUNNEL_MAX_BREAKERS */
@@ -46,8 +73,13 @@ typedef struct runnel_samplers {
     float mirostat_eta;          /* how fast */
     float adaptive_target;       /* prefers tokens of this probability; below 0: off */
     float adaptive_decay;        /* how long it remembers what was drawn */
-    uint32_t logprobs_after;     /* 1: logprobs are of what the chain has left; 0: of the model's distribution */
-    uint64_t reserved[4];
+    uint32_t logprobs_after;     /* 1: logprobs are of what the chain has left, in front of `host`; 0: of the model's
+                                    distribution */
+    runnel_choose_fn choose;     /* the sampler `host`: the host draws; NULL: off. Not with mirostat or adaptive_p;
+                                    penalties and dry stand in front of it, and so may temperature if it is not 0. Such
+                                    a request drafts nothing */
+    void *choose_user;
+    uint64_t reserved[2];
 } runnel_samplers;
 
 /* Which tokens the repetition, frequency and presence penalties count. */

@@ -1,4 +1,5 @@
-/* runnel: what a call returns: a status, and an error that says more. Included by runnel.h, whose rules hold here too. */
+/* runnel: what a call returns: a status, and an error that says more; and why a drafter rested. Included by runnel.h,
+ * whose rules hold here too. */
 #ifndef RUNNEL_STATUS_H
 #define RUNNEL_STATUS_H
 
@@ -49,6 +50,22 @@ typedef struct runnel_error {
     char message[RUNNEL_ERROR_BYTES];
     uint64_t reserved[7];
 } runnel_error;
+
+/* name, value, sentence: why passes of an answer had no guesses although its request asked for them */
+#define RUNNEL_REST_MAP(X)                                             \
+    X(NONE, 0, "it did not rest")                                      \
+    X(WRONG, 1, "too few guesses were right")                          \
+    X(DEAR, 2, "right guesses would not have paid for a longer pass")  \
+    X(SLOW, 3, "the drafter takes longer than its guesses would save") \
+    X(MEMORY, 4, "there was no room for the stream with the drafter")  \
+    X(BROKEN, 5, "the drafter has failed")
+
+#define RUNNEL_REST_ENUM(name, value, sentence) RUNNEL_REST_##name = value,
+typedef enum runnel_rest { RUNNEL_REST_MAP(RUNNEL_REST_ENUM) RUNNEL_REST_MAX_ = 0x7fffffff } runnel_rest;
+#undef RUNNEL_REST_ENUM
+
+RUNNEL_API const char *runnel_rest_name(runnel_rest rest); /* "WRONG"; "UNKNOWN" */
+RUNNEL_API const char *runnel_rest_text(runnel_rest rest); /* "too few guesses were right" */
 
 #ifdef __cplusplus
 }

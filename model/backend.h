@@ -24,8 +24,8 @@
 
 struct rn_stop;
 
-/* A file beside the model's, in which a device may keep the weights in its own order, and what it must have been made of.
- * Borrowed while a backend prepares. */
+/* A file beside the model's, in which a device may keep the weights in its own order, and what it must have been made
+ * of. Borrowed while a backend prepares. */
 struct rn_weights_place {
     const char *path;
     unsigned char print[16]; /* fingerprint of the model */
@@ -42,12 +42,17 @@ struct rn_backend_limits {
     uint32_t context_tokens; /* positions are below this */
     runnel_kv_type kv_type;
     uint32_t mean_window; /* chunk-mean (chunk.h): a multiple of RN_CHUNK; 0: off */
+    uint32_t window;      /* not 0: layers with windows (rn_plan_window is this) lie in blocks of their own, ... */
+    uint32_t n_windows;   /* ... so many. Not with a mean window or trees; steps have no copies, and nothing of such a
+                             cache is copied to or from the host's memory */
     uint32_t tree_depth;  /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
                              steps have no trees */
     bool draws;           /* steps draw: the device has room for their logits, and rn_step.logits may be NULL */
     uint32_t n_states;    /* slots for recurrent states of plans that have one (rn_plan.state_bytes); 0: none */
     runnel_weight_order weight_order;             /* of a device that computes in the host's memory */
     const struct rn_weights_place *weights_place; /* of such a device; NULL: none */
+    struct rn_expert_use *expert_use; /* the caller's, for as long as the backend lives: each EXPERT_MATMUL that is
+                                         rn_op.counted adds what its rows have chosen (expert_use.h); NULL: none does */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
@@ -77,6 +82,10 @@ struct rn_step_seq {
      * looks. The mean of a chunk is stored by the step that stores its last position. Without: NULL, 0. */
     const uint32_t *means;
     uint32_t n_means;
+    /* With limits.window: blocks of layers with windows, as `blocks` are of the others; RN_NO_BLOCK may stand where no
+     * row looks (kv_size.h). Without: NULL, 0. */
+    const uint32_t *windows;
+    uint32_t n_windows;
 };
 
 /* What `from` holds is in `to` before any of the step's rows is computed. A whole block: whoever copies knows how
@@ -201,7 +210,8 @@ struct rn_backend_ops {
     /* Bytes of one recurrent state, likewise; 0: the plan has none. */
     size_t (*state_bytes)(const struct rn_backend *backend);
 
-    /* Of the plan's weights, the bytes that were brought into another order than the file's, once prepared. NULL: none. */
+    /* Of the plan's weights, the bytes that were brought into another order than the file's, once prepared. NULL:
+     * none. */
     uint64_t (*tiled_bytes)(const struct rn_backend *backend);
 
     /* Of those, the bytes that are mapped from the weights' place. NULL: none. */
@@ -240,9 +250,10 @@ static inline uint32_t rn_step_place(const struct rn_step *step, uint32_t r)
     return step->rows[first].position + (r - first);
 }
 
-/* The limits are within what the device can. UNSUPPORTED names the first that is not. For backends' prepare. */
-runnel_status rn_limits_check(const struct rn_backend_limits *limits, const struct rn_device_caps *caps,
-                              runnel_error *error);
+/* The limits are within what the device can, and what can be done with the plan. UNSUPPORTED names the first that is
+ * not. For backends' prepare. */
+runnel_status rn_limits_check(const struct rn_backend_limits *limits, const struct rn_plan *plan,
+                              const struct rn_device_caps *caps, runnel_error *error);
 
 /* True when a step keeps the contract above (ranges, order, coverage); for debug builds and tests. */
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits);

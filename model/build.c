@@ -1,6 +1,7 @@
 /* Slots, weights and single ops of a plan being built: see build.h. */
 #include "model/build.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +24,7 @@ void rn_build_fail(struct rn_build *b, runnel_status status, const char *format,
     rn_error_set(b->error, status, "%s: %s", rn_gguf_path(b->plan->gguf), why);
 }
 
-/* Room for one more element of the array at *array; false (and the build has failed) on refusal. */
-static bool grow(struct rn_build *b, void **array, uint32_t n, uint32_t *room, size_t size)
+bool rn_build_grow(struct rn_build *b, void **array, uint32_t n, uint32_t *room, size_t size)
 {
     uint32_t more = *room == 0 ? 64 : *room * 2;
     void *bigger;
@@ -50,17 +50,50 @@ static void tensor_name(const struct rn_build *b, const char *name, char out[NAM
     const char *number = strstr(name, "%d");
 
     if (number == NULL)
-        snprintf(out, NAME_BYTES, "%s", name);
+        snprintf(out, NAME_BYTES, "%.*s", NAME_BYTES - 1, name);
     else
         snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(number - name), name, (int)b->layer, number + 2);
 }
 
-bool rn_build_has(struct rn_build *b, const char *name)
+const struct rn_tensor *rn_build_tensor(const struct rn_build *b, const char *name)
 {
     char full[NAME_BYTES];
 
     tensor_name(b, name, full);
-    return rn_gguf_find_tensor(b->source, full) != NULL;
+    return rn_gguf_find_tensor(b->source, full);
+}
+
+bool rn_build_has(struct rn_build *b, const char *name)
+{
+    return rn_build_tensor(b, name) != NULL;
+}
+
+void rn_build_ignore(struct rn_build *b, const char *name)
+{
+    const struct rn_tensor *tensor = rn_build_tensor(b, name);
+
+    if (tensor != NULL &&
+        rn_build_grow(b, (void **)&b->ignored, b->n_ignored, &b->ignored_room, sizeof(struct rn_tensor *)))
+        b->ignored[b->n_ignored++] = tensor;
+}
+
+bool rn_build_is_unused(const struct rn_build *b, struct rn_view name)
+{
+    const char *const *unused = b->arch->unused, *number;
+    size_t head, digits;
+
+    for (; unused != NULL && *unused != NULL; unused++) {
+        number = strstr(*unused, "%d");
+        head = number == NULL ? strlen(*unused) : (size_t)(number - *unused);
+        if (name.n < head || memcmp(name.bytes, *unused, head) != 0)
+            continue;
+        for (digits = 0; number != NULL && head + digits < name.n && isdigit((unsigned char)name.bytes[head + digits]);)
+            digits++;
+        number = number == NULL ? "" : number + 2;
+        if (name.n - head - digits == strlen(number) && memcmp(name.bytes + head + digits, number, strlen(number)) == 0)
+            return true;
+    }
+    return false;
 }
 
 static bool computable(uint32_t type)
@@ -84,13 +117,35 @@ static bool shape_is(const struct rn_tensor *t, uint64_t cols, uint64_t rows, ui
     return t->dims[0] == cols && t->dims[1] == rows && t->dims[2] == experts && t->dims[3] == 1;
 }
 
+/* The plan's weight of that tensor, or -1: of blocks that come once more. They come in the same order each time, so
+ * that the search begins behind the last find. */
+static int32_t known_weight(struct rn_build *b, const struct rn_tensor *tensor)
+{
+    uint32_t i, n = b->plan->n_weights, at;
+
+    for (i = 0; b->again && i < n; i++) {
+        at = (b->found + 1 + i) % n;
+        if (b->plan->weights[at].tensor == tensor) {
+            b->found = at;
+            return (int32_t)at;
+        }
+    }
+    return -1;
+}
+
 static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t cols,
-                          uint32_t rows, uint32_t experts)
+                          uint32_t rows, uint32_t experts, bool any_shape)
 {
     struct rn_plan *plan = b->plan;
     struct rn_weight *weight;
+    int32_t known;
 
-    if (!shape_is(tensor, cols, rows, experts)) {
+    if (any_shape && tensor->elements != (uint64_t)cols * rows) {
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor %s has %llu values, not %llu", name,
+                      (unsigned long long)tensor->elements, (unsigned long long)cols * rows);
+        return 0;
+    }
+    if (!any_shape && !shape_is(tensor, cols, rows, experts)) {
         rn_build_fail(b, RUNNEL_FORMAT, "tensor %s is [%llu, %llu, %llu, %llu], not [%u, %u, %u, 1]", name,
                       (unsigned long long)tensor->dims[0], (unsigned long long)tensor->dims[1],
                       (unsigned long long)tensor->dims[2], (unsigned long long)tensor->dims[3], cols, rows, experts);
@@ -101,7 +156,10 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
                       rn_type(tensor->type)->name, cols);
         return 0;
     }
-    if (!grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
+    known = known_weight(b, tensor);
+    if (known >= 0)
+        return known;
+    if (!rn_build_grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
         return 0;
     weight = &plan->weights[plan->n_weights];
     *weight = (struct rn_weight){.tensor = tensor,
@@ -117,8 +175,9 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
     return (int32_t)plan->n_weights++;
 }
 
-int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
-                        bool optional)
+/* A tensor, or -1 where it is optional and not there. */
+static int32_t find_weight(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
+                           bool optional, bool any_shape)
 {
     const struct rn_tensor *tensor;
     char full[NAME_BYTES];
@@ -127,11 +186,66 @@ int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uin
         return 0;
     tensor_name(b, name, full);
     tensor = rn_gguf_find_tensor(b->source, full);
-    if (tensor != NULL)
-        return add_weight(b, tensor, full, cols, rows, experts == 0 ? 1 : experts);
+    if (tensor != NULL && !(optional && rn_build_is_unused(b, tensor->name)))
+        return add_weight(b, tensor, full, cols, rows, experts == 0 ? 1 : experts, any_shape);
     if (!optional)
         rn_build_fail(b, RUNNEL_FORMAT, "tensor %s is missing", full);
     return -1;
+}
+
+int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
+                        bool optional)
+{
+    return find_weight(b, name, cols, rows, experts, optional, false);
+}
+
+int32_t rn_build_values(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, bool optional)
+{
+    return find_weight(b, name, cols, rows, 0, optional, true);
+}
+
+int32_t rn_build_heads(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t heads)
+{
+    const struct rn_tensor *tensor;
+    char full[NAME_BYTES];
+    int32_t weight;
+
+    if (b->status != RUNNEL_OK)
+        return 0;
+    tensor_name(b, name, full);
+    tensor = rn_gguf_find_tensor(b->source, full);
+    if (tensor == NULL || heads == 1 || tensor->dims[2] != 1)
+        return rn_build_matrix(b, name, cols, rows, heads, false);
+    weight = rn_build_matrix(b, name, cols, rows * heads, 0, false);
+    if (b->status == RUNNEL_OK) {
+        b->plan->weights[weight].rows = rows;
+        b->plan->weights[weight].experts = heads;
+    }
+    return weight;
+}
+
+int32_t rn_build_stack(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t n)
+{
+    int32_t weight = rn_build_matrix(b, name, cols, rows, n, false);
+
+    if (b->status == RUNNEL_OK) {
+        b->plan->weights[weight].rows = rows * n;
+        b->plan->weights[weight].experts = 1;
+    }
+    return weight;
+}
+
+uint32_t rn_build_rows(struct rn_build *b, const char *name)
+{
+    const struct rn_tensor *tensor;
+    char full[NAME_BYTES];
+
+    tensor_name(b, name, full);
+    tensor = rn_gguf_find_tensor(b->source, full);
+    if (tensor != NULL && tensor->dims[1] <= RN_MAX_WIDTH)
+        return (uint32_t)tensor->dims[1];
+    rn_build_fail(b, RUNNEL_FORMAT, "tensor %s is missing or has too many rows", full);
+    return 1;
 }
 
 int32_t rn_build_vector(struct rn_build *b, const char *name, uint32_t n, bool optional)
@@ -163,8 +277,8 @@ int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
         rn_build_fail(b, RUNNEL_UNSUPPORTED, "the plan needs too many slots");
         return 0;
     }
-    if (!grow(b, (void **)&plan->slots, plan->n_slots, &room, sizeof *plan->slots) ||
-        !grow(b, (void **)&b->slot_free, plan->n_slots, &b->slots_room, sizeof *b->slot_free))
+    if (!rn_build_grow(b, (void **)&plan->slots, plan->n_slots, &room, sizeof *plan->slots) ||
+        !rn_build_grow(b, (void **)&b->slot_free, plan->n_slots, &b->slots_room, sizeof *b->slot_free))
         return 0;
     plan->slots[plan->n_slots] =
         (struct rn_slot){.width = width, .is_i32 = is_i32, .selected = b->selected, .logits = b->logits};
@@ -180,8 +294,7 @@ void rn_build_release(struct rn_build *b, int16_t slot)
     b->slot_free[slot] = true;
 }
 
-/* The width of a slot; 1 in a build that has failed. */
-static uint32_t width_of(const struct rn_build *b, int16_t slot)
+uint32_t rn_build_width(const struct rn_build *b, int16_t slot)
 {
     return b->status == RUNNEL_OK ? b->plan->slots[slot].width : 1;
 }
@@ -198,7 +311,7 @@ void rn_build_op(struct rn_build *b, const struct rn_op *op)
 {
     struct rn_plan *plan = b->plan;
 
-    if (grow(b, (void **)&plan->ops, plan->n_ops, &b->ops_room, sizeof *plan->ops))
+    if (rn_build_grow(b, (void **)&plan->ops, plan->n_ops, &b->ops_room, sizeof *plan->ops))
         plan->ops[plan->n_ops++] = *op;
 }
 
@@ -208,7 +321,7 @@ int16_t rn_build_embed(struct rn_build *b, int32_t weight, float scale)
 
     op.weight = weight;
     op.scale = scale;
-    op.out = rn_build_slot(b, b->hparams.embedding, false);
+    op.out = rn_build_slot(b, b->status == RUNNEL_OK ? b->plan->weights[weight].cols : 1, false);
     rn_build_op(b, &op);
     return op.out;
 }
@@ -229,9 +342,53 @@ int16_t rn_build_concat(struct rn_build *b, int16_t a, int16_t c)
 
     op.a = a;
     op.b = c;
-    op.out = rn_build_slot(b, width_of(b, a) + (c < 0 ? 0 : width_of(b, c)), false);
+    op.out = rn_build_slot(b, rn_build_width(b, a) + (c < 0 ? 0 : rn_build_width(b, c)), false);
     rn_build_op(b, &op);
     return op.out;
+}
+
+int16_t rn_build_concat_heads(struct rn_build *b, int16_t a, int16_t c, uint32_t heads)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_CONCAT);
+
+    op.a = a;
+    op.b = c;
+    op.heads = heads;
+    op.out = rn_build_slot(b, rn_build_width(b, a) + rn_build_width(b, c), false);
+    rn_build_op(b, &op);
+    rn_build_release(b, a);
+    rn_build_release(b, c);
+    return op.out;
+}
+
+/* An op over each head's own matrix. Releases a. */
+static int16_t by_head(struct rn_build *b, struct rn_op op, int16_t a, int32_t weight, uint32_t from, uint32_t n)
+{
+    const struct rn_weight *w;
+
+    if (b->status != RUNNEL_OK)
+        return 0;
+    w = &b->plan->weights[weight];
+    op.a = a;
+    op.weight = weight;
+    op.heads = w->experts;
+    op.group = from;
+    op.k_dim = n;
+    op.out = rn_build_slot(b, w->experts * (op.kind == RN_OP_HEAD_SUM ? w->cols : n), false);
+    rn_build_op(b, &op);
+    if (a >= 0)
+        rn_build_release(b, a);
+    return op.out;
+}
+
+int16_t rn_build_head_matmul(struct rn_build *b, int16_t a, int32_t weight, uint32_t from, uint32_t n)
+{
+    return by_head(b, rn_build_empty(b, RN_OP_HEAD_MATMUL), a, weight, from, n);
+}
+
+int16_t rn_build_head_sum(struct rn_build *b, int16_t a, int32_t weight, uint32_t from, uint32_t n)
+{
+    return by_head(b, rn_build_empty(b, RN_OP_HEAD_SUM), a, weight, from, n);
 }
 
 int16_t rn_build_split(struct rn_build *b, int16_t a, uint32_t parts, uint32_t from, uint32_t n)
@@ -260,61 +417,113 @@ int16_t rn_build_positions(struct rn_build *b, int16_t x)
     return rn_build_add(b, x, op.out);
 }
 
-int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name)
+/* The op of a norm by "<stem>.weight" and "<stem>.bias", [group] or [group, rows]; without weights where stem is NULL.
+ * */
+static int16_t norm(struct rn_build *b, enum rn_op_kind kind, int16_t a, const char *stem, bool may_bias,
+                    uint32_t group, uint32_t rows)
 {
-    struct rn_op op = rn_build_empty(b, RN_OP_RMS_NORM);
+    bool rms = kind == RN_OP_RMS_NORM;
+    struct rn_op op = rn_build_empty(b, kind);
+    char name[NAME_BYTES + 8];
 
     op.a = a;
-    op.group = width_of(b, a);
-    op.weight = rn_build_vector(b, name, op.group, false);
-    op.eps = b->hparams.rms_eps;
+    op.group = group;
+    if (stem != NULL) {
+        snprintf(name, sizeof name, "%s.weight", stem);
+        if (!rn_build_has(b, name) && rn_build_has(b, stem)) /* PLaMo's files leave the ending out */
+            snprintf(name, sizeof name, "%.*s", NAME_BYTES - 1, stem);
+        op.weight = rn_build_matrix(b, name, group, rows, 1, false);
+        snprintf(name, sizeof name, "%s.bias", stem);
+        op.bias = may_bias ? rn_build_matrix(b, name, group, rows, 1, true) : -1;
+    }
+    op.eps = rms ? b->hparams.rms_eps : b->hparams.layer_eps;
     if (op.eps < 0)
-        rn_build_fail(b, RUNNEL_FORMAT, "key %s.attention.layer_norm_rms_epsilon is missing", b->hparams.architecture);
-    op.out = rn_build_slot(b, op.group, false);
+        rn_build_fail(b, RUNNEL_FORMAT, "key %s.attention.layer_norm_%sepsilon is missing", b->hparams.architecture,
+                      rms ? "rms_" : "");
+    op.out = rn_build_slot(b, rn_build_width(b, a), false);
     rn_build_op(b, &op);
     return op.out;
+}
+
+int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name)
+{
+    char stem[NAME_BYTES];
+
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a), 1);
 }
 
 int16_t rn_build_layer_norm(struct rn_build *b, int16_t a, const char *stem)
 {
-    struct rn_op op = rn_build_empty(b, RN_OP_LAYER_NORM);
-    char name[NAME_BYTES];
-
-    op.a = a;
-    snprintf(name, sizeof name, "%s.weight", stem);
-    op.weight = rn_build_vector(b, name, width_of(b, a), false);
-    snprintf(name, sizeof name, "%s.bias", stem);
-    op.bias = rn_build_vector(b, name, width_of(b, a), true);
-    op.eps = b->hparams.layer_eps;
-    if (op.eps < 0)
-        rn_build_fail(b, RUNNEL_FORMAT, "key %s.attention.layer_norm_epsilon is missing", b->hparams.architecture);
-    op.out = rn_build_slot(b, width_of(b, a), false);
-    rn_build_op(b, &op);
-    return op.out;
+    return norm(b, RN_OP_LAYER_NORM, a, stem, true, rn_build_width(b, a), 1);
 }
 
 int16_t rn_build_norm(struct rn_build *b, int16_t a, const char *stem)
 {
-    char name[NAME_BYTES];
+    bool layer_norm = (b->arch->flags & RN_ARCH_LAYER_NORM) != 0;
 
-    if ((b->arch->flags & RN_ARCH_LAYER_NORM) != 0)
-        return rn_build_layer_norm(b, a, stem);
-    snprintf(name, sizeof name, "%s.weight", stem);
-    return rn_build_rms_norm(b, a, name);
+    if ((b->arch->flags & RN_ARCH_BARE_NORM) != 0)
+        stem = NULL;
+    return norm(b, layer_norm ? RN_OP_LAYER_NORM : RN_OP_RMS_NORM, a, stem, true, rn_build_width(b, a), 1);
+}
+
+int16_t rn_build_head_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
+{
+    return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, 1);
+}
+
+int16_t rn_build_unit_norm(struct rn_build *b, int16_t a, uint32_t group)
+{
+    int16_t out = norm(b, RN_OP_RMS_NORM, a, NULL, false, group, 1);
+
+    rn_build_release(b, a);
+    return out;
+}
+
+int16_t rn_build_own_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
+{
+    bool layer_norm = (b->arch->flags & RN_ARCH_LAYER_NORM) != 0;
+
+    return norm(b, layer_norm ? RN_OP_LAYER_NORM : RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, heads);
+}
+
+int16_t rn_build_own_rms_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
+{
+    return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, heads);
 }
 
 int16_t rn_build_linear(struct rn_build *b, int16_t a, const char *stem, uint32_t rows)
 {
-    struct rn_op op = rn_build_empty(b, RN_OP_MATMUL);
     char name[NAME_BYTES];
+    int32_t weight;
+
+    snprintf(name, sizeof name, "%s.weight", stem);
+    weight = rn_build_matrix(b, name, rn_build_width(b, a), rows, 0, false);
+    snprintf(name, sizeof name, "%s.bias", stem);
+    return rn_build_stored(b, a, weight, rn_build_vector(b, name, rows, true), stem);
+}
+
+int16_t rn_build_matmul(struct rn_build *b, int16_t a, int32_t weight)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_MATMUL);
 
     op.a = a;
-    snprintf(name, sizeof name, "%s.weight", stem);
-    op.weight = rn_build_matrix(b, name, width_of(b, a), rows, 0, false);
-    snprintf(name, sizeof name, "%s.bias", stem);
-    op.bias = rn_build_vector(b, name, rows, true);
-    op.out = rn_build_slot(b, rows, false);
+    op.weight = weight;
+    op.out = rn_build_slot(b, b->status == RUNNEL_OK ? b->plan->weights[weight].rows : 1, false);
     rn_build_op(b, &op);
+    return op.out;
+}
+
+int16_t rn_build_spread(struct rn_build *b, int16_t a, int16_t c, double plus)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_SPREAD);
+
+    op.a = a;
+    op.b = c;
+    op.scale = (float)plus;
+    op.out = rn_build_slot(b, rn_build_width(b, a) * rn_build_width(b, c), false);
+    rn_build_op(b, &op);
+    rn_build_release(b, c);
     return op.out;
 }
 
@@ -322,7 +531,7 @@ static int16_t pairwise(struct rn_build *b, struct rn_op *op, int16_t a, int16_t
 {
     op->a = a;
     op->b = c;
-    op->out = rn_build_slot(b, width_of(b, a), false);
+    op->out = rn_build_slot(b, rn_build_width(b, c), false);
     rn_build_op(b, op);
     rn_build_release(b, a);
     rn_build_release(b, c);
@@ -336,16 +545,22 @@ int16_t rn_build_add(struct rn_build *b, int16_t a, int16_t c)
     return pairwise(b, &op, a, c);
 }
 
-int16_t rn_build_activate(struct rn_build *b, enum rn_activation act, int16_t a)
+int16_t rn_build_activate_biased(struct rn_build *b, enum rn_activation act, int16_t a, int32_t bias)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_ACTIVATE);
 
     op.a = a;
     op.act = act;
-    op.out = rn_build_slot(b, width_of(b, a), false);
+    op.bias = bias;
+    op.out = rn_build_slot(b, rn_build_width(b, a), false);
     rn_build_op(b, &op);
     rn_build_release(b, a);
     return op.out;
+}
+
+int16_t rn_build_activate(struct rn_build *b, enum rn_activation act, int16_t a)
+{
+    return rn_build_activate_biased(b, act, a, -1);
 }
 
 int16_t rn_build_gate(struct rn_build *b, enum rn_activation act, int16_t a, int16_t c)
@@ -356,6 +571,51 @@ int16_t rn_build_gate(struct rn_build *b, enum rn_activation act, int16_t a, int
     return pairwise(b, &op, a, c);
 }
 
+/* An op over its own input by one number. */
+static void in_place(struct rn_build *b, enum rn_op_kind kind, int16_t a, double scale)
+{
+    struct rn_op op = rn_build_empty(b, kind);
+
+    op.a = op.out = a;
+    op.scale = (float)scale;
+    rn_build_op(b, &op);
+}
+
+void rn_build_scale(struct rn_build *b, int16_t a, double scale)
+{
+    if (scale != 1)
+        in_place(b, RN_OP_SCALE, a, scale);
+}
+
+void rn_build_clamp(struct rn_build *b, int16_t a, double most)
+{
+    if (most > 0)
+        in_place(b, RN_OP_CLAMP, a, most);
+}
+
+void rn_build_temper(struct rn_build *b, int16_t q)
+{
+    const struct rn_temperature *t = &b->hparams.temperature;
+    struct rn_op op = rn_build_empty(b, RN_OP_TEMPER);
+
+    if ((uint64_t)b->plan->context_tokens + t->ahead <= t->span)
+        return;
+    op.a = op.out = q;
+    op.scale = (float)t->scale;
+    op.span = t->span;
+    op.ahead = t->ahead;
+    rn_build_op(b, &op);
+}
+
+int16_t rn_build_cut_gate(struct rn_build *b, int16_t a, int16_t c)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_CUT_GATE);
+
+    op.scale = 1.702f; /* of the GELU's approximation x * sigmoid(1.702 x) (arXiv 1606.08415) */
+    op.cut = 7;
+    return pairwise(b, &op, a, c);
+}
+
 void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_ROPE);
@@ -363,7 +623,7 @@ void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
     op.a = op.out = a;
     op.rope = rope;
     op.heads = heads;
-    op.k_dim = width_of(b, a) / heads;
+    op.k_dim = rn_build_width(b, a) / heads;
     rn_build_op(b, &op);
 }
 
@@ -373,7 +633,7 @@ int16_t rn_build_select(struct rn_build *b, int16_t a)
 
     op.a = a;
     b->selected = true;
-    op.out = rn_build_slot(b, width_of(b, a), false);
+    op.out = rn_build_slot(b, rn_build_width(b, a), false);
     rn_build_op(b, &op);
     rn_build_release(b, a);
     return op.out;
@@ -420,25 +680,63 @@ void rn_build_features(struct rn_build *b, int16_t a)
 
     op.a = a;
     op.group = b->plan->features_width;
-    b->plan->features_width += width_of(b, a);
+    b->plan->features_width += rn_build_width(b, a);
     b->plan->taps_selected = true;
     rn_build_op(b, &op);
 }
 
+/* Another slot: what is scaled may have become features, which are not. Releases a. */
+static int16_t scaled(struct rn_build *b, int16_t a, double scale)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_SCALE);
+
+    op.a = a;
+    op.scale = (float)scale;
+    op.out = rn_build_slot(b, rn_build_width(b, a), false);
+    rn_build_op(b, &op);
+    rn_build_release(b, a);
+    return op.out;
+}
+
 void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared)
 {
-    struct rn_op op = rn_build_empty(b, RN_OP_MATMUL);
+    char stem[NAME_BYTES];
+    int32_t weight;
+    int16_t out;
 
     b->logits = true;
-    op.a = normed;
-    op.weight = rn_build_matrix(b, name, b->hparams.embedding, b->plan->n_vocab, 0, true);
-    if (op.weight < 0)
-        op.weight = shared;
-    op.bias = rn_build_vector(b, "output.bias", b->plan->n_vocab, true);
-    op.out = rn_build_slot(b, b->plan->n_vocab, false);
-    rn_build_op(b, &op);
+    if (b->hparams.logit_scale != 1)
+        normed = scaled(b, normed, b->hparams.logit_scale);
+    weight = rn_build_matrix(b, name, b->hparams.embedding, b->plan->n_vocab, 0, true);
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - strlen(".weight")), weight < 0 ? "" : name);
+    out = rn_build_stored(b, normed, weight < 0 ? shared : weight,
+                          rn_build_vector(b, "output.bias", b->plan->n_vocab, true), stem);
     rn_build_release(b, normed);
-    b->plan->logits_slot = op.out;
+    if (b->hparams.final_softcap > 0)
+        in_place(b, RN_OP_SOFTCAP, out, b->hparams.final_softcap);
+    b->plan->logits_slot = out;
+}
+
+/* What embeddings are made of: normed, or what the file's products behind it give. Keeps normed. */
+static void embedding_features(struct rn_build *b, int16_t normed)
+{
+    bool second = (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && rn_build_has(b, "dense_2.weight");
+    bool third = (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && rn_build_has(b, "dense_3.weight");
+    int16_t a = normed, out;
+
+    if ((second || third) && b->hparams.n_nextn > 0)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor dense_%d.weight beside prediction layers", second ? 2 : 3);
+    if (second)
+        a = rn_build_linear(b, a, "dense_2", rn_build_rows(b, "dense_2.weight"));
+    if (third) {
+        out = rn_build_linear(b, a, "dense_3", rn_build_rows(b, "dense_3.weight"));
+        if (second)
+            rn_build_release(b, a);
+        a = out;
+    }
+    rn_build_features(b, a);
+    if (second || third)
+        rn_build_release(b, a);
 }
 
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
@@ -447,10 +745,11 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
 
     if (!b->selected)
         x = rn_build_select(b, x);
-    normed = rn_build_norm(b, x, "output_norm");
+    normed = rn_build_norm(b, x, b->arch->output_norm != NULL ? b->arch->output_norm : "output_norm");
     if (b->n_taps == 0 || b->with_norm) {
         b->plan->normed_at = b->plan->features_width;
-        rn_build_features(b, normed);
+        embedding_features(b, normed);
+        rn_build_scores(b, normed);
     }
     rn_build_logits(b, normed, "output.weight", embedding);
     rn_build_release(b, x);

@@ -24,6 +24,7 @@ enum rn_device_can {
     RN_CAN_DRAW = 1 << 4,        /* rn_step.draws and rn_step.drawn (draw.h) */
     RN_CAN_DRAW_ITSELF = 1 << 5, /* and that without a drawer */
     RN_CAN_STATE = 1 << 6,       /* rn_backend_limits.n_states */
+    RN_CAN_WINDOWS = 1 << 7,     /* rn_backend_limits.window */
 };
 
 struct rn_device_caps {
@@ -51,6 +52,7 @@ struct rn_device {
 
 struct rn_device_options {
     uint32_t index;           /* below count() */
+    const char *library;      /* the file of kernels of a device that has its own in one; NULL: by its usual name */
     uint32_t n_threads;       /* of a device that computes on the host's; 0: as many as suit the machine */
     struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own */
 };
@@ -58,11 +60,11 @@ struct rn_device_options {
 struct rn_device_kind {
     const char *name; /* what a host asks for */
 
-    /* How many of it the machine has. 0: none. */
-    uint32_t (*count)(void);
+    /* How many of it the machine has. 0: none, and the error says why. `library` as in the options. */
+    uint32_t (*count)(struct rn_heap *heap, const char *library, runnel_error *error);
 
-    /* NULL on refusal of memory or threads. May take long. */
-    struct rn_device *(*open)(struct rn_heap *heap, const struct rn_device_options *options);
+    /* NULL, and the error says why: NO_MEMORY, memory or threads are refused; UNSUPPORTED; DEVICE. May take long. */
+    struct rn_device *(*open)(struct rn_heap *heap, const struct rn_device_options *options, runnel_error *error);
 
     /* No backend is on it. */
     void (*close)(struct rn_device *device);

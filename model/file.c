@@ -84,6 +84,7 @@ void runnel_file_close(runnel_file *file)
         rn_free(&file->heap, file->marks[i]);
     rn_free(&file->heap, file->marks);
     rn_gguf_free(file->gguf);
+    rn_arch_rows_fini(&file->architectures, &file->heap);
     heap = file->heap;
     rn_free(&heap, file);
 }

@@ -170,6 +170,16 @@ uint64_t rn_gguf_modified_ns(const struct rn_gguf *gguf)
     return latest;
 }
 
+void rn_gguf_set_rows(struct rn_gguf *gguf, const struct rn_arch_rows *rows)
+{
+    gguf->rows = rows;
+}
+
+const struct rn_arch_rows *rn_gguf_rows(const struct rn_gguf *gguf)
+{
+    return gguf->rows;
+}
+
 uint64_t rn_gguf_n_entries(const struct rn_gguf *gguf)
 {
     return gguf->n_entries;

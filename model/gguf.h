@@ -61,7 +61,11 @@ struct rn_tensor {
     const void *data; /* [bytes], mapped; aligned to the file's general.alignment, which may be 1 */
 };
 
-struct rn_gguf; /* opaque */
+struct rn_gguf;      /* opaque */
+struct rn_arch_rows; /* arch/table.h */
+
+/* Of a known general.architecture with its 0; of a sentence about a file whose architecture is not known. */
+enum { RN_ARCH_NAME_BYTES = 64, RN_ARCH_ASSUMED_BYTES = 384 };
 
 /* Opens and maps the file and its parts. IO, FORMAT, UNSUPPORTED (a version or tensor type that is
  * not known), NO_MEMORY; *error names the file and the key or tensor. Blocks on the disk. */
@@ -82,9 +86,14 @@ uint64_t rn_gguf_file_bytes(const struct rn_gguf *gguf); /* of all parts */
 /* When a part was last changed, in nanoseconds since 1970: the latest; 0 of bytes in memory. */
 uint64_t rn_gguf_modified_ns(const struct rn_gguf *gguf);
 
-/* Gives the memory of the whole pages in bytes[0..n) back to the system, where they are of the file's map: who reads them
- * again reads the file. Any thread. */
+/* Gives the memory of the whole pages in bytes[0..n) back to the system, where they are of the file's map: who reads
+ * them again reads the file. Any thread. */
 void rn_gguf_release(const struct rn_gguf *gguf, const void *bytes, size_t n);
+
+/* Rows of architectures beside those of the table, for the file's plans; NULL: none. Borrowed, until the file is freed.
+ * Set before any other thread reads the file. */
+void rn_gguf_set_rows(struct rn_gguf *gguf, const struct rn_arch_rows *rows);
+const struct rn_arch_rows *rn_gguf_rows(const struct rn_gguf *gguf);
 
 uint64_t rn_gguf_n_entries(const struct rn_gguf *gguf); /* the first part's */
 const struct rn_gguf_entry *rn_gguf_entry(const struct rn_gguf *gguf, uint64_t index);

@@ -77,6 +77,7 @@ struct rn_gguf {
     struct rn_names tensor_names; /* first part only */
     struct rn_gguf **others;      /* [n_others]: parts 1, 2, ... */
     uint64_t n_others, other_capacity;
+    const struct rn_arch_rows *rows; /* borrowed */
 };
 
 /* An empty object; NULL on refusal. */

@@ -54,13 +54,17 @@ static uint32_t *slot_of(const struct rn_names *names, struct rn_view name)
     return &names->slots[at];
 }
 
-/* Where the kernel has no random numbers yet, an address has to do. */
+/* Where the kernel has no random numbers yet, an address has to do. Fuzzing wants each run alike. */
 static void choose_keys(struct rn_names *names)
 {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    names->keys[0] = 1;
+#else
     if (getrandom(names->keys, sizeof names->keys, GRND_NONBLOCK) != (ssize_t)sizeof names->keys) {
         names->keys[0] = (uint64_t)(uintptr_t)names->slots;
         names->keys[1] = (uint64_t)(uintptr_t)names * 0x9e3779b97f4a7c15u;
     }
+#endif
     names->keys[1] |= 1;
 }
 

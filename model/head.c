@@ -85,7 +85,7 @@ static int16_t join(struct rn_build *b, int32_t embedding)
 static int16_t layer(struct rn_build *b, int32_t embedding)
 {
     rn_build_ropes(b);
-    return rn_build_llama_block(b, join(b, embedding));
+    return rn_build_block(b, join(b, embedding));
 }
 
 static void build_head(struct rn_build *b)
@@ -122,17 +122,18 @@ runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *t
                                    const struct rn_gguf *head, struct rn_plan **out, runnel_error *error)
 {
     struct rn_build b = {.error = error, .fuse = head, .with_norm = true};
-    const struct rn_arch *arch;
+    struct rn_arch_choice choice;
     struct rn_head_facts facts;
     runnel_status status = rn_head_read(head, &facts, error);
 
     if (status == RUNNEL_OK)
-        status = rn_plan_arch(target, &arch, error);
+        status = rn_plan_arch(target, &choice, error);
     if (status != RUNNEL_OK)
         return status;
     b.taps = facts.taps;
     b.n_taps = facts.n_taps;
-    return rn_plan_make(&b, heap, target, arch, context_tokens, out);
+    b.assumed = choice.assumed;
+    return rn_plan_make(&b, heap, target, &choice.arch, context_tokens, out);
 }
 
 /* ---- Prediction layers ---- */
@@ -159,14 +160,14 @@ static void build_nextn(struct rn_build *b)
 
 runnel_status rn_head_count_nextn(const struct rn_gguf *gguf, uint32_t *n, runnel_error *error)
 {
-    const struct rn_arch *arch;
+    struct rn_arch_choice choice;
     uint64_t count = 0;
     char key[RN_KEY_BYTES];
-    runnel_status status = rn_plan_arch(gguf, &arch, error);
+    runnel_status status = rn_plan_arch(gguf, &choice, error);
 
     if (status != RUNNEL_OK)
         return status;
-    rn_hparams_key(&(struct rn_hparams){.architecture = arch->name}, "nextn_predict_layers", key);
+    rn_hparams_key(&(struct rn_hparams){.architecture = choice.arch.name}, "nextn_predict_layers", key);
     status = rn_gguf_get_u64(gguf, key, false, 0, RN_MAX_LAYERS, &count, error);
     *n = (uint32_t)count;
     return status;
@@ -176,20 +177,18 @@ runnel_status rn_plan_new_nextn(struct rn_heap *heap, const struct rn_gguf *gguf
                                 uint32_t which, struct rn_plan **out, runnel_error *error)
 {
     struct rn_build b = {.error = error, .nextn = which, .only_nextn = true};
-    const struct rn_arch *row;
-    struct rn_arch arch;
+    struct rn_arch_choice choice;
     uint32_t n;
     runnel_status status = rn_head_count_nextn(gguf, &n, error);
 
     if (status == RUNNEL_OK)
-        status = rn_plan_arch(gguf, &row, error);
+        status = rn_plan_arch(gguf, &choice, error);
     if (status != RUNNEL_OK)
         return status;
     if (n <= which)
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
                             "%s has %u prediction layers (key %s.nextn_predict_layers), not %u", rn_gguf_path(gguf), n,
-                            row->name, which + 1);
-    arch = *row;
-    arch.build = build_nextn;
-    return rn_plan_make(&b, heap, gguf, &arch, context_tokens, out);
+                            choice.arch.name, which + 1);
+    choice.arch.build = build_nextn;
+    return rn_plan_make(&b, heap, gguf, &choice.arch, context_tokens, out);
 }

@@ -127,7 +127,7 @@ static runnel_status read_heads(const struct rn_hparams_reader *r, struct rn_hpa
     const struct rn_layer_hparams *first = first_with_heads(h);
     uint32_t k_dim, v_dim, i;
     runnel_status status;
-    double scale;
+    double scale = 0;
 
     if (first == NULL)
         return RUNNEL_OK;
@@ -138,13 +138,57 @@ static runnel_status read_heads(const struct rn_hparams_reader *r, struct rn_hpa
     status = rn_hparams_u32(r, "attention.key_length", false, 1, RN_MAX_HEAD_DIM, &k_dim);
     if (status == RUNNEL_OK)
         status = rn_hparams_u32(r, "attention.value_length", false, 1, RN_MAX_HEAD_DIM, &v_dim);
-    scale = 1 / sqrt((double)k_dim);
     if (status == RUNNEL_OK)
-        status = rn_hparams_f64(r, "attention.scale", 1e-9, 1e9, &scale);
+        status = rn_hparams_f64(r, "attention.scale", 0, 1e9, &scale);
+    if (scale == 0) /* what converters write for none */
+        scale = 1 / sqrt((double)k_dim);
     for (i = 0; i < h->n_layers; i++) {
         h->layers[i].k_dim = k_dim;
         h->layers[i].v_dim = v_dim;
         h->layers[i].attention_scale = scale;
+    }
+    return status;
+}
+
+/* Of files without the first key the sizes of a head are what they are of any attention. */
+static runnel_status read_latent_heads(const struct rn_hparams_reader *r, const struct rn_layer_hparams *first)
+{
+    struct rn_latent_hparams *l = &r->hparams->latent;
+    uint32_t k_dim = 0, v_dim = 0;
+    runnel_status status = rn_hparams_u32(r, "attention.key_length_mla", false, 0, RN_MAX_HEAD_DIM, &k_dim);
+
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.value_length_mla", k_dim > 0, k_dim > 0, RN_MAX_HEAD_DIM, &v_dim);
+    l->k_dim = k_dim > 0 ? k_dim : first->k_dim;
+    l->v_dim = k_dim > 0 ? v_dim : first->v_dim;
+    l->rope_dim = r->hparams->ropes[0].dims;
+    if (status == RUNNEL_OK && l->rope_dim > l->k_dim)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is missing or larger than a head");
+    return status;
+}
+
+runnel_status rn_hparams_latent(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    struct rn_latent_hparams *l = &h->latent;
+    const struct rn_layer_hparams *first = first_with_heads(h);
+    runnel_status status;
+    uint32_t i;
+
+    if (first == NULL)
+        return RUNNEL_OK;
+    status = rn_hparams_u32(r, "attention.kv_lora_rank", true, 1, RN_MAX_HEAD_DIM, &l->rank);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.q_lora_rank", false, 0, RN_MAX_WIDTH, &l->q_rank);
+    if (status == RUNNEL_OK)
+        status = read_latent_heads(r, first);
+    for (i = 0; status == RUNNEL_OK && i < h->n_layers; i++) {
+        if ((uint64_t)h->layers[i].heads * (l->k_dim > l->v_dim ? l->k_dim : l->v_dim) > RN_MAX_WIDTH)
+            return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.head_count", "makes rows of more than 16 Mi values");
+        h->layers[i].kv_heads = h->layers[i].heads > 0;
+        h->layers[i].k_dim = l->rank + l->rope_dim;
+        h->layers[i].v_dim = l->rank;
+        h->layers[i].attention_scale = 1 / sqrt((double)l->k_dim);
     }
     return status;
 }
@@ -165,21 +209,45 @@ static runnel_status check_widths(const struct rn_hparams_reader *r, const struc
     return RUNNEL_OK;
 }
 
+/* Files without groups say 0 or 1. */
+static runnel_status read_groups(const struct rn_hparams_reader *r, struct rn_hparams *h)
+{
+    uint32_t *n = &h->expert_groups, *used = &h->expert_groups_used;
+    runnel_status status = rn_hparams_u32(r, "expert_group_count", false, 0, RN_MAX_ROUTE_GROUPS, n);
+    uint32_t i;
+
+    if (*n <= 1)
+        *n = 0;
+    if (status != RUNNEL_OK || *n == 0)
+        return status;
+    if (h->experts % *n != 0 || h->experts / *n < 2)
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "expert_group_count",
+                              "does not part the experts into groups of two or more");
+    status = rn_hparams_u32(r, "expert_group_used_count", true, 1, *n, used);
+    for (i = 0; status == RUNNEL_OK && i < h->n_layers; i++)
+        if (h->layers[i].experts_used > *used * (h->experts / *n))
+            status = rn_hparams_bad(r, RUNNEL_FORMAT, "expert_group_used_count", "leaves fewer experts than are used");
+    return status;
+}
+
+/* Of blocks without experts arrays say 0. */
 static runnel_status read_experts(const struct rn_hparams_reader *r, struct rn_hparams *h)
 {
-    uint32_t groups = 1;
+    const size_t used = offsetof(struct rn_layer_hparams, experts_used);
+    const size_t width = offsetof(struct rn_layer_hparams, expert_feed_forward);
+    const struct rn_gguf_entry *entry;
+    char key[RN_KEY_BYTES];
     runnel_status status;
 
     status = rn_hparams_u32(r, "expert_count", false, 0, RN_MAX_EXPERTS, &h->experts);
+    rn_hparams_key(h, "expert_used_count", key);
+    entry = rn_gguf_find(r->gguf, key);
     if (status == RUNNEL_OK && h->experts > 0)
-        status = rn_hparams_u32(r, "expert_used_count", true, 1, h->experts, &h->experts_used);
+        status = rn_hparams_layers(r, "expert_used_count", true, entry == NULL || entry->type != RN_GGUF_ARRAY,
+                                   h->experts, used);
     if (status == RUNNEL_OK && h->experts > 0)
-        status = rn_hparams_u32(r, "expert_feed_forward_length", false, 1, RN_MAX_WIDTH, &h->expert_feed_forward);
-    if (status == RUNNEL_OK && h->experts > 0)
-        status = rn_hparams_u32(r, "expert_group_count", false, 0, RN_MAX_EXPERTS, &groups);
-    if (status == RUNNEL_OK && groups > 1)
-        status = rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "expert_group_count", "asks for routing in groups");
-    return status;
+        status = rn_hparams_layers(r, "expert_feed_forward_length", false, 0, RN_MAX_WIDTH, width);
+    return status == RUNNEL_OK && h->experts > 0 ? read_groups(r, h) : status;
 }
 
 static runnel_status read_scaling(const struct rn_hparams_reader *r, struct rn_rope_hparams *rope)
@@ -225,7 +293,6 @@ static runnel_status read_factor(const struct rn_hparams_reader *r, struct rn_ro
 
 static runnel_status read_floats(const struct rn_hparams_reader *r, struct rn_rope_hparams *rope)
 {
-    double yarn_attention = 1;
     const struct {
         const char *rest;
         double min, max;
@@ -233,8 +300,8 @@ static runnel_status read_floats(const struct rn_hparams_reader *r, struct rn_ro
     } keys[] = {
         {"rope.freq_base", 1e-3, 1e18, &rope->base},
         {"rope.scaling.attn_factor", 1e-6, 1e6, &rope->attention_factor},
-        {"rope.scaling.yarn_attn_factor", 1e-6, 1e6, &yarn_attention},
-        {"rope.scaling.yarn_ext_factor", 0, 1, &rope->ext_factor},
+        {"rope.scaling.yarn_attn_factor", 1e-6, 1e6, &rope->yarn_attention},
+        {"rope.scaling.yarn_ext_factor", -1, 1, &rope->ext_factor},
         {"rope.scaling.yarn_beta_fast", 1e-6, 1e9, &rope->beta_fast},
         {"rope.scaling.yarn_beta_slow", 1e-6, 1e9, &rope->beta_slow},
         {"rope.scaling.yarn_log_multiplier", 0, 1e3, &rope->log_multiplier},
@@ -246,7 +313,8 @@ static runnel_status read_floats(const struct rn_hparams_reader *r, struct rn_ro
 
     for (i = 0; status == RUNNEL_OK && i < sizeof keys / sizeof keys[0]; i++)
         status = rn_hparams_f64(r, keys[i].rest, keys[i].min, keys[i].max, keys[i].value);
-    rope->attention_factor *= yarn_attention;
+    if (rope->ext_factor < 0) /* what converters write for none */
+        rope->ext_factor = 1;
     return status;
 }
 
@@ -265,7 +333,7 @@ static runnel_status read_turns(const struct rn_hparams_reader *r, struct rn_rop
     return status;
 }
 
-static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hparams *h)
+static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hparams *h, bool neox)
 {
     const struct rn_layer_hparams *first = first_with_heads(h);
     struct rn_rope_hparams *rope = &h->ropes[0];
@@ -282,6 +350,7 @@ static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hpar
                                      .beta_slow = 1,
                                      .low_factor = 1,
                                      .high_factor = 4,
+                                     .neox = neox,
                                      .divisors = true};
     h->n_ropes = 1;
     status = rn_hparams_u32(r, "rope.dimension_count", false, 2, first->k_dim, &rope->dims);
@@ -346,15 +415,21 @@ static runnel_status read_layers(const struct rn_hparams_reader *r, const struct
 
     status = read_counts(r, (arch->flags & RN_ARCH_GAPS) != 0 ? 0 : 1);
     if (status == RUNNEL_OK)
-        status = rn_hparams_layers(r, "feed_forward_length", false, 1, RN_MAX_WIDTH, feed_forward);
+        status = rn_hparams_layers(r, "feed_forward_length", false, (arch->flags & RN_ARCH_GAPS) == 0, RN_MAX_WIDTH,
+                                   feed_forward);
     if (status == RUNNEL_OK)
         status = read_heads(r, h);
     if (status == RUNNEL_OK)
         status = read_experts(r, h);
     if (status == RUNNEL_OK && (arch->flags & RN_ARCH_NO_ROPE) == 0)
-        status = read_rope(r, h);
-    for (i = 0; i < h->n_layers; i++)
+        status = read_rope(r, h, (arch->flags & RN_ARCH_NEOX) != 0);
+    for (i = 0; i < h->n_layers; i++) {
         h->layers[i].rope = h->n_ropes > 0 ? 0 : RN_NO_ROPE;
+        h->layers[i].kv_from = -1;
+        h->layers[i].sparsity = -INFINITY;
+    }
+    if (status == RUNNEL_OK)
+        status = rn_hparams_flags(r, arch);
     if (status == RUNNEL_OK && arch->keys != NULL)
         status = arch->keys(r);
     return status == RUNNEL_OK ? check_widths(r, h) : status;
@@ -366,7 +441,15 @@ runnel_status rn_hparams_read(struct rn_heap *heap, const struct rn_gguf *gguf, 
     const struct rn_hparams_reader reader = {gguf, hparams, error};
     runnel_status status;
 
-    *hparams = (struct rn_hparams){.architecture = arch->name, .rms_eps = -1, .layer_eps = -1};
+    *hparams = (struct rn_hparams){.architecture = arch->name,
+                                   .rms_eps = -1,
+                                   .layer_eps = -1,
+                                   .embedding_scale = 1,
+                                   .residual_scale = 1,
+                                   .logit_scale = 1,
+                                   .loops = 1,
+                                   .experts_scale = 1,
+                                   .attention_out_scale = 1};
     status = read_sizes(&reader, hparams);
     if (status == RUNNEL_OK)
         status = read_causal(&reader, arch);

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "model/gating.h"
 #include "model/gguf.h"
 
 struct rn_arch; /* arch/table.h */
@@ -39,40 +40,122 @@ struct rn_rope_hparams {
     double base;                    /* freq_base; default 10000 */
     double factor;                  /* scaling.factor (older: scale_linear); 1: none */
     double original_tokens;         /* scaling.original_context_length; default context_length */
-    double attention_factor;        /* scaling.attn_factor * scaling.yarn_attn_factor; default 1 */
+    double attention_factor;        /* scaling.attn_factor; default 1 */
+    double yarn_attention;          /* scaling.yarn_attn_factor, in place of YaRN's growth; 0: absent */
     double ext_factor;              /* scaling.yarn_ext_factor; default 1 */
     double beta_fast, beta_slow;    /* scaling.yarn_beta_*; default 32 and 1 turns */
     double log_multiplier;          /* scaling.yarn_log_multiplier; 0: absent */
     double low_factor, high_factor; /* scaling.low_freq_factor, high_freq_factor (llama3); default 1 and 4 */
+    bool neox;                      /* pairs: see rn_rope */
+    uint32_t sections[4];           /* dimension_sections with RN_ARCH_SECTIONS: pairs of each axis; all 0: none */
+    bool interleaved;               /* pairs of the first three axes take turns */
+    uint32_t divisor_dims;          /* twice the number of divisors in the file; 0: dims */
     bool divisors; /* the file's tensors of divisors count for it; only where dims are those of the first */
 };
 
 /* What may differ from block to block. Those with a key are a scalar in the file or an array of block_count; an
  * architecture's own reader may change any. */
 struct rn_layer_hparams {
-    uint32_t heads;         /* attention.head_count; 0: a block without attention (RN_ARCH_GAPS) */
-    uint32_t kv_heads;      /* attention.head_count_kv, divides heads; default heads; 0 exactly where heads is */
-    uint32_t feed_forward;  /* feed_forward_length; 0 where absent */
-    uint32_t k_dim, v_dim;  /* attention.key_length, value_length; default embedding / heads of the first block that
+    uint32_t heads;               /* attention.head_count; 0: a block without attention (RN_ARCH_GAPS) */
+    uint32_t kv_heads;            /* attention.head_count_kv, divides heads; default heads; 0 exactly where heads is */
+    uint32_t feed_forward;        /* feed_forward_length; 0 where absent */
+    uint32_t experts_used;        /* expert_used_count, where there are experts; 0 in an array: this block has none */
+    uint32_t expert_feed_forward; /* expert_feed_forward_length, likewise; 0 where absent */
+    uint32_t k_dim, v_dim; /* attention.key_length, value_length; default embedding / heads of the first block that
                                has attention */
-    int32_t rope;           /* index of rn_hparams.ropes, or RN_NO_ROPE */
-    uint32_t window;        /* as in rn_op; 0 */
-    double attention_scale; /* attention.scale; default 1 / sqrt(k_dim) */
+    int32_t rope;          /* index of rn_hparams.ropes, or RN_NO_ROPE */
+    uint32_t window;       /* as in rn_op; 0 */
+    bool tempered;         /* queries have rn_hparams.temperature */
+    bool chooses;          /* its indexer chooses; else attention looks at what that of an earlier block has chosen */
+    int32_t kv_from;       /* block whose cache is seen instead of one of its own; -1: none */
+    int32_t cache;         /* the number of its cache in the plan, while that is built */
+    double sparsity;       /* of gates: as scale in op TAIL; -inf: all count */
+    double expert_cut, shared_cut; /* of op GATE's values in experts, and in all other feed-forwards; 0: not cut */
+    double attention_scale;        /* attention.scale; default 1 / sqrt(k_dim) */
+    double alpha_n, alpha_p, beta, act_eps; /* of op XIELU: keys xielu.* with RN_ARCH_XIELU */
+};
+
+/* Attention by a latent (multi-head latent attention, arXiv 2405.04434), of all blocks that have attention: see
+ * latent.c. What the cache has of such a block is one head of rank + rope_dim keys, the first `rank` of which are its
+ * values; so kv_heads is 1, k_dim rank + rope_dim and v_dim rank. */
+struct rn_latent_hparams {
+    uint32_t rank;     /* attention.kv_lora_rank; 0: the architecture has ordinary attention */
+    uint32_t q_rank;   /* attention.q_lora_rank, of blocks without a tensor attn_q; 0 where absent */
+    uint32_t k_dim;    /* of each head: attention.key_length_mla, or key_length in files without that */
+    uint32_t rope_dim; /* the last of these, which rotate and all heads share: rope.dimension_count */
+    uint32_t v_dim;    /* of each head: attention.value_length_mla, or value_length */
+};
+
+/* What chooses the positions that attention looks at (DeepSeek-V3.2-Exp's report): see indexer.c. */
+struct rn_indexer_hparams {
+    uint32_t most;  /* attention.indexer.top_k: positions that are chosen; 0: attention looks at all */
+    uint32_t heads; /* attention.indexer.head_count */
+    uint32_t k_dim; /* of each head, and of the one key: attention.indexer.key_length */
+    uint32_t rope;  /* index of rn_hparams.ropes: the first dimensions of each */
+};
+
+/* Of attention: queries times 1 + scale * ln(1 + floor((position + ahead) / span)). */
+struct rn_temperature {
+    double scale;  /* attention.temperature_scale; 0: none */
+    uint32_t span; /* attention.temperature_length; 0 or absent: the original context of the first rope */
+    uint32_t ahead;
+};
+
+/* Linear attention and short convolutions; 0 where a row's reader reads no such thing. */
+struct rn_linear_hparams {
+    uint32_t taps;            /* ssm.conv_kernel, shortconv.l_cache */
+    uint32_t heads, kv_heads; /* heads of the state, and of queries and keys: see the row's reader */
+    uint32_t k_dim, v_dim;    /* of a head */
+    uint32_t halve_every;     /* rescale_every_n_layers: behind each so many blocks rows are halved */
+};
+
+/* State space layers: keys ssm.*, where a row's reader asks for them. */
+struct rn_ssm_hparams {
+    uint32_t taps;      /* conv_kernel */
+    uint32_t inner;     /* inner_size: a multiple of heads */
+    uint32_t state;     /* state_size */
+    uint32_t rank;      /* time_step_rank where by_channel */
+    uint32_t heads;     /* time_step_rank, or inner where by_channel: a multiple of groups */
+    uint32_t groups;    /* group_count; 1 where by_channel */
+    bool by_channel;    /* the state of each channel decays by numbers of its own */
+    bool bare_norms;    /* dt_b_c_rms: dt, B and C are normed, also where the file has no weights for that */
+    bool may_lack_norm; /* ssm_norm is only where the file has it */
+    bool in_turns;      /* PLaMo 2: z and x take turns by head, and dt, B and C are what ssm_x makes of x */
 };
 
 struct rn_hparams {
-    const char *architecture;       /* borrowed from the table row */
-    uint32_t n_layers;              /* block_count */
-    uint32_t n_nextn;               /* of them, the last ones: nextn_predict_layers, which predict tokens further on */
-    uint32_t trained_tokens;        /* context_length */
-    uint32_t embedding;             /* embedding_length */
-    double rms_eps, layer_eps;      /* attention.layer_norm_rms_epsilon, layer_norm_epsilon; -1: absent */
-    bool causal;                    /* attention.causal; default true, with RN_ARCH_BIDIRECTIONAL false */
-    double softcap;                 /* of attention's scores; 0: off */
-    double temperature_scale;       /* attention.temperature_scale; 0: absent */
-    uint32_t experts, experts_used; /* expert_count, expert_used_count; 0 for dense models */
-    uint32_t expert_feed_forward;   /* expert_feed_forward_length; 0 where absent */
-    uint32_t n_ropes;               /* the first one is what the keys say; none with RN_ARCH_NO_ROPE */
+    const char *architecture;  /* borrowed from the table row */
+    uint32_t n_layers;         /* block_count */
+    uint32_t loops;            /* how often x goes through all of them: num_loops with RN_ARCH_LOOPS; 1 */
+    bool loop_norm;            /* the final norm stands behind each of these */
+    uint32_t n_nextn;          /* of them, the last ones: nextn_predict_layers, which predict tokens further on */
+    uint32_t trained_tokens;   /* context_length */
+    uint32_t embedding;        /* embedding_length */
+    double rms_eps, layer_eps; /* attention.layer_norm_rms_epsilon, layer_norm_epsilon; -1: absent */
+    bool causal;               /* attention.causal; default true, with RN_ARCH_BIDIRECTIONAL false */
+    double softcap;            /* of attention's scores: attn_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
+    double final_softcap;      /* of logits: final_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
+    double clamp;              /* attention.clamp_kqv with RN_ARCH_CLAMP; 0: off */
+    double alibi;              /* attention.max_alibi_bias with RN_ARCH_ALIBI; 0: off */
+    double embedding_scale, residual_scale, logit_scale; /* factors, see RN_ARCH_SCALES; 1 */
+    bool parallel;                                       /* attention and feed-forward begin with the same row */
+    struct rn_temperature temperature;                   /* with RN_ARCH_TEMPERATURE */
+    bool unit_heads;                                     /* with RN_ARCH_UNIT_HEADS */
+    uint32_t experts;                                    /* expert_count; 0 for dense models */
+    uint32_t expert_groups, expert_groups_used;          /* expert_group_count, expert_group_used_count; 0: no groups */
+    uint32_t experts_per_chunk;                          /* GroveMoE: experts that share a small one; 0: none do ... */
+    double chunk_scale;                                  /* ... and what these count */
+    double attention_out_scale;                          /* of what attention's last product gives: 1 */
+    uint32_t streams;                                    /* parallel residual streams of gemma3n: altup.num_inputs */
+    uint32_t per_layer;            /* embedding_length_per_layer_input with RN_ARCH_PER_LAYER; 0: none */
+    enum rn_gating experts_gating; /* the row, and with RN_EXPERTS_KEYS expert_gating_func */
+    bool experts_normalised;       /* as in rn_op: the row, and with RN_EXPERTS_KEYS expert_weights_norm */
+    double experts_scale;          /* expert_weights_scale with RN_EXPERTS_SCALE; 1 */
+    struct rn_latent_hparams latent;
+    struct rn_linear_hparams linear;
+    struct rn_indexer_hparams indexer;
+    uint32_t n_ropes; /* the first one is what the keys say; none with RN_ARCH_NO_ROPE */
+    struct rn_ssm_hparams ssm;
     struct rn_rope_hparams ropes[RN_MAX_ROPES];
     struct rn_layer_hparams *layers; /* [n_layers] */
 };
@@ -82,6 +165,10 @@ struct rn_hparams {
 runnel_status rn_hparams_read(struct rn_heap *heap, const struct rn_gguf *gguf, const struct rn_arch *arch,
                               struct rn_hparams *hparams, runnel_error *error);
 void rn_hparams_fini(struct rn_heap *heap, struct rn_hparams *hparams);
+
+/* hparams_flags.c: the keys that the flags of a row ask for, behind all others but those of the row's own reader. */
+struct rn_hparams_reader;
+runnel_status rn_hparams_flags(const struct rn_hparams_reader *r, const struct rn_arch *arch);
 
 /* "<architecture>.<rest>" in `out`. */
 #define RN_KEY_BYTES 128
@@ -106,9 +193,26 @@ bool rn_hparams_has(const struct rn_hparams_reader *r, const char *rest);
 runnel_status rn_hparams_layers(const struct rn_hparams_reader *r, const char *rest, bool required, uint32_t min,
                                 uint32_t max, size_t offset);
 
+/* Key attention.sliding_window as the window of all blocks but the last of each `period`: of 1 none has it, of 0 all.
+ * Key attention.sliding_window_pattern, another period or a truth value for each block, counts before it. local_rope:
+ * then only blocks with a window rotate, if there are any. */
+runnel_status rn_hparams_windows(const struct rn_hparams_reader *r, uint32_t period, bool local_rope);
+
+/* Of that what key attention.sliding_window_pattern or the period says, with this window. */
+runnel_status rn_hparams_pattern(const struct rn_hparams_reader *r, uint32_t period, uint32_t window);
+
+/* One more rope, of the blocks that have a window and rotate. UNSUPPORTED as rn_hparams_add_rope. */
+runnel_status rn_hparams_local_rope(const struct rn_hparams_reader *r, const struct rn_rope_hparams *local);
+/* Blocks from `from` on see the cache of the last block of their kind before it: those with a window that of from - 2,
+ * the others that of from - 1. FORMAT names `rest`, the key that says so: these are of another kind or size. */
+runnel_status rn_hparams_share_kv(const struct rn_hparams_reader *r, const char *rest, uint32_t from);
+
 /* "key ... <why>" as the error; returns status. */
 runnel_status rn_hparams_bad(const struct rn_hparams_reader *r, runnel_status status, const char *rest,
                              const char *why);
+
+/* The keys of rn_hparams.latent, and what they say of each block. Scores are divided by the root of latent.k_dim. */
+runnel_status rn_hparams_latent(const struct rn_hparams_reader *r);
 
 /* One more rope; its index in *rope. UNSUPPORTED: there are RN_MAX_ROPES. */
 runnel_status rn_hparams_add_rope(const struct rn_hparams_reader *r, const struct rn_rope_hparams *more, int32_t *rope);

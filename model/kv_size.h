@@ -5,6 +5,9 @@
  *                              step need ahead, one more where chunks and blocks do not begin together; and the
  *                              means', one position for each 64
  *
+ * With blocks of their own for layers with windows (rn_backend_limits.window) a sequence holds of these as many as a
+ * window and the rows of one step need, and of the others' what its positions need.
+ *
  * Blocks that fall behind the window are written again at the sequence's own end: nobody has to be asked, and what it
  * holds does not grow any more. Threads: all functions are pure. */
 #ifndef RN_MODEL_KV_SIZE_H
@@ -49,6 +52,34 @@ static inline uint32_t rn_kv_size_blocks(const struct rn_backend_limits *limits,
 static inline uint32_t rn_kv_size_means(const struct rn_backend_limits *limits, uint64_t n)
 {
     return limits->mean_window == 0 ? 0 : rn_kv_size_round(n / RN_CHUNK, limits->block_tokens);
+}
+
+enum { RN_KV_SIZE_TILE = 32 }; /* attention reads positions in tiles that begin at multiples of this */
+
+/* The first block of layers with windows that the row at `position`, or one after it, looks at. */
+static inline uint32_t rn_kv_size_first_window(const struct rn_backend_limits *limits, uint32_t position)
+{
+    uint32_t first = position + 1 > limits->window ? position + 1 - limits->window : 0;
+
+    return first / RN_KV_SIZE_TILE * RN_KV_SIZE_TILE / limits->block_tokens;
+}
+
+/* Blocks of layers with windows for a sequence of n positions, at one time. */
+static inline uint32_t rn_kv_size_windows(const struct rn_backend_limits *limits, uint64_t n)
+{
+    uint32_t all = rn_kv_size_round(n, limits->block_tokens), most;
+    uint32_t rows = limits->max_rows < RN_KV_SIZE_ROWS ? limits->max_rows : RN_KV_SIZE_ROWS;
+
+    if (limits->window == 0)
+        return 0;
+    most = rn_kv_size_round((uint64_t)limits->window + RN_KV_SIZE_TILE + rows, limits->block_tokens) + 1;
+    return all < most ? all : most;
+}
+
+/* What is behind a window is gone: nobody can go back in a sequence's blocks, nor share them but at checkpoints. */
+static inline bool rn_kv_size_forgets(const struct rn_backend_limits *limits)
+{
+    return limits->mean_window > 0 || limits->window > 0;
 }
 
 /* The longest sequence that fits n_blocks by itself. */

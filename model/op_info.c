@@ -1,6 +1,8 @@
 /* The table of ops as data: see op_info.h. */
 #include "model/op_info.h"
 
+#include <math.h>
+
 #include "base/check.h"
 
 /* The type of an operand; its width is the checker's (plan_check.c). */
@@ -8,6 +10,7 @@
 #define TYPE_F32(width) RN_OPERAND_F32
 #define TYPE_I32(width) RN_OPERAND_I32
 #define TYPE_MAYBE_F32(width) RN_OPERAND_MAYBE_F32
+#define TYPE_MAYBE_I32(width) RN_OPERAND_MAYBE_I32
 #define TYPE_OVER_F32(width) RN_OPERAND_OVER_F32
 
 static const struct rn_op_info infos[] = {
@@ -44,7 +47,8 @@ static void add(int32_t *list, uint32_t *n, int32_t thing)
 struct rn_op_touched rn_op_touched(const struct rn_plan *plan, const struct rn_op *op)
 {
     enum rn_op_memory memory = infos[op->kind].memory;
-    int32_t layer = memory == RN_MEMORY_NOTHING ? -1 : (int32_t)plan->n_slots + op->layer;
+    int32_t first = (int32_t)(plan->n_slots + (memory == RN_MEMORY_STATE ? plan->n_kv_layers : 0));
+    int32_t layer = memory == RN_MEMORY_NOTHING ? -1 : first + op->layer;
     struct rn_op_touched t = {.n_reads = 0};
 
     add(t.reads, &t.n_reads, op->a);
@@ -56,4 +60,20 @@ struct rn_op_touched rn_op_touched(const struct rn_plan *plan, const struct rn_o
     if (memory != RN_MEMORY_KV_READ)
         add(t.writes, &t.n_writes, layer);
     return t;
+}
+
+double rn_op_temperature(const struct rn_op *op, uint32_t position)
+{
+    return 1 + (double)op->scale * log1p(floor(((double)position + op->ahead) / op->span));
+}
+
+double rn_op_slope(const struct rn_op *op, uint32_t head)
+{
+    uint32_t n = 1;
+
+    if (op->alibi == 0)
+        return 0;
+    while (n * 2 <= op->heads)
+        n *= 2;
+    return -(head < n ? exp2(-op->alibi * (head + 1) / n) : exp2(-op->alibi * (2 * (head - n) + 1) / (2.0 * n)));
 }

@@ -5,25 +5,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "model/build.h"
 #include "model/kv.h"
 
 /* The context of a request for 0: what most machines can hold. */
 enum { DEFAULT_CONTEXT = 8192 };
 
-runnel_status rn_plan_arch(const struct rn_gguf *gguf, const struct rn_arch **arch, runnel_error *error)
+/* The row of the file's host. */
+static const struct rn_arch *find_own(const struct rn_arch_rows *rows, struct rn_view name)
+{
+    for (size_t i = 0; rows != NULL && i < rows->n; i++)
+        if (strlen(rows->rows[i].name) == name.n && memcmp(rows->rows[i].name, name.bytes, name.n) == 0)
+            return &rows->rows[i].arch;
+    return NULL;
+}
+
+/* Keys of the architecture begin with its name. */
+static bool is_name(struct rn_view name)
+{
+    size_t i;
+
+    for (i = 0; i < name.n; i++)
+        if (name.bytes[i] <= ' ' || name.bytes[i] > '~')
+            return false;
+    return name.n > 0 && name.n < RN_ARCH_NAME_BYTES;
+}
+
+runnel_status rn_plan_arch(const struct rn_gguf *gguf, struct rn_arch_choice *choice, runnel_error *error)
 {
     struct rn_view name = {"", 0};
     runnel_status status = rn_gguf_get_string(gguf, "general.architecture", true, &name, error);
+    const struct rn_arch *arch;
 
     if (status != RUNNEL_OK)
         return status;
-    *arch = rn_arch_find(name);
-    if (*arch == NULL)
+    choice->assumed[0] = '\0';
+    arch = rn_arch_find(name);
+    if (arch == NULL)
+        arch = find_own(rn_gguf_rows(gguf), name);
+    if (arch != NULL) {
+        choice->arch = *arch;
+        return RUNNEL_OK;
+    }
+    if (!is_name(name))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: architecture '%.*s' is not supported", rn_gguf_path(gguf),
                             (int)(name.n < 60 ? name.n : 60), name.bytes);
-    return RUNNEL_OK;
+    snprintf(choice->name, sizeof choice->name, "%.*s", (int)name.n, name.bytes);
+    return rn_arch_standard(gguf, choice, error);
 }
 
 /* The vocabulary has as many tokens as the embedding has rows; where the file also lists or counts
@@ -121,23 +149,40 @@ static void refuse_unread(struct rn_build *b)
 
     if (b->status != RUNNEL_OK || b->partial || n == (uint64_t)plan->n_weights - b->n_foreign + b->n_rope_tensors)
         return;
-    read = rn_alloc(plan->heap, plan->n_weights, sizeof *read);
+    read = rn_alloc(plan->heap, (size_t)plan->n_weights + b->n_ignored, sizeof *read);
     if (read == NULL) {
         rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
         return;
     }
     for (i = 0; i < plan->n_weights; i++)
         read[i] = plan->weights[i].tensor;
-    qsort(read, plan->n_weights, sizeof *read, by_address);
+    for (i = 0; i < b->n_ignored; i++)
+        read[plan->n_weights + i] = b->ignored[i];
+    qsort(read, (size_t)plan->n_weights + b->n_ignored, sizeof *read, by_address);
     for (i = 0; i < n && b->status == RUNNEL_OK; i++) {
         tensor = rn_gguf_tensor(plan->gguf, i);
-        if (rn_build_is_divisors(tensor->name) || read_elsewhere(b, tensor->name))
+        if (rn_build_is_divisors(tensor->name) || read_elsewhere(b, tensor->name) ||
+            rn_build_is_unused(b, tensor->name))
             continue;
-        if (bsearch(&tensor, read, plan->n_weights, sizeof *read, by_address) == NULL)
+        if (bsearch(&tensor, read, (size_t)plan->n_weights + b->n_ignored, sizeof *read, by_address) == NULL)
             rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %.*s is not part of architecture %s as it is known here",
                           (int)(tensor->name.n < 64 ? tensor->name.n : 64), tensor->name.bytes, plan->architecture);
     }
     rn_free(plan->heap, read);
+}
+
+/* How a row without experts would weigh them is not known: where its file has some, none is guessed. */
+static void refuse_experts(struct rn_build *b)
+{
+    if (b->arch->experts != 0 || b->status != RUNNEL_OK)
+        return;
+    for (b->layer = 0; (uint32_t)b->layer < b->hparams.n_layers; b->layer++)
+        if (rn_build_has(b, "blk.%d.ffn_gate_inp.weight"))
+            rn_build_fail(b, RUNNEL_UNSUPPORTED,
+                          "tensor blk.%d.ffn_gate_inp.weight chooses experts, which architecture %s has none of as it "
+                          "is known here",
+                          (int)b->layer, b->plan->architecture);
+    b->layer = -1;
 }
 
 /* Any number is let through: it only matters to who asks for embeddings. */
@@ -161,18 +206,22 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
     if (b->status != RUNNEL_OK)
         return;
     fill_sizes(b, context_tokens);
+    refuse_experts(b);
     if (read_vocab(b) == RUNNEL_OK)
-        arch->build(b);
+        (arch->build != NULL ? arch->build : rn_build_decoder)(b);
     read_pooling(b);
     refuse_unread(b);
     rn_hparams_fini(heap, &b->hparams);
     rn_free(heap, b->slot_free);
+    rn_free(heap, b->ignored);
 }
 
 runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf,
                            const struct rn_arch *arch, uint32_t context_tokens, struct rn_plan **out)
 {
-    b->layer = b->tapped = -1;
+    char flaw[128];
+
+    b->layer = b->tapped = b->carried = b->per_layer = b->chosen = -1;
     b->source = gguf;
     b->arch = arch;
     b->plan = rn_calloc(heap, 1, sizeof *b->plan);
@@ -180,24 +229,44 @@ runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struc
         return rn_error_set(b->error, RUNNEL_NO_MEMORY, "%s: no memory for the plan", rn_gguf_path(gguf));
     b->plan->heap = heap;
     b->plan->gguf = gguf;
-    b->plan->architecture = arch->name;
+    snprintf(b->plan->architecture, sizeof b->plan->architecture, "%s", arch->name);
+    snprintf(b->plan->assumed, sizeof b->plan->assumed, "%s", b->assumed != NULL ? b->assumed : "");
     build(b, arch, context_tokens);
+    if (b->status == RUNNEL_OK && rn_plan_flaw(b->plan, flaw, sizeof flaw))
+        rn_build_fail(b, RUNNEL_FORMAT, "its tensors and keys do not fit together as architecture %s: %s", arch->name,
+                      flaw);
     if (b->status != RUNNEL_OK) {
         rn_plan_free(b->plan);
         return b->status;
     }
-    RN_ASSERT(rn_plan_check(b->plan));
     *out = b->plan;
     return RUNNEL_OK;
+}
+
+/* A file of an architecture that is not known is not wrong: it is no standard decoder. */
+static runnel_status say_unknown(const struct rn_arch_choice *choice, runnel_status status, runnel_error *error)
+{
+    char why[RUNNEL_ERROR_BYTES];
+
+    if (choice->assumed[0] == '\0' || (status != RUNNEL_FORMAT && status != RUNNEL_UNSUPPORTED))
+        return status;
+    if (error == NULL)
+        return RUNNEL_UNSUPPORTED;
+    snprintf(why, sizeof why, "%s", error->message);
+    rn_error_clear(error);
+    return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s (architecture '%s' is not known)", why, choice->name);
 }
 
 static runnel_status make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                           struct rn_plan **out)
 {
-    const struct rn_arch *arch;
-    runnel_status status = rn_plan_arch(gguf, &arch, b->error);
+    struct rn_arch_choice choice;
+    runnel_status status = rn_plan_arch(gguf, &choice, b->error);
 
-    return status == RUNNEL_OK ? rn_plan_make(b, heap, gguf, arch, context_tokens, out) : status;
+    if (status != RUNNEL_OK)
+        return status;
+    b->assumed = choice.assumed;
+    return say_unknown(&choice, rn_plan_make(b, heap, gguf, &choice.arch, context_tokens, out), b->error);
 }
 
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
@@ -239,19 +308,59 @@ void rn_plan_free(struct rn_plan *plan)
     rn_free(plan->heap, plan->weights);
     rn_free(plan->heap, plan->ropes);
     rn_free(plan->heap, plan->kv_layers);
+    rn_free(plan->heap, plan->state_layers);
     rn_free(plan->heap, plan);
+}
+
+static uint64_t layer_bytes(const struct rn_kv_layer *layer, runnel_kv_type kv_type)
+{
+    return (uint64_t)layer->kv_heads * (rn_kv_row_bytes(kv_type, layer->k_width / layer->kv_heads) +
+                                        rn_kv_row_bytes(kv_type, layer->v_width / layer->kv_heads));
 }
 
 uint64_t rn_plan_kv_bytes(const struct rn_plan *plan, runnel_kv_type kv_type)
 {
-    const struct rn_kv_layer *layer;
     uint64_t bytes = 0;
-    uint32_t i;
 
-    for (i = 0; i < plan->n_kv_layers; i++) {
-        layer = &plan->kv_layers[i];
-        bytes += (uint64_t)layer->kv_heads * (rn_kv_row_bytes(kv_type, layer->k_width / layer->kv_heads) +
-                                              rn_kv_row_bytes(kv_type, layer->v_width / layer->kv_heads));
+    for (uint32_t i = 0; i < plan->n_kv_layers; i++)
+        bytes += layer_bytes(&plan->kv_layers[i], kv_type);
+    return bytes;
+}
+
+uint32_t rn_plan_layer_window(const struct rn_plan *plan, uint32_t layer)
+{
+    uint32_t widest = 0;
+
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct rn_op *op = &plan->ops[i];
+
+        if (op->kind != RN_OP_ATTENTION || (uint32_t)op->layer != layer)
+            continue;
+        if (op->window == 0 || op->bidirectional)
+            return 0;
+        widest = op->window > widest ? op->window : widest;
     }
+    return widest;
+}
+
+uint32_t rn_plan_window(const struct rn_plan *plan)
+{
+    uint32_t widest = 0;
+
+    for (uint32_t i = 0; i < plan->n_kv_layers; i++) {
+        uint32_t window = rn_plan_layer_window(plan, i);
+
+        widest = window > widest ? window : widest;
+    }
+    return widest;
+}
+
+uint64_t rn_plan_window_bytes(const struct rn_plan *plan, runnel_kv_type kv_type)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < plan->n_kv_layers; i++)
+        if (rn_plan_layer_window(plan, i) > 0)
+            bytes += layer_bytes(&plan->kv_layers[i], kv_type);
     return bytes;
 }

@@ -3,6 +3,7 @@
  * Walks the ops in order and keeps, for each slot, whether it has been written. Everything a backend
  * relies on without looking is looked at here. */
 #include <math.h>
+#include <stdio.h>
 
 #include "model/op_info.h"
 
@@ -10,11 +11,13 @@ struct checker {
     const struct rn_plan *plan;
     bool *defined;   /* [n_slots] */
     uint32_t stored; /* cache layers stored so far: they are numbered in that order */
+    uint32_t kept;   /* state layers that have an op so far, likewise */
 };
 
 static const struct rn_slot no_slot;
 static const struct rn_weight no_weight;
 static const struct rn_kv_layer no_layer;
+static const struct rn_state_layer no_state;
 
 static bool index_ok(int64_t index, uint32_t n)
 {
@@ -36,6 +39,12 @@ static const struct rn_weight *weight_at(const struct rn_plan *plan, int32_t wei
 static const struct rn_kv_layer *layer_at(const struct rn_plan *plan, int32_t layer)
 {
     return layer < 0 || (uint32_t)layer >= plan->n_kv_layers ? &no_layer : &plan->kv_layers[layer];
+}
+
+/* Likewise. */
+static const struct rn_state_layer *state_at(const struct rn_plan *plan, int32_t layer)
+{
+    return layer < 0 || (uint32_t)layer >= plan->n_state_layers ? &no_state : &plan->state_layers[layer];
 }
 
 /* ---- Tables ---- */
@@ -62,6 +71,21 @@ static bool rope_ok(const struct rn_rope *rope)
     return true;
 }
 
+/* The layers of the state lie one behind the other within it. */
+static bool states_ok(const struct rn_plan *plan)
+{
+    uint64_t end = 0;
+    uint32_t i;
+
+    for (i = 0; i < plan->n_state_layers; i++) {
+        if (plan->state_layers[i].n == 0 || plan->state_layers[i].at < end ||
+            plan->state_layers[i].at % RN_STATE_UNIT != 0)
+            return false;
+        end = plan->state_layers[i].at + plan->state_layers[i].n;
+    }
+    return end * sizeof(float) <= plan->state_bytes;
+}
+
 static bool tables_ok(const struct rn_plan *plan)
 {
     uint32_t i;
@@ -75,7 +99,7 @@ static bool tables_ok(const struct rn_plan *plan)
     for (i = 0; i < plan->n_ropes; i++)
         if (!rope_ok(&plan->ropes[i]))
             return false;
-    return plan->n_ops > 0 && plan->n_slots > 0 && plan->n_slots <= INT16_MAX && plan->n_vocab > 0 &&
+    return states_ok(plan) && plan->n_ops > 0 && plan->n_slots > 0 && plan->n_slots <= INT16_MAX && plan->n_vocab > 0 &&
            plan->context_tokens > 0;
 }
 
@@ -90,6 +114,7 @@ struct widths {
 #define WIDTH_F32(width) (width)
 #define WIDTH_I32(width) (width)
 #define WIDTH_MAYBE_F32(width) (width)
+#define WIDTH_MAYBE_I32(width) (width)
 #define WIDTH_OVER_F32(width) (width)
 
 /* The widths that the operands must have; false where `valid` does not hold. */
@@ -99,8 +124,9 @@ struct widths {
         const struct rn_slot *a = slot_at(plan, op->a), *b = slot_at(plan, op->b);                       \
         const struct rn_weight *w = weight_at(plan, op->weight);                                         \
         const struct rn_kv_layer *kv = layer_at(plan, op->layer);                                        \
+        const struct rn_state_layer *st = state_at(plan, op->layer);                                     \
                                                                                                          \
-        (void)a, (void)b, (void)w, (void)kv;                                                             \
+        (void)a, (void)b, (void)w, (void)kv, (void)st;                                                   \
         if (!(valid))                                                                                    \
             return false;                                                                                \
         *widths = (struct widths){WIDTH_##out_, WIDTH_##out2_, WIDTH_##a_, WIDTH_##b_};                  \
@@ -120,14 +146,16 @@ static const widths_fn widths_of[] = {
 /* There or not, as the row says. */
 static bool there(enum rn_op_operand operand, int16_t slot)
 {
-    return operand == RN_OPERAND_MAYBE_F32 || (operand == RN_OPERAND_NONE) == (slot < 0);
+    return operand == RN_OPERAND_MAYBE_F32 || operand == RN_OPERAND_MAYBE_I32 ||
+           (operand == RN_OPERAND_NONE) == (slot < 0);
 }
 
 static bool is(const struct checker *c, enum rn_op_operand operand, int16_t slot, uint64_t width)
 {
     const struct rn_slot *s = slot_at(c->plan, slot);
 
-    return slot < 0 || (s->width == width && s->is_i32 == (operand == RN_OPERAND_I32));
+    return slot < 0 ||
+           (s->width == width && s->is_i32 == (operand == RN_OPERAND_I32 || operand == RN_OPERAND_MAYBE_I32));
 }
 
 static bool operands_ok(const struct checker *c, const struct rn_op_info *info, const struct rn_op *op)
@@ -159,7 +187,7 @@ static bool weight_is(const struct rn_plan *plan, int32_t weight, uint64_t cols,
 static bool weights_ok(const struct rn_plan *plan, const struct rn_op_info *info, const struct rn_op *op)
 {
     const struct rn_weight *w = weight_at(plan, op->weight);
-    uint32_t group = op->group == 0 ? slot_at(plan, op->a)->width : op->group;
+    uint32_t group = op->group == 0 ? slot_at(plan, op->a)->width : op->group, n;
 
     switch (info->weight) {
     case RN_WEIGHT_NONE:
@@ -170,8 +198,16 @@ static bool weights_ok(const struct rn_plan *plan, const struct rn_op_info *info
         return op->weight >= 0 && w->experts == 1 && weight_is(plan, op->bias, w->rows, 1, 1);
     case RN_WEIGHT_EXPERTS:
         return op->weight >= 0 && w->experts == op->experts && weight_is(plan, op->bias, w->rows, op->experts, 1);
+    case RN_WEIGHT_HEADS:
+    case RN_WEIGHT_HEAD_ROWS:
+        return op->weight >= 0 && op->heads > 0 && w->experts == op->heads && op->bias < 0;
+    case RN_WEIGHT_NUMBERS:
+        return op->weight >= 0 && w->experts == 1 &&
+               (weight_is(plan, op->bias, w->rows, 1, 1) || weight_is(plan, op->bias, 1, w->rows, 1));
     case RN_WEIGHT_VECTOR:
-        return weight_is(plan, op->weight, group, 1, 1) && weight_is(plan, op->bias, group, 1, 1);
+        n = slot_at(plan, op->a)->width / group;
+        return (weight_is(plan, op->weight, group, 1, 1) || weight_is(plan, op->weight, group, n, 1)) &&
+               weight_is(plan, op->bias, group, op->weight < 0 ? 1 : w->rows, 1);
     }
     return false;
 }
@@ -212,7 +248,7 @@ static bool memory_ok(const struct checker *c, const struct rn_op_info *info, co
     case RN_MEMORY_KV_READ:
         return op->layer >= 0 && (uint32_t)op->layer < c->stored;
     case RN_MEMORY_STATE:
-        return op->layer >= 0;
+        return op->layer >= 0 && (uint32_t)op->layer == c->kept && c->kept < c->plan->n_state_layers;
     }
     return false;
 }
@@ -244,7 +280,7 @@ static bool logits_ok(const struct checker *c)
     return logits->width == plan->n_vocab && logits->logits && !logits->is_i32;
 }
 
-static bool ops_ok(struct checker *c)
+static bool ops_ok(struct checker *c, const struct rn_op **wrong)
 {
     const struct rn_plan *plan = c->plan;
     const struct rn_op *op;
@@ -252,21 +288,50 @@ static bool ops_ok(struct checker *c)
 
     for (i = 0; i < plan->n_ops; i++) {
         op = &plan->ops[i];
-        if (!op_ok(c, op))
+        if (!op_ok(c, op)) {
+            *wrong = op;
             return false;
+        }
         if (op->out >= 0)
             c->defined[op->out] = true;
         if (op->out2 >= 0)
             c->defined[op->out2] = true;
         c->stored += rn_op_info(op->kind)->memory == RN_MEMORY_KV_WRITE;
+        c->kept += rn_op_info(op->kind)->memory == RN_MEMORY_STATE;
     }
-    return c->stored == plan->n_kv_layers && logits_ok(c);
+    return c->stored == plan->n_kv_layers && c->kept == plan->n_state_layers && logits_ok(c);
+}
+
+static void say_flaw(const struct rn_plan *plan, const struct rn_op *op, uint32_t index, char *text, size_t size)
+{
+    const struct rn_tensor *tensor = index_ok(op->weight, plan->n_weights) ? weight_at(plan, op->weight)->tensor : NULL;
+
+    if (tensor == NULL)
+        snprintf(text, size, "op %u, %s", index, rn_op_name(op->kind));
+    else
+        snprintf(text, size, "op %u, %s with tensor %.*s", index, rn_op_name(op->kind),
+                 (int)(tensor->name.n < 64 ? tensor->name.n : 64), tensor->name.bytes);
+}
+
+bool rn_plan_flaw(const struct rn_plan *plan, char *text, size_t size)
+{
+    bool defined[INT16_MAX] = {false};
+    struct checker c = {.plan = plan, .defined = defined};
+    const struct rn_op *wrong = NULL;
+
+    snprintf(text, size, "%s", "");
+    if (tables_ok(plan) && ops_ok(&c, &wrong))
+        return false;
+    if (wrong != NULL)
+        say_flaw(plan, wrong, (uint32_t)(wrong - plan->ops), text, size);
+    else
+        snprintf(text, size, "%s", tables_ok(plan) ? "its layers and logits" : "its sizes");
+    return true;
 }
 
 bool rn_plan_check(const struct rn_plan *plan)
 {
-    bool defined[INT16_MAX] = {false};
-    struct checker c = {.plan = plan, .defined = defined};
+    char text[8];
 
-    return tables_ok(plan) && ops_ok(&c);
+    return !rn_plan_flaw(plan, text, sizeof text);
 }

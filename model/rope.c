@@ -44,16 +44,30 @@ static double growth(double factor, double multiplier)
     return factor <= 1 ? 1 : 0.1 * multiplier * log(factor) + 1;
 }
 
-static double magnitude(const struct rn_rope_hparams *h)
+double rn_rope_magnitude(const struct rn_rope_hparams *h)
 {
     double m = h->attention_factor;
 
     if (h->scaling != RN_ROPE_YARN || h->ext_factor == 0)
         return m;
+    if (h->yarn_attention > 0)
+        return m * h->yarn_attention;
     m *= growth(h->factor, 1);
     if (h->log_multiplier != 0)
         m /= growth(h->factor, h->log_multiplier);
     return m;
+}
+
+/* The axis of a pair is the fourth, where text is at position 0. */
+static bool stands_still(const struct rn_rope_hparams *h, uint32_t pair)
+{
+    const uint32_t *s = h->sections;
+    uint32_t three = s[0] + s[1] + s[2], all = three + s[3];
+
+    if (all == 0)
+        return false;
+    pair %= all;
+    return h->interleaved ? pair >= 3 * s[pair % 3] : pair >= three;
 }
 
 void rn_rope_fill(const struct rn_rope_hparams *h, const float *divisors, struct rn_rope *rope)
@@ -71,9 +85,9 @@ void rn_rope_fill(const struct rn_rope_hparams *h, const float *divisors, struct
             f /= h->factor;
         else if (divisors == NULL)
             f = llama3(h, f);
-        rope->inv_freq[i] = f;
+        rope->inv_freq[i] = stands_still(h, i) ? 0 : f;
     }
-    rope->magnitude = magnitude(h);
+    rope->magnitude = rn_rope_magnitude(h);
 }
 
 bool rn_rope_is_long(const struct rn_rope_hparams *h, uint32_t context_tokens)

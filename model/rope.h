@@ -15,8 +15,8 @@
  *
  * Sources: Su et al. 2021 (arXiv 2104.09864); Peng et al. 2023 (YaRN, arXiv 2309.00071); Ding et al.
  * 2024 (LongRoPE, arXiv 2402.13753); the Llama 3.1 model card; rounding of YaRN's ramp bounds and the
- * meaning of the keys as in llama.cpp. All in double. mrope on text has equal positions in all
- * sections and is the plain rotation. */
+ * meaning of the keys as in llama.cpp. All in double. With several axes text has equal positions on
+ * the first three, which is the plain rotation, and position 0 on the fourth: its pairs stand still. */
 #ifndef RN_MODEL_ROPE_H
 #define RN_MODEL_ROPE_H
 
@@ -27,6 +27,9 @@
  * [dims / 2]: what each frequency is divided by, all > 0, or NULL. For longrope the caller has
  * chosen them by rn_rope_is_long. */
 void rn_rope_fill(const struct rn_rope_hparams *hparams, const float *divisors, struct rn_rope *rope);
+
+/* By how much rotated vectors grow: rope->magnitude. */
+double rn_rope_magnitude(const struct rn_rope_hparams *hparams);
 
 /* True where a model with long and short divisors uses the long ones. */
 bool rn_rope_is_long(const struct rn_rope_hparams *hparams, uint32_t context_tokens);

@@ -1,16 +1,73 @@
 /* The checkers of limits and of steps: see backend.h. */
 #include "model/backend.h"
+#include "model/kv.h"
+#include "model/kv_size.h"
 
-runnel_status rn_limits_check(const struct rn_backend_limits *limits, const struct rn_device_caps *caps,
-                              runnel_error *error)
+/* Does attention add to scores by distance? */
+static bool leans(const struct rn_plan *plan)
+{
+    uint32_t i;
+
+    for (i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].alibi != 0)
+            return true;
+    return false;
+}
+
+/* Does attention look at chosen positions? */
+static bool chooses(const struct rn_plan *plan)
+{
+    uint32_t i;
+
+    for (i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind == RN_OP_CHOOSE)
+            return true;
+    return false;
+}
+
+/* Where values are the front of the keys: are they rotated by whole spans of these (kv.h)? */
+static bool fronts_rotate(const struct rn_plan *plan)
+{
+    const struct rn_op *op;
+    uint32_t i;
+
+    for (i = 0; i < plan->n_ops; i++) {
+        op = &plan->ops[i];
+        if (op->kind == RN_OP_ATTENTION && plan->kv_layers[op->layer].v_width == 0 &&
+            op->v_dim % rn_kv_rotation(op->k_dim) != 0)
+            return false;
+    }
+    return true;
+}
+
+runnel_status rn_limits_check(const struct rn_backend_limits *limits, const struct rn_plan *plan,
+                              const struct rn_device_caps *caps, runnel_error *error)
 {
     if (limits->max_rows > caps->max_rows || limits->max_outs > caps->max_outs)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has steps of %u rows and %u wanted ones at most",
                             caps->max_rows, caps->max_outs);
     if (!rn_device_has_kv(caps, limits->kv_type))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no cache of KV type %d", (int)limits->kv_type);
+    if (rn_kv_rotated(limits->kv_type) && !fronts_rotate(plan))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "KV types that rotate (q4, q3): the values of %s are a part of its keys that cannot be "
+                            "rotated back by itself",
+                            plan->architecture);
     if (limits->mean_window > 0 && !rn_device_can(caps, RN_CAN_MEANS))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no means of chunks");
+    if (limits->mean_window > 0 && leans(plan))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "means of chunks: attention of architecture %s depends on distances, which a mean has not",
+                            plan->architecture);
+    if (limits->window > 0 && !rn_device_can(caps, RN_CAN_WINDOWS))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no blocks of their own for layers with windows");
+    if (limits->window > 0 && (limits->window != rn_plan_window(plan) || limits->n_windows == 0 ||
+                               limits->mean_window > 0 || limits->tree_depth > 0))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "blocks of layers with windows: not of this plan, or not so");
+    if (limits->mean_window > 0 && chooses(plan))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "means of chunks: attention of architecture %s looks at positions that it chooses",
+                            plan->architecture);
     if (limits->tree_depth > 0 && !rn_device_can(caps, RN_CAN_TREES))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no trees of candidates");
     if (limits->n_states > 0 && !rn_device_can(caps, RN_CAN_STATE))
@@ -63,6 +120,19 @@ static bool means_ok(const struct rn_step_seq *seq, uint32_t position, const str
            has_positions(seq, span.first, position + 1, limits->block_tokens);
 }
 
+/* Of layers with windows: all that the row looks at, and its own place. */
+static bool windows_ok(const struct rn_step_seq *seq, uint32_t position, const struct rn_backend_limits *limits)
+{
+    uint32_t first = limits->window > 0 ? rn_kv_size_first_window(limits, position) : 0, i;
+
+    if (limits->window == 0)
+        return seq->windows == NULL && seq->n_windows == 0;
+    for (i = first; i <= position / limits->block_tokens; i++)
+        if (seq->windows == NULL || i >= seq->n_windows || seq->windows[i] >= limits->n_windows)
+            return false;
+    return true;
+}
+
 static bool row_ok(const struct rn_step *step, const struct rn_step_row *row, const struct rn_plan *plan,
                    const struct rn_backend_limits *limits)
 {
@@ -71,7 +141,8 @@ static bool row_ok(const struct rn_step *step, const struct rn_step_row *row, co
     return (waits || (row->token >= 0 && (uint32_t)row->token < plan->n_vocab)) && row->seq < step->n_seqs &&
            row->position < limits->context_tokens &&
            row->position / limits->block_tokens < step->seqs[row->seq].n_blocks &&
-           means_ok(&step->seqs[row->seq], row->position, limits);
+           means_ok(&step->seqs[row->seq], row->position, limits) &&
+           windows_ok(&step->seqs[row->seq], row->position, limits);
 }
 
 /* Rows of one sequence stand together and ascend by one. Sequences appear in the order of their

@@ -123,25 +123,50 @@ static void apply(enum rn_sampler_kind kind, const struct rn_sampler *s, struct 
         repel(s, path, scratch, values);
 }
 
-/* How many of the ends may not come now. Where there are none, how long the answer is may be changing meanwhile: several
- * steps may be in flight then. */
-static uint32_t n_barred(const struct rn_sampler *s, struct rn_path path)
+/* How many of the ends may not come now. Where there are none, how long the answer is may be changing meanwhile:
+ * several steps may be in flight then. */
+static uint32_t n_barred(const struct rn_sampler *s, struct rn_path path, const struct rn_mask *mask)
 {
-    if (s->n_ends == 0)
+    if (s->n_ends == 0 || (mask != NULL && mask->may_end))
         return 0;
     return s->n_answered + path.n >= s->ends_from ? s->n_never : s->n_ends;
 }
 
-const float *rn_adjust(const struct rn_sampler *s, struct rn_path path, struct rn_sampler_scratch *scratch,
-                       const float *logits)
+/* The logits that a mask allows; the others are -infinity. */
+static void copy_allowed(float *to, const float *logits, uint32_t n, const uint64_t *words)
+{
+    for (uint32_t first = 0; first < n; first += 64) {
+        uint64_t word = words[first / 64];
+        uint32_t m = n - first < 64 ? n - first : 64;
+
+        if (word == UINT64_MAX) {
+            memcpy(to + first, logits + first, m * sizeof *to);
+            continue;
+        }
+        for (uint32_t i = 0; i < m; i++)
+            to[first + i] = -INFINITY;
+        for (; word != 0; word &= word - 1) {
+            uint32_t i = (uint32_t)__builtin_ctzll(word);
+
+            if (i < m)
+                to[first + i] = logits[first + i];
+        }
+    }
+}
+
+const float *rn_adjust(const struct rn_sampler *s, struct rn_path path, const struct rn_mask *mask,
+                       struct rn_sampler_scratch *scratch, const float *logits)
 {
     const runnel_sampling *p = &s->params;
     const struct values values = {.logits = scratch->adjusted};
-    uint32_t n_ends = n_barred(s, path);
+    uint32_t n_ends = n_barred(s, path, mask);
 
-    if (p->n_biases == 0 && n_ends == 0 && s->n_first == 0)
+    if (p->n_biases == 0 && n_ends == 0 && s->n_first == 0 && mask == NULL)
         return logits;
-    memcpy(values.logits, logits, s->n_vocab * sizeof *logits);
+    if (mask != NULL)
+        copy_allowed(values.logits, logits, s->n_vocab, mask->words);
+    else
+        memcpy(values.logits, logits, s->n_vocab * sizeof *logits);
     for (size_t i = 0; i < p->n_biases; i++)
         values.logits[p->biases[i].token] =
             narrow((double)values.logits[p->biases[i].token] + (double)p->biases[i].bias);

@@ -5,8 +5,8 @@
 #include "sampling/sampler_state.h"
 
 /* The logits after biases and the samplers that come before all others: the caller's own array when there are none. */
-const float *rn_adjust(const struct rn_sampler *s, struct rn_path path, struct rn_sampler_scratch *scratch,
-                       const float *logits);
+const float *rn_adjust(const struct rn_sampler *s, struct rn_path path, const struct rn_mask *mask,
+                       struct rn_sampler_scratch *scratch, const float *logits);
 
 /* penalties or dry, further back in the chain. */
 void rn_adjust_list(enum rn_sampler_kind kind, const struct rn_sampler *s, struct rn_path path,

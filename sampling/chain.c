@@ -379,6 +379,7 @@ void rn_chain_apply(enum rn_sampler_kind kind, const struct rn_chain_draw *draw,
         break;
     case RN_SAMPLER_penalties:
     case RN_SAMPLER_dry:
+    case RN_SAMPLER_host:
     case RN_SAMPLERS:
         RN_CHECK(false);
     }

@@ -11,19 +11,22 @@
  *
  *   penalties    see sampler.h, on x
  *   dry          x - multiplier × base^(length - allowed length): dry.h
- *   temperature  x / T, or with T = 0 the best alone. With a range R: T = low + (high - low) × (H / ln n)^exponent, low and
- *                high being T - R, 0 at least, and T + R; where one candidate is left, nothing happens
+ *   temperature  x / T, or with T = 0 the best alone. With a range R: T = low + (high - low) × (H / ln n)^exponent, low
+ *                and high being T - R, 0 at least, and T + R; where one candidate is left, nothing happens
  *   top_n_sigma  drops z < -n × the standard deviation of all x
  *   top_k        keeps the k best
  *   typical_p    keeps the shortest list in ascending order of |-ln p - H|, then of ids, whose w sum to typical_p × W
  *   top_p        keeps the shortest list from the best down whose w sum to top_p × W
  *   min_p        drops z < ln min_p
- *   xtc          with the probability of its coin (noise.h): of those with p of at least the threshold keeps only the worst
+ *   xtc          with the probability of its coin (noise.h): of those with p of at least the threshold keeps only the
+ *                worst
  *   mirostat 1   estimates s of Zipf's law from the 100 best: s = sum of t(i) b(i) / sum of t(i)², i from 1,
  *                t(i) = ln((i + 1) / i), b(i) = ln(p(i) / p(i+1)); keeps the k best, k = (e 2^mu / (1 - N^-e))^(1/s),
  *                e = s - 1, N the vocabulary (Basu et al., 2021)
  *   mirostat 2   drops what has more than mu bits of surprise, -log2 p; the best stays
  *   adaptive_p   x = 5 - 10 d² / (1 + d), d = |p - t| / 0.3 (MrJackSpade, ddh0, 2026)
+ *
+ *   host         the host changes x, or names the token: choice.h
  *
  * Then the coin: the greatest z + G. What mirostat and adaptive_p remember changes with the token that was drawn:
  *
@@ -56,7 +59,8 @@ struct rn_chain_order {
  * mirostat or adaptive_p not last. */
 runnel_status rn_chain_order_read(const char *text, struct rn_chain_order *order, runnel_error *error);
 
-/* Of an order, those samplers that the parameters switch on; mirostat and adaptive_p also where they are not named. */
+/* Of an order, those samplers that the parameters switch on; host, mirostat and adaptive_p also where they are not
+ * named. */
 void rn_chain_order_active(const struct rn_chain_order *order, const runnel_sampling *params,
                            const runnel_samplers *samplers, struct rn_chain_order *active);
 
@@ -86,7 +90,7 @@ struct rn_chain_draw {
     struct rn_chain_state state;
 };
 
-/* One sampler other than penalties and dry. At least one candidate is left. */
+/* One sampler other than penalties, dry and host. At least one candidate is left. */
 void rn_chain_apply(enum rn_sampler_kind kind, const struct rn_chain_draw *draw, struct rn_candidates *list);
 
 /* The coin. *after: the state with this token drawn, if the last sampler has one; kind: the last sampler. Returns the

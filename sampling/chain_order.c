@@ -35,6 +35,12 @@ static bool is_last(uint32_t kind)
     return kind == RN_SAMPLER_mirostat || kind == RN_SAMPLER_adaptive_p;
 }
 
+/* They act once they are set, named or not. */
+static bool needs_no_name(uint32_t kind)
+{
+    return kind == RN_SAMPLER_host || is_last(kind);
+}
+
 static bool has(const struct rn_chain_order *order, uint32_t kind)
 {
     return memchr(order->kinds, (int)kind, order->n) != NULL;
@@ -98,6 +104,8 @@ static bool is_on(uint32_t kind, const runnel_sampling *p, const runnel_samplers
         return p->min_p > 0;
     case RN_SAMPLER_xtc:
         return s->xtc_probability > 0 && s->xtc_threshold <= 0.5f;
+    case RN_SAMPLER_host:
+        return s->choose != NULL;
     case RN_SAMPLER_mirostat:
         return s->mirostat > 0;
     case RN_SAMPLER_adaptive_p:
@@ -115,7 +123,7 @@ void rn_chain_order_active(const struct rn_chain_order *order, const runnel_samp
     for (uint32_t i = 0; i < order->n; i++)
         if (is_on(order->kinds[i], params, samplers))
             active->kinds[active->n++] = order->kinds[i];
-    for (uint32_t kind = RN_SAMPLER_mirostat; kind <= RN_SAMPLER_adaptive_p; kind++)
-        if (is_on(kind, params, samplers) && !has(order, kind))
+    for (uint32_t kind = 0; kind < RN_SAMPLERS; kind++)
+        if (needs_no_name(kind) && is_on(kind, params, samplers) && !has(order, kind))
             active->kinds[active->n++] = (uint8_t)kind;
 }

@@ -1,5 +1,5 @@
-/* exp and log defined to the bit: doubles, + - × ÷ in the order that stands here and no fused products, so that plain C,
- * every SIMD level and a GPU get the same bits. The machine's libm does not promise that.
+/* exp and log defined to the bit: doubles, + - × ÷ in the order that stands here and no fused products, so that plain
+ * C, every SIMD level and a GPU get the same bits. The machine's libm does not promise that.
  *
  *   log x = e ln 2 + 2 (s + s³/3 + s⁵/5 + ... + s²³/23)      x = 2^e m, m in [√½, √2), s = (m - 1) / (m + 1)
  *   exp x = 2^n (1 + r + r²/2! + ... + r¹³/13!)              n = x / ln 2 to the nearest integer, r = x - n ln 2
@@ -42,9 +42,9 @@ static inline double rn_exact_log(double x)
     return (double)e * RN_LN2_HIGH + sum;
 }
 
-/* e to the z as a whole number of 2^-42, to some 2 parts in a million: z at most 0, -inf too. In floats, since top-p weighs
- * a whole vocabulary; where it cuts, so much does not count. The power of 2 is z / ln 2 to the nearest, what is left
- * goes into the series of 2^r up to r⁶. */
+/* e to the z as a whole number of 2^-42, to some 2 parts in a million: z at most 0, -inf too. In floats, since top-p
+ * weighs a whole vocabulary; where it cuts, so much does not count. The power of 2 is z / ln 2 to the nearest, what is
+ * left goes into the series of 2^r up to r⁶. */
 static inline uint64_t rn_quick_weight(float z)
 {
     const float shift = 0x1.8p23f; /* what is added to it is rounded to an integer, which is in the low bits */

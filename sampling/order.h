@@ -7,8 +7,8 @@
  * Only the band in use is gathered: one scan. A small band becomes a heap, from which a token costs
  * log2(band) comparisons; a large one is sorted by radix, since whoever walks a flat distribution walks
  * far. A caller who wants few tokens says so: then one scan keeps the best of them, and there are no bands. With the
- * greatest logit of each block of the vocabulary at hand this scan looks at few blocks: of the blocks whose greatest are
- * the best `most`, each has a token that is as good, so a block below all of these has none of the best.
+ * greatest logit of each block of the vocabulary at hand this scan looks at few blocks: of the blocks whose greatest
+ * are the best `most`, each has a token that is as good, so a block below all of these has none of the best.
  *
  * The order is that of a full sort in each of the three ways. The depths of the bands are a guess at how
  * far a caller goes: beyond 8 temperatures lies a weight of e^-8, beyond 24 one that hardly any draw shows.
@@ -34,9 +34,9 @@ struct rn_order {
     double temperature;
 };
 
-/* logits [n_vocab]: no NaN, no +inf; maxima: the greatest of each block of RN_BLOCK of them, or NULL; best: the greatest
- * of all; most: how many tokens will be asked for at most; keys: memory for 2 × n_vocab keys. All borrowed until the last
- * rn_order_next. */
+/* logits [n_vocab]: no NaN, no +inf; maxima: the greatest of each block of RN_BLOCK of them, or NULL; best: the
+ * greatest of all; most: how many tokens will be asked for at most; keys: memory for 2 × n_vocab keys. All borrowed
+ * until the last rn_order_next. */
 void rn_order_begin(struct rn_order *order, const float *logits, const float *maxima, uint32_t n_vocab, float best,
                     double temperature, uint32_t most, uint64_t *keys);
 

@@ -68,13 +68,40 @@ static runnel_status check_breakers(const runnel_samplers *samplers, runnel_erro
     return RUNNEL_OK;
 }
 
+/* The host draws: what draws, too, is off, and what looks at the sequence stands in front. */
+static runnel_status check_host(const runnel_sampling *params, const runnel_samplers *samplers,
+                                const struct rn_chain_order *order, runnel_error *error)
+{
+    struct rn_chain_order active;
+    bool asked = false;
+
+    if (samplers->choose == NULL)
+        return RUNNEL_OK;
+    if (samplers->mirostat != 0 || samplers->adaptive_target >= 0)
+        return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.choose draws the token, and so does %s",
+                            samplers->mirostat != 0 ? "mirostat" : "adaptive_p");
+    rn_chain_order_active(order, params, samplers, &active);
+    for (uint32_t i = 0; i < active.n; i++) {
+        asked |= active.kinds[i] == RN_SAMPLER_host;
+        if (asked && (active.kinds[i] == RN_SAMPLER_penalties || active.kinds[i] == RN_SAMPLER_dry))
+            return rn_error_set(error, RUNNEL_INVALID,
+                                "sampling.samplers.order: penalties and dry stand in front of host");
+        if (!asked && active.kinds[i] == RN_SAMPLER_temperature && params->temperature == 0)
+            return rn_error_set(error, RUNNEL_INVALID,
+                                "sampling.samplers.choose: temperature 0 in front of host leaves it one candidate; 1 "
+                                "leaves the logits as they are");
+    }
+    return RUNNEL_OK;
+}
+
 #define CHECK(type, member, sampler, value, least, most, option, json, help)                                    \
     if (!((double)samplers.member >= (double)(type)(least) && (double)samplers.member <= (double)(type)(most))) \
         return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.%s is %g; allowed: [%g, %g]", #member,    \
                             (double)samplers.member, (double)(least), (double)(most));
 
-static runnel_status check_samplers(const runnel_samplers *given, runnel_error *error)
+static runnel_status check_samplers(const runnel_sampling *params, runnel_error *error)
 {
+    const runnel_samplers *given = params->samplers;
     struct rn_chain_order order;
     runnel_samplers samplers;
     runnel_status status;
@@ -91,8 +118,10 @@ static runnel_status check_samplers(const runnel_samplers *given, runnel_error *
     if (samplers.mirostat != 0 && samplers.adaptive_target >= 0)
         return rn_error_set(error, RUNNEL_INVALID,
                             "sampling.samplers: mirostat and adaptive_p both draw the token; switch one of them on");
-    status = check_breakers(&samplers, error);
-    return status != RUNNEL_OK ? status : rn_chain_order_read(samplers.order, &order, error);
+    if ((status = check_breakers(&samplers, error)) != RUNNEL_OK ||
+        (status = rn_chain_order_read(samplers.order, &order, error)) != RUNNEL_OK)
+        return status;
+    return check_host(params, &samplers, &order, error);
 }
 
 runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab, runnel_error *error)
@@ -118,5 +147,5 @@ runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab,
                                 (double)fields[i].value, fields[i].range);
     if (check_biases(params, n_vocab, error) != RUNNEL_OK)
         return RUNNEL_INVALID;
-    return check_samplers(params->samplers, error);
+    return check_samplers(params, error);
 }

@@ -1,7 +1,7 @@
 /* One pick: see sampler.h for the order of the steps.
  *
- * Let a be the adjusted logits, A their maximum, T the temperature, z(i) = (a(i) - A) × (1 / T) in double, w(i) = exp z(i),
- * and i1, i2, ... the tokens in descending order of a, ties in ascending order of id.
+ * Let a be the adjusted logits, A their maximum, T the temperature, z(i) = (a(i) - A) × (1 / T) in double, w(i) = exp
+ * z(i), and i1, i2, ... the tokens in descending order of a, ties in ascending order of id.
  *
  *   top-k   keeps i1 .. ik
  *   top-p   keeps the shortest i1 .. im whose weights sum to top_p × the sum of what top-k kept; without a top-k the
@@ -13,8 +13,7 @@
  * walks the vocabulary in blocks, and a block whose greatest z is too far below the best score so far is passed over,
  * since G is bounded. In the others the words of the noise say which few tokens need their noise.
  *
- * The best k are found lazily (order.h), and where top-p ends by a histogram (select.h), so that both cost a few scans of
- * the vocabulary. */
+ * The best k are found lazily (order.h), and where top-p ends by one sweep (top_p.h). */
 #include "sampling/sampler.h"
 
 #include <float.h>
@@ -23,12 +22,13 @@
 
 #include "base/check.h"
 #include "sampling/adjust.h"
+#include "sampling/choice.h"
 #include "sampling/exact.h"
 #include "sampling/levels/loops.h"
 #include "sampling/noise.h"
 #include "sampling/order.h"
 #include "sampling/sampler_state.h"
-#include "sampling/select.h"
+#include "sampling/top_p.h"
 
 static uint32_t n_blocks_of(uint32_t n_vocab)
 {
@@ -75,18 +75,6 @@ void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch)
 
 #define SECOND_DEPTH 10.0f /* below the best: a weight of e^-10 */
 
-/* The block's logits; those behind the end of the vocabulary are `fill`, in room. */
-static const float *block_of(const float *logits, uint32_t n, uint32_t block, float fill, float room[RN_BLOCK])
-{
-    uint32_t first = block * RN_BLOCK, m = n - first;
-
-    if (m >= RN_BLOCK)
-        return logits + first;
-    for (uint32_t i = 0; i < RN_BLOCK; i++)
-        room[i] = i < m ? logits[first + i] : fill;
-    return room;
-}
-
 /* The greatest logit of each block in maxima, the greatest of all in *best, and in *block where the first of its value
  * lies, or where to begin the search for it. NUMERIC when a logit is NaN or +inf, or all are -inf: what is wrong shows
  * at the two ends of the order. */
@@ -101,7 +89,7 @@ static runnel_status scan(const struct rn_loops *loops, const float *logits, uin
     for (uint32_t b = 0; b < n_blocks_of(n); b++) {
         int32_t high, low;
 
-        loops->ends(block_of(logits, n, b, logits[b * RN_BLOCK], room), &high, &low);
+        loops->ends(rn_block_of(logits, n, b, logits[b * RN_BLOCK], room), &high, &low);
         least = low < least ? low : least;
         if (high > most) {
             *block = b;
@@ -152,7 +140,7 @@ static double total_weight(const struct rn_loops *loops, const float *logits, ui
     for (uint32_t b = 0; b < n_blocks_of(n); b++) {
         if (scaled(maxima[b], best, inverse) < -RN_LIGHT)
             continue;
-        loops->weights(block_of(logits, n, b, -INFINITY, room), best, inverse, weights);
+        loops->weights(rn_block_of(logits, n, b, -INFINITY, room), best, inverse, weights);
         for (uint32_t i = 0; i < RN_BLOCK; i += LANES)
             for (uint32_t lane = 0; lane < LANES; lane++)
                 sums[lane] += weights[i + lane];
@@ -162,15 +150,18 @@ static double total_weight(const struct rn_loops *loops, const float *logits, ui
     return total;
 }
 
-/* log-softmax of the raw logits for the chosen token and the n_top best. */
+/* log-softmax of the raw logits for the chosen token, or each that the host may choose, and the n_top best. */
 static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits, uint32_t n_vocab, float best,
-                         uint32_t n_top, struct rn_pick *pick)
+                         uint32_t n_top, struct rn_pick *pick, struct rn_choice *choice)
 {
     double norm = rn_exact_log(total_weight(scratch->loops, logits, n_vocab, scratch->raw_maxima, best, 1));
     struct rn_order order;
     int32_t token;
 
-    pick->logprob = (float)((double)logits[pick->token] - (double)best - norm);
+    for (uint32_t i = 0; choice != NULL && i < choice->list.n; i++)
+        choice->logprobs[i] = (float)((double)logits[choice->list.tokens[i]] - (double)best - norm);
+    if (choice == NULL)
+        pick->logprob = (float)((double)logits[pick->token] - (double)best - norm);
     rn_order_begin(&order, logits, scratch->raw_maxima, n_vocab, best, 1,
                    n_top < RUNNEL_MAX_TOP_LOGPROBS ? n_top : RUNNEL_MAX_TOP_LOGPROBS, scratch->keys);
     while (rn_order_next(&order, &token))
@@ -245,17 +236,27 @@ struct race {
     const float *logits;
     float best;
     double inverse;
-    uint64_t seed, position;
+    struct rn_noise_keys keys;
     struct cut cut;
+    bool both; /* the second one counts, too */
     int32_t first, second;
     double first_score, second_score;
+    double rarity; /* e^-goal: times e^z that is how often noise reaches goal - z, at most */
 };
+
+/* What a token has to reach. */
+static double goal_of(const struct race *race)
+{
+    return race->both ? race->second_score : race->first_score;
+}
 
 static void enter(struct race *race, int32_t token, uint32_t word)
 {
     double z = scaled(race->logits[token], race->best, race->inverse), score;
 
     if (z < race->cut.least || !is_kept(&race->cut, race->logits[token], token) || token == race->first)
+        return;
+    if (z + rn_noise_most(word) < goal_of(race))
         return;
     score = z + rn_noise_of(word);
     if (score > race->first_score || (score == race->first_score && token < race->first)) {
@@ -269,32 +270,48 @@ static void enter(struct race *race, int32_t token, uint32_t word)
     }
 }
 
-/* Those of the block that may have a score of at least `goal`, which is not above the lower of the two that count. */
-static void run_block(struct race *race, uint32_t first, uint32_t n, float most, double goal)
+/* Those of the block that may have a score of at least `goal`, which is not above the lower of the two that count.
+ * share: e^z of the greatest logit. */
+static void run_block(struct race *race, uint32_t first, uint32_t n, float most, double share, double goal)
 {
     double z = scaled(most, race->best, race->inverse);
-    uint32_t words[RN_BLOCK], bound;
+    uint32_t words[RN_BLOCK];
+    uint64_t hits[RN_BLOCK / 64];
 
     if (most == -INFINITY || z < race->cut.least || most < race->cut.logit || goal - z >= RN_NOISE_MOST)
         return;
-    bound = rn_noise_bound(goal - z);
-    if (race->loops->noise(race->seed, race->position, first, bound, words) == 0)
+    if (!race->loops->noise(&race->keys, first, rn_noise_bound(race->rarity * share), words, hits))
         return;
-    for (uint32_t i = 0; i < n; i++)
-        if (words[i] <= bound && race->logits[first + i] > -INFINITY)
-            enter(race, (int32_t)(first + i), words[i]);
+    for (uint32_t word = 0; word < RN_BLOCK / 64; word++)
+        for (; hits[word] != 0; hits[word] &= hits[word] - 1) {
+            uint32_t i = 64 * word + (uint32_t)__builtin_ctzll(hits[word]);
+
+            if (i < n && race->logits[first + i] > -INFINITY)
+                enter(race, (int32_t)(first + i), words[i]);
+        }
 }
 
-/* likeliest: the token of the greatest logit, whose score lets most blocks be passed over. second: it counts, too. */
-static void run(struct race *race, const float *maxima, uint32_t n_vocab, int32_t likeliest, bool second)
+/* likeliest: the token of the greatest logit, whose score lets most blocks be passed over. */
+static void run(struct race *race, const float *maxima, uint32_t n_vocab, int32_t likeliest)
 {
+    uint32_t n_blocks = n_blocks_of(n_vocab);
+    double goal = NAN, shares[RN_BLOCK];
+    float room[RN_BLOCK];
+
     race->first = race->second = -1;
     race->first_score = race->second_score = -INFINITY;
-    enter(race, likeliest, rn_noise_word(race->seed, race->position, (uint32_t)likeliest));
-    for (uint32_t b = 0; b < n_blocks_of(n_vocab); b++) {
+    enter(race, likeliest, rn_noise_word(race->keys.seed, race->keys.position, (uint32_t)likeliest));
+    for (uint32_t b = 0; b < n_blocks; b++) {
         uint32_t first = b * RN_BLOCK, n = n_vocab - first < RN_BLOCK ? n_vocab - first : RN_BLOCK;
 
-        run_block(race, first, n, maxima[b], second ? race->second_score : race->first_score);
+        if (b % RN_BLOCK == 0)
+            race->loops->weights(rn_block_of(maxima, n_blocks, b / RN_BLOCK, -INFINITY, room), race->best,
+                                 race->inverse, shares);
+        if (goal_of(race) != goal) {
+            goal = goal_of(race);
+            race->rarity = goal < -RN_LIGHT ? INFINITY : rn_exact_exp(-goal);
+        }
+        run_block(race, first, n, maxima[b], shares[b % RN_BLOCK], goal);
     }
 }
 
@@ -311,7 +328,7 @@ static void run_list(struct race *race, const int32_t *tokens, uint32_t n)
 
         for (uint32_t i = 0; i < RN_BLOCK; i++)
             block[i] = tokens[from + (i < m ? i : 0)];
-        race->loops->noise_of(race->seed, race->position, block, words);
+        race->loops->noise_of(race->keys.seed, race->keys.position, block, words);
         for (uint32_t i = 0; i < m; i++)
             enter(race, block[i], words[i]);
     }
@@ -328,89 +345,25 @@ static void put_second(struct rn_runner_up *second, const struct race *race)
         second->share = (float)(1 / (1 + exp(GAP * (race->first_score - race->second_score))));
 }
 
-/* ---- top-p ---- */
+/* ---- What the filters keep ---- */
 
-/* A token's key: the greater one is the better token, ties included. */
-static uint64_t key_of(float logit, uint32_t id)
-{
-    float no_minus_zero = logit + 0.0f;
-    int32_t bits;
-
-    memcpy(&bits, &no_minus_zero, sizeof bits);
-    return (uint64_t)((uint32_t)rn_folded(bits) ^ 0x80000000u) << 32 | (uint32_t)~id;
-}
-
-static float logit_of(uint64_t key)
-{
-    int32_t bits = rn_folded((int32_t)((uint32_t)(key >> 32) ^ 0x80000000u));
-    float logit;
-
-    memcpy(&logit, &bits, sizeof logit);
-    return logit;
-}
-
-static uint64_t quick_total(const struct rn_loops *loops, const float *logits, uint32_t n, const float *maxima,
-                            float best, float inverse)
-{
-    float room[RN_BLOCK];
-    uint64_t total = 0;
-
-    for (uint32_t b = 0; b < n_blocks_of(n); b++)
-        if ((maxima[b] - best) * inverse > -30) /* below it weights are 0 */
-            total += loops->quick_sum(block_of(logits, n, b, -INFINITY, room), best, inverse);
-    return total;
-}
-
-/* Tokens with logits of at least `least`: ids, keys and weights into `kept`. Returns how many; *sum: of their weights. */
-static uint32_t gather_best(struct rn_sampler_scratch *kept, const float *logits, uint32_t n_vocab, const float *maxima,
-                            float best, float inverse, float least, uint64_t *sum)
-{
-    uint64_t *keys = kept->keys, *weights = kept->keys + kept->n_vocab;
-    float room[RN_BLOCK];
-    uint32_t n = 0;
-
-    *sum = 0;
-    for (uint32_t b = 0; b < n_blocks_of(n_vocab); b++) {
-        uint64_t mask[RN_BLOCK / 64];
-
-        if (maxima[b] < least)
-            continue;
-        kept->loops->at_least(block_of(logits, n_vocab, b, -INFINITY, room), least, mask);
-        for (uint32_t word = 0; word < RN_BLOCK / 64; word++)
-            for (; mask[word] != 0; mask[word] &= mask[word] - 1) {
-                uint32_t id = b * RN_BLOCK + word * 64 + (uint32_t)__builtin_ctzll(mask[word]);
-
-                kept->tokens[n] = (int32_t)id;
-                keys[n] = key_of(logits[id], id);
-                weights[n] = rn_quick_weight((logits[id] - best) * inverse);
-                *sum += weights[n++];
-            }
-    }
-    return n;
-}
-
-/* Cuts where the weights reach the share of all. Looks at the best tokens first, and at more of them as long as they are
- * not enough: so far below the best, in temperatures. Returns how many tokens were looked at; they stand in `kept`. */
 static uint32_t cut_top_p(const runnel_sampling *p, uint32_t n_vocab, struct rn_sampler_scratch *kept,
                           const float *logits, const float *maxima, float best, struct cut *cut)
 {
-    static const double depths[] = {4, 8, 16, INFINITY};
-    double temperature = (double)p->temperature;
-    float inverse = (float)fmin(1 / temperature, FLT_MAX);
-    uint64_t total = quick_total(kept->loops, logits, n_vocab, maxima, best, inverse), sum = 0, key;
-    double share = ceil((double)total * (double)p->top_p);
-    uint64_t enough = share < 1 ? 1 : share >= (double)total ? total : (uint64_t)share;
-    uint32_t n = 0;
+    struct rn_top_p_end end = rn_top_p_find(&(struct rn_top_p){.loops = kept->loops,
+                                                               .logits = logits,
+                                                               .maxima = maxima,
+                                                               .n_vocab = n_vocab,
+                                                               .best = best,
+                                                               .temperature = (double)p->temperature,
+                                                               .share = p->top_p,
+                                                               .keys = kept->keys,
+                                                               .weights = kept->keys + kept->n_vocab,
+                                                               .tokens = kept->tokens});
 
-    for (uint32_t i = 0; sum < enough; i++) {
-        double least = (double)best - depths[i] * temperature;
-
-        n = gather_best(kept, logits, n_vocab, maxima, best, inverse, least < -FLT_MAX ? -FLT_MAX : (float)least, &sum);
-    }
-    key = rn_select(kept->keys, kept->keys + kept->n_vocab, n, enough).key;
-    cut->logit = logit_of(key);
-    cut->token = (int32_t) ~(uint32_t)key;
-    return n;
+    cut->logit = end.logit;
+    cut->token = end.token;
+    return end.n_tokens;
 }
 
 /* What is left of temperature, top-k, top-p and min-p, of those that p has. Returns the length of a list of tokens in
@@ -434,9 +387,6 @@ static uint32_t filter(const runnel_sampling *p, uint32_t n_vocab, struct rn_sam
     return n;
 }
 
-/* A list of one in so many tokens costs about as much noise as the blocks of the vocabulary. */
-#define LIST_SHARE 4u
-
 static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept, const float *logits,
                     const float *maxima, float best, uint32_t block, uint64_t position)
 {
@@ -445,14 +395,14 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
                         .logits = logits,
                         .best = best,
                         .inverse = 1 / (double)p->temperature,
-                        .seed = p->seed,
-                        .position = position};
+                        .both = kept->second != NULL};
     uint32_t n = filter(p, s->n_vocab, kept, logits, maxima, best, &race.cut);
 
-    if (n < s->n_vocab / LIST_SHARE)
+    rn_noise_keys(p->seed, position, &race.keys);
+    if (n < s->n_vocab / RN_LIST_SHARE)
         run_list(&race, kept->tokens, n);
     else
-        run(&race, maxima, s->n_vocab, argmax(logits, best, block), kept->second != NULL);
+        run(&race, maxima, s->n_vocab, argmax(logits, best, block));
     if (kept->second != NULL)
         put_second(kept->second, &race);
     return race.first;
@@ -506,13 +456,18 @@ static void gather(struct rn_candidates *list, const float *logits, const float 
     }
 }
 
-/* log-softmax of what the chain has left, for the drawn candidate and the n_top best. */
-static void put_list_logprobs(struct rn_candidates *list, uint32_t place, uint32_t n_top, struct rn_pick *pick)
+/* log-softmax of what the chain has left, for the drawn candidate, or each that the host may choose, and the n_top
+ * best. */
+static void put_list_logprobs(struct rn_candidates *list, uint32_t place, uint32_t n_top, struct rn_pick *pick,
+                              struct rn_choice *choice)
 {
     double norm = rn_exact_log((double)rn_chain_weigh(list)) - rn_exact_log((double)(1ull << RN_WEIGHT_BITS));
 
     norm += list->best;
-    pick->logprob = (float)(list->x[place] - norm);
+    for (uint32_t i = 0; choice != NULL && i < list->n; i++)
+        choice->logprobs[i] = (float)(list->x[i] - norm);
+    if (choice == NULL)
+        pick->logprob = (float)(list->x[place] - norm);
     for (uint32_t i = 0; i < list->n; i++) {
         float logprob = (float)(list->x[i] - norm);
         uint32_t at = pick->n_top;
@@ -527,9 +482,10 @@ static void put_list_logprobs(struct rn_candidates *list, uint32_t place, uint32
     }
 }
 
+/* wants: logprobs of what the chain has left are wanted. */
 static void draw_from_list(const struct rn_sampler *s, struct rn_path path, struct rn_sampler_scratch *scratch,
-                           const float *logits, const float *maxima, float best, uint64_t position, uint32_t n_top,
-                           struct rn_pick *pick)
+                           const float *logits, const float *maxima, float best, uint64_t position, bool wants,
+                           uint32_t n_top, struct rn_pick *pick)
 {
     struct rn_chain_draw draw = {&s->params, &s->samplers, position, s->state};
     struct rn_candidates list = {.loops = scratch->loops,
@@ -539,13 +495,13 @@ static void draw_from_list(const struct rn_sampler *s, struct rn_path path, stru
                                  .weights = scratch->keys + scratch->n_vocab,
                                  .n_vocab = s->n_vocab};
     runnel_sampling plain;
-    uint32_t n = s->n_first + take_plain(s, &plain), place;
+    uint32_t n = s->n_first + take_plain(s, &plain), place = 0;
     struct cut cut;
 
     filter(&plain, s->n_vocab, scratch, logits, maxima, best, &cut);
     gather(&list, logits, maxima, best, 1 / (double)plain.temperature, &cut);
     list.best = (double)best * (1 / (double)plain.temperature);
-    for (; n < s->active.n; n++) {
+    for (; n < s->active.n && s->active.kinds[n] != RN_SAMPLER_host; n++) {
         enum rn_sampler_kind kind = (enum rn_sampler_kind)s->active.kinds[n];
 
         if (kind == RN_SAMPLER_penalties || kind == RN_SAMPLER_dry)
@@ -553,11 +509,17 @@ static void draw_from_list(const struct rn_sampler *s, struct rn_path path, stru
         else
             rn_chain_apply(kind, &draw, &list);
     }
-    place = rn_chain_toss(s->active.n > 0 ? (enum rn_sampler_kind)s->active.kinds[s->active.n - 1] : RN_SAMPLERS, &draw,
-                          &list, &pick->state);
-    pick->token = list.tokens[place];
-    if (s->samplers.logprobs_after != 0)
-        put_list_logprobs(&list, place, n_top < RUNNEL_MAX_TOP_LOGPROBS ? n_top : RUNNEL_MAX_TOP_LOGPROBS, pick);
+    if (rn_sampler_asks_host(s)) {
+        RN_CHECK(s->choice != NULL);
+        rn_choice_put(s->choice, &list, position);
+    } else {
+        place = rn_chain_toss(s->active.n > 0 ? (enum rn_sampler_kind)s->active.kinds[s->active.n - 1] : RN_SAMPLERS,
+                              &draw, &list, &pick->state);
+        pick->token = list.tokens[place];
+    }
+    if (wants)
+        put_list_logprobs(&list, place, n_top < RUNNEL_MAX_TOP_LOGPROBS ? n_top : RUNNEL_MAX_TOP_LOGPROBS, pick,
+                          s->choice);
 }
 
 runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scratch *scratch, const float *logits,
@@ -567,6 +529,13 @@ runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scra
 }
 
 runnel_status rn_sampler_pick_behind(const struct rn_sampler *s, struct rn_path path,
+                                     struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
+                                     bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
+{
+    return rn_sampler_pick_masked(s, path, NULL, scratch, logits, position, want_logprobs, n_top, pick);
+}
+
+runnel_status rn_sampler_pick_masked(const struct rn_sampler *s, struct rn_path path, const struct rn_mask *mask,
                                      struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
                                      bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
 {
@@ -584,20 +553,23 @@ runnel_status rn_sampler_pick_behind(const struct rn_sampler *s, struct rn_path 
     if (scan(scratch->loops, logits, s->n_vocab, scratch->raw_maxima, &raw_best, &block) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
     best = raw_best;
-    adjusted = rn_adjust(s, path, scratch, logits);
+    adjusted = rn_adjust(s, path, mask, scratch, logits);
     if (adjusted != logits) {
         maxima = scratch->maxima;
         if (scan(scratch->loops, adjusted, s->n_vocab, scratch->maxima, &best, &block) != RUNNEL_OK)
             return RUNNEL_NUMERIC;
     }
     if (!s->is_plain)
-        draw_from_list(s, path, scratch, adjusted, maxima, best, position, want_logprobs ? n_top : 0, pick);
+        draw_from_list(s, path, scratch, adjusted, maxima, best, position,
+                       want_logprobs && s->samplers.logprobs_after != 0, n_top, pick);
     else if (s->params.temperature == 0)
         pick->token = argmax(adjusted, best, block);
     else
         pick->token = draw(s, scratch, adjusted, maxima, best, block, position);
     if (want_logprobs && s->samplers.logprobs_after == 0)
-        put_logprobs(scratch, logits, s->n_vocab, raw_best, n_top, pick);
+        put_logprobs(scratch, logits, s->n_vocab, raw_best, n_top, pick, s->choice);
+    if (s->choice != NULL)
+        rn_choice_take_top(s->choice, pick);
     return RUNNEL_OK;
 }
 

@@ -91,3 +91,53 @@ uint32_t rn_sampling_recommended(const struct rn_gguf *gguf, runnel_sampling *sa
     }
     return recommended;
 }
+
+static void set_sampler(runnel_samplers *samplers, uint32_t bit, double value)
+{
+    switch (bit) {
+    case RUNNEL_RECOMMENDED_XTC_PROBABILITY:
+        samplers->xtc_probability = (float)value;
+        break;
+    case RUNNEL_RECOMMENDED_XTC_THRESHOLD:
+        samplers->xtc_threshold = (float)value;
+        break;
+    case RUNNEL_RECOMMENDED_MIROSTAT:
+        samplers->mirostat = value >= 0 && value < UINT32_MAX ? (uint32_t)value : UINT32_MAX; /* which is refused */
+        break;
+    case RUNNEL_RECOMMENDED_MIROSTAT_TAU:
+        samplers->mirostat_tau = (float)value;
+        break;
+    case RUNNEL_RECOMMENDED_MIROSTAT_ETA:
+        samplers->mirostat_eta = (float)value;
+        break;
+    }
+}
+
+uint32_t rn_samplers_recommended(const struct rn_gguf *gguf, runnel_samplers *samplers)
+{
+    static const struct {
+        const char *key;
+        uint32_t bit;
+    } keys[] = {{KEY "xtc_probability", RUNNEL_RECOMMENDED_XTC_PROBABILITY},
+                {KEY "xtc_threshold", RUNNEL_RECOMMENDED_XTC_THRESHOLD},
+                {KEY "mirostat", RUNNEL_RECOMMENDED_MIROSTAT},
+                {KEY "mirostat_tau", RUNNEL_RECOMMENDED_MIROSTAT_TAU},
+                {KEY "mirostat_eta", RUNNEL_RECOMMENDED_MIROSTAT_ETA}};
+    uint32_t recommended = 0;
+    double value = 0;
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        runnel_samplers alone;
+        runnel_sampling with = {.top_p = 1, .repetition_penalty = 1, .samplers = &alone};
+
+        runnel_samplers_default(&alone);
+        if (!read_number(gguf, keys[i].key, &value))
+            continue;
+        set_sampler(&alone, keys[i].bit, value);
+        if (rn_sampling_check(&with, 1, NULL) != RUNNEL_OK)
+            continue;
+        set_sampler(samplers, keys[i].bit, value);
+        recommended |= keys[i].bit;
+    }
+    return recommended;
+}

@@ -10,4 +10,7 @@
  * another type or out of range counts as absent. */
 uint32_t rn_sampling_recommended(const struct rn_gguf *gguf, runnel_sampling *sampling);
 
+/* The same of *samplers, whose size is this library's. */
+uint32_t rn_samplers_recommended(const struct rn_gguf *gguf, runnel_samplers *samplers);
+
 #endif

@@ -163,7 +163,17 @@ bool rn_sampler_reads_past(const struct rn_sampler *s)
 
 bool rn_sampler_can_draft(const struct rn_sampler *s)
 {
-    return !rn_sampler_is_stateful(s);
+    return !rn_sampler_is_stateful(s) && s->samplers.choose == NULL;
+}
+
+bool rn_sampler_asks_host(const struct rn_sampler *s)
+{
+    return s->samplers.choose != NULL;
+}
+
+void rn_sampler_lend_choice(struct rn_sampler *s, struct rn_choice *choice)
+{
+    s->choice = choice;
 }
 
 runnel_sampling rn_sampler_plain(const struct rn_sampler *s)

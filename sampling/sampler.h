@@ -1,7 +1,7 @@
 /* From logits to a token: a pure function of the logits, the parameters, the tokens so far and the noise of (seed,
  * position).
  *
- *   logits → NaN/Inf check → logprobs (if asked) → bias → penalties, dry → temperature 0: argmax
+ *   logits → NaN/Inf check → logprobs (if asked) → bias, mask → penalties, dry → temperature 0: argmax
  *                                                  → / temperature → top-k → top-p → min-p → + noise: argmax
  *
  * That is the chain that is drawn without a list of candidates. One with other samplers, or in another order, goes on
@@ -30,6 +30,7 @@ runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab,
 
 /* The state of one sequence: its parameters and the token counts that penalties need. Single owner. */
 struct rn_sampler;
+struct rn_choice;
 struct rn_pick;
 struct rn_vocab;
 
@@ -64,12 +65,17 @@ void rn_sampler_restart(struct rn_sampler *sampler, const int32_t *tokens, uint3
 /* Its parameters, with biases; borrowed. */
 const runnel_sampling *rn_sampler_params(const struct rn_sampler *sampler);
 
-/* True when more is on than temperature, top-k, top-p, min-p in this order: what is drawn depends on the tokens before, by
- * more than the logits do, or needs a chain. */
+/* True when more is on than temperature, top-k, top-p, min-p in this order: what is drawn depends on the tokens before,
+ * by more than the logits do, or needs a chain. */
 bool rn_sampler_reads_past(const struct rn_sampler *sampler);
 
-/* False: a sampler remembers what was drawn, so a draw needs the one before it and there are no paths. */
+/* False: a sampler remembers what was drawn, so a draw needs the one before it and there are no paths; or the host
+ * draws. */
 bool rn_sampler_can_draft(const struct rn_sampler *sampler);
+
+/* True: the host draws. Then a pick puts the candidates into the choice that was lent before, and its token is -1. */
+bool rn_sampler_asks_host(const struct rn_sampler *sampler);
+void rn_sampler_lend_choice(struct rn_sampler *sampler, struct rn_choice *choice);
 
 /* Its parameters without biases, penalties and the further samplers: how one draws who only guesses what it will. */
 runnel_sampling rn_sampler_plain(const struct rn_sampler *sampler);
@@ -101,13 +107,25 @@ runnel_status rn_sampler_pick(const struct rn_sampler *sampler, struct rn_sample
 #define RN_PATH_MOST RUNNEL_MAX_DRAFTS
 
 /* The same behind a path: drafts of which the state has not been told, at most RN_PATH_MOST, each in [0, n_vocab)
- * (RN_CHECK); none where rn_sampler_can_draft is false. To the bit what is drawn once the state has been told of them. Writes only scratch and pick: picks of one
- * sequence may be made in any order and by several threads, each with a scratch of its own. */
+ * (RN_CHECK); none where rn_sampler_can_draft is false. To the bit what is drawn once the state has been told of them.
+ * Writes only scratch and pick: picks of one sequence may be made in any order and by several threads, each with a
+ * scratch of its own. */
 struct rn_path {
     const int32_t *tokens;
     uint32_t n;
 };
 runnel_status rn_sampler_pick_behind(const struct rn_sampler *sampler, struct rn_path path,
+                                     struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
+                                     bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
+
+/* Which tokens may be picked: bit t of words[(n_vocab + 63) / 64]. */
+struct rn_mask {
+    const uint64_t *words;
+    bool may_end; /* those that are kept from ending the answer may come: the mask allows no other */
+};
+
+/* The same with a mask, NULL: none. What it does not allow counts as if its bias were -infinity. */
+runnel_status rn_sampler_pick_masked(const struct rn_sampler *sampler, struct rn_path path, const struct rn_mask *mask,
                                      struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
                                      bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
 

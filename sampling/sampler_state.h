@@ -25,6 +25,7 @@ struct rn_sampler {
     bool in_answer;
     uint64_t n_answered;
     struct rn_chain_state state;
+    struct rn_choice *choice; /* of a sampler with `host`: where a draw's candidates go; lent */
 };
 
 struct rn_sampler_scratch {

@@ -13,15 +13,14 @@ static uint64_t weight_of(const uint64_t *weights, uint32_t i)
     return weights == NULL ? 1 : weights[i];
 }
 
-/* How many of n equal keys are needed. */
-static uint32_t count_equal(const uint64_t *weights, uint32_t n, uint64_t enough)
+/* So many of n equal keys as are needed. */
+static struct rn_cut_at take_equal(uint64_t key, const uint64_t *weights, uint32_t n, uint64_t enough)
 {
-    uint64_t sum = 0;
-    uint32_t i = 0;
+    struct rn_cut_at cut = {.key = key};
 
-    while (i < n && (i == 0 || sum < enough))
-        sum += weight_of(weights, i++);
-    return i;
+    while (cut.n_equal < n && (cut.n_equal == 0 || cut.sum < enough))
+        cut.sum += weight_of(weights, cut.n_equal++);
+    return cut;
 }
 
 /* Those whose digit is `digit`, in their order. */
@@ -42,7 +41,8 @@ static uint32_t compact(uint64_t *keys, uint64_t *weights, uint32_t n, uint64_t 
 
 struct rn_cut_at rn_select(uint64_t *keys, uint64_t *weights, uint32_t n, uint64_t enough)
 {
-    uint64_t sums[DIGITS];
+    uint64_t sums[DIGITS], greater = 0;
+    struct rn_cut_at cut;
 
     RN_ASSERT(n > 0 && enough > 0);
     for (;;) {
@@ -55,15 +55,20 @@ struct rn_cut_at rn_select(uint64_t *keys, uint64_t *weights, uint32_t n, uint64
             high = keys[i] > high ? keys[i] : high;
         }
         if (low == high)
-            return (struct rn_cut_at){low, count_equal(weights, n, enough)};
+            break;
         while ((high - low) >> shift >= DIGITS)
             shift++;
         memset(sums, 0, sizeof sums);
         for (uint32_t i = 0; i < n; i++)
             sums[(keys[i] - low) >> shift] += weight_of(weights, i);
-        while (digit-- > 0 && sums[digit] < enough)
+        while (digit-- > 0 && sums[digit] < enough) {
             enough -= sums[digit];
+            greater += sums[digit];
+        }
         RN_CHECK(digit < DIGITS);
         n = compact(keys, weights, n, low, shift, digit);
     }
+    cut = take_equal(keys[0], weights, n, enough);
+    cut.sum += greater;
+    return cut;
 }

@@ -10,6 +10,7 @@
 struct rn_cut_at {
     uint64_t key;     /* greater ones are kept ... */
     uint32_t n_equal; /* ... and the first so many of this one, in the order of the array: at least 1 */
+    uint64_t sum;     /* of the weights of all that are kept */
 };
 
 /* Keeps keys from the greatest down, equal ones in the order in which they stand, until their weights sum to `enough`,

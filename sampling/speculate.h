@@ -33,9 +33,9 @@
  * now and then all streams whose gain that would explain leave a step without drafts, so that it is measured again.
  *
  * A sequence for which no k pays, or whose budget is spent, rests for some steps, each time twice as many, and then
- * tries a few drafts again: acceptance changes along a text. One of whose drafts none has been right yet, behind a first
- * one that was wrong, tries one at a time: so the budget lasts for two to three times as many tries, and where the first
- * guesses of a request are wrong by chance, a later one finds that out.
+ * tries a few drafts again: acceptance changes along a text. One of whose drafts none has been right yet, behind a
+ * first one that was wrong, tries one at a time: so the budget lasts for two to three times as many tries, and where
+ * the first guesses of a request are wrong by chance, a later one finds that out.
  *
  * A short answer whose first drafts are wrong has no budget for a second try, however good the proposer is elsewhere.
  * So what is earned beyond what a budget holds goes into a reserve of the proposer's, and who is to try again and has
@@ -54,6 +54,9 @@
 
 #define RN_DRAFT_MOST 16u /* drafts of a sequence in a step */
 #define RN_DRAFT_DEFAULT 8u
+#define RN_FORCED_DEFAULT \
+    7u /* of text of which a grammar leaves no choice, where a request does not draft: names of
+                                properties in JSON are some 3 to 6 tokens */
 
 struct rn_speculation {
     float acceptance;                      /* of all drafts that were looked at */

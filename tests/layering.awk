@@ -1,8 +1,12 @@
 # The rules behind layering.sh. Plain awk (mawk, gawk, busybox): no \b, no character classes beyond POSIX.
 
 BEGIN {
+    # headers of the C library that a folder of ours on the compiler's path would hide
+    of_c = "^(assert|complex|ctype|errno|fcntl|fenv|float|getopt|glob|inttypes|limits|link|locale|math|poll|pthread|pwd|regex|" \
+        "sched|search|semaphore|setjmp|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|" \
+        "syslog|termios|threads|time|uchar|unistd|utime|values|wchar|wctype)[.]h$"
     # what wires, loads or serves the whole
-    knows_engine = "^actors/(host/.*|engine[.]c|model[.]c|draft/drafter_load[.]c|draft/eagle_train[.]c)$"
+    knows_engine = "^actors/(host/.*|engine[.]c|model[.]c|model_limits[.]c|draft/drafter_load[.]c|draft/eagle_train[.]c)$"
     # room: the rooms whose headers it may include besides its own and include/
     may["include"] = ""
     may["base"] = ""
@@ -28,9 +32,11 @@ BEGIN {
     within("cache/", "cache/store/", "")
     within("model/", "model/arch/", "model/arch/table.h")
     within("sampling/", "sampling/grammar/", "")
+    # what nvcc compiles knows nothing of the device's host side
+    within("gpu/kernels/", "gpu/", "gpu/kernels/")
     within("sampling/grammar/", "sampling/", "sampling/grammar/")
     # the tier's objects: admission calls the prefix cache, that calls the directory, all call the blocks
-    cache = "actors/tier/prefix_cache actors/tier/promotion actors/tier/pins actors/tier/tails actors/tier/cached_stream"
+    cache = "actors/tier/prefix_cache actors/tier/promotion actors/tier/pins actors/tier/tails actors/tier/cached_stream actors/tier/state_slots"
     within("actors/tier/tier_blocks", "actors/tier", "actors/tier/tier_blocks")
     within("actors/tier/directory", "actors/tier_actor actors/tier/admission " cache, "")
     n = split(cache, list, " ")
@@ -62,9 +68,10 @@ BEGIN {
     home["sys/un.h"] = wires
     home["jansson.h"] = "text/ apps/"
     home["sqlite3.h"] = "apps/"
+    home["llhttp.h"] = "apps/"
     home["histedit.h"] = "apps/"
     home["editline/"] = "apps/"
-    home["immintrin.h"] = "cpu/levels/"
+    home["immintrin.h"] = "cpu/levels/ sampling/levels/"
     home["x86intrin.h"] = "cpu/levels/"
     home["xmmintrin.h"] = "cpu/levels/"
     home["emmintrin.h"] = "cpu/levels/"
@@ -72,13 +79,14 @@ BEGIN {
     home["arm_neon.h"] = "cpu/levels/"
     home["arm_sve.h"] = "cpu/levels/"
     home["arm_acle.h"] = "cpu/levels/"
-    threads = "mailbox/ base/thread cpu/team actors/ apps/ examples/ bindings/"
+    threads = "mailbox/ base/thread cpu/team gpu/emulated gpu/driver_emulated actors/ apps/ examples/ bindings/"
     home["pthread.h"] = threads
     home["threads.h"] = threads
     home["semaphore.h"] = threads
     home["linux/futex.h"] = threads
     home["sanitizer/"] = "base/ mailbox/"
-    home["Python.h"] = "bindings/"
+    home["Python.h"] = "bindings/python/"
+    home["structmember.h"] = "bindings/python/"
     home["node_api.h"] = "bindings/"
 
     # C and POSIX: at home everywhere but in include/, which may have only the first line
@@ -87,7 +95,7 @@ BEGIN {
         plain[list[i]] = public[list[i]] = 1
     n = split("assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h" \
               " signal.h stdalign.h stdarg.h stdatomic.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h time.h" \
-              " uchar.h wchar.h wctype.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h" \
+              " uchar.h ucontext.h wchar.h wctype.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h" \
               " libgen.h linux/mempolicy.h poll.h pwd.h sched.h spawn.h" \
               " strings.h sys/auxv.h sys/epoll.h sys/eventfd.h sys/file.h sys/ioctl.h sys/mman.h sys/random.h" \
               " sys/resource.h sys/stat.h sys/statvfs.h sys/syscall.h sys/sysinfo.h sys/time.h" \
@@ -104,8 +112,8 @@ BEGIN {
     rule("call", "printf vprintf puts putchar perror", "", "the library prints nothing")
     rule("name", "stderr stdout", "base/log.c", "the library prints nothing but base/log.c's last words")
     rule("call", "pthread_create thrd_create", "base/thread.c", "threads are made by base/thread.h")
-    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ base/thread cpu/team actors/", \
-         "only mailbox/, the compute team and actors/ know of threads")
+    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ base/thread cpu/team gpu/emulated gpu/driver_emulated actors/", \
+         "only mailbox/, the compute team, the emulated driver and actors/ know of threads")
     rule("call", "getenv secure_getenv setenv putenv unsetenv", "", "the library does not read the environment")
     rule("call", "fork vfork system popen execv execve execvp posix_spawn", "", "the library does not fork")
     rule("call", "signal sigaction atexit on_exit", "", "the library installs no handlers")
@@ -162,7 +170,7 @@ function quoted(path, first, here)
         report("\"" path "\": an include does not climb; name it from the root")
         return
     }
-    if (path ~ /^runnel(_files|_uv|_status|_sampling|_observe|_fields)?[.]h$/)
+    if (path ~ /^runnel(_files|_uv|_status|_sampling|_grammar|_observe|_fields|_infill|_scores)?[.]h$/)
         return
     first = path
     sub(/\/.*/, "", first)
@@ -286,7 +294,7 @@ function angled(path, prefix, found)
             report("<" path ">: include/ has only <stddef.h>, <stdint.h> and <stdbool.h>")
         return
     }
-    if (path in plain || path ~ /^runnel(_files|_uv|_status|_sampling|_observe|_fields)?[.]h$/)
+    if (path in plain || path ~ /^runnel(_files|_uv|_status|_sampling|_grammar|_observe|_fields|_infill|_scores)?[.]h$/)
         return
     found = ""
     for (prefix in home)
@@ -353,6 +361,10 @@ function check_words(line, i, k, n, words, pattern)
 }
 
 FNR == 1 {
+    base_name = FILENAME
+    sub(/.*\//, "", base_name)
+    if (base_name ~ of_c)
+        report("a header of this name hides <" base_name "> from files beside it")
     in_comment = 0
     room = FILENAME
     sub(/\/.*/, "", room)

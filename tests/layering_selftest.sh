@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
-for room in include base mailbox model model/arch text text/template text/answer cpu cpu/levels gpu cache cache/store sampling \
+for room in include base mailbox model model/arch text text/template text/answer cpu cpu/levels gpu gpu/kernels cache cache/store sampling \
     sampling/grammar \
     train actors actors/host actors/runtime actors/tier apps examples bindings; do
     mkdir -p "$copy/$room"
@@ -36,6 +36,7 @@ empty() {
 }
 
 plant base/planted.c '#include "mailbox/mailbox.h"' '"mailbox/mailbox.h": base/ may not include mailbox/'
+plant base/limits.h '' 'a header of this name hides <limits.h>'
 plant mailbox/planted.c '#include "model/gguf.h"' '"model/gguf.h": mailbox/ may not include model/'
 plant model/planted.c '#  include "cpu/cpu.h"' '"cpu/cpu.h": model/ may not include cpu/'
 plant text/planted.c '#include "cache/block_pool.h"' '"cache/block_pool.h": text/ may not include cache/'
@@ -66,6 +67,8 @@ plant cache/planted.c '#include "cache/store/tier.h"' '"cache/store/tier.h": cac
 plant model/planted.c '#include "model/arch/planted_family.h"' '"model/arch/planted_family.h": model/ may not include it'
 plant sampling/planted.c '#include "sampling/grammar/grammar.h"' '"sampling/grammar/grammar.h": sampling/ may not include it'
 plant sampling/grammar/planted.c '#include "sampling/sampler.h"' '"sampling/sampler.h": sampling/grammar/ may not include it'
+empty gpu/planted_host.h
+plant gpu/kernels/planted.cu '#include "gpu/planted_host.h"' '"gpu/planted_host.h": gpu/kernels/ may not include it'
 plant text/planted.c '#include "answer/answer.h"' '"text/answer/answer.h": text/ may not include it'
 plant actors/tier/tier_blocks_planted.c '#include "actors/tier/directory.h"' '"actors/tier/directory.h": actors/tier/tier_blocks may not include it'
 plant actors/tier/directory_planted.c '#include "actors/tier/prefix_cache.h"' '"actors/tier/prefix_cache.h": actors/tier/directory may not include it'
@@ -79,6 +82,7 @@ innocent cache/store/innocent.c '#include "cache/store/tier.h"'
 innocent model/innocent.c '#include "model/arch/table.h"'
 innocent model/arch/innocent.c '#include "model/gguf.h"'
 innocent sampling/grammar/innocent.c '#include "sampling/grammar/grammar.h"'
+innocent gpu/innocent.c '#include "gpu/kernels/kernels.h"'
 innocent sampling/grammar/innocent.c '#include "text/vocab.h"'
 innocent actors/innocent.c '#include "text/template/template.h"'
 innocent actors/innocent.c '#include "cache/store/tier.h"'

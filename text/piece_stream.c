@@ -44,8 +44,9 @@ size_t rn_piece_stream_bound(size_t n)
     return bound;
 }
 
-/* What is to be done with the first byte of text[n]; `end`: nothing comes after it. */
-static enum verdict judge(const struct rn_piece_stream *s, const char *text, uint32_t n, bool end)
+/* What is to be done with the first byte of text[n]; `end`: nothing comes after it. *stop: the shortest of
+ * those that IS_STOP means. */
+static enum verdict judge(const struct rn_piece_stream *s, const char *text, uint32_t n, bool end, uint8_t *stop)
 {
     enum verdict verdict = GOES_OUT;
     uint32_t i;
@@ -55,10 +56,13 @@ static enum verdict judge(const struct rn_piece_stream *s, const char *text, uin
 
         if (memcmp(s->stops[i], text, n < stop_bytes ? n : stop_bytes) != 0)
             continue;
-        if (n >= stop_bytes)
-            return IS_STOP;
-        if (!end)
+        if (n >= stop_bytes) {
+            if (verdict != IS_STOP || stop_bytes < s->stop_bytes[*stop])
+                *stop = (uint8_t)i;
+            verdict = IS_STOP;
+        } else if (!end && verdict == GOES_OUT) {
             verdict = MAY_BEGIN_STOP;
+        }
     }
     return verdict;
 }
@@ -70,7 +74,7 @@ static size_t release(struct rn_piece_stream *s, bool end, char *out)
     enum verdict verdict = GOES_OUT;
 
     while (first < s->n_held) {
-        verdict = judge(s, s->held + first, s->n_held - first, end);
+        verdict = judge(s, s->held + first, s->n_held - first, end, &s->stop);
         if (verdict != GOES_OUT)
             break;
         out[first] = s->held[first];

@@ -26,6 +26,7 @@ struct rn_piece_stream {
     uint32_t n_stops;
     bool strip_space;  /* the next byte of text, if a space, is dropped (SentencePiece's first) */
     bool stopped;      /* a stop string was found; everything after it is ignored */
+    uint8_t stop;      /* ... and which: the shortest of those that begin there */
     uint8_t n_partial; /* bytes of an incomplete character */
     char partial[4];
     uint32_t n_held; /* whole characters that may begin a stop string */

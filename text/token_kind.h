@@ -11,4 +11,7 @@ enum rn_token_kind {
     RN_TOKEN_BYTE = 6
 };
 
+/* Tokens around a gap that a model fills: see infill.h. */
+enum rn_fim { RN_FIM_PREFIX, RN_FIM_SUFFIX, RN_FIM_MIDDLE, RN_FIM_PAD, RN_FIM_REPOSITORY, RN_FIM_FILE, RN_FIMS };
+
 #endif

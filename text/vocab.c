@@ -37,6 +37,8 @@ static struct rn_vocab *new_empty(struct rn_heap *heap)
     vocab->sep = -1;
     vocab->unknown = -1;
     vocab->dna_other = -1;
+    for (int i = 0; i < RN_FIMS; i++)
+        vocab->fim[i] = -1;
     vocab->longest_piece = 1;
     vocab->bytes_to_tokens = 1;
     memset(vocab->byte_token, 0xff, sizeof vocab->byte_token);
@@ -179,6 +181,11 @@ int32_t rn_vocab_bos(const struct rn_vocab *vocab)
 int32_t rn_vocab_eos(const struct rn_vocab *vocab)
 {
     return vocab->eos;
+}
+
+int32_t rn_vocab_fim(const struct rn_vocab *vocab, enum rn_fim which)
+{
+    return vocab->fim[which];
 }
 
 bool rn_vocab_add_bos(const struct rn_vocab *vocab)

@@ -59,6 +59,7 @@ struct rn_vocab {
     double unknown_score;        /* Unigram: of a character that is no token */
     int32_t byte_token[256];     /* -1: none */
     int32_t bos, eos, sep, unknown;
+    int32_t fim[RN_FIMS];                   /* -1: none */
     int32_t dna_open, dna_close, dna_other; /* dna.c; dna_other -1: the vocabulary has no such pieces */
     bool add_bos, add_eos, add_sep, space_prefix;
     bool by_characters;      /* BPE, SPM: words begin as characters, not as bytes */

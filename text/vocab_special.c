@@ -253,6 +253,44 @@ static void find_dna(struct rn_vocab *vocab)
         vocab->dna_other = find(vocab, "<oov>");
 }
 
+/* Tokens around a gap: by keys of today and of yesterday, or by the names that models have for them. */
+static const struct {
+    const char *keys[2], *names[7];
+} fim_words[RN_FIMS] = {
+    [RN_FIM_PREFIX] = {{KEY "fim_pre_token_id", KEY "prefix_token_id"},
+                       {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
+                        "<|code_prefix|>"}},
+    [RN_FIM_SUFFIX] = {{KEY "fim_suf_token_id", KEY "suffix_token_id"},
+                       {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
+                        "<|code_suffix|>"}},
+    [RN_FIM_MIDDLE] = {{KEY "fim_mid_token_id", KEY "middle_token_id"},
+                       {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>",
+                        "<|code_middle|>"}},
+    [RN_FIM_PAD] = {{KEY "fim_pad_token_id"}, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>"}},
+    [RN_FIM_REPOSITORY] = {{KEY "fim_rep_token_id"}, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<reponame>"}},
+    [RN_FIM_FILE] = {{KEY "fim_sep_token_id"}, {"<|file_sep|>"}},
+};
+
+/* What comes behind a gap, be it padding or another file, ends an answer. */
+static runnel_status load_fim(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
+{
+    for (int i = 0; i < RN_FIMS; i++) {
+        int32_t *id = &vocab->fim[i];
+
+        for (int k = 0; k < 2 && *id < 0 && fim_words[i].keys[k] != NULL; k++) {
+            runnel_status status = load_id(vocab, gguf, fim_words[i].keys[k], id, error);
+
+            if (status != RUNNEL_OK)
+                return status;
+        }
+        for (int k = 0; k < 7 && *id < 0 && fim_words[i].names[k] != NULL; k++)
+            *id = find(vocab, fim_words[i].names[k]);
+        if (*id >= 0 && i >= RN_FIM_PAD)
+            vocab->flags[*id] |= RN_TOKEN_ENDS;
+    }
+    return RUNNEL_OK;
+}
+
 runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
     static const char *const dna[] = {"hybriddna"};
@@ -262,6 +300,8 @@ runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_ggu
     status = load_ids(vocab, gguf, error);
     if (status == RUNNEL_OK)
         status = mark_named(vocab, gguf, error);
+    if (status == RUNNEL_OK)
+        status = load_fim(vocab, gguf, error);
     if (status != RUNNEL_OK)
         return status;
     mark_ends(vocab);

@@ -11,7 +11,7 @@
  * meets its own h in training as it will in use, so the loss is the sum over `unroll` such steps:
  *
  *     step 0     g(t) = fuse · f(t)                    keys: step 0 of positions 0..t
- *     step j     g(t) = h of step j - 1 at t - 1       keys: step 0 of positions 0..t-j, step i of t-j+i for 1 <= i <= j
+ *     step j     g(t) = h of step j - 1 at t - 1       keys: step 0 of positions 0..t-j, step i of t-j+i, 1 <= i <= j
  *
  * Loss: cross-entropy of q against the target's own distribution at t + 1, step j weighted by decay^j, the mean over
  * all rows. The target's embedding and output matrix are not trained.

@@ -64,6 +64,8 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
     struct rn_device_memory memory;
     uint64_t bytes = model->options.draft_kv_bytes, n;
 
+    if (drafter->plan->state_bytes > 0) /* what it has guessed cannot be taken back */
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: a model with a recurrent state guesses for no other", path);
     RN_ASSERT(block_bytes > 0 && drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
     model->parts.device->kind->memory(model->parts.device, &memory);
     if (bytes == 0)
@@ -74,6 +76,7 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
                             (unsigned long long)bytes, (unsigned long long)block_bytes, path);
     drafter->limits = *target;
     drafter->limits.tree_depth = 0; /* its own guesses are a chain */
+    drafter->limits.n_states = 0;
     if (drafter->gguf == NULL ||
         drafter->kind != RN_DRAFTER_TOKENS) /* it has weights of the model's file, of which one copy is enough */
         drafter->limits.weight_order = RUNNEL_WEIGHTS_FILE;
@@ -97,11 +100,14 @@ static runnel_status prepare(struct runnel_model *model, const char *path, runne
 {
     struct rn_drafter *drafter = &model->parts.drafter;
     struct runnel_engine *engine = model->engine;
+    struct rn_device_memory memory;
     struct rn_device *device;
 
     if (model->options.draft_threads > 0 && drafter->kind == RN_DRAFTER_TOKENS) {
         drafter->concurrent = true;
-        drafter->device = rn_engine_open_device(engine, model->device, model->options.draft_threads);
+        model->parts.device->kind->memory(model->parts.device, &memory);
+        drafter->device = rn_engine_open_device(engine, memory.shared ? model->parts.device->kind->name : NULL,
+                                                model->options.draft_threads);
     }
     device = drafter->concurrent ? drafter->device : model->parts.device;
     if (device != NULL)
@@ -146,6 +152,9 @@ struct trial {
     struct rn_wake done;
     float *logits;
     float *inputs; /* [1, n_features]: zeros, for one row */
+    uint32_t state;
+    struct rn_step_state_copy begin; /* zeros to there */
+    bool has_state;                  /* the plan that is timed */
 };
 
 static void free_trial(struct runnel_model *model, struct trial *trial)
@@ -155,7 +164,7 @@ static void free_trial(struct runnel_model *model, struct trial *trial)
     rn_free(&model->engine->heap, trial);
 }
 
-static struct trial *new_trial(struct runnel_model *model, struct rn_backend *backend)
+static struct trial *new_trial(struct runnel_model *model, struct rn_backend *backend, bool has_state)
 {
     struct rn_heap *heap = &model->engine->heap;
     struct trial *trial = rn_alloc_aligned(heap, sizeof *trial, alignof(struct trial));
@@ -164,6 +173,8 @@ static struct trial *new_trial(struct runnel_model *model, struct rn_backend *ba
         return NULL;
     memset(trial, 0, sizeof *trial);
     trial->backend = backend;
+    trial->has_state = has_state;
+    trial->begin.from = RN_NO_STATE;
     trial->clock = &model->engine->clock;
     trial->logits = rn_alloc(heap, (size_t)MOST_ROWS * model->parts.n_vocab, sizeof(float));
     trial->inputs = rn_calloc(heap, model->parts.drafter.n_features + 1, sizeof(float));
@@ -195,6 +206,9 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t n_outs, uint
                                    .seqs = &trial->seq,
                                    .logits = trial->logits,
                                    .inputs = trial->inputs,
+                                   .n_state_copies = trial->has_state,
+                                   .state_copies = trial->has_state ? &trial->begin : NULL,
+                                   .states = trial->has_state ? &trial->state : NULL,
                                    .on_done = on_pass_done,
                                    .user = &trial->done};
     trial->backend->ops->submit_async(trial->backend, &trial->step);
@@ -230,7 +244,7 @@ static bool measure_reading(struct rn_drafter *drafter, struct trial *trial)
 static runnel_status measure(struct runnel_model *model, runnel_error *error)
 {
     struct rn_drafter *drafter = &model->parts.drafter;
-    struct trial *trial = new_trial(model, drafter->backend);
+    struct trial *trial = new_trial(model, drafter->backend, false);
     runnel_status status = RUNNEL_OK;
 
     if (trial == NULL)
@@ -251,8 +265,8 @@ static runnel_status measure(struct runnel_model *model, runnel_error *error)
 }
 
 /* Rows of the steps that are measured: what larger ones take first, then each of those in which a few streams draft,
- * since the time does not rise in a line (kernels take rows by fours). Those twice: one that was held up would count for
- * long. */
+ * since the time does not rise in a line (kernels take rows by fours). Those twice: one that was held up would count
+ * for long. */
 static const uint8_t measured[] = {1, 2, 4, 8, 16, 32, 64, 5, 3, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8};
 
 /* One step of n rows, if it can be expected to fit into what is left of the time. False: it has failed. */
@@ -274,7 +288,7 @@ runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error 
     const struct rn_backend_limits *limits = &model->parts.limits;
     uint32_t most =
         limits->n_blocks < MOST_ROWS / limits->block_tokens ? limits->n_blocks * limits->block_tokens : MOST_ROWS;
-    struct trial *trial = new_trial(model, model->parts.backend);
+    struct trial *trial = new_trial(model, model->parts.backend, limits->n_states > 0);
     uint64_t left_us =
         model->options.draft_measure_ms > 0 ? 1000 * (uint64_t)model->options.draft_measure_ms : MEASURE_US;
     bool good;
@@ -354,7 +368,10 @@ static runnel_status plan_drafter(struct runnel_model *model, const char *path, 
     if (drafter->kind == RN_DRAFTER_FEATURES)
         return rn_plan_new_head(heap, drafter->gguf, parts->gguf, context, &drafter->plan, error);
     status = rn_plan_new(heap, drafter->gguf, context, &drafter->plan, error);
-    return status == RUNNEL_OK ? check_vocab(model, path, error) : status;
+    if (status != RUNNEL_OK)
+        return status;
+    rn_model_log_assumed(model, path, drafter->plan);
+    return check_vocab(model, path, error);
 }
 
 runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error)
@@ -396,6 +413,8 @@ runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path
     drafter->n_layers = 1;
     if (!rn_drafter_is_inside(path)) {
         status = rn_gguf_open(heap, path, &drafter->gguf, error);
+        if (status == RUNNEL_OK)
+            rn_gguf_set_rows(drafter->gguf, &model->engine->architectures);
         if (status == RUNNEL_OK && rn_head_is(drafter->gguf)) {
             drafter->kind = RN_DRAFTER_FEATURES;
             status = check_head(model, path, error);

@@ -36,9 +36,11 @@ static_assert(LEAST_TEXT <= MOST_TEXT && LEAST_TEXT > 1, "a text has a token to 
 static_assert(sizeof(float) == sizeof(uint32_t), "loss and acceptance are words");
 
 struct runnel_training {
-    struct runnel_engine *engine; /* NULL: it was freed, and with it all that the training had but this */
+    struct runnel_engine *engine; /* lives until `ending` is up and whoever raised it has left the engine's gate */
     struct rn_heap heap;          /* with the engine's allocator: what the handle is from */
     uint32_t place;               /* in the engine's list */
+    struct rn_edge ending;        /* raised by the one who ends it: the host's free or the engine's */
+    struct rn_word holders;       /* of the handle: 2, the host and the engine's list; the last one frees it */
     char *model, *head, *state_file, *corpus;
     size_t corpus_bytes;
     runnel_eagle_options options;
@@ -143,6 +145,8 @@ static runnel_status open_target(struct runnel_training *t)
     struct rn_heap *heap = &t->engine->heap;
     runnel_status status = rn_gguf_open(heap, t->model, &t->gguf, &t->error);
 
+    if (status == RUNNEL_OK)
+        rn_gguf_set_rows(t->gguf, &t->engine->architectures);
     if (status == RUNNEL_OK)
         status = rn_plan_new(heap, t->gguf, t->options.text_tokens, &t->plan, &t->error);
     if (status != RUNNEL_OK)
@@ -286,7 +290,8 @@ static void fill_shape(const struct rn_plan *plan, struct rn_eagle_shape *shape)
             shape->kv_heads = op->kv_heads;
             shape->head_dim = op->k_dim;
         }
-        if (op->kind == RN_OP_GATE && plan->slots[op->a].width < shape->feed_forward)
+        if (op->kind == RN_OP_GATE && plan->slots[op->a].width == plan->slots[op->b].width &&
+            plan->slots[op->a].width < shape->feed_forward)
             shape->feed_forward = plan->slots[op->a].width;
     }
 }
@@ -479,7 +484,7 @@ static bool enter_list(struct runnel_training *t)
     for (t->place = 0; t->place < RN_MAX_TRAININGS; t->place++) {
         struct runnel_training *none = NULL;
 
-        /* Release: who finds it there finds it whole; partner: the acquire in training_at. */
+        /* Release: who finds it there finds it whole; partner: the exchange in rn_trainings_end. */
         if (atomic_compare_exchange_strong_explicit(&t->engine->trainings.at[t->place], &none, t, memory_order_release,
                                                     memory_order_relaxed))
             return true;
@@ -487,48 +492,71 @@ static bool enter_list(struct runnel_training *t)
     return false;
 }
 
-/* All but the handle itself; its thread has ended, or has never been. */
-static void leave_engine(struct runnel_training *t)
+/* Gives back all but the handle itself; its thread has ended, or has never been. The engine is not touched behind this.
+ * True if it was still in the engine's list, whose hold on the handle is the caller's now. */
+static bool leave_engine(struct runnel_training *t)
 {
     struct rn_heap *heap = &t->engine->heap;
+    struct runnel_training *listed = t;
+    bool was_listed;
 
-    RN_ASSERT(atomic_load(&t->engine->trainings.at[t->place]) == t);
     rn_free(heap, t->model);
     rn_free(heap, t->head);
     rn_free(heap, t->state_file);
     rn_free(heap, t->corpus);
     t->model = t->head = t->state_file = t->corpus = NULL;
-    /* Relaxed: what takes the place reads nothing of this one. */
-    atomic_store_explicit(&t->engine->trainings.at[t->place], NULL, memory_order_relaxed);
+    /* Relaxed: what takes the place reads nothing of this one; partner: the exchange in rn_trainings_end. */
+    was_listed = atomic_compare_exchange_strong_explicit(&t->engine->trainings.at[t->place], &listed, NULL,
+                                                         memory_order_relaxed, memory_order_relaxed);
+    rn_gate_leave(&t->engine->trainings.gate);
+    return was_listed;
 }
 
-static void end(struct runnel_training *t)
+/* By the one who raised `ending`. As leave_engine. */
+static bool end(struct runnel_training *t)
 {
     rn_word_set(&t->cancel, 1);
     pthread_join(t->thread, NULL);
     RN_ASSERT(rn_word_get(&t->state) != RUNNEL_TRAINING_RUNNING);
-    leave_engine(t);
+    return leave_engine(t);
 }
 
-static struct runnel_training *training_at(struct runnel_engine *engine, uint32_t place)
+static void free_handle(struct runnel_training *t)
 {
-    /* Acquire; partner: the release in enter_list. */
-    return atomic_load_explicit(&engine->trainings.at[place], memory_order_acquire);
+    struct rn_heap heap = t->heap;
+
+    RN_ASSERT(t->model == NULL && t->corpus == NULL); /* what was the engine's has gone */
+    rn_free(&heap, t);
 }
 
-/* All are told before one is waited for: each ends with the step that it is in. */
+/* Of one of the two holders. */
+static void let_go(struct runnel_training *t)
+{
+    if (!rn_word_replace(&t->holders, 2, 1))
+        free_handle(t);
+}
+
+/* All are told before one is waited for: each ends with the step that it is in. One that the host frees meanwhile is
+ * ended there; the gate is empty when it has let go of the engine. */
 void rn_trainings_end(struct runnel_engine *engine)
 {
-    struct runnel_training *t;
+    struct runnel_training *taken[RN_MAX_TRAININGS];
 
-    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++)
-        if ((t = training_at(engine, i)) != NULL)
-            runnel_training_cancel(t);
-    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++)
-        if ((t = training_at(engine, i)) != NULL) {
-            end(t);
-            t->engine = NULL;
-        }
+    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++) {
+        /* seq_cst: in front of the raise below, so that a host whose free finds `ending` up leaves this hold alone;
+         * partners: enter_list, leave_engine. */
+        taken[i] = atomic_exchange(&engine->trainings.at[i], NULL);
+        runnel_training_cancel(taken[i]);
+    }
+    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++) {
+        if (taken[i] == NULL)
+            continue;
+        if (rn_edge_raise(&taken[i]->ending))
+            end(taken[i]);
+        let_go(taken[i]);
+    }
+    rn_gate_close(&engine->trainings.gate);
+    rn_gate_await_empty(&engine->trainings.gate);
 }
 
 static char *copied(struct runnel_engine *engine, const char *text, size_t n, bool *ok)
@@ -551,15 +579,8 @@ static struct runnel_training *new_handle(struct runnel_engine *engine)
     memset(t, 0, sizeof *t);
     t->engine = engine;
     t->heap = heap;
+    rn_word_set(&t->holders, 2);
     return t;
-}
-
-static void free_handle(struct runnel_training *t)
-{
-    struct rn_heap heap = t->heap;
-
-    RN_ASSERT(t->model == NULL && t->corpus == NULL); /* what was the engine's has gone */
-    rn_free(&heap, t);
 }
 
 runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus, size_t corpus_bytes,
@@ -585,7 +606,12 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
     t->options = options;
     t->corpus_bytes = corpus_bytes;
+    if (!rn_gate_enter(&engine->trainings.gate)) {
+        free_handle(t);
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    }
     if (!enter_list(t)) {
+        rn_gate_leave(&engine->trainings.gate);
         free_handle(t);
         return rn_error_set(error, RUNNEL_BUSY, "the engine has %u trainings, as many as it can", RN_MAX_TRAININGS);
     }
@@ -646,7 +672,7 @@ void runnel_training_free(runnel_training *t)
 {
     if (t == NULL)
         return;
-    if (t->engine != NULL)
-        end(t);
-    free_handle(t);
+    if (rn_edge_raise(&t->ending) && end(t))
+        let_go(t); /* the list's hold */
+    let_go(t);
 }

@@ -1,6 +1,6 @@
 /* One pass of the drafter: which draft streams have rows in it, and what its logits mean.
  *
- *   rows:  | stream 3: 1 | stream 5: 2 (one guess of its last was not made into KV) | stream 0, behind: a chunk of its past |
+ *   rows:  | stream 3: 1 | stream 5: 2 (one guess of its last is not in KV) | stream 0, behind: a chunk of its past |
  *
  * Streams that want a guess come first, in turn; what is left of the rows, as far as the target's step allows, goes to
  * those that are still to compute their past, which is how a prompt that the target found in its prefix cache comes

@@ -1,6 +1,7 @@
 /* What the verifier proposes to decode for the next step: of each stream that drafts the chain of drafts behind its
  * last token, and which of their runners-up are rows, too. Values only. Decode takes of a chain what the step has room
- * for and of one that stands behind other tokens nothing. */
+ * for and of one that stands behind other tokens nothing. On its way a list passes the sampler if streams with grammars
+ * draft: what their grammars refuse is cut. */
 #ifndef RN_ACTORS_DRAFT_PROPOSAL_H
 #define RN_ACTORS_DRAFT_PROPOSAL_H
 
@@ -19,6 +20,7 @@ struct rn_proposal {
     uint32_t first;            /* the first draft is the sequence's token of this index */
     uint32_t n;                /* drafts of the chain, each in the vocabulary */
     uint32_t branches;         /* bit i: the runner-up of draft i is to be a row */
+    bool by_grammar;           /* the drafts are what a grammar leaves no choice of */
     bool by_model;             /* the drafts are the drafter's, not those of the stream's own text */
     bool features;             /* the drafter wants the features of the stream's rows */
     int32_t tokens[RN_DRAFT_MOST];
@@ -27,6 +29,7 @@ struct rn_proposal {
 
 struct rn_proposal_list {
     uint32_t n;
+    bool guided;               /* grammars have a say in some of the drafts: the sampler looks at them */
     struct rn_proposal *items; /* [max_seqs] */
 };
 

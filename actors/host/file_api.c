@@ -81,6 +81,39 @@ runnel_status runnel_model_sampling(runnel_model *model, runnel_sampling *sampli
     return status;
 }
 
+/* Into the caller's struct, which may be of an older header. */
+static runnel_status recommend(const struct rn_gguf *gguf, runnel_samplers *samplers, uint32_t *recommended)
+{
+    runnel_samplers own;
+
+    runnel_samplers_default(&own);
+    if (!rn_sized_read(&own, sizeof own, samplers))
+        return RUNNEL_INVALID;
+    if (gguf != NULL)
+        *recommended = rn_samplers_recommended(gguf, &own);
+    rn_sized_write(samplers, samplers->struct_size, &own, sizeof own);
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_model_samplers(runnel_model *model, runnel_samplers *samplers, uint32_t *recommended)
+{
+    runnel_status status;
+
+    if (model == NULL || samplers == NULL || recommended == NULL)
+        return RUNNEL_INVALID;
+    *recommended = 0;
+    status = rn_model_ready(model);
+    return status == RUNNEL_OK ? recommend(model->parts.gguf, samplers, recommended) : status;
+}
+
+runnel_status runnel_file_samplers(const runnel_file *file, runnel_samplers *samplers, uint32_t *recommended)
+{
+    if (file == NULL || samplers == NULL || recommended == NULL)
+        return RUNNEL_INVALID;
+    *recommended = 0;
+    return recommend(file->gguf, samplers, recommended);
+}
+
 runnel_status runnel_file_sampling(const runnel_file *file, runnel_sampling *sampling, uint32_t *recommended)
 {
     if (file == NULL || sampling == NULL || recommended == NULL)

@@ -5,12 +5,17 @@
 #include "actors/chat.h"
 #include "actors/embed.h"
 #include "actors/engine.h"
+#include "actors/grammar/guide.h"
+#include "actors/grammar/text.h"
 #include "actors/host/host.h"
+#include "actors/host/pool.h"
 #include "actors/host/session.h"
+#include "actors/pair.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "model/device.h"
 #include "model/kv_size.h"
 #include "runnel_fields.h"
 #include "sampling/ngram.h"
@@ -126,16 +131,56 @@ static runnel_status check_keep(const runnel_model *model, const runnel_request 
     return RUNNEL_OK;
 }
 
-static runnel_status check_request(runnel_model *model, const runnel_request *request, runnel_error *error)
+runnel_status rn_host_check_model(runnel_model *model, runnel_error *error)
 {
-    runnel_status status;
-
     if (rn_word_get(&model->engine->closing) != 0 || rn_word_get(&model->cancel) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
     if (rn_word_get(&model->engine->draining) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
     if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL)
         return rn_error_set(error, RUNNEL_STATE, "the model is not loaded for generation");
+    return RUNNEL_OK;
+}
+
+static bool sees_both_ways(const runnel_model *model)
+{
+    return model->parts.plan != NULL && model->parts.plan->bidirectional;
+}
+
+runnel_status rn_host_check_one_way(const runnel_model *model, runnel_error *error)
+{
+    if (!sees_both_ways(model))
+        return RUNNEL_OK;
+    return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                        "a model of architecture %s attends in both directions: it fills in whole texts and does not "
+                        "generate one token after the other",
+                        model->parts.plan->architecture);
+}
+
+/* Logits of a whole text are what such a model gives. */
+static runnel_status check_whole(const runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    bool logits = request->want_logits && request->max_tokens == 0 && request->chat == NULL && request->session.id == 0;
+
+    if (!sees_both_ways(model) || (logits && model->parts.limits.mean_window == 0))
+        return RUNNEL_OK;
+    if (logits)
+        return rn_error_set(
+            error, RUNNEL_UNSUPPORTED,
+            "a model of architecture %s attends in both directions: chunk_mean is for those that do not",
+            model->parts.plan->architecture);
+    return rn_host_check_one_way(model, error);
+}
+
+static runnel_status check_request(runnel_model *model, const runnel_request *request, const struct rn_pair *pair,
+                                   runnel_error *error)
+{
+    runnel_status status = rn_host_check_model(model, error);
+
+    if (status == RUNNEL_OK)
+        status = pair != NULL ? rn_host_check_one_way(model, error) : check_whole(model, request, error);
+    if (status != RUNNEL_OK)
+        return status;
     if (request->max_tokens < -1)
         return rn_error_set(error, RUNNEL_INVALID, "max_tokens = %lld is not -1 or more",
                             (long long)request->max_tokens);
@@ -171,7 +216,7 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
     if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK ||
         (status = check_keep(model, request, error)) != RUNNEL_OK)
         return status;
-    return check_prompt(model, request, error);
+    return pair != NULL ? RUNNEL_OK : check_prompt(model, request, error);
 }
 
 /* ---- The length of the prompt ---- */
@@ -179,6 +224,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 /* Longest prompt that can run, history included. */
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
 {
+    if (sees_both_ways(model) && model->parts.limits.max_rows < rn_kv_size_longest(&model->parts.limits))
+        return model->parts.limits.max_rows;
     return rn_kv_size_longest(&model->parts.limits) - (request->max_tokens == 0 ? 0 : 1);
 }
 
@@ -245,8 +292,12 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
 {
     uint32_t most = model->parts.limits.context_tokens;
 
-    if (request->draft == RUNNEL_DRAFT_NONE || !rn_sampler_can_draft(r->sampler))
+    if (!rn_sampler_can_draft(r->sampler))
         return RUNNEL_OK;
+    if (request->draft == RUNNEL_DRAFT_NONE) {
+        r->draft_max = r->grammar != NULL ? RN_FORCED_DEFAULT : 0;
+        return RUNNEL_OK;
+    }
     r->draft_max = request->draft_max > 0 ? request->draft_max : RN_DRAFT_DEFAULT;
     r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
     r->draft_share = request->draft_share != 0;
@@ -322,8 +373,16 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     return make_sampler(model, request, r) ? make_proposer(model, request, r) : RUNNEL_NO_MEMORY;
 }
 
-static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out,
-                           runnel_error *error)
+static runnel_status copy_grammar(const runnel_request *request, struct rn_request *r, runnel_error *error)
+{
+    const struct rn_answer_format *format = r->chat != NULL && !request->raw_answer ? r->chat->format : NULL;
+
+    return rn_grammar_text_new(r->heap, request, format, &r->grammar, error);
+}
+
+/* pair: instead of the request's prompt, or NULL; taken on success. */
+static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_pair *pair,
+                           struct rn_request **out, runnel_error *error)
 {
     struct rn_request *r = rn_request_new(&model->engine->heap);
     uint64_t history = 0;
@@ -340,16 +399,20 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
         }
         history = rn_word_get(&session->n_known);
     }
-    status = measure(model, request, r, history, error);
-    if (status == RUNNEL_OK)
+    status = pair != NULL ? RUNNEL_OK : measure(model, request, r, history, error);
+    if (status == RUNNEL_OK && pair == NULL)
         status = copy_prompt(model, request, r, error);
+    if (status == RUNNEL_OK)
+        status = copy_grammar(request, r, error);
     if (status == RUNNEL_OK)
         status = copy_parameters(model, request, r);
     if (status != RUNNEL_OK) {
         rn_request_free(r);
         return rn_error_set(error, status, "no memory for a request");
     }
-    RN_ASSERT((r->tokens != NULL) + (r->text != NULL) + (r->chat != NULL) == 1 && r->n_tokens == r->capacity);
+    r->pair = pair;
+    RN_ASSERT((r->tokens != NULL) + (r->text != NULL) + (r->chat != NULL) + (pair != NULL) == 1 &&
+              r->n_tokens == r->capacity);
     *out = r;
     return RUNNEL_OK;
 }
@@ -371,12 +434,27 @@ static runnel_status refuse(const struct runnel_engine *engine, runnel_error *er
 /* A prompt counts by its tokens, or where they are not known yet by its bytes: there are never more. */
 static uint64_t queued_tokens(const struct rn_request *r)
 {
-    return r->chat != NULL ? r->chat->context_bytes : r->text != NULL ? r->text_bytes : r->n_tokens;
+    return r->chat != NULL   ? r->chat->context_bytes
+           : r->pair != NULL ? r->pair->bytes
+           : r->text != NULL ? r->text_bytes
+                             : r->n_tokens;
+}
+
+/* That of its last token, which it has while it runs: what it cannot do without. */
+static size_t grammar_row_bytes(const struct rn_request *r)
+{
+    const struct rn_context *context = r->context;
+
+    if (r->grammar == NULL)
+        return 0;
+    return rn_guide_row_bytes(context->n_vocab, rn_vocab_count(context->vocab),
+                              rn_device_can(context->backend->caps, RN_CAN_DRAW));
 }
 
 static uint64_t request_bytes(const struct rn_request *r)
 {
-    return sizeof *r + r->text_bytes + (r->chat != NULL ? r->chat->context_bytes : 0) +
+    return sizeof *r + grammar_row_bytes(r) + r->text_bytes + (r->chat != NULL ? r->chat->context_bytes : 0) +
+           (r->pair != NULL ? r->pair->bytes : 0) + (r->grammar != NULL ? rn_grammar_text_bytes(r->grammar) : 0) +
            (uint64_t)r->n_tokens * sizeof r->tokens[0] + (uint64_t)r->n_stop_tokens * sizeof r->stop_tokens[0];
 }
 
@@ -403,10 +481,11 @@ static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
     RN_ASSERT(rn_counter_get(&engine->totals.queued_bytes) >= 0);
 }
 
-/* Behind a prompt that is only BOS the first piece begins a text, as it does for detokenizing. */
-static bool begins_text(const runnel_model *model, const runnel_request *request)
+/* Behind a prompt that is only BOS the first piece begins a text, as it does for detokenizing. A grammar has read the
+ * space of that piece: the text keeps it, or would not be one of the grammar's. */
+static bool begins_text(const runnel_model *model, const runnel_request *request, const struct rn_request *r)
 {
-    return request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab) &&
+    return r->grammar == NULL && request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab) &&
            request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
 }
 
@@ -435,7 +514,7 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         .n_logits = request->want_logits ? model->parts.n_vocab : 0,
         .coalesce_bytes = request->coalesce_bytes,
         .n_embedding = r->embed != NULL ? r->embed->n_out : 0,
-        .strip_first_space = begins_text(model, request),
+        .strip_first_space = begins_text(model, request, r),
         .taken = host->delivery == RUNNEL_DELIVER_TAKE,
         .label = request->label,
         .model_name = model->context.metrics->name,
@@ -506,111 +585,26 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
         return rn_error_set(error, RUNNEL_INVALID, "generate: model or the stream's place is NULL");
     status = read_request(given, &request, error);
     if (status == RUNNEL_OK)
-        status = check_request(model, &request, error);
+        status = check_request(model, &request, NULL, error);
     if (status == RUNNEL_OK)
-        status = build(model, &request, &r, error);
+        status = build(model, &request, NULL, &r, error);
     return status == RUNNEL_OK ? submit(model, &request, r, stream, error) : status;
 }
 
-/* ---- Embeddings ---- */
-
-void runnel_embed_request_init(runnel_embed_request *request, size_t struct_size)
+runnel_status rn_host_pool(runnel_model *model, const runnel_request *request, struct rn_pair *pair,
+                           struct rn_embed *embed, runnel_stream *stream, runnel_error *error)
 {
-    const runnel_embed_request own = {0};
-
-    rn_sized_write(request, struct_size, &own, sizeof own);
-}
-
-void(runnel_embed_request_default)(runnel_embed_request *request)
-{
-    runnel_embed_request_init(request, RN_FIRST_SIZE(runnel_embed_request, reserved));
-}
-
-static runnel_status read_embed_request(const runnel_embed_request *given, runnel_embed_request *request,
-                                        runnel_error *error)
-{
-    runnel_embed_request_default(request);
-    if (!rn_sized_read(request, sizeof *request, given))
-        return rn_error_set(error, RUNNEL_INVALID,
-                            "request: struct_size is not of this library; use runnel_embed_request_default");
-    if (!rn_all_zero(request->reserved, sizeof request->reserved))
-        return rn_error_set(error, RUNNEL_INVALID, "request: reserved is not zero");
-    if (request->tokens == NULL && request->n_tokens == 0 && request->text_bytes == 0)
-        return rn_error_set(error, RUNNEL_INVALID, "the text is empty");
-    if ((unsigned)request->pooling > RUNNEL_POOLING_LAST)
-        return rn_error_set(error, RUNNEL_INVALID, "pooling = %d is not known", (int)request->pooling);
-    return RUNNEL_OK;
-}
-
-/* Of a model that is ready. */
-static runnel_status new_embed(const runnel_model *model, const runnel_embed_request *request, struct rn_request *r,
-                               runnel_error *error)
-{
-    uint32_t width = model->parts.n_features, from_file = model->parts.plan != NULL ? model->parts.plan->pooling : 0;
-    runnel_pooling pooling = request->pooling;
-
-    if (width == 0)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the model gives no embeddings");
-    if (request->dimensions > width)
-        return rn_error_set(error, RUNNEL_INVALID, "dimensions = %u is more than the model's %u", request->dimensions,
-                            width);
-    if (pooling == RUNNEL_POOLING_DEFAULT && from_file > RUNNEL_POOLING_LAST)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the file's pooling_type %u is not known here: choose a pooling",
-                            from_file);
-    if (pooling == RUNNEL_POOLING_DEFAULT)
-        pooling = from_file == 0 ? RUNNEL_POOLING_MEAN : (runnel_pooling)from_file;
-    RN_ASSERT(pooling > RUNNEL_POOLING_DEFAULT && pooling <= RUNNEL_POOLING_LAST && r->embed == NULL);
-    r->embed =
-        rn_embed_new(r->heap, pooling, request->raw != 0, width, request->dimensions > 0 ? request->dimensions : width);
-    return r->embed != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an embedding");
-}
-
-/* The prompt of which nothing is generated. */
-static runnel_request request_of(const runnel_embed_request *embed)
-{
-    runnel_request request;
-
-    runnel_request_default(&request);
-    request.prompt = embed->text;
-    request.prompt_bytes = embed->text_bytes;
-    request.tokens = embed->tokens;
-    request.n_tokens = embed->n_tokens;
-    request.parse_special = embed->parse_special;
-    request.want_progress = embed->want_progress;
-    request.max_tokens = 0;
-    request.on_event = embed->on_event;
-    request.user = embed->user;
-    request.label = embed->label;
-    request.cache_salt = embed->cache_salt;
-    request.priority = embed->priority;
-    request.deadline_ms = embed->deadline_ms;
-    request.tenant = embed->tenant;
-    return request;
-}
-
-runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *given, runnel_stream *stream,
-                           runnel_error *error)
-{
-    runnel_embed_request embed;
-    runnel_request request;
     struct rn_request *r = NULL;
-    runnel_status status;
+    runnel_status status = check_request(model, request, pair, error);
 
-    rn_error_clear(error);
-    if (model == NULL || stream == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "embed: model or the stream's place is NULL");
-    status = read_embed_request(given, &embed, error);
-    if (status != RUNNEL_OK)
-        return status;
-    request = request_of(&embed);
-    status = check_request(model, &request, error);
     if (status == RUNNEL_OK)
-        status = build(model, &request, &r, error);
-    if (status != RUNNEL_OK)
+        status = build(model, request, pair, &r, error);
+    if (status != RUNNEL_OK) {
+        rn_pair_free(pair);
+        rn_embed_free(embed);
         return status;
-    status = new_embed(model, &embed, r, error);
-    if (status == RUNNEL_OK)
-        return submit(model, &request, r, stream, error);
-    rn_request_free(r);
-    return status;
+    }
+    RN_ASSERT(r->pair == pair && r->embed == NULL && request->max_tokens == 0);
+    r->embed = embed;
+    return submit(model, request, r, stream, error);
 }

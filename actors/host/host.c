@@ -66,6 +66,19 @@ static bool is_cancelled(const struct rn_outlet *outlet, uint32_t generation)
     return rn_word_get(&outlet->cancelled) == generation;
 }
 
+/* The cell asks for the host's choice: it is no event. Not of a stream that was cancelled, nor of an engine that is
+ * being freed: nobody waits for that. True: that is done, and the cell released. */
+static bool serve_question(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                           const struct rn_cell *cell)
+{
+    if (!cell->asks)
+        return false;
+    release_cell(engine, outlet, generation);
+    if (!is_cancelled(outlet, generation) && rn_word_get(&engine->closing) == 0)
+        rn_host_ask(engine, outlet, generation);
+    return true;
+}
+
 /* One more event of the cell at the front has been shown. */
 static void step_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
                       const struct rn_cell *cell)
@@ -129,7 +142,8 @@ static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *out
         if (cell == NULL)
             return n;
         n++;
-        if (deliver_event(engine, outlet, generation, cell, paused))
+        if (!serve_question(engine, outlet, generation, cell) &&
+            deliver_event(engine, outlet, generation, cell, paused))
             return n;
     }
 }
@@ -238,6 +252,8 @@ static const struct rn_cell *next_taken(struct runnel_engine *engine, struct rn_
 
         if (cell == NULL || rn_event_is_terminal(cell->type))
             return cell;
+        if (serve_question(engine, outlet, generation, cell))
+            continue;
         outlet->dropping |= paused;
         if (!outlet->dropping)
             return cell;
@@ -469,6 +485,8 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
             paused && !is_cancelled(outlet, generation) ? NULL : rn_outlet_front(outlet, generation);
         uint64_t waited_us = rn_now_us(&engine->clock) - start;
 
+        if (cell != NULL && serve_question(engine, outlet, generation, cell))
+            continue;
         outlet->dropping |= cell != NULL && paused && !rn_event_is_terminal(cell->type);
         if (cell != NULL && (!outlet->dropping || rn_event_is_terminal(cell->type)))
             return cell;

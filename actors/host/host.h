@@ -19,6 +19,9 @@ void rn_host_fini(struct runnel_engine *engine);
  * to call runnel_engine_free, from outside the engine's gate. */
 size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *free_wanted);
 
+/* choose.c: asks the host for its choice. The reader of the stream, once the cell that asks is released. */
+void rn_host_ask(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation);
+
 /* Blocks until events wait or the time has passed (negative: never). OK, TIMEOUT, CLOSED: the engine is being freed. */
 runnel_status rn_host_wait(struct runnel_engine *engine, int64_t timeout_ms);
 

@@ -56,6 +56,8 @@ static void release(struct rn_outlet *outlet)
     rn_free(outlet->heap, outlet->embedding);
     outlet->embedding = NULL;
     rn_answer_free(outlet->answer);
+    rn_choice_free(outlet->choice);
+    outlet->choice = NULL;
     outlet->coalesced = NULL;
     atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed);
     outlet->answer = NULL;
@@ -165,6 +167,8 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     outlet->coalesced = NULL;
     rn_word_set(&outlet->coalesced_state, RN_COALESCED_NONE);
     outlet->answer = NULL;
+    outlet->choice = NULL;
+    rn_word_set(&outlet->choosing, 0);
     outlet->error[0] = '\0';
     outlet->memory = NULL;
     outlet->logits = NULL;
@@ -527,6 +531,8 @@ static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cel
         .tool_call = parts[part].call,
         .error = "",
         .usage = cell->usage,
+        .stop = -1,
+        .stop_token = -1,
     };
 }
 
@@ -572,5 +578,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .error = cell->type == RUNNEL_EVENT_FAILED ? outlet->error : "",
         .usage = cell->usage,
         .timings = cell->timings,
+        .stop = type == RUNNEL_EVENT_DONE ? cell->stop : -1,
+        .stop_token = type == RUNNEL_EVENT_DONE ? cell->stop_token : -1,
     };
 }

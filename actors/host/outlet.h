@@ -39,6 +39,7 @@
 #include "mailbox/ring.h"
 #include "mailbox/wake.h"
 #include "runnel.h"
+#include "sampling/choice.h"
 #include "text/answer/answer.h"
 #include "text/piece_stream.h"
 
@@ -67,10 +68,12 @@ struct rn_cell {
     uint32_t text_bytes;
     uint32_t n_parts; /* of the text; 0: all of it is content */
     runnel_finish finish;
+    int32_t stop, stop_token; /* of the terminal cell: of runnel_event */
     runnel_status status;
     uint32_t n_logits;
     const float *logits;
     uint32_t n_embedding; /* of outlet->embedding */
+    bool asks;            /* the host is asked for its choice: no event, and the rest has no meaning */
     uint64_t position;
     uint64_t prompt_done, prompt_total;
     runnel_usage usage;
@@ -103,6 +106,7 @@ struct rn_outlet {
     struct rn_word generation; /* odd: open. Released by open and close, acquired by every look-up */
     struct rn_word paused;     /* = generation while paused */
     struct rn_word cancelled;  /* = generation once cancelled */
+    struct rn_word choosing;   /* = generation while the host's choice is awaited: who sets it to 0 makes the choice */
     struct rn_word pull;       /* 1: read with runnel_stream_next; read by the producer and by dispatch */
     struct rn_word pulling;    /* 1 while a thread is inside runnel_stream_next */
     struct rn_wake wake;       /* of a pulled stream */
@@ -124,6 +128,9 @@ struct rn_outlet {
     float *logits;    /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
     float *embedding; /* [n_embedding], with the ring: written by the sampler before its event */
     uint32_t n_embedding;
+    struct rn_choice
+        *choice; /* with the ring, set by the tier; NULL: the host does not draw. The request's owner writes
+                                 it, but between its question and CHOICE the host */
     struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
     char *raw;                /* [raw_capacity]: text on its way to `answer` */
     uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity, coalesce_bytes;

@@ -120,6 +120,65 @@ static void put_usage(struct writer *w, const struct runnel_engine *engine)
     }
 }
 
+/* Of all blocks together, so that there are three lines a model however many experts it has. */
+struct use_summary {
+    uint64_t all, unused, busiest; /* busiest: in millionths, an expert's share over the mean of its block */
+};
+
+static struct use_summary sum_use(const struct rn_expert_use *use)
+{
+    struct use_summary sum = {0, 0, 0};
+    uint64_t of_block, most, n;
+
+    for (uint32_t b = 0; b < use->n_blocks; b++) {
+        of_block = most = 0;
+        for (uint32_t e = 0; e < use->n_experts; e++) {
+            n = rn_expert_use_get(use, b, e);
+            of_block += n;
+            most = n > most ? n : most;
+        }
+        for (uint32_t e = 0; of_block > 0 && e < use->n_experts; e++)
+            sum.unused += rn_expert_use_get(use, b, e) == 0;
+        sum.all += of_block;
+        most = of_block > 0 ? (uint64_t)(1e6 * (double)most * use->n_experts / (double)of_block) : 0;
+        sum.busiest = most > sum.busiest ? most : sum.busiest;
+    }
+    return sum;
+}
+
+static void put_experts(struct writer *w, const struct runnel_engine *engine)
+{
+    static const struct {
+        const char *name, *type, *help;
+    } rows[] = {
+        {"expert_selections_total", "counter", "Times that a row has chosen an expert, all blocks together."},
+        {"experts_unused", "gauge", "Experts that no row has chosen, in blocks that have run."},
+        {"expert_busiest_ratio", "gauge", "How often the busiest expert was chosen, over the mean of its block."}};
+    const struct rn_expert_use *use;
+    struct use_summary sum;
+    bool headed;
+    char text[32];
+
+    for (uint32_t which = 0; which < 3; which++) {
+        headed = false;
+        for (const struct rn_metrics *m = rn_metrics_first(&engine->metrics); m != NULL; m = m->next) {
+            use = rn_metrics_expert_use(m);
+            if (use == NULL)
+                continue;
+            if (!headed)
+                put_head(w, rows[which].name, rows[which].help, rows[which].type);
+            headed = true;
+            sum = sum_use(use);
+            if (which == 2)
+                write_micro(text, sizeof text, sum.busiest);
+            else
+                snprintf(text, sizeof text, "%llu", (unsigned long long)(which == 0 ? sum.all : sum.unused));
+            put_name(w, rows[which].name, "", m, NULL);
+            put(w, "%s\n", text);
+        }
+    }
+}
+
 static void put_histogram(struct writer *w, const struct rn_metrics *metrics, enum rn_timing which)
 {
     const struct rn_timing_info *info = &rn_timing_infos[which];
@@ -182,9 +241,36 @@ runnel_status runnel_engine_prometheus(runnel_engine *engine, char *text, size_t
         return RUNNEL_INVALID;
     put_counts(&w, engine);
     put_usage(&w, engine);
+    put_experts(&w, engine);
     put_histograms(&w, engine);
     put_engine(&w, engine);
     RN_ASSERT(w.n > 0);
     *bytes = w.n;
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_t index, runnel_expert_use *use, uint64_t *counts,
+                                       size_t capacity)
+{
+    const struct rn_metrics *m;
+    const struct rn_expert_use *from = NULL;
+    runnel_expert_use out;
+    size_t size, i;
+
+    if (engine == NULL || use == NULL || use->struct_size < sizeof use->struct_size || (counts == NULL && capacity > 0))
+        return RUNNEL_INVALID;
+    for (m = rn_metrics_first(&engine->metrics); m != NULL; m = m->next) {
+        from = rn_metrics_expert_use(m);
+        if (from != NULL && index-- == 0)
+            break;
+    }
+    if (m == NULL)
+        return RUNNEL_NOT_FOUND;
+    size = use->struct_size < sizeof out ? use->struct_size : sizeof out;
+    out = (runnel_expert_use){
+        .struct_size = use->struct_size, .model = m->name, .n_blocks = from->n_blocks, .n_experts = from->n_experts};
+    memcpy(use, &out, size);
+    for (i = 0; i < (size_t)from->n_blocks * from->n_experts && i < capacity; i++)
+        counts[i] = rn_expert_use_get(from, (uint32_t)(i / from->n_experts), (uint32_t)(i % from->n_experts));
     return RUNNEL_OK;
 }

@@ -3,7 +3,9 @@
 #include <time.h>
 
 #include "actors/engine.h"
+#include "actors/grammar/compile.h"
 #include "base/check.h"
+#include "base/sized.h"
 #include "base/status.h"
 
 runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags, int32_t *tokens,
@@ -106,6 +108,73 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
     rn_rendered_free(&rendered, heap);
     return status;
 }
+
+/* ---- Grammars ---- */
+
+static runnel_status compile_alone(runnel_model *model, const struct rn_grammar_text *text, runnel_error *error)
+{
+    struct rn_automaton *automaton;
+    runnel_error inner = {0};
+    runnel_status status = rn_grammar_compile(&model->engine->heap, model->parts.vocab, text, &automaton, &inner);
+
+    rn_automaton_free(automaton);
+    return status == RUNNEL_OK ? RUNNEL_OK : rn_error_set(error, status, "grammar: %s", inner.message);
+}
+
+/* How the chat's prompt ends decides what its answer begins with. */
+static runnel_status look_at_prompt(runnel_model *model, const runnel_request *request, struct rn_grammar_text *text,
+                                    runnel_error *error)
+{
+    struct rn_rendered rendered = {0};
+    runnel_status status;
+
+    if (text->format == NULL)
+        return RUNNEL_OK;
+    status = render(model, request->chat, &rendered, error);
+    if (status == RUNNEL_OK)
+        text->opened = rn_answer_opened(text->format, rendered.text, rendered.n);
+    rn_rendered_free(&rendered, &model->engine->heap);
+    return status;
+}
+
+static runnel_status check_grammar(runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    struct rn_heap *heap = &model->engine->heap;
+    struct rn_grammar_text *text = NULL;
+    struct rn_chat *chat = NULL;
+    runnel_status status = RUNNEL_OK;
+
+    if (request->chat != NULL)
+        status = rn_chat_new(heap, &model->parts.templates, request->chat, &chat, error);
+    if (status == RUNNEL_OK)
+        status = rn_grammar_text_new(heap, request, chat != NULL && !request->raw_answer ? chat->format : NULL, &text,
+                                     error);
+    if (status == RUNNEL_OK && text != NULL)
+        status = look_at_prompt(model, request, text, error);
+    if (status == RUNNEL_OK && text != NULL)
+        status = compile_alone(model, text, error);
+    rn_grammar_text_free(text);
+    rn_chat_free(chat);
+    return status == RUNNEL_OK ? RUNNEL_OK : rn_error_set(error, status, "no memory for a grammar"); /* unless set */
+}
+
+runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *given, runnel_error *error)
+{
+    runnel_request request;
+
+    rn_error_clear(error);
+    if (model == NULL || given == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "no model, or no request");
+    runnel_request_default(&request);
+    if (!rn_sized_read(&request, sizeof request, given))
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "request: struct_size is not of this library; use runnel_request_default");
+    if (rn_model_ready(model) != RUNNEL_OK)
+        return rn_error_set(error, rn_model_ready(model), "the model is not loaded");
+    return check_grammar(model, &request, error);
+}
+
+/* ---- Templates by themselves ---- */
 
 runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
                                      size_t context_bytes, int64_t now_s, char *text, size_t capacity,

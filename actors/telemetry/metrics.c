@@ -64,6 +64,13 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                           false},
     [RN_COUNT_ACCEPTED] = {"spec_decode_num_accepted_tokens_total", NULL, "Guessed tokens that were right.",
                            AT(accepted), false},
+    [RN_COUNT_FORCED] = {"grammar_forced_tokens_total", NULL,
+                         "Tokens of text that a grammar left no choice of and that took no pass of their own.",
+                         AT(forced), false},
+    [RN_COUNT_CUT] = {"grammar_cut_draft_tokens_total", NULL,
+                      "Tokens guessed that a grammar refused before they cost a row.", AT(cut), false},
+    [RN_COUNT_COMPARED] = {"spec_decode_num_compared_draft_tokens_total", NULL,
+                           "Of the tokens guessed: those before which all were right.", AT(compared), false},
     [RN_COUNT_BRANCHED] = {"spec_decode_num_branch_tokens_total", NULL,
                            "Of the tokens guessed: runners-up, verified beside the likeliest.", AT(branched), false},
     [RN_COUNT_BRANCHED_RIGHT] = {"spec_decode_num_accepted_branch_tokens_total", NULL, "Runners-up that were right.",
@@ -200,11 +207,18 @@ static bool parts_are_whole(const struct rn_metrics *metrics)
     static const struct {
         uint32_t part, whole;
     } pairs[] = {
-        {RN_COUNT_PREFIX_HITS, RN_COUNT_PREFIX_QUERIES}, {RN_COUNT_ACCEPTED, RN_COUNT_DRAFTED},
-        {RN_COUNT_BRANCHED, RN_COUNT_DRAFTED},           {RN_COUNT_BRANCHED_RIGHT, RN_COUNT_BRANCHED},
-        {RN_COUNT_BRANCHED_RIGHT, RN_COUNT_ACCEPTED},    {RN_COUNT_DRAFTS, RN_COUNT_DRAFTED},
-        {RN_COUNT_DRAFT_BESIDE_US, RN_COUNT_DRAFT_US},   {RN_COUNT_DRAFT_BRANCHES_RIGHT, RN_COUNT_DRAFT_BRANCHES},
-        {RN_COUNT_CACHE_UNPAID, RN_COUNT_CACHE_DROPPED}, {RN_COUNT_BLOCKS_USED, RN_COUNT_BLOCKS_TOTAL},
+        {RN_COUNT_PREFIX_HITS, RN_COUNT_PREFIX_QUERIES},
+        {RN_COUNT_ACCEPTED, RN_COUNT_DRAFTED},
+        {RN_COUNT_COMPARED, RN_COUNT_DRAFTED},
+        {RN_COUNT_BRANCHED, RN_COUNT_DRAFTED},
+        {RN_COUNT_BRANCHED_RIGHT, RN_COUNT_BRANCHED},
+        {RN_COUNT_BRANCHED_RIGHT, RN_COUNT_ACCEPTED},
+        {RN_COUNT_DRAFTS, RN_COUNT_DRAFTED},
+        {RN_COUNT_FORCED, RN_COUNT_ACCEPTED},
+        {RN_COUNT_DRAFT_BESIDE_US, RN_COUNT_DRAFT_US},
+        {RN_COUNT_DRAFT_BRANCHES_RIGHT, RN_COUNT_DRAFT_BRANCHES},
+        {RN_COUNT_CACHE_UNPAID, RN_COUNT_CACHE_DROPPED},
+        {RN_COUNT_BLOCKS_USED, RN_COUNT_BLOCKS_TOTAL},
     };
 
     for (uint32_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
@@ -274,6 +288,7 @@ static struct rn_metrics *find(struct rn_metrics *first, const char *name)
 
 static void free_one(struct rn_heap *heap, struct rn_metrics *metrics)
 {
+    rn_free(heap, atomic_load_explicit(&metrics->experts, memory_order_acquire)); /* partner: rn_metrics_experts */
     rn_free(heap, metrics->name);
     rn_free(heap, metrics);
 }
@@ -303,6 +318,28 @@ struct rn_metrics *rn_metrics_of(struct rn_metrics_list *list, struct rn_heap *h
     } while (!atomic_compare_exchange_weak_explicit(&list->first, &first, metrics, memory_order_release,
                                                     memory_order_acquire));
     return metrics;
+}
+
+struct rn_expert_use *rn_metrics_experts(struct rn_metrics *metrics, struct rn_heap *heap, uint32_t n_blocks,
+                                         uint32_t n_experts)
+{
+    /* Acquire: we read its shape; partner: the release below. */
+    struct rn_expert_use *there = atomic_load_explicit(&metrics->experts, memory_order_acquire), *use;
+    const size_t bytes = sizeof *use + (size_t)n_blocks * n_experts * sizeof use->counts[0];
+
+    if (there == NULL) {
+        use = rn_calloc(heap, 1, bytes);
+        if (use == NULL)
+            return NULL;
+        use->n_blocks = n_blocks;
+        use->n_experts = n_experts;
+        /* Release: readers see the shape; acquire on failure: we see the other's. Partner: rn_metrics_expert_use. */
+        if (atomic_compare_exchange_strong_explicit(&metrics->experts, &there, use, memory_order_release,
+                                                    memory_order_acquire))
+            return use;
+        rn_free(heap, use);
+    }
+    return there->n_blocks == n_blocks && there->n_experts == n_experts ? there : NULL;
 }
 
 /* No request is under way, and no model. */

@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "mailbox/flag.h"
+#include "model/expert_use.h"
 #include "runnel.h"
 
 /* First what decode writes in each step, then what is written once for each request. */
@@ -27,6 +28,9 @@ enum rn_count {
     RN_COUNT_STEPS,
     RN_COUNT_DRAFTED,
     RN_COUNT_ACCEPTED,
+    RN_COUNT_FORCED,
+    RN_COUNT_CUT,
+    RN_COUNT_COMPARED,
     RN_COUNT_BRANCHED,
     RN_COUNT_BRANCHED_RIGHT,
     RN_COUNT_DRAFTS,
@@ -121,8 +125,9 @@ struct rn_histogram {
 };
 
 struct rn_metrics {
-    struct rn_metrics *next; /* constant once it is in the list */
-    char *name;              /* UTF-8 */
+    struct rn_metrics *next;                 /* constant once it is in the list */
+    char *name;                              /* UTF-8 */
+    _Atomic(struct rn_expert_use *) experts; /* NULL: none of the name has experts */
     struct rn_counter counts[RN_COUNTS];
     struct rn_histogram timings[RN_TIMINGS];
 };
@@ -135,6 +140,15 @@ struct rn_metrics_list {
 /* The metrics of the model whose file is `path` (NULL: "model"): those there are, or new ones. NULL: no memory.
  * Any thread; lock-free. */
 struct rn_metrics *rn_metrics_of(struct rn_metrics_list *list, struct rn_heap *heap, const char *path);
+/* Where the use of a model's experts is counted: for the engine's life, as all else. Of another shape than the first
+ * model of the name, or without memory: NULL, and it is not counted. Any thread; lock-free. */
+struct rn_expert_use *rn_metrics_experts(struct rn_metrics *metrics, struct rn_heap *heap, uint32_t n_blocks,
+                                         uint32_t n_experts);
+/* NULL: none. Acquire; partner: the release in rn_metrics_experts. */
+static inline const struct rn_expert_use *rn_metrics_expert_use(const struct rn_metrics *metrics)
+{
+    return atomic_load_explicit(&((struct rn_metrics *)(uintptr_t)metrics)->experts, memory_order_acquire);
+}
 void rn_metrics_fini(struct rn_metrics_list *list, struct rn_heap *heap);
 
 /* The newest model's metrics; go on by `next`. Acquire; partner: the release in rn_metrics_of. */

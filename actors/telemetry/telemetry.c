@@ -309,7 +309,7 @@ static uint32_t prompt_rows(const struct rn_batch *batch)
     if (batch->step.status == RUNNEL_CANCELLED)
         return 0;
     for (uint32_t i = 0; i < batch->n_parts; i++)
-        n += batch->parts[i].prompt ? batch->parts[i].n_rows : 0;
+        n += batch->parts[i].prompt ? batch->parts[i].n_rows - batch->parts[i].n_repeated : 0;
     return n;
 }
 
@@ -357,7 +357,7 @@ static void count_places(struct rn_metrics *metrics, uint32_t first, const uint3
 static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batch)
 {
     uint32_t drafted[RUNNEL_MAX_DRAFTS + 1] = {0}, accepted[RUNNEL_MAX_DRAFTS + 1] = {0}, n_accepted = 0, n = 0;
-    uint32_t n_right = 0;
+    uint32_t n_right = 0, n_forced = 0, n_compared = 0;
 
     if (batch->n_drafts == 0)
         return;
@@ -365,15 +365,20 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
         const struct rn_batch_part *part = &batch->parts[i];
 
         RN_CHECK(part->n_drafts <= RUNNEL_MAX_DRAFTS && part->n_accepted <= part->n_drafts);
+        RN_ASSERT(part->n_compared <= part->n_drafts);
         drafted[part->n_drafts]++;
         accepted[part->n_accepted]++;
         n_accepted += part->n_accepted;
+        n_forced += part->by_grammar ? part->n_accepted : 0;
         n += part->n_drafts > 0;
         n_right += part->leaf_offset;
+        n_compared += part->n_compared;
     }
     RN_ASSERT(n_right <= n_accepted && n_accepted <= batch->n_drafts && n <= batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n_accepted);
+    rn_metrics_count(metrics, RN_COUNT_FORCED, n_forced);
+    rn_metrics_count(metrics, RN_COUNT_COMPARED, n_compared);
     rn_metrics_count(metrics, RN_COUNT_BRANCHED, batch->n_branches);
     rn_metrics_count(metrics, RN_COUNT_BRANCHED_RIGHT, n_right);
     rn_metrics_count(metrics, RN_COUNT_DRAFTS, n);

@@ -34,7 +34,7 @@ void rn_admission_end(struct rn_admission *admission, struct rn_request *request
     RN_ASSERT(request->outcome != RN_OUTCOME_NONE);
     RN_ASSERT(!rn_admission_is_inside(admission, request->slot, request->generation));
     rn_prefix_cache_leave(admission->cache, request); /* it may be waiting for another's blocks */
-    rn_request_send(request, admission->context->detokenizer, RN_MSG_END);
+    rn_request_send(request, rn_request_end_actor(request), RN_MSG_END);
 }
 
 bool rn_admission_is_inside(const struct rn_admission *admission, uint32_t slot, uint32_t generation)

@@ -92,6 +92,12 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
         outlet->until_full = longest - request->n_prompt;
         outlet->lost = beyond - beyond / 2;
     }
+    if (status == RUNNEL_OK && request->sampler != NULL && rn_sampler_asks_host(request->sampler)) {
+        outlet->choice = rn_choice_new(request->heap, request->sampler, request->capacity, request->want_logprobs);
+        status = outlet->choice != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+        request->choice = outlet->choice;
+        rn_sampler_lend_choice(request->sampler, outlet->choice);
+    }
     request->logits = outlet->logits;
     if (request->embed != NULL)
         request->embed->out = outlet->embedding;
@@ -143,12 +149,32 @@ static bool take_tables(const struct rn_admission *admission, struct rn_request 
             rn_alloc(request->heap, rn_tier_blocks_for(admission->blocks, limit) + more, sizeof request->blocks[0]);
     if (request->means == NULL && limits->mean_window > 0)
         request->means = rn_alloc(request->heap, rn_kv_size_means(limits, limit), sizeof request->means[0]);
-    return request->blocks != NULL && (request->means != NULL || limits->mean_window == 0);
+    if (request->windows.blocks == NULL && limits->window > 0)
+        request->windows.blocks =
+            rn_alloc(request->heap, rn_tier_blocks_for(admission->blocks, limit), sizeof request->windows.blocks[0]);
+    return request->blocks != NULL && (request->means != NULL || limits->mean_window == 0) &&
+           (request->windows.blocks != NULL || limits->window == 0);
+}
+
+/* For a slot of recurrent state, n blocks, and those of layers with windows of a sequence of up to `limit` positions; the
+ * slot is taken then. */
+static bool has_room(struct rn_admission *admission, struct rn_request *request, const struct rn_session *session,
+                     struct rn_prefix_fit *fit, uint32_t n, uint32_t limit)
+{
+    if (!rn_prefix_cache_has_windows(admission->cache, fit, limit) ||
+        !rn_prefix_cache_take_state(admission->cache, request, fit)) {
+        admission->n_lacking = 1; /* whoever gives up a block gives up these, too */
+        return false;
+    }
+    if (rn_admission_has_room(admission, session, n))
+        return true;
+    rn_prefix_cache_drop_state(admission->cache, request);
+    return false;
 }
 
 /* Leases blocks for `first` positions behind those that are kept; false when they are not to be had now. */
 static bool lease(struct rn_admission *admission, struct rn_request *request, struct rn_session *session,
-                  const struct rn_prefix_fit *fit, uint32_t first, uint32_t limit)
+                  struct rn_prefix_fit *fit, uint32_t first, uint32_t limit)
 {
     const struct rn_backend_limits *limits = admission->context->limits;
     uint32_t n_blocks = rn_kv_size_blocks(limits, first), n_means = rn_kv_size_means(limits, first);
@@ -160,7 +186,7 @@ static bool lease(struct rn_admission *admission, struct rn_request *request, st
     RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
     if (fit->from_tree)
         rn_tier_blocks_ref(admission->blocks, fit->ready, fit->n_kept);
-    room = rn_admission_has_room(admission, session, n_new + n_means);
+    room = has_room(admission, request, session, fit, n_new + n_means, limit);
     tables = room && take_tables(admission, request, limit);
     if (!tables) {
         if (fit->from_tree)
@@ -173,6 +199,8 @@ static bool lease(struct rn_admission *admission, struct rn_request *request, st
     if (n_means > 0)
         rn_tier_blocks_take(admission->blocks, n_means, request->means);
     request->n_means = n_means;
+    if (limits->window > 0)
+        rn_prefix_cache_begin_windows(admission->cache, request, fit, limit);
     if (fit->n_kept > 0)
         memcpy(request->blocks, kept, fit->n_kept * sizeof *kept);
     request->n_blocks = n_blocks;

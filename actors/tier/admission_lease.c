@@ -80,7 +80,11 @@ void rn_admission_take_blocks_back(struct rn_admission *admission, struct rn_req
         rn_tier_blocks_unref(admission->blocks, request->blocks + n_kept, request->n_blocks - n_kept);
     if (request->n_means > 0)
         rn_tier_blocks_unref(admission->blocks, request->means, request->n_means);
+    for (uint32_t i = 0; i < request->windows.n; i++)
+        if (request->windows.blocks[i] != RN_NO_BLOCK)
+            rn_block_pool_unref(&admission->blocks->windows, &request->windows.blocks[i], 1);
     request->n_blocks = request->n_means = request->n_gone = 0;
+    request->windows.n = request->windows.n_passed = request->windows.n_held = 0;
 }
 
 /* ---- Who is inside ---- */

@@ -7,6 +7,7 @@
 #include "actors/tier/session_job.h"
 #include "actors/tier/admission_lease.h"
 #include "base/check.h"
+#include "model/kv_size.h"
 
 /* ---- Sessions ---- */
 
@@ -85,7 +86,7 @@ static void keep_in_session(struct rn_admission *admission, struct rn_request *r
     uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
     uint32_t n_blocks;
 
-    if (admission->context->limits->mean_window > 0) {
+    if (rn_kv_size_forgets(admission->context->limits)) {
         rn_admission_take_blocks_back(admission, request, 0);
         n_computed = 0;
     }

@@ -3,6 +3,8 @@
 #ifndef RN_ACTORS_TIER_CACHED_STREAM_H
 #define RN_ACTORS_TIER_CACHED_STREAM_H
 
+#include "actors/tier/state_slots.h"
+#include "actors/tier/window_marks.h"
 #include "cache/prefix_tree.h"
 #include "cache/store/tier.h"
 
@@ -20,8 +22,10 @@ struct rn_cached_stream {
     uint32_t *blocks;  /* [n_blocks], and one more if there is a tail */
     uint32_t n_blocks; /* whole ones of the prompt */
     uint32_t n_tail;   /* tokens behind them */
-    struct rn_prefix_ref tail_at; /* the node before the tail, once its KV is there; see tails.h */
-    bool has_tail;                /* it is */
+    struct rn_prefix_ref tail_at;   /* the node before the tail, once its KV is there; see tails.h */
+    bool has_tail;                  /* it is */
+    struct rn_state_lease state;    /* of a model with recurrent states */
+    struct rn_window_lease windows; /* of one whose layers with windows have blocks of their own */
 };
 
 #endif

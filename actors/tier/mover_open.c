@@ -6,6 +6,7 @@
 #include "actors/telemetry/prints.h"
 #include "actors/runtime/dedicated.h"
 #include "base/check.h"
+#include "model/kv_size.h"
 #include "base/status.h"
 #include "cache/store/cold_store.h"
 #include "cache/store/redis_store.h"
@@ -52,7 +53,7 @@ uint32_t rn_mover_places_for(const struct rn_context *context)
 {
     uint64_t warm = context->options->cache_warm_bytes, cold = cold_bytes(context);
 
-    if (!gives_blocks(context) || context->options->no_prefix_cache || context->limits->mean_window > 0 ||
+    if (!gives_blocks(context) || context->options->no_prefix_cache || rn_kv_size_forgets(context->limits) ||
         context->limits->n_states > 0 || (warm == 0 && cold == 0 && context->options->cache_shared == NULL))
         return 0;
     return places_in(context, warm, SMALLER_WARM) + places_in(context, cold, SMALLER_COLD) + shared_places(context) +

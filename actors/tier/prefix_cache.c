@@ -9,7 +9,10 @@
 #include "actors/request.h"
 #include "actors/tier/session_slot.h"
 #include "base/check.h"
+#include "model/kv_size.h"
 
+#define WORTH_STATE \
+    4 /* blocks between two checkpoints: a step for what is left behind one takes about as long as one */
 #define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
 
 static uint32_t block_tokens(const struct rn_prefix_cache *cache)
@@ -54,6 +57,12 @@ static struct rn_prefix_options tree_options(const struct rn_prefix_cache *cache
     };
 }
 
+/* Not states and windows at once, and only where a checkpoint of windows finds room. */
+static bool can_mark(const struct rn_backend_limits *limits)
+{
+    return limits->window == 0 || (limits->n_states == 0 && rn_window_marks_fit(limits));
+}
+
 runnel_status rn_prefix_cache_init(struct rn_prefix_cache *cache, const struct rn_context *context,
                                    struct rn_directory *directory)
 {
@@ -61,26 +70,38 @@ runnel_status rn_prefix_cache_init(struct rn_prefix_cache *cache, const struct r
     struct rn_prefix_options options;
 
     *cache = (struct rn_prefix_cache){.context = context, .directory = directory};
-    cache->shares = !context->options->no_prefix_cache && limits->mean_window == 0 &&
-                    limits->n_states == 0; /* a state is behind one position alone */
+    cache->shares = !context->options->no_prefix_cache && limits->mean_window == 0 && can_mark(limits);
     rn_hit_ceiling_init(&cache->ceiling);
     cache->streams = rn_calloc(context->heap, context->max_streams, sizeof cache->streams[0]);
     cache->found = rn_alloc(context->heap, limits->context_tokens / limits->block_tokens + 1, sizeof *cache->found);
     options = tree_options(cache);
     if (cache->streams == NULL || cache->found == NULL ||
-        rn_tier_blocks_init(&cache->blocks, context, &options) != RUNNEL_OK) {
-        rn_free(context->heap, cache->streams);
-        rn_free(context->heap, cache->found);
-        return RUNNEL_NO_MEMORY;
-    }
+        rn_tier_blocks_init(&cache->blocks, context, &options) != RUNNEL_OK)
+        goto fail_blocks;
+    if (rn_state_slots_init(&cache->states, context->heap, tree_of(cache), limits->n_states, context->max_streams) !=
+        RUNNEL_OK)
+        goto fail_states;
+    if (rn_window_marks_init(&cache->marks, context->heap, tree_of(cache), &cache->blocks.windows, limits) != RUNNEL_OK)
+        goto fail_marks;
     rn_tails_init(&cache->tails, tree_of(cache), cache->streams);
     cache->pins.tree = tree_of(cache);
     rn_promotions_init(&cache->promotions, &cache->blocks, directory);
     return RUNNEL_OK;
+
+fail_marks:
+    rn_state_slots_fini(&cache->states);
+fail_states:
+    rn_tier_blocks_fini(&cache->blocks);
+fail_blocks:
+    rn_free(context->heap, cache->streams);
+    rn_free(context->heap, cache->found);
+    return RUNNEL_NO_MEMORY;
 }
 
 void rn_prefix_cache_fini(struct rn_prefix_cache *cache)
 {
+    rn_window_marks_fini(&cache->marks);
+    rn_state_slots_fini(&cache->states);
     rn_tier_blocks_fini(&cache->blocks);
     rn_free(cache->context->heap, cache->streams);
     rn_free(cache->context->heap, cache->found);
@@ -93,6 +114,10 @@ static bool check_stream(const struct rn_prefix_cache *cache, const struct rn_ca
     if ((stream->prompt == NULL) != (stream->blocks == NULL) || (stream->prompt == NULL && stream->n_blocks > 0))
         return false;
     if (stream->has_tail && (stream->n_tail == 0 || stream->path.state != RN_PATH_ENTERED))
+        return false;
+    if (!rn_window_marks_check(&cache->marks, &stream->windows))
+        return false;
+    if (cache->states.n > 0 ? !rn_state_slots_check(&cache->states, &stream->state) : stream->state.n > 0)
         return false;
     return stream->promotion == NULL || (stream->promotion->busy && stream->promotion->stream == stream);
 }
@@ -162,20 +187,72 @@ static bool passes_by(const struct rn_prefix_cache *cache, const struct rn_reque
     return rn_promotions_has(&cache->promotions, path) && !is_patient(cache, request);
 }
 
+/* Who computes the last of the found blocks leaves a checkpoint there. */
+static bool leaves_checkpoint(const struct rn_prefix_cache *cache, const struct rn_prefix_match *found)
+{
+    uint32_t at = (found->n_ready + found->n_pending) * block_tokens(cache);
+    const struct rn_cached_stream *stream = (const struct rn_cached_stream *)found->computing;
+
+    if (found->n_pending == 0)
+        return false;
+    RN_ASSERT(stream >= cache->streams && stream < cache->streams + cache->context->max_streams);
+    for (uint32_t i = stream->state.n_left; i + 1 < stream->state.n; i++)
+        if (stream->state.ends[i] == at)
+            return true;
+    for (uint32_t i = stream->windows.n_left; i < stream->windows.n_ends; i++)
+        if (stream->windows.ends[i] == at)
+            return true;
+    return false;
+}
+
+/* A checkpoint at this position is worth what it costs: a step ends there, and a state is copied. */
+static void add_end(const struct rn_prefix_cache *cache, struct rn_prefix_fit *fit, uint32_t end)
+{
+    uint32_t before = fit->n_ends > 0 ? fit->ends[fit->n_ends - 1] : fit->n_done;
+
+    if (end < before || end - before < WORTH_STATE * block_tokens(cache))
+        return;
+    RN_ASSERT(fit->n_ends < RN_STATE_TURNS);
+    fit->ends[fit->n_ends++] = end;
+}
+
+/* As far as there is a checkpoint; `wanted` tokens may be shared. */
+static void fit_checkpoint(struct rn_prefix_cache *cache, const struct rn_request *request, const int32_t *tokens,
+                           uint32_t wanted, struct rn_prefix_fit *fit)
+{
+    uint32_t per_block = block_tokens(cache), n_known = fit->found.n_ready + fit->found.n_pending;
+
+    fit->pending = leaves_checkpoint(cache, &fit->found);
+    if (fit->pending)
+        return;
+    if (cache->marks.n > 0)
+        fit->mark = rn_window_marks_find(&cache->marks, fit->ready, fit->found.n_ready, &fit->n_kept);
+    else
+        fit->state = rn_state_slots_find(&cache->states, fit->ready, fit->found.n_ready, &fit->n_kept);
+    rn_prefix_tree_match(tree_of(cache), salt_of(request), tokens, fit->n_kept * per_block, cache->found, &fit->found);
+    RN_CHECK(fit->found.n_ready == fit->n_kept);
+    fit->from_tree = fit->n_kept > 0;
+    fit->n_done = fit->n_kept * per_block;
+    add_end(cache, fit, n_known * per_block);
+    add_end(cache, fit, wanted / per_block * per_block);
+}
+
 void rn_prefix_cache_look_up(struct rn_prefix_cache *cache, const struct rn_request *request,
                              const struct rn_session *session, const int32_t *tokens, uint32_t n_prompt,
                              struct rn_prefix_fit *fit)
 {
-    uint32_t own = session != NULL && cache->context->limits->n_states == 0 ? session->n_computed : 0;
+    uint32_t own = session != NULL ? session->n_computed : 0;
     uint32_t wanted = shares(cache, request) ? n_prompt - 1 : 0;
 
     RN_ASSERT(n_prompt > 0);
     if (own >= n_prompt) /* the logits of its last position are needed still */
         own = n_prompt - 1;
-    *fit = (struct rn_prefix_fit){.ready = cache->found};
+    *fit = (struct rn_prefix_fit){.ready = cache->found, .state = RN_NO_STATE, .mark = RN_NO_MARK};
     rn_prefix_tree_match(tree_of(cache), salt_of(request), tokens, wanted, cache->found, &fit->found);
-    if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(cache) > own &&
-        !passes_by(cache, request, fit->found.computing)) {
+    if (cache->states.n > 0 || cache->context->limits->window > 0) { /* a session's blocks are of no use alone */
+        fit_checkpoint(cache, request, tokens, wanted, fit);
+    } else if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(cache) > own &&
+               !passes_by(cache, request, fit->found.computing)) {
         fit->pending = true;
     } else if (!fit_tree(cache, request, tokens, wanted, own, fit)) {
         fit_session(cache, session, own, fit);
@@ -249,6 +326,65 @@ void rn_prefix_cache_prefetch(struct rn_prefix_cache *cache, const struct rn_req
     rn_prefix_cache_promote(cache, request, request->tokens, &fit);
 }
 
+bool rn_prefix_cache_take_state(struct rn_prefix_cache *cache, struct rn_request *request,
+                                const struct rn_prefix_fit *fit)
+{
+    return cache->states.n == 0 || rn_state_slots_take(&cache->states, &cache->streams[request->slot].state, request,
+                                                       fit->state, fit->ends, shares(cache, request) ? fit->n_ends : 0);
+}
+
+void rn_prefix_cache_drop_state(struct rn_prefix_cache *cache, const struct rn_request *request)
+{
+    if (cache->states.n > 0)
+        rn_state_slots_leave(&cache->states, &cache->streams[request->slot].state, true);
+}
+
+bool rn_prefix_cache_has_windows(struct rn_prefix_cache *cache, struct rn_prefix_fit *fit, uint32_t limit)
+{
+    return cache->context->limits->window == 0 ||
+           rn_window_marks_make_room(&cache->marks, fit->mark, fit->n_kept, limit, fit->ends, &fit->n_ends);
+}
+
+void rn_prefix_cache_begin_windows(struct rn_prefix_cache *cache, struct rn_request *request,
+                                   const struct rn_prefix_fit *fit, uint32_t limit)
+{
+    struct rn_window_lease *lease = &cache->streams[request->slot].windows;
+
+    RN_ASSERT(lease->windows.blocks == NULL);
+    rn_window_marks_begin(&cache->marks, fit->mark, fit->n_kept, limit, fit->ends, fit->n_ends, request);
+    lease->n_left = 0;
+    lease->n_ends = 0;
+    lease->n_wanted = fit->n_ends;
+    lease->all = rn_kv_size_round(limit, block_tokens(cache));
+    memcpy(lease->ends, fit->ends, sizeof lease->ends);
+}
+
+/* The tier's own copy of the table, from which it knows later what stands where. */
+static bool copy_windows(struct rn_prefix_cache *cache, const struct rn_request *request)
+{
+    struct rn_window_lease *lease = &cache->streams[request->slot].windows;
+
+    if (cache->marks.n == 0 || lease->n_wanted == 0)
+        return true;
+    lease->windows = request->windows;
+    lease->windows.blocks = rn_alloc(request->heap, lease->all, sizeof lease->windows.blocks[0]);
+    if (lease->windows.blocks == NULL) {
+        lease->windows.n = lease->windows.n_passed = 0;
+        return false;
+    }
+    memcpy(lease->windows.blocks, request->windows.blocks, request->windows.n * sizeof lease->windows.blocks[0]);
+    lease->n_ends = lease->n_wanted;
+    return true;
+}
+
+static void drop_windows(struct rn_prefix_cache *cache, const struct rn_request *request)
+{
+    struct rn_window_lease *lease = &cache->streams[request->slot].windows;
+
+    rn_free(request->heap, lease->windows.blocks);
+    *lease = (struct rn_window_lease){.n_ends = 0};
+}
+
 runnel_status rn_prefix_cache_prepare(struct rn_prefix_cache *cache, const struct rn_request *request)
 {
     struct rn_cached_stream *stream = &cache->streams[request->slot];
@@ -260,7 +396,7 @@ runnel_status rn_prefix_cache_prepare(struct rn_prefix_cache *cache, const struc
         return RUNNEL_OK;
     stream->prompt = rn_alloc(request->heap, request->n_fill, sizeof *stream->prompt);
     stream->blocks = rn_alloc(request->heap, n_blocks + 1, sizeof *stream->blocks);
-    if (stream->prompt == NULL || stream->blocks == NULL) {
+    if (stream->prompt == NULL || stream->blocks == NULL || !copy_windows(cache, request)) {
         rn_free(request->heap, stream->prompt);
         rn_free(request->heap, stream->blocks);
         stream->prompt = NULL;
@@ -344,6 +480,11 @@ void rn_prefix_cache_publish(struct rn_prefix_cache *cache, const struct rn_comp
     RN_ASSERT(stream->path.state == RN_PATH_ENTERED && computed->n_positions >= stream->n_timed);
     rn_prefix_tree_publish(tree_of(cache), &stream->path, stream->prompt, stream->blocks, n_blocks, NULL, &woken);
     rn_tier_blocks_tell(&cache->blocks, &woken);
+    if (cache->states.n > 0 &&
+        rn_state_slots_reached(&cache->states, &stream->state, computed->n_positions, stream->path.at))
+        cache->blocks.woken = true;
+    if (stream->windows.n_ends > 0)
+        rn_window_marks_reached(&cache->marks, &stream->windows, computed->n_positions, stream->path.at);
     rn_directory_timed(cache->directory, computed->n_positions, computed->n_positions - stream->n_timed,
                        now_us - stream->timed_us, !stream->timed);
     stream->timed = true;
@@ -450,6 +591,9 @@ void rn_prefix_cache_leave(struct rn_prefix_cache *cache, struct rn_request *req
     stream->blocks = NULL;
     stream->n_blocks = stream->n_tail = 0;
     stream->has_tail = false;
+    drop_windows(cache, request);
+    if (cache->states.n > 0)
+        rn_state_slots_leave(&cache->states, &stream->state, good);
 }
 
 void rn_prefix_cache_arrived(struct rn_prefix_cache *cache, const struct rn_move *move, uint32_t n_others)

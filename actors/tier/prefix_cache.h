@@ -12,14 +12,21 @@
  * A request that wants progress or logits can be stopped by its reader in the middle of its prompt: it publishes, but
  * nobody waits for it. One that wants logits has nothing to do with the tree, since each position's are asked for.
  *
- * It owns the blocks with the prefix tree (tier_blocks.h), tails that are shared in part (tails.h), pins (pins.h) and
- * promotions (promotion.h). It calls the directory of lower tiers, which it borrows; it calls nobody back. */
+ * With a model that has recurrent states a prompt shares what stands before a checkpoint of the state (state_slots.h),
+ * and likewise with one whose layers with windows have blocks of their own (window_marks.h).
+ * It leaves two: where other prompts have gone on differently, and at its end; each if there is enough between it and
+ * the one before it. Then it waits for another only where that will leave a checkpoint at the end of what they share.
+ *
+ * It owns the blocks with the prefix tree (tier_blocks.h), tails that are shared in part (tails.h), pins (pins.h),
+ * promotions (promotion.h) and slots of recurrent states (state_slots.h). It calls the directory of lower tiers, which
+ * it borrows; it calls nobody back. */
 #ifndef RN_ACTORS_TIER_PREFIX_CACHE_H
 #define RN_ACTORS_TIER_PREFIX_CACHE_H
 
 #include "actors/tier/cached_stream.h"
 #include "actors/tier/pins.h"
 #include "actors/tier/promotion.h"
+#include "actors/tier/state_slots.h"
 #include "actors/tier/tails.h"
 #include "actors/tier/tier_blocks.h"
 #include "cache/hit_ceiling.h"
@@ -39,7 +46,11 @@ struct rn_prefix_fit {
                         into */
     uint32_t source; /* the session's, which goes with the request; or, from_tree, one of which it needs a
                         reference */
-    bool pending;    /* what comes next is being computed, or comes up from a lower tier: wait for `found` */
+    uint32_t state;  /* of a model with recurrent states: the checkpoint behind n_done; RN_NO_STATE: there is none */
+    uint32_t mark;   /* likewise of windows; RN_NO_MARK: there is none */
+    uint32_t ends[RN_STATE_TURNS]; /* [n_ends]: where checkpoints are to be made */
+    uint32_t n_ends;
+    bool pending; /* what comes next is being computed, or comes up from a lower tier: wait for `found` */
 };
 
 struct rn_prefix_cache {
@@ -50,6 +61,8 @@ struct rn_prefix_cache {
     struct rn_tails tails;
     struct rn_pins pins;
     struct rn_promotions promotions;
+    struct rn_state_slots states;
+    struct rn_window_marks marks;
     struct rn_cached_stream *streams; /* [max_streams] */
     uint32_t *found;                  /* [context_tokens / block_tokens]: blocks that the tree has for a prompt */
     bool shares;                      /* false: the tree stays empty */
@@ -91,6 +104,19 @@ void rn_prefix_cache_promote(struct rn_prefix_cache *cache, const struct rn_requ
 
 /* The request has come and will wait a while: as above, with blocks that can be had without asking anybody. */
 void rn_prefix_cache_prefetch(struct rn_prefix_cache *cache, const struct rn_request *request);
+
+/* Of a model with recurrent states: slots for one that begins as `fit` says, until it leaves or they are dropped; true
+ * at once of other models. False: there are none; those that run have them all. */
+bool rn_prefix_cache_take_state(struct rn_prefix_cache *cache, struct rn_request *request,
+                                const struct rn_prefix_fit *fit);
+void rn_prefix_cache_drop_state(struct rn_prefix_cache *cache, const struct rn_request *request);
+
+/* Of a model whose layers with windows have blocks of their own: makes room for those of a request of up to `limit`
+ * positions that begins as `fit` says, where that is short for fewer checkpoints (fit->ends); true at once of other
+ * models. Then they are its table's, which has room. */
+bool rn_prefix_cache_has_windows(struct rn_prefix_cache *cache, struct rn_prefix_fit *fit, uint32_t limit);
+void rn_prefix_cache_begin_windows(struct rn_prefix_cache *cache, struct rn_request *request,
+                                   const struct rn_prefix_fit *fit, uint32_t limit);
 
 /* Tokens, blocks, n_prompt and n_done of the request are set. NO_MEMORY: nothing is held. */
 runnel_status rn_prefix_cache_prepare(struct rn_prefix_cache *cache, const struct rn_request *request);

@@ -139,7 +139,8 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
     const struct rn_request *request = job->request;
     const struct rn_context *context = request->context;
     const struct rn_session_fingerprints *prints = rn_session_fingerprints_of(context);
-    bool has_blocks = rn_backend_has_blocks(context->backend);
+    bool has_blocks =
+        rn_backend_has_blocks(context->backend) && context->limits->n_states == 0; /* see prefix_cache.c */
     uint32_t n_computed = has_blocks ? request->n_cached : 0, per_block = context->limits->block_tokens;
     uint32_t n_blocks = (uint32_t)(((uint64_t)n_computed + per_block - 1) / per_block);
 
@@ -214,7 +215,7 @@ static runnel_status check_head(struct rn_session_job *job)
     if (head->n_tokens > limits->context_tokens || head->n_tokens > rn_kv_size_positions(limits))
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
-    job->fits = limits->mean_window == 0 && rn_backend_has_blocks(context->backend) &&
+    job->fits = !rn_kv_size_forgets(limits) && limits->n_states == 0 && rn_backend_has_blocks(context->backend) &&
                 rn_fingerprint_equal(&head->kv, &prints->kv) && head->block_tokens == limits->block_tokens &&
                 head->block_bytes == block_bytes(context);
     return RUNNEL_OK;

@@ -18,14 +18,20 @@ runnel_status rn_tier_blocks_init(struct rn_tier_blocks *blocks, const struct rn
     /* Without it prompts could be made to collide, which would cost time and nothing else. */
     if (getrandom(&seeded.seed, sizeof seeded.seed, GRND_NONBLOCK) != (ssize_t)sizeof seeded.seed)
         seeded.seed = (uintptr_t)blocks;
-    if (rn_prefix_tree_init(&blocks->tree, context->heap, &blocks->pool, &seeded) == RUNNEL_OK)
+    if (rn_prefix_tree_init(&blocks->tree, context->heap, &blocks->pool, &seeded) != RUNNEL_OK)
+        goto fail_tree;
+    if (context->limits->window == 0 ||
+        rn_block_pool_init(&blocks->windows, context->heap, context->limits->n_windows) == RUNNEL_OK)
         return RUNNEL_OK;
+    rn_prefix_tree_fini(&blocks->tree);
+fail_tree:
     rn_block_pool_fini(&blocks->pool);
     return RUNNEL_NO_MEMORY;
 }
 
 void rn_tier_blocks_fini(struct rn_tier_blocks *blocks)
 {
+    rn_block_pool_fini(&blocks->windows);
     rn_prefix_tree_fini(&blocks->tree);
     rn_block_pool_fini(&blocks->pool);
 }
@@ -117,6 +123,7 @@ bool rn_tier_blocks_check(const struct rn_tier_blocks *blocks)
 
     for (uint32_t i = 0; i < blocks->pool.n_blocks; i++)
         n_used += !is_unused(blocks, i);
-    return rn_block_pool_check(&blocks->pool) && rn_prefix_tree_check(&blocks->tree) && n_used == blocks->n_used &&
+    return (blocks->windows.heap == NULL || rn_block_pool_check(&blocks->windows)) &&
+           rn_block_pool_check(&blocks->pool) && rn_prefix_tree_check(&blocks->tree) && n_used == blocks->n_used &&
            blocks->n_lent <= blocks->n_used;
 }

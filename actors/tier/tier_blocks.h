@@ -19,9 +19,11 @@ struct rn_tier_blocks {
     const struct rn_context *context;
     struct rn_block_pool pool;
     struct rn_prefix_tree tree;
-    uint32_t n_used; /* blocks that a request or a session holds */
+    struct rn_block_pool windows; /* of layers with windows that have blocks of their own (window_marks.h) */
+    uint32_t n_used;              /* blocks that a request or a session holds */
     uint32_t n_lent;
-    bool woken; /* a wait for another's blocks has ended. Whoever looks through the waiting again sets it to false */
+    bool
+        woken; /* a wait for another's blocks, or for a slot of recurrent state, has ended. Whoever looks through the waiting again sets it to false */
 };
 
 /* The tree is made of these options; their seed is chosen here. NO_MEMORY: nothing is held. */

@@ -170,7 +170,7 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
 
 /* ---- The job ----------------------------------------------------------------------------- */
 
-static bool begin_job(struct batch *batch, const char *journal_path)
+bool batch_begin(struct batch *batch, const char *journal_path)
 {
     const struct app_options *options = batch->app.options;
     struct batch_setting settings[N_SETTINGS];
@@ -228,18 +228,23 @@ static int end_job(struct batch *batch)
     return batch->code;
 }
 
-/* The engine goes first: it may still deliver events of the lines. */
-static void close_batch(struct batch *batch)
+void batch_end(struct batch *batch)
 {
-    for (size_t i = 0; i < batch->n_lines; i++)
-        for (size_t k = 0; k < batch->lines[i]->n_submitted; k++)
-            batch->lines[i]->streams[k].line = NULL;
-    app_close(&batch->app);
     for (size_t i = 0; i < batch->n_lines; i++)
         batch_line_free(batch->lines[i]);
     batch_output_close(&batch->output);
     batch_journal_close(batch->journal);
     batch_input_close(&batch->input);
+    batch->n_lines = 0;
+    batch->journal = NULL;
+}
+
+/* The engine goes first: it may still deliver events of the lines. */
+static void close_batch(struct batch *batch)
+{
+    batch_detach(batch);
+    app_close(&batch->app);
+    batch_end(batch);
     free(batch->template_text.bytes);
 }
 
@@ -253,7 +258,7 @@ static int run_job(struct batch *batch, const char *journal_path)
     code = app_open(&batch->app, options, false);
     if (code != APP_OK)
         return code;
-    if (!begin_job(batch, journal_path))
+    if (!batch_begin(batch, journal_path))
         return APP_FAILURE;
     batch_run(batch);
     return end_job(batch);

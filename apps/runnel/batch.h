@@ -11,8 +11,22 @@
 
 enum { BATCH_MAX_STREAMS = 1024 };
 
+/* Whether a line may begin: now, in a while, or never; then *error says why, and is the line's answer. */
+enum batch_leave { BATCH_GO, BATCH_LATER, BATCH_NEVER };
+
+/* Who else has a say in a job; of a job of the program's own all NULL. */
+struct batch_owner {
+    enum batch_leave (*ask)(void *user, uint64_t *retry_ms, struct openai_error *error); /* once for each line */
+    void (*pay)(void *user, uint64_t tokens); /* read and written for a line that is done */
+    void *user;
+};
+
 struct batch {
     struct app app;
+    /* of a server's batch: whose it is, and what its lines must ask; 0 and NULL: nobody's, and anything */
+    uint64_t tenant;
+    struct batch_owner owner;
+    const char *only_model, *only_url;
     const char *model_name; /* of the file, without its directories */
     struct app_text template_text;
     struct batch_input input;
@@ -31,6 +45,20 @@ struct batch {
     uint64_t done_lines, first_offset; /* first_offset: where the first line that was not done before begins */
     uint64_t tokens;
 };
+
+/* Opens input, journal and output, and begins the job or goes on with it, as options say; the engine, model and template
+ * are there. False after a message. batch_end after any outcome: frees all but these. */
+bool batch_begin(struct batch *batch, const char *journal_path);
+void batch_end(struct batch *batch);
+
+/* What can be done now without waiting; batch->now_us is set. False: the job is over, and batch->code says how. */
+bool batch_turn(struct batch *batch);
+
+/* Streams that have not ended. Cancels them: the batch must be kept until there are none, or, detached, until the engine
+ * is gone. */
+size_t batch_live(const struct batch *batch);
+void batch_cancel(struct batch *batch);
+void batch_detach(struct batch *batch);
 
 /* Reads lines, submits them and writes their answers until all is done or batch->code says why it is not. */
 void batch_run(struct batch *batch);

@@ -1,9 +1,11 @@
 /* runnel batch --check: judges the lines of an input and computes none. What can be judged without the model's weights
- * is: the form of each line, custom_ids that come twice, token ids, the template, and whether prompts fit the context. */
+ * is: the form of each line, custom_ids that come twice, token ids, the template, whether prompts fit the context, and
+ * grammars, which are compiled. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "batch.h"
+#include "batch_grammars.h"
 
 struct check {
     struct app_options options; /* the program's, without what only a job needs */
@@ -11,6 +13,7 @@ struct check {
     struct app_text template_text;
     struct batch_input input;
     struct batch_journal *ids; /* in memory: which line had a custom_id first */
+    struct batch_grammars *grammars;
     struct batch_counts counts;
     uint64_t room;      /* tokens of a prompt that fit */
     uint64_t embedding; /* numbers of a vector; 0: not known */
@@ -59,6 +62,29 @@ static runnel_status check_biases(const struct check *check, const runnel_sampli
     return RUNNEL_OK;
 }
 
+static runnel_status check_room(const struct check *check, size_t count, runnel_error *error)
+{
+    if (count == 0) {
+        snprintf(error->message, sizeof error->message, "the prompt is empty");
+        return RUNNEL_INVALID;
+    }
+    if (count > check->room) {
+        snprintf(error->message, sizeof error->message, "the prompt has %zu tokens, %llu fit", count,
+                 (unsigned long long)check->room);
+        return RUNNEL_CONTEXT;
+    }
+    return RUNNEL_OK;
+}
+
+/* In the order in which a job finds out: a text's length at submit, a chat's behind its grammar. */
+static runnel_status check_grammar(const struct check *check, const runnel_request *one, size_t count,
+                                   runnel_error *error)
+{
+    runnel_status room = one->chat == NULL ? check_room(check, count, error) : RUNNEL_OK;
+
+    return room != RUNNEL_OK ? room : batch_grammars_check(check->grammars, check->app.model, one, error);
+}
+
 static runnel_status check_generate(const struct check *check, const struct openai_request *request, size_t at,
                                     size_t *count, runnel_error *error)
 {
@@ -76,9 +102,11 @@ static runnel_status check_generate(const struct check *check, const struct open
     if (status != RUNNEL_OK)
         return status;
     if (one.chat != NULL)
-        return runnel_tokenize_chat(check->app.model, one.chat, NULL, 0, count, error);
-    return one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
-                              : count_text(check, one.prompt, one.prompt_bytes, count, error);
+        status = runnel_tokenize_chat(check->app.model, one.chat, NULL, 0, count, error);
+    else
+        status = one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
+                                    : count_text(check, one.prompt, one.prompt_bytes, count, error);
+    return status == RUNNEL_OK ? check_grammar(check, &one, *count, error) : status;
 }
 
 static runnel_status check_embed(const struct check *check, const struct openai_request *request, size_t at,
@@ -101,29 +129,48 @@ static runnel_status check_embed(const struct check *check, const struct openai_
                               : count_text(check, one.text, one.text_bytes, count, error);
 }
 
+/* The query counts with each of its documents; what a template says beside them is known where the weights are. */
+static runnel_status check_score(const struct check *check, const struct openai_request *request, size_t at,
+                                 size_t *count, runnel_error *error)
+{
+    runnel_score_request one;
+    runnel_status status;
+    size_t query = 0;
+
+    openai_request_score(request, at, &one);
+    *count = one.n_tokens;
+    if (one.tokens != NULL)
+        return check_ids(check, one.tokens, one.n_tokens, error);
+    status = count_text(check, one.text, one.text_bytes, count, error);
+    if (status == RUNNEL_OK && one.query_bytes > 0)
+        status = count_text(check, one.query, one.query_bytes, &query, error);
+    *count += query;
+    return status;
+}
+
 /* Each prompt of the line; its answers to one prompt differ in nothing that is judged. False: no memory. */
 static bool check_prompts(struct check *check, struct batch_line *line)
 {
     const struct openai_request *request = &line->request;
+    runnel_error gap = {0};
 
-    for (size_t at = 0; at < line->n_choices && line->fault == BATCH_GOOD; at += (size_t)request->n) {
+    gap.status = openai_infill(&line->request, check->app.model, &gap);
+    if (gap.status == RUNNEL_NO_MEMORY)
+        return no_memory();
+    if (gap.status != RUNNEL_OK)
+        batch_line_fault(line, 0, gap.status, gap.message);
+    for (size_t at = 0; at < line->n_choices && line->fault == BATCH_GOOD; at += openai_request_tries(request)) {
         runnel_error error = {0};
         size_t count = 0;
-        runnel_status status = request->endpoint == OPENAI_EMBEDDINGS
-                                   ? check_embed(check, request, at, &count, &error)
-                                   : check_generate(check, request, at, &count, &error);
+        runnel_status status =
+            (request->endpoint & OPENAI_SCORES) != 0 ? check_score(check, request, at, &count, &error)
+            : request->endpoint == OPENAI_EMBEDDINGS ? check_embed(check, request, at, &count, &error)
+                                                     : check_generate(check, request, at, &count, &error);
 
         if (status == RUNNEL_NO_MEMORY)
             return no_memory();
-        if (status == RUNNEL_OK && count == 0) {
-            status = RUNNEL_INVALID;
-            snprintf(error.message, sizeof error.message, "the prompt is empty");
-        }
-        if (status == RUNNEL_OK && count > check->room) {
-            status = RUNNEL_CONTEXT;
-            snprintf(error.message, sizeof error.message, "the prompt has %zu tokens, %llu fit", count,
-                     (unsigned long long)check->room);
-        }
+        if (status == RUNNEL_OK)
+            status = check_room(check, count, &error);
         if (status != RUNNEL_OK)
             batch_line_fault(line, at, status, error.message);
         check->counts.prompt_tokens += count;
@@ -223,6 +270,11 @@ static int prepare(struct check *check)
     code = app_open(&check->app, &check->options, true);
     if (code != APP_OK)
         return code;
+    check->grammars = batch_grammars_new();
+    if (check->grammars == NULL) {
+        no_memory();
+        return APP_FAILURE;
+    }
     return batch_input_open(&check->input, check->options.operands[1], check->options.max_line_bytes) &&
                    batch_journal_open(&check->ids, BATCH_JOURNAL_NOWHERE, BATCH_FRESH, &fresh) &&
                    batch_journal_create(check->ids, NULL, 0, &job)
@@ -234,6 +286,7 @@ static void close_check(struct check *check)
 {
     app_close(&check->app);
     batch_journal_close(check->ids);
+    batch_grammars_free(check->grammars);
     batch_input_close(&check->input);
     free(check->template_text.bytes);
 }

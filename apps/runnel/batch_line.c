@@ -63,23 +63,13 @@ static bool read_method(struct batch_line *line, const json_t *method)
 
 static bool read_url(struct batch_line *line, const json_t *url, enum openai_endpoint *endpoint)
 {
-    static const struct {
-        const char *url;
-        enum openai_endpoint endpoint;
-    } known[] = {{"/v1/chat/completions", OPENAI_CHAT},
-                 {"/v1/completions", OPENAI_COMPLETIONS},
-                 {"/v1/embeddings", OPENAI_EMBEDDINGS},
-                 {"/v1/responses", OPENAI_RESPONSES}};
     const char *text = json_string_value(url);
 
     if (!openai_expect(&line->error, "url", url, JSON_STRING))
         return false;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(text, known[i].url) == 0) {
-            *endpoint = known[i].endpoint;
-            return true;
-        }
-    }
+    *endpoint = openai_endpoint_of(text);
+    if (*endpoint != 0)
+        return true;
     return openai_refuse(&line->error, "invalid_url", "url",
                          "'%.80s' is not known; there are /v1/chat/completions, /v1/completions, /v1/embeddings and "
                          "/v1/responses",
@@ -116,7 +106,7 @@ static void read_object(struct batch_line *line, const json_t *root)
         bad_line(line);
         return;
     }
-    if (!openai_request_read(&line->request, endpoint, body, &line->error))
+    if (!openai_request_read(&line->request, endpoint, OPENAI_STRICT, body, &line->error))
         line->fault = BATCH_BAD_REQUEST;
 }
 
@@ -202,6 +192,7 @@ void batch_line_fault(struct batch_line *line, size_t at, runnel_status status, 
     line->fault_at = at;
     line->fault = BATCH_BAD_REQUEST;
     openai_error_of(status, sentence, &line->error);
+    openai_grammar_fault(&line->request, &line->error);
 }
 
 uint64_t batch_line_seed(const struct batch_line *line)
@@ -240,6 +231,8 @@ static void put_response(FILE *to, struct batch_line *line, const char *model, i
 {
     const char *kind = line->request.endpoint == OPENAI_CHAT        ? "chatcmpl"
                        : line->request.endpoint == OPENAI_RESPONSES ? "resp"
+                       : line->request.endpoint == OPENAI_RERANK    ? "rerank"
+                       : line->request.endpoint == OPENAI_CLASSIFY  ? "classify"
                                                                     : "cmpl";
     struct openai_head head = {.created = created, .model = model};
 

@@ -11,8 +11,8 @@
 
 #include "batch_input.h"
 #include "batch_journal.h"
-#include "openai_answer.h"
-#include "openai_request.h"
+#include "apps/openai/openai_answer.h"
+#include "apps/openai/openai_request.h"
 
 enum batch_fault { BATCH_GOOD, BATCH_BAD_LINE, BATCH_BAD_REQUEST };
 
@@ -39,6 +39,7 @@ struct batch_line {
     size_t n_choices, n_open, n_submitted, n_ended;
     uint64_t answer_bytes; /* of all choices, about */
     bool too_large;
+    bool let_in; /* the job's owner was asked */
 };
 
 /* A new line from what was read: takes raw->bytes. A fault is in the line. NULL: no memory. */

@@ -64,6 +64,7 @@ static bool is_machine(runnel_status status)
     case RUNNEL_NOT_FOUND:
     case RUNNEL_FORMAT:
     case RUNNEL_UNSUPPORTED:
+    case RUNNEL_BUSY: /* its grammar takes more to be read than it may */
     case RUNNEL_NUMERIC:
         return false;
     default:
@@ -112,6 +113,8 @@ static bool record(struct batch *batch, struct batch_line *line)
         good = batch_journal_answer(batch->journal, &answer);
         batch->tokens += answer.prompt_tokens - answer.cached_tokens + answer.completion_tokens;
         batch->done_lines++;
+        if (good && batch->owner.pay != NULL)
+            batch->owner.pay(batch->owner.user, answer.prompt_tokens + answer.completion_tokens);
     }
     free(text);
     if (!good)
@@ -173,6 +176,20 @@ static void fill_chat(const struct batch *batch, runnel_chat *chat)
     chat->now_s = batch->job.created > 0 ? batch->job.created : 1; /* a clock would make a resumed job another */
 }
 
+static runnel_status send_score(struct batch *batch, struct batch_line *line, size_t at, runnel_error *error)
+{
+    struct batch_stream *stream = &line->streams[at];
+    runnel_score_request score;
+
+    openai_request_score(&line->request, at, &score);
+    score.priority = PRIORITY;
+    score.cache_salt = score.tenant = batch->tenant;
+    score.label = line->label;
+    score.on_event = on_event;
+    score.user = stream;
+    return runnel_score(batch->app.model, &score, &stream->id, error);
+}
+
 static runnel_status send_choice(struct batch *batch, struct batch_line *line, size_t at, runnel_error *error)
 {
     struct batch_stream *stream = &line->streams[at];
@@ -184,14 +201,21 @@ static runnel_status send_choice(struct batch *batch, struct batch_line *line, s
     if (line->request.endpoint == OPENAI_EMBEDDINGS) {
         openai_request_embed(&line->request, at, &embed);
         embed.priority = PRIORITY;
+        embed.cache_salt = embed.tenant = batch->tenant;
         embed.label = line->label;
         embed.on_event = on_event;
         embed.user = stream;
         return runnel_embed(batch->app.model, &embed, &stream->id, error);
     }
+    if ((line->request.endpoint & OPENAI_SCORES) != 0)
+        return send_score(batch, line, at, error);
+    error->status = openai_infill(&line->request, batch->app.model, error);
+    if (error->status != RUNNEL_OK)
+        return error->status;
     fill_chat(batch, &chat);
     openai_request_choice(&line->request, at, batch_line_seed(line), &request, &chat);
     request.priority = PRIORITY;
+    request.cache_salt = request.tenant = batch->tenant;
     request.label = line->label;
     request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
     app_draft(batch->app.options, &request);
@@ -232,6 +256,30 @@ static bool submit_choice(struct batch *batch, struct batch_line *line)
     return false;
 }
 
+/* Asks the job's owner, once for a line. False: not now. */
+static bool let_in(struct batch *batch, struct batch_line *line)
+{
+    const struct batch_owner *owner = &batch->owner;
+    struct openai_error error = {0};
+    uint64_t retry_ms = 0;
+
+    if (line->let_in || owner->ask == NULL)
+        return true;
+    switch (owner->ask(owner->user, &retry_ms, &error)) {
+    case BATCH_GO:
+        line->let_in = true;
+        return true;
+    case BATCH_NEVER:
+        line->fault = BATCH_BAD_REQUEST;
+        line->error = error;
+        return true;
+    case BATCH_LATER:
+        batch->retry_us = batch->now_us + (retry_ms > RETRY_MS ? retry_ms : RETRY_MS) * UINT64_C(1000);
+        break;
+    }
+    return false;
+}
+
 static void submit(struct batch *batch)
 {
     size_t limit = (size_t)batch->app.options->batch_streams;
@@ -241,6 +289,8 @@ static void submit(struct batch *batch)
     for (size_t i = 0; i < batch->n_lines && batch->code == APP_OK; i++) {
         struct batch_line *line = batch->lines[i];
 
+        if (line->fault == BATCH_GOOD && !let_in(batch, line))
+            return;
         while (line->fault == BATCH_GOOD && line->n_submitted < line->n_choices) {
             if (batch->n_running >= limit || !submit_choice(batch, line))
                 return;
@@ -284,6 +334,23 @@ static bool add_blank(struct batch *batch, const struct batch_raw *raw)
     return batch_journal_answer(batch->journal, &nothing);
 }
 
+/* A batch of a server is of one endpoint and one model. */
+static void check_only(const struct batch *batch, struct batch_line *line)
+{
+    const char *model = line->request.model;
+    char sentence[256];
+
+    if (line->fault != BATCH_GOOD)
+        return;
+    if (batch->only_url != NULL && strcmp(openai_url(line->request.endpoint), batch->only_url) != 0) {
+        snprintf(sentence, sizeof sentence, "url: the batch is one of %s", batch->only_url);
+        batch_line_fault(line, 0, RUNNEL_INVALID, sentence);
+    } else if (batch->only_model != NULL && model != NULL && strcmp(model, batch->only_model) != 0) {
+        snprintf(sentence, sizeof sentence, "model: the batch is one of '%.80s'", batch->only_model);
+        batch_line_fault(line, 0, RUNNEL_INVALID, sentence);
+    }
+}
+
 static bool add_line(struct batch *batch, struct batch_raw *raw)
 {
     struct batch_line *line = batch_line_new(raw, batch->input.limit);
@@ -293,6 +360,7 @@ static bool add_line(struct batch *batch, struct batch_raw *raw)
         app_error("not enough memory for line %llu", (unsigned long long)raw->number);
         return false;
     }
+    check_only(batch, line);
     batch->lines[batch->n_lines++] = line;
     batch->line_bytes += line->bytes;
     if (!batch_journal_claim(batch->journal, line->number, line->hash))
@@ -411,6 +479,44 @@ static int64_t patience(const struct batch *batch)
         until =
             batch->committed_us + COMMIT_US > batch->now_us ? batch->committed_us + COMMIT_US : batch->now_us + 1000;
     return (int64_t)((until - batch->now_us + 999) / 1000);
+}
+
+size_t batch_live(const struct batch *batch)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < batch->n_lines; i++)
+        n += batch->lines[i]->n_submitted - batch->lines[i]->n_ended;
+    return n;
+}
+
+void batch_cancel(struct batch *batch)
+{
+    stop(batch, APP_CANCELLED);
+    for (size_t i = 0; i < batch->n_lines; i++)
+        for (size_t k = 0; k < batch->lines[i]->n_submitted; k++)
+            runnel_stream_cancel(batch->app.engine, batch->lines[i]->streams[k].id);
+}
+
+void batch_detach(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n_lines; i++)
+        for (size_t k = 0; k < batch->lines[i]->n_submitted; k++)
+            batch->lines[i]->streams[k].line = NULL;
+}
+
+bool batch_turn(struct batch *batch)
+{
+    bool over = false;
+
+    batch->now_us = batch_clock_us();
+    fill(batch);
+    submit(batch);
+    collect(batch);
+    over = batch->code != APP_OK || (batch->input_ended && batch->n_lines == 0);
+    if (batch->code == APP_OK || (over && batch->code == APP_CANCELLED))
+        save(batch, over);
+    return !over && batch->code == APP_OK;
 }
 
 void batch_run(struct batch *batch)

@@ -216,9 +216,11 @@ static void print_head(const struct bench_model *model)
     app_weights_text(&model->info, order, sizeof order);
     printf("weights lie %s\n", order);
     if (model->measured)
-        printf("%s, %s, %u threads: reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",
-               m->cpu, m->level, (unsigned)m->compute_threads, m->read_bytes_per_s * 1e-9,
-               m->read_median_bytes_per_s * 1e-9, m->integer_ops_per_s * 1e-9, m->float_ops_per_s * 1e-9);
+        printf("%s, %s, %u threads on %u memory node%s\n"
+               "reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",
+               m->cpu, m->level, (unsigned)m->compute_threads, (unsigned)m->memory_nodes,
+               m->memory_nodes == 1 ? "" : "s", m->read_bytes_per_s * 1e-9, m->read_median_bytes_per_s * 1e-9,
+               m->integer_ops_per_s * 1e-9, m->float_ops_per_s * 1e-9);
     printf("\n  %-8s %7s %8s %7s %11s %23s %13s %6s %6s\n", "test", "tokens", "streams", "depth", "tokens/s", "range",
            "first token", "read", "peak");
 }
@@ -274,9 +276,12 @@ static void print_rests(const struct bench_model *model)
 /* What came of drafts; right by place: of those that a pass had as its first, as its second ... */
 static void print_drafts(const runnel_metrics *m)
 {
-    printf("drafts: %llu in %llu passes of a sequence, %llu right: %.2f tokens a pass; right by place",
+    printf("drafts: %llu in %llu passes of a sequence, %llu right: %.2f tokens a pass; ",
            (unsigned long long)m->drafted, (unsigned long long)m->drafts, (unsigned long long)m->accepted,
            1 + (double)m->accepted / (double)m->drafts);
+    if (m->compared > 0)
+        printf("acceptance %.0f %%; ", 100 * (double)(m->accepted - m->branched_right) / (double)m->compared);
+    printf("right by place");
     for (uint32_t i = 0; i < RUNNEL_MAX_DRAFTS && m->drafted_at[i] > 0; i++)
         printf(" %.0f", 100 * (double)m->accepted_at[i] / (double)m->drafted_at[i]);
     printf(" %%\n");

@@ -1,5 +1,5 @@
-/* What the files of `runnel chat` share: the conversation, the line editor and the commands. Main thread. Every text that
- * tells what is wrong says what is possible. */
+/* What the files of `runnel chat` share: the conversation, the line editor and the commands. Main thread. Every text
+ * that tells what is wrong says what is possible. */
 #ifndef RUNNEL_APP_CHAT_H
 #define RUNNEL_APP_CHAT_H
 
@@ -115,8 +115,9 @@ bool chat_on_terminal(const struct chat *chat);
 /* The next line without its newline, valid until the next call; NULL at the end. A paste may have brought several. */
 const char *chat_read_line(struct chat *chat, const char *prompt, size_t *n);
 
-/* The next turn likewise: several lines where it is a paste, where a line ends with a backslash, and from three quotes to
- * three quotes; NULL with a message where the input ends in between. *command: it is one line that begins with a slash. */
+/* The next turn likewise: several lines where it is a paste, where a line ends with a backslash, and from three quotes
+ * to three quotes; NULL with a message where the input ends in between. *command: it is one line that begins with a
+ * slash. */
 const char *chat_read_turn(struct chat *chat, size_t *n, bool *command);
 
 /* Puts a line into the history. */
@@ -126,8 +127,8 @@ void chat_remember(struct chat *chat, const char *line);
  * below ~/.local/state. False: there is none, for HOME is not set. Makes its directories. */
 bool chat_history_path(char *path, size_t capacity);
 
-/* Leaves the last `most` lines in the file, which is replaced as a whole; several programs at once lose nothing. What is
- * no such file is left alone. */
+/* Leaves the last `most` lines in the file, which is replaced as a whole; several programs at once lose nothing. What
+ * is no such file is left alone. */
 void chat_history_trim(const char *path, size_t most);
 
 /* Appends a line to that file (mode 0600, one write). Failures are told once, by the return value. */
@@ -135,8 +136,8 @@ bool chat_history_append(const char *path, const char *line);
 
 /* ---- Answers: chat_answer.c -------------------------------------------------------------- */
 
-/* A message of the user, the answer, and so on while the answer calls tools. A turn that failed leaves no trace; but one
- * that does not fit in the context stays, to be answered by chat_answer. Exit codes. */
+/* A message of the user, the answer, and so on while the answer calls tools. A turn that failed leaves no trace; but
+ * one that does not fit in the context stays, to be answered by chat_answer. Exit codes. */
 int chat_turn(struct chat *chat, const char *text, size_t n);
 
 /* Answers the last message. */
@@ -154,8 +155,8 @@ size_t chat_tokens(const struct chat *chat, const struct chat_talk *talk, bool a
 /* A line that begins with a slash. Returns false to leave; *code is set where it failed. */
 bool chat_command(struct chat *chat, const char *line, size_t n, int *code);
 
-/* With --context-keep: forgets the oldest turns until half of the context is free, but for the last turn. False: there is
- * nothing to forget, or it is not wanted. */
+/* With --context-keep: forgets the oldest turns until half of the context is free, but for the last turn. False: there
+ * is nothing to forget, or it is not wanted. */
 bool chat_make_room(struct chat *chat);
 
 /* Each gets what follows its name, or NULL; an exit code. */

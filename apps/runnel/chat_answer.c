@@ -275,8 +275,8 @@ static void explain_cut(const struct chat *chat, const struct app_outcome *outco
               chat->app.info.context_tokens);
 }
 
-/* What an answer keeps of the prompt when it goes on behind a full context: the system message at least, where that leaves
- * half of it free. */
+/* What an answer keeps of the prompt when it goes on behind a full context: the system message at least, where that
+ * leaves half of it free. */
 static int64_t kept_tokens(const struct chat *chat)
 {
     struct chat_talk head = chat->talk;
@@ -310,6 +310,8 @@ static int submit(struct chat *chat, struct app_outcome *outcome)
     app_request(options, &request);
     request.chat = &c;
     request.raw_answer = options->raw;
+    c.tool_choice = options->tool_choice;
+    c.single_call = options->single_call;
     if (request.context_keep < 0)
         request.session = chat->session;
     else /* what is known of the conversation is cached; a session cannot lose a part of its text */

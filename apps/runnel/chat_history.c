@@ -1,5 +1,6 @@
-/* The lines of earlier runs, in a file of the line editor's own form: see chat.h. Each line is appended as it is entered,
- * so that several programs at once, or one that is killed, lose nothing; a lock keeps them apart while the oldest go. */
+/* The lines of earlier runs, in a file of the line editor's own form: see chat.h. Each line is appended as it is
+ * entered, so that several programs at once, or one that is killed, lose nothing; a lock keeps them apart while the
+ * oldest go. */
 #include <fcntl.h>
 #include <histedit.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Input of `runnel chat`: the line editor, pastes, turns of several lines. See chat.h.
  *
- * While a line is edited the terminal marks pastes (bracketed paste: ESC [ 200 ~ text ESC [ 201 ~). The marks are a key of
- * the editor whose function reads up to the end and inserts all of it, newlines too; Enter alone ends a message. */
+ * While a line is edited the terminal marks pastes (bracketed paste: ESC [ 200 ~ text ESC [ 201 ~). The marks are a key
+ * of the editor whose function reads up to the end and inserts all of it, newlines too; Enter alone ends a message. */
 #include <histedit.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,8 +244,8 @@ static bool ends_with_quotes(const char *line, size_t n)
     return n >= 3 && memcmp(line + n - 3, QUOTES, 3) == 0;
 }
 
-/* Lines up to one that ends with three quotes; the first is behind those that opened, and may be empty. False at the end
- * of the input. */
+/* Lines up to one that ends with three quotes; the first is behind those that opened, and may be empty. False at the
+ * end of the input. */
 static bool read_quoted(struct chat *chat, const char *line, size_t n)
 {
     FILE *to = chat->input->turn.to;

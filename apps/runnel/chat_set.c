@@ -149,7 +149,8 @@ void chat_choose_sampling(struct chat *chat)
 {
     struct app_options *options = &chat->options;
     runnel_sampling file = {.temperature = 0.7f, .top_p = 1, .repetition_penalty = 1};
-    uint32_t bits = 0;
+    uint32_t bits = 0, further = 0;
+    runnel_samplers samplers;
     struct {
         const char *option;
         uint32_t bit;
@@ -163,9 +164,17 @@ void chat_choose_sampling(struct chat *chat)
         {"--min-p", RUNNEL_RECOMMENDED_MIN_P, &options->min_p, NULL, 0},
         {"--repetition-penalty", RUNNEL_RECOMMENDED_REPETITION_PENALTY, &options->repetition_penalty, NULL, 0},
         {"--penalty-tokens", RUNNEL_RECOMMENDED_PENALTY_TOKENS, NULL, &options->penalty_tokens, 0},
+        {"--xtc-probability", RUNNEL_RECOMMENDED_XTC_PROBABILITY, &options->samplers.xtc_probability, NULL, 0},
+        {"--xtc-threshold", RUNNEL_RECOMMENDED_XTC_THRESHOLD, &options->samplers.xtc_threshold, NULL, 0},
+        {"--mirostat", RUNNEL_RECOMMENDED_MIROSTAT, NULL, &options->samplers.mirostat, 0},
+        {"--mirostat-ent", RUNNEL_RECOMMENDED_MIROSTAT_TAU, &options->samplers.mirostat_tau, NULL, 0},
+        {"--mirostat-lr", RUNNEL_RECOMMENDED_MIROSTAT_ETA, &options->samplers.mirostat_eta, NULL, 0},
     };
 
+    runnel_samplers_default(&samplers);
     runnel_model_sampling(chat->app.model, &file, &bits);
+    runnel_model_samplers(chat->app.model, &samplers, &further);
+    bits |= further;
     if (bits == 0) {
         file.top_p = 0.95f;
         file.min_p = 0.05f;
@@ -176,8 +185,15 @@ void chat_choose_sampling(struct chat *chat)
     all[3].value = rounded(file.min_p);
     all[4].value = rounded(file.repetition_penalty);
     all[5].value = file.penalty_tokens;
+    all[6].value = rounded(samplers.xtc_probability);
+    all[7].value = rounded(samplers.xtc_threshold);
+    all[8].value = samplers.mirostat;
+    all[9].value = rounded(samplers.mirostat_tau);
+    all[10].value = rounded(samplers.mirostat_eta);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (app_option_given(options, all[i].option))
+        bool other = all[i].bit == RUNNEL_RECOMMENDED_MIROSTAT && options->samplers.adaptive_target >= 0; /* not both */
+
+        if (other || app_option_given(options, all[i].option))
             bits &= ~all[i].bit;
         else if (all[i].whole != NULL)
             *all[i].whole = (int64_t)all[i].value;
@@ -203,6 +219,10 @@ static uint32_t sampling_of(const struct app_options *options, runnel_sampling *
     }
     members |= sampling->repetition_penalty != 1 ? RUNNEL_RECOMMENDED_REPETITION_PENALTY : 0;
     members |= sampling->penalty_tokens > 0 ? RUNNEL_RECOMMENDED_PENALTY_TOKENS : 0;
+    if (request.sampling.samplers->xtc_probability > 0)
+        members |= RUNNEL_RECOMMENDED_XTC_PROBABILITY | RUNNEL_RECOMMENDED_XTC_THRESHOLD;
+    if (request.sampling.samplers->mirostat > 0)
+        members |= RUNNEL_RECOMMENDED_MIROSTAT | RUNNEL_RECOMMENDED_MIROSTAT_TAU | RUNNEL_RECOMMENDED_MIROSTAT_ETA;
     return members;
 }
 

@@ -18,4 +18,10 @@ struct app_command {
 /* manual.c: the page runnel(1) in the man macros of roff. about: what holds for all commands. */
 void app_manual(FILE *to, const struct app_command *commands, size_t n, const char *about);
 
+/* And that of one command, runnel-serve(1). */
+void app_manual_command(FILE *to, const struct app_command *command);
+
+/* completion.c: a script for bash that completes commands, options and their values. */
+void app_completion(FILE *to, const struct app_command *commands, size_t n);
+
 #endif

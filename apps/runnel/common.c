@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Messages and signals ---------------------------------------------------------------- */
@@ -263,6 +264,17 @@ static size_t utf8_length(const unsigned char *text, size_t n)
 static char short_escape(unsigned char c)
 {
     return c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : c == '\\' ? '\\' : 0;
+}
+
+void app_put_time(FILE *to)
+{
+    struct timeval now;
+    struct tm parts;
+    char text[32];
+
+    gettimeofday(&now, NULL);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &parts));
+    fprintf(to, "%s.%03dZ", text, (int)(now.tv_usec / 1000));
 }
 
 void app_json_string(FILE *to, const char *text, size_t n)

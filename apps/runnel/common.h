@@ -75,6 +75,9 @@ int app_worse(int code, int output);
 /* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void app_json_string(FILE *to, const char *text, size_t n);
 
+/* "2026-11-24T02:03:04.567Z": now */
+void app_put_time(FILE *to);
+
 /* A finite number of nine digits, or a whole one of as many as it has where it is larger: never 5.13708851e+09. */
 void app_number(FILE *to, double value);
 
@@ -104,6 +107,13 @@ bool app_read_file(const char *path, struct app_text *text);
 /* --prompt or --file; both at once are APP_USAGE. Neither: an empty text. An exit code. */
 int app_read_prompt(const struct app_options *options, struct app_text *text);
 
+/* What the answer may be, by the options: reads the file that one of them names. Two at once are APP_USAGE. An exit
+ * code. */
+int app_grammar_open(struct app_options *options);
+
+/* The same as a request takes it: filled into options->request_grammar. NULL: any text. */
+const runnel_grammar *app_grammar(const struct app_options *options);
+
 /* An element of a file's metadata as text and its length, or NULL; owned by the caller. */
 char *app_element_text(const runnel_file *file, uint64_t index, uint64_t element, size_t *n);
 
@@ -111,8 +121,8 @@ char *app_element_text(const runnel_file *file, uint64_t index, uint64_t element
 char *app_file_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n);
 
 /* template_info.c. What a template knows, in words; one template as a line of text or as a JSON object (error: of its
- * inspection); all of a file: how many they are; the members of *sampling that have a RUNNEL_RECOMMENDED_ bit, as text
- * or as members of a JSON object. */
+ * inspection); all of a file: how many they are; the members of *sampling and its samplers that have a
+ * RUNNEL_RECOMMENDED_ bit, as text or as members of a JSON object. */
 void app_template_knows(FILE *to, uint32_t knows);
 void app_template_print(const runnel_template_info *info, const runnel_error *error, bool json);
 uint32_t app_templates_print(const runnel_file *file, bool json);
@@ -132,12 +142,37 @@ struct app {
     runnel_model_info info;
 };
 
+/* What the options say of a model. The rest (shared cache, events of the load) is the caller's. */
+void app_model_options(const struct app_options *options, runnel_model_options *model_options);
+
+/* The address of a shared cache, which may have a password in it: from the command line, where others see it, or the
+ * one line of a file ("@FILE"). *file is what *url points into then, and the caller's. False after a message. */
+bool app_shared_url(const char *given, struct app_text *file, const char **url);
+
+/* Starts an engine with what the options say of it; *engine_options has the caller's wishes. An exit code; app_close
+ * after any outcome. */
+int app_engine_open(struct app *app, const struct app_options *options, runnel_engine_options *engine_options);
+
 /* Starts an engine and loads options->operands[0]. An exit code; app_close after any outcome. */
 int app_open(struct app *app, const struct app_options *options, bool vocab_only);
 void app_close(struct app *app);
 
 /* In which order the weights lie, in some words. */
 void app_weights_text(const runnel_model_info *info, char *text, size_t n);
+
+enum { APP_ARCHITECTURE_BYTES = 256 };
+
+/* What --architecture says, as the engine and a file take it. Stays where it is. */
+struct app_architecture {
+    runnel_architecture_row row;
+    const runnel_architecture_row *rows[1]; /* [n] */
+    size_t n;
+    char name[APP_ARCHITECTURE_BYTES], like[APP_ARCHITECTURE_BYTES], with[APP_ARCHITECTURE_BYTES],
+        without[APP_ARCHITECTURE_BYTES], activation[APP_ARCHITECTURE_BYTES];
+};
+
+/* text NULL: no row. False after a message. */
+bool app_architecture_read(const char *text, struct app_architecture *made);
 
 /* What --log-level says of the library's lines, which go to standard error. `options` is borrowed by the engine. */
 void app_log_options(const struct app_options *options, runnel_engine_options *engine_options);
@@ -189,6 +224,10 @@ struct app_outcome {
 int app_stream(struct app *app, const runnel_request *request, app_event_fn on_event, void *user,
                struct app_outcome *outcome);
 
+/* Several answers to the request, --n and --best-of of them; answers.c. outcome: of all together; type 0: one was
+ * refused. An exit code, after a message. */
+int app_answers(struct app *app, const runnel_request *request, struct app_outcome *outcome);
+
 /* A session to a file, with the conversation as its note, or a new one from a file; chat_session.c. Blocks; a signal
  * cancels. An exit code, after a message. note is the caller's to free; after a failure there is neither session nor
  * note. */
@@ -197,6 +236,9 @@ int app_session_load(struct app *app, const char *path, runnel_session *session,
 
 /* The event as one line of JSON on standard output; logprobs: with those of the token. Logits are left out. */
 void app_json_event(const runnel_event *event, bool logprobs);
+
+/* The same with the number of its answer; -1: there is one. */
+void app_json_event_of(const runnel_event *event, bool logprobs, int64_t answer);
 
 /* The two lines of figures after an answer, unless --quiet. */
 void app_figures(const struct app_options *options, const struct app_outcome *outcome);
@@ -218,10 +260,12 @@ int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);
 int app_embed(const struct app_options *options);
+int app_score(const struct app_options *options);
 int app_perplexity(const struct app_options *options);
 int app_template(const struct app_options *options);
 int app_bench(const struct app_options *options);
 int app_batch(const struct app_options *options);
+int app_serve(const struct app_options *options); /* apps/serve */
 int app_cache(const struct app_options *options);
 int app_cache_warm(const struct app_options *options); /* of it; cache_warm.c */
 int app_eagle_train(const struct app_options *options);

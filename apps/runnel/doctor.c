@@ -74,7 +74,8 @@ static int look_at_machine(struct doctor *doctor)
     doctor->available = available_bytes();
     line("processor", "%s", machine->cpu);
     line("instructions", "%s", machine->level);
-    line("threads", "%u", machine->compute_threads);
+    line("threads", "%u on %u memory node%s", machine->compute_threads, machine->memory_nodes,
+         machine->memory_nodes == 1 ? "" : "s");
     line("memory", "%.1f GiB, of which %.1f could be had now", gib(machine->memory_bytes), gib(doctor->available));
     line("reads memory", "%.1f GB/s", machine->read_bytes_per_s * 1e-9);
     line("computes", "%.0f G/s on bytes, %.0f G/s on floats", machine->integer_ops_per_s * 1e-9,

@@ -62,6 +62,7 @@ static int follow(const struct app_options *options, runnel_training *training, 
 
 static int train(const struct app_options *options, const struct app_text *corpus, const char *state)
 {
+    struct app_architecture architecture;
     runnel_engine_options engine_options;
     runnel_eagle_options eagle;
     runnel_engine *engine = NULL;
@@ -69,8 +70,12 @@ static int train(const struct app_options *options, const struct app_text *corpu
     runnel_error error = {0};
     int code = APP_OK;
 
+    if (!app_architecture_read(options->architecture, &architecture))
+        return APP_USAGE;
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
+    engine_options.architectures = architecture.rows;
+    engine_options.n_architectures = architecture.n;
     app_log_options(options, &engine_options);
     options_of(options, state, &eagle);
     app_signals_arm();

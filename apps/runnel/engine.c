@@ -51,9 +51,7 @@ static void wait_for_load(struct app *app, struct load *load)
     app_progress_clear();
 }
 
-/* The address of a shared cache, which may have a password in it: from the command line, where others see it, or the
- * one line of a file. *file is what *url points into then, and the caller's. False after a message. */
-static bool shared_url(const char *given, struct app_text *file, const char **url)
+bool app_shared_url(const char *given, struct app_text *file, const char **url)
 {
     *url = given;
     if (given == NULL || given[0] != '@')
@@ -120,6 +118,30 @@ static void signals_block(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
+void app_model_options(const struct app_options *options, runnel_model_options *model_options)
+{
+    runnel_model_options_default(model_options);
+    model_options->context_tokens = (uint32_t)options->context;
+    model_options->kv_bytes = options->kv_bytes;
+    model_options->kv_type = app_kv_type(options->kv_type);
+    model_options->chunk_mean = (uint32_t)options->chunk_mean;
+    model_options->bound_windows = options->bound_windows;
+    model_options->max_slowdown = (float)options->max_slowdown;
+    model_options->batch_tokens = (uint32_t)options->batch;
+    model_options->weight_order = app_weight_order(options->weights);
+    model_options->weights_dir = options->weights_dir;
+    model_options->device = options->device;
+    model_options->draft_path = app_draft_path(options);
+    model_options->draft_threads = (uint32_t)options->draft_threads;
+    model_options->no_prefix_cache = options->no_prefix_cache;
+    model_options->cache_warm_bytes = options->cache_warm;
+    model_options->cache_dir = options->cache_dir;
+    model_options->cache_shared_ca = options->cache_shared_ca;
+    model_options->cache_shared_cert = options->cache_shared_cert;
+    model_options->cache_shared_key = options->cache_shared_key;
+    model_options->cache_cold_bytes = options->cache_cold;
+}
+
 static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
 {
     const struct app_options *options = app->options;
@@ -128,26 +150,9 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
     runnel_status status = RUNNEL_OK;
     sigset_t signals;
 
-    runnel_model_options_default(&model_options);
-    model_options.context_tokens = (uint32_t)options->context;
-    model_options.kv_bytes = options->kv_bytes;
-    model_options.kv_type = app_kv_type(options->kv_type);
-    model_options.chunk_mean = (uint32_t)options->chunk_mean;
-    model_options.batch_tokens = (uint32_t)options->batch;
-    model_options.weight_order = app_weight_order(options->weights);
-    model_options.weights_dir = options->weights_dir;
-    model_options.device = options->device;
+    app_model_options(options, &model_options);
     model_options.vocab_only = vocab_only;
-    model_options.draft_path = app_draft_path(options);
-    model_options.draft_threads = (uint32_t)options->draft_threads;
-    model_options.no_prefix_cache = options->no_prefix_cache;
-    model_options.cache_warm_bytes = options->cache_warm;
-    model_options.cache_dir = options->cache_dir;
     model_options.cache_shared = cache_shared;
-    model_options.cache_shared_ca = options->cache_shared_ca;
-    model_options.cache_shared_cert = options->cache_shared_cert;
-    model_options.cache_shared_key = options->cache_shared_key;
-    model_options.cache_cold_bytes = options->cache_cold;
     model_options.on_load = on_load;
     model_options.load_user = &load;
     signals_block(&signals);
@@ -173,7 +178,7 @@ static int load_model(struct app *app, bool vocab_only)
 {
     struct app_text file = {0};
     const char *url;
-    int code = shared_url(app->options->cache_shared, &file, &url) ? load_with(app, vocab_only, url) : APP_FAILURE;
+    int code = app_shared_url(app->options->cache_shared, &file, &url) ? load_with(app, vocab_only, url) : APP_FAILURE;
 
     free(file.bytes);
     return code;
@@ -200,23 +205,72 @@ static void on_warning(void *user, runnel_log_level level, const char *line)
         fprintf(stderr, "%srunnel: %s\n", app_redraws() ? "\r\033[K" : "", line);
 }
 
+/* The same as a line of --log-json. user: not NULL where warnings alone are told. */
+static void on_json(void *user, runnel_log_level level, const char *line)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = user == NULL || level == RUNNEL_LOG_WARNING ? open_memstream(&text, &n) : NULL;
+
+    if (to == NULL)
+        return;
+    fputs("{\"time\":\"", to);
+    app_put_time(to);
+    fprintf(to, "\",\"level\":\"%s\",\"message\":", levels[level]);
+    app_json_string(to, line, strlen(line));
+    fputs("}\n", to);
+    if (fclose(to) == 0)
+        fwrite(text, 1, n, stderr);
+    free(text);
+}
+
 void app_log_options(const struct app_options *options, runnel_engine_options *engine_options)
 {
-    if (options->log_level == NULL) {
+    static char warnings_alone;
+
+    if (options->log_json) {
+        engine_options->on_log = options->log_level == NULL && options->quiet ? NULL : on_json;
+        engine_options->log_user = options->log_level == NULL ? &warnings_alone : NULL;
+    } else if (options->log_level == NULL) {
         engine_options->on_log = options->quiet ? NULL : on_warning;
-        return;
+    } else {
+        engine_options->on_log = on_log;
     }
-    engine_options->on_log = on_log;
-    for (uint32_t i = RUNNEL_LOG_NONE; i <= RUNNEL_LOG_DEBUG; i++)
+    for (uint32_t i = RUNNEL_LOG_NONE; options->log_level != NULL && i <= RUNNEL_LOG_DEBUG; i++)
         if (strcmp(options->log_level, levels[i]) == 0)
             engine_options->log_level = (runnel_log_level)i;
+}
+
+int app_engine_open(struct app *app, const struct app_options *options, runnel_engine_options *engine_options)
+{
+    struct app_architecture architecture;
+    runnel_error error = {0};
+    sigset_t signals;
+
+    if (!app_architecture_read(options->architecture, &architecture))
+        return APP_USAGE;
+    if (engine_options->n_architectures == 0) { /* who has rows has the option's among them */
+        engine_options->architectures = architecture.rows;
+        engine_options->n_architectures = architecture.n;
+    }
+    engine_options->compute_threads = (uint32_t)options->threads;
+    engine_options->device_library = options->cuda_library;
+    app_log_options(options, engine_options);
+    if (app_telemetry_open(options, engine_options) != APP_OK)
+        return APP_FAILURE;
+    signals_block(&signals);
+    error.status = runnel_engine_new(engine_options, &app->engine, &error);
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
+    if (error.status == RUNNEL_OK)
+        return APP_OK;
+    app->engine = NULL;
+    return app_fail(&error);
 }
 
 int app_open(struct app *app, const struct app_options *options, bool vocab_only)
 {
     runnel_engine_options engine_options;
-    runnel_error error = {0};
-    sigset_t signals;
+    int code = APP_OK;
 
     *app = (struct app){.options = options};
     if (!check_head(options))
@@ -224,18 +278,8 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
     app_signals_arm();
     app_streams_arm();
     runnel_engine_options_default(&engine_options);
-    engine_options.compute_threads = (uint32_t)options->threads;
-    app_log_options(options, &engine_options);
-    if (app_telemetry_open(options, &engine_options) != APP_OK)
-        return APP_FAILURE;
-    signals_block(&signals);
-    error.status = runnel_engine_new(&engine_options, &app->engine, &error);
-    pthread_sigmask(SIG_SETMASK, &signals, NULL);
-    if (error.status != RUNNEL_OK) {
-        app->engine = NULL;
-        return app_fail(&error);
-    }
-    return load_model(app, vocab_only);
+    code = app_engine_open(app, options, &engine_options);
+    return code == APP_OK ? load_model(app, vocab_only) : code;
 }
 
 void app_close(struct app *app)
@@ -314,6 +358,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->n_stops = options->n_stops;
     request->stop_tokens = options->stop_tokens;
     request->n_stop_tokens = options->n_stop_tokens;
+    request->grammar = app_grammar(options);
     request->label = options->label;
     request->deadline_ms = options->deadline_s > 0 ? (uint32_t)ceil(options->deadline_s * 1000) : 0;
     app_draft(options, request);

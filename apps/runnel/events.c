@@ -10,7 +10,7 @@ static const char *finish_name(runnel_finish finish)
 
 static void token(const runnel_event *event, bool logprobs)
 {
-    printf("{\"type\":\"token\",\"id\":%d,\"text\":", (int)event->token);
+    printf("\"type\":\"token\",\"id\":%d,\"text\":", (int)event->token);
     app_json_string(stdout, event->text, event->text_bytes);
     if (logprobs && event->token >= 0) {
         fputs(",\"logprob\":", stdout);
@@ -30,7 +30,7 @@ static void token(const runnel_event *event, bool logprobs)
 
 static void part(const runnel_event *event, const char *type)
 {
-    printf("{\"type\":\"%s\"", type);
+    printf("\"type\":\"%s\"", type);
     if (event->type != RUNNEL_EVENT_REASONING)
         printf(",\"call\":%u", event->tool_call);
     if (event->type != RUNNEL_EVENT_TOOL_END) {
@@ -46,11 +46,15 @@ static void end(const runnel_event *event)
     const runnel_timings *t = &event->timings;
 
     if (event->type == RUNNEL_EVENT_DONE) {
-        printf("{\"type\":\"done\",\"finish\":\"%s\"", finish_name(event->finish));
+        printf("\"type\":\"done\",\"finish\":\"%s\"", finish_name(event->finish));
+        if (event->stop >= 0)
+            printf(",\"stop\":%d", (int)event->stop);
+        if (event->stop_token >= 0)
+            printf(",\"stop_token\":%d", (int)event->stop_token);
     } else if (event->type == RUNNEL_EVENT_CANCELLED) {
-        fputs("{\"type\":\"cancelled\"", stdout);
+        fputs("\"type\":\"cancelled\"", stdout);
     } else {
-        printf("{\"type\":\"failed\",\"status\":\"%s\",\"error\":", runnel_status_name(event->status));
+        printf("\"type\":\"failed\",\"status\":\"%s\",\"error\":", runnel_status_name(event->status));
         app_json_string(stdout, event->error, strlen(event->error));
     }
     printf(",\"usage\":{\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"completion_tokens\":%llu",
@@ -77,12 +81,22 @@ static void end(const runnel_event *event)
 
 void app_json_event(const runnel_event *event, bool logprobs)
 {
+    app_json_event_of(event, logprobs, -1);
+}
+
+void app_json_event_of(const runnel_event *event, bool logprobs, int64_t answer)
+{
+    if (event->type == RUNNEL_EVENT_LOGITS || event->type == RUNNEL_EVENT_EMBEDDING)
+        return;
+    putchar('{');
+    if (answer >= 0)
+        printf("\"answer\":%lld,", (long long)answer);
     switch (event->type) {
     case RUNNEL_EVENT_TOKEN:
         token(event, logprobs);
         break;
     case RUNNEL_EVENT_PROGRESS:
-        printf("{\"type\":\"progress\",\"done\":%llu,\"total\":%llu}\n", (unsigned long long)event->prompt_done,
+        printf("\"type\":\"progress\",\"done\":%llu,\"total\":%llu}\n", (unsigned long long)event->prompt_done,
                (unsigned long long)event->prompt_total);
         break;
     case RUNNEL_EVENT_LOGITS:

@@ -45,6 +45,8 @@
     X(samplers, adaptive_target, "--adaptive-target", "0.5", "adaptive_target", "0.5")                                \
     X(samplers, adaptive_decay, "--adaptive-decay", "0.5", "adaptive_decay", "0.5")                                   \
     X(samplers, logprobs_after, "--logprobs-after", "1", "post_sampling_probs", "true")                               \
+    X(samplers, choose, NULL, "a function of a host", NULL, "a function of a host")                                   \
+    X(samplers, choose_user, NULL, "a function of a host", NULL, "a function of a host")                              \
     X(request, prompt, "--prompt", NULL, "prompt", "\"two\"")                                                         \
     X(request, prompt_bytes, "--prompt", NULL, "prompt", "\"two\"")                                                   \
     X(request, tokens, "--tokens", NULL, "prompt", "[1, 2]")                                                          \
@@ -79,6 +81,18 @@
     X(request, draft_share, "--draft-share", NULL, NULL, "the job's: --draft-share")                                  \
     X(request, draft_chain, "--draft-chain", "", NULL, "the job's: --draft-chain")                                    \
     X(request, context_keep, "--context-keep", "7", "context_keep", "7")                                              \
+    X(request, grammar, "--json-object", "", "response_format", "{\"type\": \"json_object\"}")                        \
+    X(grammar, text, "--regex", "a", "guided_regex", "\"a\"")                                                         \
+    X(grammar, text_bytes, "--regex", "a", "guided_regex", "\"a\"")                                                   \
+    X(grammar, choices, "--choice", "a,b", "guided_choice", "[\"a\"]")                                                \
+    X(grammar, n_choices, "--choice", "a,b", "guided_choice", "[\"a\"]")                                              \
+    X(grammar, kind, "--json-value", "", "guided_regex", "\"a\"")                                                     \
+    X(grammar, free_white, "--grammar-white", "", "grammar_options", "{\"free_white\": true}")                        \
+    X(grammar, any_order, "--grammar-any-order", "", "grammar_options", "{\"any_order\": true}")                      \
+    X(grammar, closed, "--grammar-closed", "", "grammar_options", "{\"closed\": true}")                               \
+    X(grammar, one_of_as_any_of, "--grammar-one-of", "", "grammar_options", "{\"one_of_as_any_of\": true}")           \
+    X(grammar, allow_unenforced, "--grammar-unenforced", "", "grammar_options", "{\"allow_unenforced\": true}")       \
+    X(grammar, free_reasoning, "--grammar-reasoning", NULL, "grammar_options", "{\"free_reasoning\": false}")         \
     X(chat, messages, NULL, "lines that are typed", NULL, "messages_json")                                            \
     X(chat, n_messages, NULL, "lines that are typed", NULL, "messages_json")                                          \
     X(chat, messages_json, NULL, "lines that are typed", "messages", "[{\"role\": \"user\", \"content\": \"two\"}]")  \
@@ -87,6 +101,8 @@
     X(chat, template_text, "--template", NULL, NULL, "the job's: --template")                                         \
     X(chat, template_name, "--template-name", NULL, NULL, "the job's: --template-name")                               \
     X(chat, now_s, "--now", NULL, NULL, "the job's date")                                                             \
-    X(chat, no_generation_prompt, NULL, "an answer follows", NULL, "an answer follows")
+    X(chat, no_generation_prompt, NULL, "an answer follows", NULL, "an answer follows")                               \
+    X(chat, single_call, "--single-call", NULL, "parallel_tool_calls", "false")                                       \
+    X(chat, tool_choice, "--tool-choice", NULL, "tool_choice", NULL)
 
 #endif

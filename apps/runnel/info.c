@@ -241,10 +241,14 @@ static void print_memory_json(const struct app_memory *memory, const char *kv_ty
 static void print_chats(const runnel_file *file, bool json)
 {
     runnel_template_info probe = {.struct_size = sizeof probe};
-    runnel_sampling sampling = {0};
-    uint32_t recommended = 0;
+    runnel_samplers samplers;
+    runnel_sampling sampling = {.samplers = &samplers};
+    uint32_t recommended = 0, further = 0;
 
+    runnel_samplers_default(&samplers);
     runnel_file_sampling(file, &sampling, &recommended);
+    runnel_file_samplers(file, &samplers, &further);
+    recommended |= further;
     fputs(json ? "\"sampling\":{" : "recommended sampling: ", stdout);
     app_sampling_print(stdout, &sampling, recommended, json);
     if (json) {
@@ -319,17 +323,51 @@ static void print_json(const runnel_file *file, const runnel_file_info *info, co
     fputs("]}\n", stdout);
 }
 
-int app_info(const struct app_options *options)
+/* ---- Plans and architectures ------------------------------------------------------------- */
+
+static int print_architectures(bool json)
 {
-    runnel_file *file = NULL;
+    char features[RUNNEL_FEATURES_BYTES];
+    const char *name;
+
+    fputs(json ? "{\"architectures\":[" : "", stdout);
+    for (uint32_t i = 0; (name = runnel_architecture(i, features)) != NULL; i++)
+        if (json)
+            printf("%s\n{\"name\":\"%s\",\"features\":\"%s\"}", i > 0 ? "," : "", name, features);
+        else
+            printf("%-12s %s\n", name, features);
+    fputs(json ? "]}\n" : "", stdout);
+    return app_output_code();
+}
+
+static int print_plan(const runnel_file *file, bool json)
+{
+    runnel_error error = {0};
+    size_t n = 0;
+    char *text;
+
+    error.status = runnel_file_plan(file, NULL, 0, &n, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    text = malloc(n);
+    error.status = text != NULL ? runnel_file_plan(file, text, n, &n, &error) : RUNNEL_NO_MEMORY;
+    if (error.status == RUNNEL_OK && json) {
+        fputs("{\"plan\":", stdout);
+        app_json_string(stdout, text, n);
+        fputs("}\n", stdout);
+    } else if (error.status == RUNNEL_OK) {
+        fwrite(text, 1, n, stdout);
+    }
+    free(text);
+    return error.status == RUNNEL_OK ? app_output_code() : app_fail(&error);
+}
+
+static int print_file(const runnel_file *file, const struct app_options *options)
+{
     runnel_file_info info = {.struct_size = sizeof info};
     struct names names = {0};
     struct app_memory memory;
-    runnel_error error = {0};
 
-    error.status = runnel_file_open(options->operands[0], &file, &error);
-    if (error.status != RUNNEL_OK)
-        return app_fail(&error);
     runnel_file_get_info(file, &info);
     names.architecture = app_file_text(file, "general.architecture", "", &names.architecture_bytes);
     names.name = app_file_text(file, "general.name", "", &names.name_bytes);
@@ -340,6 +378,34 @@ int app_info(const struct app_options *options)
         print_text(file, &info, &names, &memory, options);
     free(names.architecture);
     free(names.name);
-    runnel_file_close(file);
     return app_output_code();
+}
+
+int app_info(const struct app_options *options)
+{
+    struct app_architecture architecture;
+    runnel_file *file = NULL;
+    runnel_error error = {0};
+    int code;
+
+    if (options->architectures && options->n_operands == 0)
+        return print_architectures(options->json);
+    if (options->architectures || options->n_operands == 0) {
+        app_error("%s; see runnel info --help",
+                  options->architectures ? "--architectures takes no MODEL" : "MODEL is missing");
+        return APP_USAGE;
+    }
+    if (!app_architecture_read(options->architecture, &architecture))
+        return APP_USAGE;
+    error.status = runnel_file_open(options->operands[0], &file, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    error.status = runnel_file_set_architectures(file, architecture.rows, architecture.n, &error);
+    if (error.status != RUNNEL_OK) {
+        runnel_file_close(file);
+        return app_fail(&error);
+    }
+    code = options->plan ? print_plan(file, options->json) : print_file(file, options);
+    runnel_file_close(file);
+    return code;
 }

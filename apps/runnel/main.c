@@ -47,6 +47,18 @@ static const struct app_command commands[] = {
      "  runnel chat model.gguf --session talk.session\n"
      "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
      app_chat},
+    {"serve", APP_SERVE, 1, APP_MAX_OPERANDS, "[NAME=]MODEL ... [--port N]", "answer requests over HTTP",
+     "Speaks as OpenAI's server does: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/rerank, "
+     "/v1/responses\n"
+     "and /v1/models, at once or as streams of events; and /tokenize, /detokenize, /apply-template, /metrics, /health\n"
+     "and /ready. A model is called by its file's name without .gguf, or by NAME. docs/SERVER.md tells more.\n\n"
+     "Whoever leaves early ends what it has asked for. SIGTERM and Ctrl-C let what runs come to its end, for\n"
+     "--drain seconds at most; a second one ends at once.\n\n"
+     "Each option can also be a variable of the environment: --max-streams is RUNNEL_MAX_STREAMS.\n",
+     "  runnel serve model.gguf\n"
+     "  runnel serve small=a.gguf large=b.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+     "  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n",
+     app_serve},
     {"doctor", APP_DOCTOR, 0, 1, "[MODEL]", "what this machine will do, and what it lacks",
      "Measures the machine, about a second: the instruction set, how fast memory is read. With a model: what it\n"
      "needs of memory at this context, how fast it could be at most, whether it loads, and in which order its\n"
@@ -61,9 +73,10 @@ static const struct app_command commands[] = {
      "  runnel repack model.gguf --weights-dir ~/.cache/runnel\n"
      "  runnel run model.gguf -p Hello --weights-dir ~/.cache/runnel\n",
      app_repack},
-    {"info", APP_INFO, 1, 1, "MODEL", "what a file holds and what memory it needs",
+    {"info", APP_INFO, 0, 1, "MODEL | --architectures", "what a file holds and what memory it needs",
      "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n",
      "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
+     "  runnel info model.gguf --plan\n"
      "  runnel info model.gguf --json | python3 -m json.tool\n",
      app_info},
     {"tokenize", APP_TOKENIZE, 1, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
@@ -84,6 +97,12 @@ static const struct app_command commands[] = {
      "  runnel embed model.gguf \"A cat sat on a mat.\" \"Snow fell all night.\"\n"
      "  runnel embed model.gguf -f lines.txt --pooling last --dimensions 256 --json\n",
      app_embed},
+    {"score", APP_SCORE, 1, APP_MAX_OPERANDS, "MODEL [--query TEXT] [TEXT ...] [-f FILE]", "how well texts answer",
+     "Prints a line for each text: the scores that a model with a head gives it, a reranker's for the query, or a\n"
+     "classifier's. With --json one object in the form of /v1/rerank, the best text first, or of /v1/classify.\n",
+     "  runnel score reranker.gguf --query \"Who lives in the woods?\" \"A fox does.\" \"Snow fell all night.\"\n"
+     "  runnel score classifier.gguf -f lines.txt --json\n",
+     app_score},
     {"perplexity", APP_PERPLEXITY, 2, 2, "MODEL FILE", "how well a model foretells a text",
      "Cuts the text's tokens into windows that do not overlap, each one less than the context with BOS\n"
      "in front where the model wants it, and scores every position after a window's first. Prints the\n"
@@ -100,9 +119,10 @@ static const struct app_command commands[] = {
     {"batch", APP_BATCH, 3, 3, "MODEL IN.jsonl OUT.jsonl | MODEL IN.jsonl --check",
      "answers to a file of requests, in OpenAI's batch format",
      "Each line of IN is {\"custom_id\":..,\"method\":\"POST\",\"url\":..,\"body\":{..}} with a body for\n"
-     "/v1/chat/completions, /v1/responses, /v1/completions or /v1/embeddings; each gets a line in OUT, in the same\n"
-     "order. What is wrong with a line becomes its error object, in OUT or in the file of --errors, and the job\n"
-     "goes on; it ends with exit code 0, unless --fail-on says otherwise, and tells how many there were.\n\n"
+     "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/rerank or /v1/classify; each gets\n"
+     "a line in OUT, in the same order. What is wrong with a line becomes its error object, in OUT or in the file of\n"
+     "--errors, and the job goes on; it ends with exit code 0, unless --fail-on says otherwise, and tells how many\n"
+     "there were.\n\n"
      "With --check the lines are judged and nothing is computed: a line on standard output for each bad one.\n\n"
      "A journal beside OUT keeps what is done. Stopped by Ctrl-C, a kill, a full disk or a lost machine, the same\n"
      "command with --resume goes on and ends with the same bytes as if nothing had been. docs/BATCH.md has it all.\n",
@@ -189,7 +209,8 @@ static void help(FILE *to)
     fprintf(to,
             "\n  runnel COMMAND --help    what it does, its options, examples\n"
             "  runnel --version\n"
-            "  runnel --manual          all of it as a manual page: man -l <(runnel --manual)\n\n%s",
+            "  runnel --manual          all of it as a manual page: man -l <(runnel --manual)\n"
+            "  runnel --completion      a script for bash: source <(runnel --completion)\n\n%s",
             about);
 }
 
@@ -213,8 +234,6 @@ static void complain_command(const char *name, const char *near)
     else if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
         app_error("'%.80s' is a file: a command comes first, as in runnel run %.80s or runnel chat %.80s", name, name,
                   name);
-    else if (strcmp(name, "serve") == 0 || strcmp(name, "server") == 0)
-        app_error("there is no server in this program; runnel batch answers files of requests");
     else if (near != NULL)
         app_error("'%.80s' is not a command; did you mean %s?", name, near);
     else
@@ -236,6 +255,20 @@ static const struct app_command *find_command(const char *name)
     return NULL;
 }
 
+/* Of one command, or (name NULL) of all. */
+static int manual(const char *name)
+{
+    const struct app_command *command = name != NULL ? find_command(name) : NULL;
+
+    if (name == NULL)
+        app_manual(stdout, commands, N_COMMANDS, about);
+    else if (command != NULL)
+        app_manual_command(stdout, command);
+    else
+        return APP_USAGE;
+    return app_output_code();
+}
+
 static int act(const struct app_command *command, int argc, char **argv)
 {
     static struct app_options options; /* large: a thousand biases */
@@ -247,7 +280,9 @@ static int act(const struct app_command *command, int argc, char **argv)
             command_help(command);
             code = app_output_code();
         } else {
-            code = command->act(&options);
+            code = app_grammar_open(&options);
+            if (code == APP_OK)
+                code = command->act(&options);
             code = app_worse(code, app_telemetry_code());
         }
     }
@@ -293,8 +328,10 @@ int main(int argc, char **argv)
         help(stdout);
         return app_output_code();
     }
-    if (strcmp(word, "--manual") == 0) {
-        app_manual(stdout, commands, N_COMMANDS, about);
+    if (strcmp(word, "--manual") == 0)
+        return manual(argv[2]);
+    if (strcmp(word, "--completion") == 0) {
+        app_completion(stdout, commands, N_COMMANDS);
         return app_output_code();
     }
     command = find_command(strcmp(word, "help") == 0 ? argv[2] : word);

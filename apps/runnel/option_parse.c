@@ -1,5 +1,6 @@
 /* Reads the words behind a command: see options.h. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
@@ -180,6 +181,32 @@ static bool put_model(struct app_options *options, const char *path, int most)
     return true;
 }
 
+/* A server's options as variables: --max-streams is RUNNEL_MAX_STREAMS. The command line counts for more. */
+static bool read_environment(struct app_options *options)
+{
+    for (size_t i = 0; i < app_n_options; i++) {
+        const struct app_option *o = &app_option_table[i];
+        char variable[64] = "RUNNEL_";
+        const char *text = NULL;
+        size_t n = strlen(variable);
+
+        if (o->name == NULL || (o->commands & APP_SERVE) == 0 || options->given[i])
+            continue;
+        for (const char *at = o->name + 2; *at != '\0' && n < sizeof variable - 1; at++)
+            variable[n++] = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
+        variable[n] = '\0';
+        text = getenv(variable);
+        if (text == NULL || text[0] == '\0' || (o->value == NULL && strcmp(text, "0") == 0))
+            continue;
+        options->given[i] = true;
+        if (app_option_store(o, o->value != NULL ? text : NULL, options))
+            continue;
+        app_option_complain(o, variable, text);
+        return false;
+    }
+    return true;
+}
+
 bool app_options_parse(struct app_options *options, const char *name, unsigned command, int least, int most, int argc,
                        char **argv)
 {
@@ -204,6 +231,8 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     }
     if (options->help)
         return true;
+    if (command == APP_SERVE && !read_environment(options))
+        return false;
     if (command == APP_RUN && options->n_operands == 2) {
         if (options->prompt != NULL || options->file != NULL) {
             app_error("'%.80s' is one word too many: --%s has the text", options->operands[1],
@@ -212,6 +241,8 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
         }
         options->prompt = options->operands[1];
     }
+    if (command == APP_SERVE && (options->models_dir != NULL || options->models_file != NULL))
+        least = 0;
     if (options->n_operands >= least - options->check) /* nothing is written to OUT */
         return check_together(options);
     app_error("%s is missing; see runnel %s --help",

@@ -14,12 +14,14 @@ enum app_option_kind {
     OPTION_SIZE,       /* uint64_t with K, M or G behind it */
     OPTION_REAL,       /* double in [min, max], or in (min, max] if `open` */
     OPTION_REFERENCE,  /* sets device */
+    OPTION_DEVICE,     /* const char *: one of `choices`, or cuda:N */
     OPTION_STOPS,      /* appends to stops */
     OPTION_BREAKER,    /* appends to breakers; "none": there are none */
     OPTION_STOP_TOKEN, /* appends to stop_tokens */
     OPTION_TOKENS,     /* ids parted by commas */
     OPTION_LIST,       /* struct app_list: numbers in [min, max] parted by commas */
-    OPTION_BIAS        /* ID=VALUE, appends to biases */
+    OPTION_BIAS,       /* ID=VALUE, appends to biases */
+    OPTION_ANSWERS     /* texts parted by commas, appended to choices */
 };
 
 struct app_option {

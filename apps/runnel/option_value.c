@@ -84,6 +84,17 @@ static bool read_choice(const char *text, const char *choices, const char **out)
     return false;
 }
 
+/* A kind of device, or with its number one of several. */
+static bool read_device(const char *text, const char *choices, const char **out)
+{
+    const char *number = strncmp(text, "cuda:", 5) == 0 ? text + 5 : NULL;
+
+    if (number == NULL)
+        return read_choice(text, choices, out);
+    *out = text;
+    return number[0] != '\0' && strlen(number) <= 2 && strspn(number, "0123456789") == strlen(number);
+}
+
 static bool read_tokens(const char *text, struct app_options *options)
 {
     size_t capacity = 1, n = 0;
@@ -163,6 +174,25 @@ static bool read_breaker(const char *text, struct app_options *options)
     return true;
 }
 
+/* Texts parted by commas; a comma behind a backslash is part of one. */
+static bool read_answers(const char *text, struct app_options *options)
+{
+    size_t n = 0;
+    char *choice = malloc(strlen(text) + 1);
+
+    for (; choice != NULL && *text != '\0' && *text != ','; text++) {
+        text += *text == '\\' && text[1] == ',';
+        choice[n++] = *text;
+    }
+    if (choice == NULL || n == 0 || options->n_choices == APP_MAX_CHOICES) {
+        free(choice);
+        return false;
+    }
+    choice[n] = '\0';
+    options->choices[options->n_choices++] = choice;
+    return *text == '\0' || read_answers(text + 1, options);
+}
+
 static bool read_stop_token(const char *text, struct app_options *options)
 {
     int64_t id = 0;
@@ -192,6 +222,8 @@ bool app_option_store(const struct app_option *o, const char *text, struct app_o
         return true;
     case OPTION_CHOICE:
         return read_choice(text, o->choices, (const char **)field);
+    case OPTION_DEVICE:
+        return read_device(text, o->choices, (const char **)field);
     case OPTION_INTEGER:
         return read_integer(text, text + strlen(text), (int64_t)o->min, (int64_t)o->max, (int64_t *)field);
     case OPTION_UNSIGNED:
@@ -218,6 +250,8 @@ bool app_option_store(const struct app_option *o, const char *text, struct app_o
         return read_list(o, text, (struct app_list *)field);
     case OPTION_BIAS:
         return read_bias(text, options);
+    case OPTION_ANSWERS:
+        return read_answers(text, options);
     }
     return false;
 }
@@ -228,6 +262,7 @@ void app_option_complain(const struct app_option *o, const char *name, const cha
 
     switch (o->kind) {
     case OPTION_CHOICE:
+    case OPTION_DEVICE:
         snprintf(range, sizeof range, "one of %s", o->choices);
         break;
     case OPTION_INTEGER:
@@ -260,6 +295,9 @@ void app_option_complain(const struct app_option *o, const char *name, const cha
         break;
     case OPTION_BIAS:
         snprintf(range, sizeof range, "ID=NUMBER or ID=-inf, at most %d times", APP_MAX_BIASES);
+        break;
+    case OPTION_ANSWERS:
+        snprintf(range, sizeof range, "texts parted by commas, none of them empty, at most %d", APP_MAX_CHOICES);
         break;
     default:
         snprintf(range, sizeof range, "%s", o->value);

@@ -27,11 +27,14 @@ enum {
     APP_EMBED = 1024,
     APP_CACHE = 2048,
     APP_DOCTOR = 4096,
-    APP_REPACK = 8192
+    APP_REPACK = 8192,
+    APP_SERVE = 16384,
+    APP_SCORE = 32768
 };
 
 #define APP_MAX_BIASES 1024
 #define APP_MAX_STOP_TOKENS 64
+#define APP_MAX_CHOICES 1024
 #define APP_MAX_OPERANDS 32
 #define APP_MAX_LIST 16
 #define APP_MAX_OPTIONS 256
@@ -55,7 +58,7 @@ struct app_number {
 
 struct app_options {
     const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch:
-                                               MODEL, IN, OUT; embed: MODEL, texts; cache: what to do, DIR */
+                                               MODEL, IN, OUT; embed, score: MODEL, texts; cache: what to do, DIR */
     int n_operands;
     bool help;
     bool given[APP_MAX_OPTIONS]; /* by place in the table: it was on the command line */
@@ -83,6 +86,17 @@ struct app_options {
     size_t n_breakers;
     bool no_breakers;
     runnel_samplers own_samplers, *request_samplers; /* app_request fills them, and the request points to them */
+    /* what the answer may be; NULL: not given */
+    const char *gbnf, *gbnf_file, *json_schema, *json_schema_file, *regex, *ebnf_file, *tool_choice;
+    char *choices[APP_MAX_CHOICES]; /* owned */
+    size_t n_choices;
+    bool json_object, json_value, single_call;
+    const char *architecture;
+    bool plan, architectures;
+    bool grammar_white, grammar_any_order, grammar_closed, grammar_one_of, grammar_unenforced, grammar_reasoning;
+    char *grammar_text; /* [grammar_bytes] of the file; owned */
+    size_t grammar_bytes;
+    runnel_grammar own_grammar, *request_grammar;
     uint64_t seed;
     runnel_logit_bias biases[APP_MAX_BIASES];
     size_t n_biases;
@@ -91,11 +105,13 @@ struct app_options {
     int32_t stop_tokens[APP_MAX_STOP_TOKENS];
     size_t n_stop_tokens;
     bool ignore_eos, forbid_eos;
-    int64_t logprobs;  /* -1: none */
-    double deadline_s; /* 0: none */
-    const char *label; /* NULL: none */
-    const char *draft; /* "none", or "ngram" and a file, with a comma between, or one of them */
-    int64_t draft_max; /* 0: the library's */
+    int64_t logprobs;           /* -1: none */
+    double deadline_s;          /* 0: none */
+    const char *label;          /* NULL: none */
+    const char *suffix;         /* run: what is behind the gap; NULL: there is none */
+    int64_t n_answers, best_of; /* run; best_of 0: n_answers */
+    const char *draft;          /* "none", or "ngram" and a file, with a comma between, or one of them */
+    int64_t draft_max;          /* 0: the library's */
     bool draft_share, draft_chain;
     int64_t draft_threads;
     bool speculate; /* bench: as --draft ngram */
@@ -104,7 +120,9 @@ struct app_options {
     int64_t repeats;
     const char *text;
     bool csv, no_limits;
-    /* embeddings */
+    /* embeddings and scores */
+    const char *query; /* NULL: texts are classified */
+    const char *score_form;
     const char *pooling; /* NULL: as the file says */
     int64_t dimensions;  /* 0: all */
     /* a batch job */
@@ -117,6 +135,19 @@ struct app_options {
     const char *errors_file;  /* NULL: errors go to the output */
     const char *summary_file; /* NULL: none */
     const char *fail_on;      /* "any", "all", "none"; NULL: none, with --check any */
+    /* a server */
+    const char *host, *unix_path, *api_key_file, *cors, *tls_cert, *tls_key;
+    int64_t port, max_streams, max_connections;
+    uint64_t max_body_bytes, max_queued_bytes, files_bytes;
+    const char *files_dir; /* NULL: no files, and no batches */
+    double drain_s;
+    bool log_json, log_prompts;
+    double ping_s;
+    const char *metrics_compat; /* NULL: only names of our own */
+    bool no_page;
+    const char *models_dir, *models_file, *alias;
+    uint64_t models_memory; /* 0: three quarters of the machine's */
+    double keep_alive_s;    /* below 0: for good */
     /* a cache folder */
     const char *fingerprint;
     struct app_number salt;
@@ -130,11 +161,12 @@ struct app_options {
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;
     int64_t chunk_mean;
-    const char *kv_type, *weights, *device;
-    bool no_prefix_cache;
+    double max_slowdown; /* 0: chosen */
+    const char *kv_type, *weights, *device, *cuda_library;
+    bool no_prefix_cache, bound_windows;
     uint64_t cache_warm, cache_cold;
     const char *weights_dir, *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
-    const char *metrics_file, *trace_file;
+    const char *metrics_file, *trace_file, *experts_file;
     const char *log_level; /* NULL: warnings, unless --quiet */
 };
 

@@ -53,7 +53,7 @@ static int score_window(struct app *app, struct score *score)
     runnel_request_default(&request);
     request.tokens = score->ids;
     request.n_tokens = score->n;
-    request.max_tokens = 0;
+    request.max_tokens = 1; /* nobody looks at it; but a model whose logits have seen what comes next refuses */
     request.want_logits = 1;
     return app_stream(app, &request, on_event, score, &outcome);
 }

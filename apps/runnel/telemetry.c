@@ -23,7 +23,7 @@ static struct {
 static struct {
     FILE *file; /* NULL: no --metrics */
     const char *path;
-} metrics;
+} metrics, experts; /* NULL: no --experts */
 
 static char buffer[1 << 20]; /* of the trace; the C library would take a smaller one */
 static bool failed;
@@ -187,6 +187,57 @@ static void write_metrics(runnel_engine *engine)
         say_unwritten(metrics.path);
 }
 
+/* ---- Experts ----------------------------------------------------------------------------- */
+
+/* A field of CSV: quotes within are doubled. */
+static void put_field(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            fputc('"', file);
+        fputc(*text, file);
+    }
+    fputc('"', file);
+}
+
+/* False: memory or the disk is short. */
+static bool write_use(runnel_engine *engine, uint32_t index, FILE *file)
+{
+    runnel_expert_use use = {.struct_size = sizeof use};
+    size_t n, i;
+    uint64_t *counts;
+
+    if (runnel_engine_expert_use(engine, index, &use, NULL, 0) != RUNNEL_OK)
+        return false;
+    n = (size_t)use.n_blocks * use.n_experts;
+    counts = calloc(n, sizeof *counts);
+    if (counts == NULL || runnel_engine_expert_use(engine, index, &use, counts, n) != RUNNEL_OK) {
+        free(counts);
+        return false;
+    }
+    for (i = 0; i < n; i++) {
+        put_field(file, use.model);
+        fprintf(file, ",%zu,%zu,%llu\n", i / use.n_experts, i % use.n_experts, (unsigned long long)counts[i]);
+    }
+    free(counts);
+    return ferror(file) == 0;
+}
+
+static void write_experts(runnel_engine *engine)
+{
+    runnel_expert_use use = {.struct_size = sizeof use};
+    bool good = fputs("model,block,expert,count\n", experts.file) >= 0;
+    uint32_t i;
+
+    for (i = 0; good && runnel_engine_expert_use(engine, i, &use, NULL, 0) == RUNNEL_OK; i++)
+        good = write_use(engine, i, experts.file);
+    good = fclose(experts.file) == 0 && good;
+    experts.file = NULL;
+    if (!good)
+        say_unwritten(experts.path);
+}
+
 /* ---- The whole --------------------------------------------------------------------------- */
 
 int app_telemetry_open(const struct app_options *options, runnel_engine_options *engine_options)
@@ -196,6 +247,13 @@ int app_telemetry_open(const struct app_options *options, runnel_engine_options 
         metrics.file = strcmp(metrics.path, "-") == 0 ? stderr : fopen(metrics.path, "w");
     if (metrics.path != NULL && metrics.file == NULL) {
         say_unwritten(metrics.path);
+        return APP_FAILURE;
+    }
+    experts.path = options->experts_file;
+    if (experts.path != NULL)
+        experts.file = fopen(experts.path, "w");
+    if (experts.path != NULL && experts.file == NULL) {
+        say_unwritten(experts.path);
         return APP_FAILURE;
     }
     if (options->trace_file == NULL)
@@ -214,6 +272,8 @@ void app_telemetry_metrics(runnel_engine *engine)
 
     if (metrics.file != NULL && engine != NULL)
         write_metrics(engine);
+    if (experts.file != NULL && engine != NULL)
+        write_experts(engine);
     if (trace.file != NULL && engine != NULL && runnel_engine_metrics(engine, &now) == RUNNEL_OK &&
         now.trace_dropped > 0)
         app_error("%llu events of the trace are missing: it could not be written fast enough",

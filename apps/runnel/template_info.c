@@ -81,6 +81,7 @@ uint32_t app_templates_print(const runnel_file *file, bool json)
 
 void app_sampling_print(FILE *to, const runnel_sampling *sampling, uint32_t members, bool json)
 {
+    const runnel_samplers *samplers = sampling->samplers;
     const struct {
         uint32_t bit;
         const char *name, *json;
@@ -93,6 +94,11 @@ void app_sampling_print(FILE *to, const runnel_sampling *sampling, uint32_t memb
         {RUNNEL_RECOMMENDED_REPETITION_PENALTY, "repetition-penalty", "repetition_penalty",
          (double)sampling->repetition_penalty},
         {RUNNEL_RECOMMENDED_PENALTY_TOKENS, "penalty-tokens", "penalty_tokens", sampling->penalty_tokens},
+        {RUNNEL_RECOMMENDED_XTC_PROBABILITY, "xtc-probability", "xtc_probability", (double)samplers->xtc_probability},
+        {RUNNEL_RECOMMENDED_XTC_THRESHOLD, "xtc-threshold", "xtc_threshold", (double)samplers->xtc_threshold},
+        {RUNNEL_RECOMMENDED_MIROSTAT, "mirostat", "mirostat", samplers->mirostat},
+        {RUNNEL_RECOMMENDED_MIROSTAT_TAU, "mirostat-ent", "mirostat_tau", (double)samplers->mirostat_tau},
+        {RUNNEL_RECOMMENDED_MIROSTAT_ETA, "mirostat-lr", "mirostat_eta", (double)samplers->mirostat_eta},
     };
     size_t n = 0;
 

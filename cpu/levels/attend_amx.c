@@ -25,6 +25,7 @@
  * is lost. Threads: any; the tiles' state is set up and given up within a call.
  *
  * Tiles in use: 0..3 are C, 4 and 5 A of the first and the second sixteen lanes, 6 and 7 B. */
+#include "cpu/levels/amx.h"
 #include "cpu/levels/attend_avx512.h"
 
 #include "cpu/levels/math.inc"
@@ -75,27 +76,11 @@ static struct parts parts_of(const struct state *s)
 
 /* ---- The unit ---- */
 
-/* The compiler's own functions for these do not tell it that they read memory. */
-#define M_LOAD(tile, at, stride) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(at), "r"((size_t)(stride)) : "memory")
-#define M_STORE(tile, at, stride) \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(at), "r"((size_t)(stride)) : "memory")
-#define M_ZERO(tile) __asm__ volatile("tilezero %tmm" #tile)
-#define M_DOT(c, a, b) __asm__ volatile("tdpbf16ps %tmm" #b ", %tmm" #a ", %tmm" #c)
-
-struct m_shape {
-    uint8_t palette, start, zero[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
-static_assert(sizeof(struct m_shape) == 64, "as the processor reads it");
-
 /* Sets up C and A for so many lanes of the first and the second sixteen. */
 static void shape_tiles(const struct parts *parts, uint32_t first, uint32_t second)
 {
     uint32_t other = second > 0 ? second : first, i;
-    struct m_shape shape = {.palette = 1};
+    struct amx_shape shape = {.palette = 1};
 
     if (parts->rows[0] == first && parts->rows[1] == second)
         return;
@@ -105,12 +90,12 @@ static void shape_tiles(const struct parts *parts, uint32_t first, uint32_t seco
         shape.row_bytes[i] = 64;
         shape.rows[i] = (uint8_t)(i >= 6 ? M_SIDE : i < 2 || i == 4 ? first : other);
     }
-    __asm__ volatile("ldtilecfg %0" : : "m"(shape) : "memory");
+    AMX_SHAPE(shape);
 }
 
 static void end_sums(void)
 {
-    __asm__ volatile("tilerelease");
+    AMX_END();
 }
 
 /* ---- Parts ---- */
@@ -226,7 +211,7 @@ static void split_keys(const struct state *s, const struct parts *parts, uint32_
     struct source source = {(const uint8_t *)s->keys, A_TILE * sizeof(float), NULL, KIND_F32, NULL};
     intptr_t ahead = 0;
 
-    if (block >= A_TILE && !grouped(kind)) {
+    if (block >= A_TILE && !grouped(kind) && t->values != NULL) {
         source = (struct source){key_at(t, own(t, start)), (size_t)block * kind_bytes(kind), s->later.keys, kind, NULL};
     } else {
         if (block >= A_TILE)
@@ -242,7 +227,7 @@ static void split_values(const struct state *s, const struct parts *parts, uint3
     const struct rn_attend *t = s->t;
     enum kind kind = kind_of(t->kv_type);
     struct source source = {(const uint8_t *)s->values, s->v_pad * sizeof(float), NULL, KIND_F32, NULL};
-    bool whole = 1u << t->block_shift >= A_TILE;
+    bool whole = 1u << t->block_shift >= A_TILE && t->values != NULL;
     intptr_t ahead = 0;
 
     if (whole && !grouped(kind) && t->v_dim == s->v_pad) {
@@ -322,20 +307,20 @@ A_INLINE void dots(const struct product *m, uint32_t n, bool two, bool wide)
     for (deep = 0; deep < m->deeps; deep++)
         for (j = n; j-- > 0;) {
             b = m->b + j * m->b_part + deep * m->b_deep;
-            M_LOAD(6, b, 64);
+            AMX_LOAD(6, b, 64);
             if (wide)
-                M_LOAD(7, b + M_B, 64);
+                AMX_LOAD(7, b + M_B, 64);
             for (i = M_PARTS - j; i-- > 0;) {
                 a = m->a + i * m->a_part + (size_t)deep * M_DEEP;
-                M_LOAD(4, a, m->a_stride);
-                M_DOT(0, 4, 6);
+                AMX_LOAD(4, a, m->a_stride);
+                AMX_DOT_BF16(0, 4, 6);
                 if (wide)
-                    M_DOT(1, 4, 7);
+                    AMX_DOT_BF16(1, 4, 7);
                 if (two) {
-                    M_LOAD(5, (const uint8_t *)a + M_SIDE * m->a_stride, m->a_stride);
-                    M_DOT(2, 5, 6);
+                    AMX_LOAD(5, (const uint8_t *)a + M_SIDE * m->a_stride, m->a_stride);
+                    AMX_DOT_BF16(2, 5, 6);
                     if (wide)
-                        M_DOT(3, 5, 7);
+                        AMX_DOT_BF16(3, 5, 7);
                 }
             }
         }
@@ -357,27 +342,27 @@ A_INLINE void product(const struct product *m, float *out, size_t stride, uint32
     float *below = out + M_SIDE * stride / sizeof(float);
 
     if (add) {
-        M_LOAD(0, out, stride);
+        AMX_LOAD(0, out, stride);
         if (wide)
-            M_LOAD(1, out + M_SIDE, stride);
+            AMX_LOAD(1, out + M_SIDE, stride);
         if (two)
-            M_LOAD(2, below, stride);
+            AMX_LOAD(2, below, stride);
         if (two && wide)
-            M_LOAD(3, below + M_SIDE, stride);
+            AMX_LOAD(3, below + M_SIDE, stride);
     } else {
-        M_ZERO(0);
-        M_ZERO(1);
-        M_ZERO(2);
-        M_ZERO(3);
+        AMX_ZERO(0);
+        AMX_ZERO(1);
+        AMX_ZERO(2);
+        AMX_ZERO(3);
     }
     dots_of(m, n, two, wide);
-    M_STORE(0, out, stride);
+    AMX_STORE(0, out, stride);
     if (wide)
-        M_STORE(1, out + M_SIDE, stride);
+        AMX_STORE(1, out + M_SIDE, stride);
     if (two)
-        M_STORE(2, below, stride);
+        AMX_STORE(2, below, stride);
     if (two && wide)
-        M_STORE(3, below + M_SIDE, stride);
+        AMX_STORE(3, below + M_SIDE, stride);
 }
 
 /* p of lanes [lane, lane + n), up to 32. */
@@ -484,10 +469,10 @@ static void walk_tile(const struct state *s, uint32_t start, uint32_t from, uint
         split_values(s, &parts, start);
     for (lane = begin; lane < end; lane++) {
         seen = span_of(s->t, lane / queries, start);
-        if (whole && s->t->softcap <= 0)
+        if (whole && s->t->softcap <= 0 && s->t->slopes == NULL)
             bring_up(s, lane);
         else
-            mask(s, lane, seen.lo, seen.hi);
+            mask(s, lane, start, seen.lo, seen.hi);
         weigh(s, &parts, lane);
     }
     if (whole)
@@ -506,4 +491,4 @@ static void attend(const struct rn_attend *t)
         row_attend(t);
 }
 
-const struct rn_attention rn_attention_amx = {.attend = attend, .merge = row_attend_merge};
+const struct rn_attention rn_attention_amx = {.attend = attend, .score = row_score, .merge = row_attend_merge};

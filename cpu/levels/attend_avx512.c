@@ -6,4 +6,4 @@
 #include "cpu/levels/attend.inc"
 #include "cpu/levels/attend_vectors.inc"
 
-const struct rn_attention rn_attention_avx512 = {.attend = row_attend, .merge = row_attend_merge};
+const struct rn_attention rn_attention_avx512 = {.attend = row_attend, .score = row_score, .merge = row_attend_merge};

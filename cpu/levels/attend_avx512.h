@@ -76,6 +76,39 @@ static inline void v_add_eights(float *l, const VF *weights)
 }
 #define v_add_eights v_add_eights
 
+/* See attend.inc. Sixteen dimensions by four positions at a time. */
+static inline void v_turn_keys(float *values, uint32_t v_pad, const float *keys, uint32_t v_dim)
+{
+    __m512 r[4], low[2], high[2];
+    const float *at;
+    uint32_t d, j, i;
+
+    for (d = 0; d + 16 <= v_dim; d += 16)
+        for (j = 0; j < RN_ATTEND_TILE; j += 4) {
+            for (i = 0; i < 4; i++) { /* rows d + i, d + i + 4, d + i + 8, d + i + 12 */
+                at = keys + (size_t)(d + i) * RN_ATTEND_TILE + j;
+                r[i] = _mm512_castps128_ps512(_mm_loadu_ps(at));
+                r[i] = _mm512_insertf32x4(r[i], _mm_loadu_ps(at + 4 * RN_ATTEND_TILE), 1);
+                r[i] = _mm512_insertf32x4(r[i], _mm_loadu_ps(at + 8 * RN_ATTEND_TILE), 2);
+                r[i] = _mm512_insertf32x4(r[i], _mm_loadu_ps(at + 12 * RN_ATTEND_TILE), 3);
+            }
+            for (i = 0; i < 2; i++) {
+                low[i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+                high[i] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+            }
+            for (i = 0; i < 4; i++) {
+                __m512d a = _mm512_castps_pd(i < 2 ? low[0] : high[0]), b = _mm512_castps_pd(i < 2 ? low[1] : high[1]);
+
+                _mm512_storeu_ps(values + (size_t)(j + i) * v_pad + d,
+                                 _mm512_castpd_ps(i % 2 == 0 ? _mm512_unpacklo_pd(a, b) : _mm512_unpackhi_pd(a, b)));
+            }
+        }
+    for (; d < v_dim; d++)
+        for (j = 0; j < RN_ATTEND_TILE; j++)
+            values[(size_t)j * v_pad + d] = keys[(size_t)d * RN_ATTEND_TILE + j];
+}
+#define v_turn_keys v_turn_keys
+
 static inline VF v_load_i8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));

@@ -10,6 +10,7 @@ const struct rn_kernel *rn_blocks_avx2(uint32_t type_id);
 /* See rn_level.tiled. */
 const struct rn_kernel *rn_tiles_avx2(uint32_t type_id);
 const struct rn_kernel *rn_tiles_avx512(uint32_t type_id);
+const struct rn_kernel *rn_tiles_amx(uint32_t type_id);
 
 /* F32, F16 and BF16, or NULL; and any format through its decoder. */
 const struct rn_kernel *rn_floats_avx2(uint32_t type_id);
@@ -28,7 +29,13 @@ void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n);
 RN_DIRECT_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* Likewise of points, where the machine has VBMI and GFNI, too: direct_grid_avx512.c. */
+/* The level avx512 asks for neither VBMI nor GFNI. */
+static inline bool rn_has_affine(void)
+{
+    return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
+}
+
+/* Likewise of points, where rn_has_affine(): direct_grid_avx512.c. */
 #define RN_GRID_AVX512(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq1_s) X(iq1_m)
 #define RN_DECLARE(name) void rn_direct_##name##_avx512(const struct rn_matmul *m);
 RN_GRID_AVX512(RN_DECLARE)
@@ -39,17 +46,48 @@ RN_GRID_AVX512(RN_DECLARE)
 RN_GRID_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 2 <= m->n <= RN_FEW_AVX512 inputs: few_avx512.c. */
+/* The same of 2 <= m->n <= RN_FEW_AVX512 inputs: few_avx512.c, and where rn_has_affine() few_affine_avx512.c. */
 enum { RN_FEW_AVX512 = 8 };
 #define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(mxfp4) X(q4_k) X(q5_k) X(q6_k) X(iq4_xs)
-#define RN_DECLARE(name) void rn_few_##name##_avx512(const struct rn_matmul *m);
+#define RN_DECLARE(name)                                    \
+    void rn_few_##name##_avx512(const struct rn_matmul *m); \
+    void rn_few_##name##_affine(const struct rn_matmul *m);
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 1 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c. */
-#define RN_DECLARE(name) void rn_few_tiles_##name##_avx512(const struct rn_matmul *m);
+/* The same of 1 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c, likewise. */
+#define RN_DECLARE(name)                                          \
+    void rn_few_tiles_##name##_avx512(const struct rn_matmul *m); \
+    void rn_few_tiles_##name##_affine(const struct rn_matmul *m);
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
+
+/* The same of several tiles one behind the other: two and RN_MOST_STREAMS of them meet one input by turns. */
+#define RN_DECLARE(name)                                      \
+    void rn_turns_##name##_avx512(const struct rn_matmul *m); \
+    void rn_turns_##name##_affine(const struct rn_matmul *m);
+RN_FEW_OF_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
+/* Packed products of panels of up to RN_AMX_ROWS rows with up to RN_AMX_INPUTS inputs, of formats with one scale to 32
+ * columns and no minimum, or one: packed_amx.c. turn: n strips as the vectors
+ * read them, of so many bytes, become strips as these do. */
+enum { RN_AMX_INPUTS = 32, RN_AMX_ROWS = 128 };
+void rn_turn_amx(const uint8_t *strips, uint32_t n, size_t bytes, uint8_t *to);
+void rn_lay_amx(const struct rn_line *const inputs[16], uint32_t first, uint32_t n, void *to);
+void rn_packed_10_amx(const struct rn_matmul *m);
+void rn_packed_11_amx(const struct rn_matmul *m);
+
+/* Sixteen rows of m's weights from `row` on become strips: n of 32 columns from `strip` on, whole blocks of the format.
+ * From beyond the last row on they are the last ones. */
+typedef void rn_unpack(const struct rn_matmul *m, uint32_t row, uint32_t strip, uint32_t n, uint8_t *to);
+
+/* Products of rows in tiles with up to RN_AMX_INPUTS inputs, without a panel, likewise; a block of the format is so many
+ * strips. With fewer than RN_AMX_DIRECT_FROM the vectors are faster. */
+enum { RN_AMX_DIRECT_FROM = 9, RN_AMX_TILE = 64 };
+void rn_gather_amx(const struct rn_matmul *m); /* before: see rn_kernel.gather */
+void rn_direct_10_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack);
+void rn_direct_11_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack);
 
 extern const struct rn_rows rn_rows_avx2;
 void rn_stream_avx2(void *to, const void *from, size_t n);

@@ -129,6 +129,10 @@ const struct rn_rows rn_rows_avx2 = {.quantise_lines = rn_quantise_lines_avx2,
                                      .gate = row_gate,
                                      .accumulate = row_accumulate,
                                      .rope = row_rope,
+                                     .conv = row_conv,
+                                     .linear = row_linear,
+                                     .scan = row_scan,
+                                     .scan_channels = row_scan_channels,
                                      .kv_store = kv_store,
                                      .key_store = key_store};
 

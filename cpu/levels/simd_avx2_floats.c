@@ -7,6 +7,7 @@
 
 #include "cpu/levels/floats_x86.h"
 #include "cpu/levels/levels_x86.h"
+#include "cpu/levels/lines.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -25,7 +26,7 @@ enum { TILE = 4, VECTORS = 4, AHEAD = 1024, PACK_FLOATS_FROM = 8 };
 
 /* ---- Quantising a row ---- */
 
-/* As in simd_c.c: found among the bits, where NaN and infinity are above all numbers. */
+/* See rn_line_scale. */
 static inline __m256i larger_bits(__m256i most, const float *a)
 {
     __m256i bits = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)a), _mm256_set1_epi32(0x7fffffff));
@@ -33,16 +34,13 @@ static inline __m256i larger_bits(__m256i most, const float *a)
     return _mm256_max_epi32(most, bits);
 }
 
-static inline float block_scale(__m256i most, float *inverse)
+static inline float line_scale(__m256i most, float *inverse)
 {
     __m128i four = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
-    float magnitude;
 
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1));
-    magnitude = _mm_cvtss_f32(_mm_castsi128_ps(four));
-    *inverse = magnitude > 1e-35f && magnitude < INFINITY ? 127 / magnitude : 0;
-    return magnitude <= 1e-35f ? 0 : magnitude / 127;
+    return rn_line_scale((uint32_t)_mm_cvtsi128_si32(four), inverse);
 }
 
 /* 32 values to bytes. With an inverse of 0 (a block of nothing, or with NaN) all are 0. */
@@ -71,27 +69,11 @@ static inline void sums16(__m256i q, int32_t *low, int32_t *high)
     *high = _mm256_extract_epi32(four, 4);
 }
 
-/* Scale and inverse of a block: see struct rn_line. Beyond 2^110 counts as infinite. */
-static inline float line_scale(__m256i most, float *inverse)
-{
-    float d = block_scale(most, inverse);
-    uint32_t bits;
-
-    if (!(d < 0x1p103f)) {
-        *inverse = 0;
-        return d * INFINITY;
-    }
-    memcpy(&bits, &d, sizeof bits);
-    bits &= ~3u;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
-
 void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n)
 {
     struct rn_line *y = out;
     int32_t low, high;
-    float inverse;
+    float inverse, d;
     __m256i q, most;
     uint32_t i;
 
@@ -99,17 +81,11 @@ void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n)
         most = _mm256_setzero_si256();
         for (i = 0; i < 32; i += 8)
             most = larger_bits(most, a + i);
-        y->d = line_scale(most, &inverse);
+        d = line_scale(most, &inverse);
         q = quantise32(a, inverse);
         _mm256_storeu_si256((__m256i *)y->q, q);
         sums16(q, &low, &high);
-        y->magic_d = RN_MAGIC * y->d;
-        y->start = RN_MAGIC_BITS - 128 * (low + high);
-        y->start16[0] = RN_MAGIC_BITS - 128 * low;
-        y->start16[1] = RN_MAGIC_BITS - 128 * high;
-        y->d_sum = y->d * (float)(low + high);
-        y->d_sum16[0] = y->d * (float)low;
-        y->d_sum16[1] = y->d * (float)high;
+        rn_line_sums(y, d, low, high);
     }
 }
 

@@ -14,17 +14,11 @@
 
 /* The last rows of a matrix may be fewer. */
 #define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))
-#define ONE_FEW(name) (m->rows == LANES && m->n > 1 ? rn_few_##name##_avx512(m) : ONE_ROWS(name))
-#define ONE_SOME(name) \
-    (m->n == 1 ? ONE_COLUMNS(name) : m->rows == LANES ? rn_few_##name##_avx512(m) : ONE_BUFFERED(name))
+#define FEW(name) (rn_has_affine() ? rn_few_##name##_affine(m) : rn_few_##name##_avx512(m))
+#define ONE_FEW(name) (m->rows == LANES && m->n > 1 ? FEW(name) : ONE_ROWS(name))
+#define ONE_SOME(name) (m->n == 1 ? ONE_COLUMNS(name) : m->rows == LANES ? FEW(name) : ONE_BUFFERED(name))
 #define MOST_FEW RN_FEW_AVX512
-#define ONE_GRID(name) (m->rows == LANES && has_grids() ? rn_direct_##name##_avx512(m) : ONE_COLUMNS(name))
-
-/* The level asks for neither of them. */
-static bool has_grids(void)
-{
-    return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
-}
+#define ONE_GRID(name) (m->rows == LANES && rn_has_affine() ? rn_direct_##name##_avx512(m) : ONE_COLUMNS(name))
 
 INLINE __m128i load128(const uint8_t *p)
 {
@@ -59,6 +53,12 @@ INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
 #include "cpu/levels/blocks_products.inc"
 #include "cpu/levels/blocks_formats.inc"
 
+/* Rows as they lie are unpacked too slowly to do it again for each call. */
+#define UNIT_DIRECT(name, scales, minima, how)         \
+    static const struct rn_kernel kernel_unit_##name = \
+        KERNEL(name, scales, minima, how, pack_unit_##name, rn_packed_##scales##minima##_amx, RN_AMX_INPUTS, true);
+#include "cpu/levels/formats_amx.inc"
+
 /* ---- Floats: vectors of two rows ---- */
 
 #define WIDTH 4
@@ -84,6 +84,13 @@ static const struct rn_kernel *kernel_avx512(uint32_t type_id)
     return kernel != NULL ? kernel : float_kernel(type_id);
 }
 
+static const struct rn_kernel *kernel_amx(uint32_t type_id)
+{
+    const struct rn_kernel *kernel = unit_kernel(type_id);
+
+    return kernel != NULL ? kernel : float_kernel(type_id);
+}
+
 const struct rn_level *rn_level_avx512(void)
 {
     static const struct rn_level level = {.name = "avx512",
@@ -103,10 +110,14 @@ const struct rn_level *rn_level_avx512(void)
 /* AMX: tile registers are 8 KB of state that Linux saves only for a process that has asked for it. */
 static bool tiles_allowed(void)
 {
-    enum { REQUEST = 0x1023, TILES = 18, EDX_BF16 = 1 << 22, EDX_TILE = 1 << 24 }; /* ARCH_REQ_XCOMP_PERM, XTILEDATA */
+    enum {
+        REQUEST = 0x1023,
+        TILES = 18,
+        EDX_NEEDED = 1 << 22 | 1 << 24 | 1 << 25
+    }; /* ARCH_REQ_XCOMP_PERM, XTILEDATA; bfloat16, tiles, bytes */
     unsigned a, b, c, d;
 
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & EDX_BF16) != 0 && (d & EDX_TILE) != 0 &&
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & EDX_NEEDED) == EDX_NEEDED &&
            syscall(SYS_arch_prctl, REQUEST, TILES) == 0;
 }
 
@@ -115,9 +126,10 @@ const struct rn_level *rn_level_amx(void)
     static const struct rn_level level = {.name = "avx512-amx",
                                           .rows = &rn_rows_avx2,
                                           .attention = &rn_attention_amx,
-                                          .kernel = kernel_avx512,
+                                          .kernel = kernel_amx,
                                           .other = &kernel_other,
-                                          .tiled = rn_tiles_avx512,
+                                          .tiled = rn_tiles_amx,
+                                          .lay = rn_lay_amx,
                                           .stream = rn_stream_avx2};
 
     return rn_level_avx512() != NULL && tiles_allowed() ? &level : NULL;

@@ -1,9 +1,12 @@
 /* The plain C level: for machines without a level of their own, and what the SIMD levels are compared
- * with. No FMA here: the same source gives the same bits on every IEEE machine (-ffp-contract=off). */
+ * with. The same source gives the same bits on every IEEE machine (-ffp-contract=off), and they are those of the
+ * other levels: fma.h has their fused multiply-add. */
 #include <math.h>
 #include <string.h>
 
 #include "cpu/kernels.h"
+#include "cpu/levels/fma.h"
+#include "cpu/levels/lines.h"
 #include "cpu/levels/unpack.h"
 
 /* ---- Eight floats ---- */
@@ -52,7 +55,7 @@ static inline V8 v_div(V8 a, V8 b)
 }
 static inline V8 v_fma(V8 a, V8 b, V8 c)
 {
-    EACH(a.f[i] * b.f[i] + c.f[i]);
+    EACH(rn_fma(a.f[i], b.f[i], c.f[i]));
 }
 /* The second operand where either is NaN. */
 static inline V8 v_min(V8 a, V8 b)
@@ -109,24 +112,6 @@ static inline V8 v_load_bf16(const uint8_t *p)
 
 /* ---- Quantising a row ---- */
 
-/* Scale of a block, and its inverse for quantising; both 0 for a block of (nearly) nothing. The
- * largest magnitude is found among the bits, where NaN and infinity are above all numbers: they end
- * in the scale, and so in every product with this block. */
-static float block_scale(const float *a, uint32_t n, float *inverse)
-{
-    uint32_t most = 0, bits, i;
-    float magnitude;
-
-    for (i = 0; i < n; i++) {
-        memcpy(&bits, a + i, 4);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    memcpy(&magnitude, &most, 4);
-    *inverse = magnitude > 1e-35f && magnitude < INFINITY ? 127 / magnitude : 0;
-    return magnitude <= 1e-35f ? 0 : magnitude / 127;
-}
-
 static int32_t block_quantise(const float *a, int8_t *q, uint32_t n, float inverse)
 {
     int32_t sum = 0;
@@ -139,36 +124,29 @@ static int32_t block_quantise(const float *a, int8_t *q, uint32_t n, float inver
     return sum;
 }
 
-static void quantise_q8(const float *a, void *out, uint32_t n)
+static void quantise_lines(const float *a, void *out, uint32_t n)
 {
-    struct rn_q8 view = rn_q8_view(out, n);
-    float inverse;
-    uint32_t b;
+    struct rn_line *y = out;
+    int32_t low, high;
+    uint32_t most, bits, i;
+    float inverse, d;
 
-    for (b = 0; b < n / 32; b++) {
-        view.d[b] = block_scale(a + 32 * b, 32, &inverse);
-        view.sum[b] = block_quantise(a + 32 * b, view.q + 32 * b, 32, inverse);
-    }
-}
-
-static void quantise_q8k(const float *a, void *out, uint32_t n)
-{
-    struct rn_q8k view = rn_q8k_view(out, n);
-    float inverse;
-    uint32_t b, j, at;
-
-    for (b = 0; b < n / 256; b++) {
-        view.d[b] = block_scale(a + 256 * b, 256, &inverse);
-        for (j = 0; j < 16; j++) {
-            at = b * 16 + j;
-            view.sum16[at] = (int16_t)block_quantise(a + 16 * at, view.q + 16 * at, 16, inverse);
+    for (; n >= 32; n -= 32, a += 32, y++) {
+        for (most = 0, i = 0; i < 32; i++) {
+            memcpy(&bits, a + i, 4);
+            bits &= 0x7fffffff;
+            most = bits > most ? bits : most;
         }
-        for (j = 0; j < 8; j++)
-            view.sum32[b * 8 + j] = (int16_t)(view.sum16[b * 16 + 2 * j] + view.sum16[b * 16 + 2 * j + 1]);
+        d = rn_line_scale(most, &inverse);
+        low = block_quantise(a, y->q, 16, inverse);
+        high = block_quantise(a + 16, y->q + 16, 16, inverse);
+        rn_line_sums(y, d, low, high);
     }
 }
 
 /* ---- Matrix products ---- */
+
+#define INLINE static inline __attribute__((always_inline))
 
 static float dot_f32(const float *w, const float *a, uint32_t n)
 {
@@ -200,42 +178,46 @@ static void packed_f32(const struct rn_matmul *m)
         m->out[i][0] = dot_f32(m->panel, m->inputs[i], m->cols);
 }
 
-/* Products of blocks: one weight row, unpacked (unpack.h) block by block; with many inputs once into the
- * panel. Every input's sum takes the same steps either way. The quants become 16 bits wide, and take their
- * groups' scales in: then a block is one plain sum, the form that compilers make the most of. A product of
- * scale and quant is at most 32 · 127 (IQ4_XS) or 128 · 32 (Q6_K), and the sum of a block below 2^31. */
+/* Products of blocks: one weight row, unpacked (unpack.h) 32 columns by 32 columns; with many inputs once into the
+ * panel. Every input's sum takes the same steps either way. The quants become 16 bits wide: then their sum is plain,
+ * the form that compilers make the most of. */
 
-struct wide32 {
+struct wide {
     int16_t q[32];
-    float d[2], m;
+    float d[2], m[2];
 };
 
-struct wide256 {
-    int16_t q[256], least[16];
-    float d, m;
-};
-
-static void widen32(const struct rn_block32 *w, struct wide32 *out)
+INLINE void to_shorts(const int8_t *q, int16_t *out)
 {
     int i;
 
     for (i = 0; i < 32; i++)
-        out->q[i] = w->q[i];
-    out->d[0] = w->d[0];
-    out->d[1] = w->d[1];
-    out->m = w->m;
+        out[i] = q[i];
 }
 
-static void widen256(const struct rn_block256 *w, struct wide256 *out)
+/* n strips of 32 columns of a row, from the first-th on: at most eight, whole blocks. */
+INLINE void unpack(enum rn_type_id type, const uint8_t *row, uint32_t first, uint32_t n, struct wide *out)
 {
-    int g, i;
+    struct rn_block32 w32;
+    struct rn_block256 w;
+    uint32_t j, h;
 
-    for (g = 0; g < 16; g++)
-        for (i = 16 * g; i < 16 * g + 16; i++)
-            out->q[i] = (int16_t)(w->scale[g] * w->q[i]);
-    memcpy(out->least, w->least, sizeof out->least);
-    out->d = w->d;
-    out->m = w->m;
+    if (rn_unpack256_bytes(type) > 0)
+        rn_unpack256(type, row, first / 8, &w);
+    for (j = 0; j < n; j++) {
+        if (rn_unpack256_bytes(type) > 0) {
+            to_shorts(w.q + 32 * j, out[j].q);
+            for (h = 0; h < 2; h++) {
+                out[j].d[h] = w.d * w.scale[2 * j + h];
+                out[j].m[h] = -w.m * w.least[2 * j + h];
+            }
+        } else {
+            rn_unpack32(type, row, first + j, &w32);
+            to_shorts(w32.q, out[j].q);
+            memcpy(out[j].d, w32.d, sizeof w32.d);
+            out[j].m[0] = out[j].m[1] = w32.m;
+        }
+    }
 }
 
 static inline int32_t dot(const int16_t *a, const int8_t *b, int n)
@@ -248,112 +230,99 @@ static inline int32_t dot(const int16_t *a, const int8_t *b, int n)
     return sum;
 }
 
-/* acc + the 32 columns of w by the b-th of y. */
-static inline float add32(enum rn_type_id type, const struct wide32 *w, struct rn_q8 y, uint32_t b, float acc)
+/* acc + the 32 columns of w by those of y. */
+INLINE float add(enum rn_type_id type, const struct wide *w, const struct rn_line *y, float acc)
 {
-    const int8_t *q = y.q + 32 * (size_t)b;
+    const uint32_t minima = rn_unpack_minima(type);
 
-    if (type == RN_NVFP4) {
-        acc += w->d[0] * y.d[b] * (float)dot(w->q, q, 16);
-        return acc + w->d[1] * y.d[b] * (float)dot(w->q + 16, q + 16, 16);
+    if (rn_unpack_scales(type) == 1) {
+        acc = rn_fma((float)dot(w->q, y->q, 32) * y->d, w->d[0], acc);
+    } else {
+        acc = rn_fma((float)dot(w->q, y->q, 16) * y->d, w->d[0], acc);
+        acc = rn_fma((float)dot(w->q + 16, y->q + 16, 16) * y->d, w->d[1], acc);
     }
-    acc += w->d[0] * y.d[b] * (float)dot(w->q, q, 32);
-    return type == RN_Q4_1 || type == RN_Q5_1 ? acc + w->m * y.d[b] * (float)y.sum[b] : acc;
+    if (minima == 1)
+        return rn_fma(y->d_sum, w->m[0], acc);
+    return minima == 0 ? acc : rn_fma(y->d_sum16[1], w->m[1], rn_fma(y->d_sum16[0], w->m[0], acc));
 }
 
-static inline float add256(enum rn_type_id type, const struct wide256 *w, struct rn_q8k y, uint32_t b, float acc)
-{
-    const int16_t *sums = y.sum16 + 16 * (size_t)b;
-    int32_t least = 0;
-    int g;
+typedef void unpack_strips(const uint8_t *row, uint32_t first, uint32_t n, struct wide *out);
 
-    acc += w->d * y.d[b] * (float)dot(w->q, y.q + 256 * (size_t)b, 256);
-    if (type != RN_Q2_K && type != RN_Q4_K && type != RN_Q5_K)
-        return acc;
-    for (g = 0; g < 16; g++)
-        least += w->least[g] * sums[g];
-    return acc - w->m * y.d[b] * (float)least;
+INLINE void direct(const struct rn_matmul *m, enum rn_type_id type, unpack_strips *strips)
+{
+    uint32_t left, b, k, n, i;
+    float acc[RN_MAX_INPUTS] = {0};
+    const struct rn_line *y;
+    struct wide w[8];
+
+    for (b = 0; b < m->cols / 32; b += n) {
+        left = m->cols / 32 - b;
+        n = left < 8 ? left : 8;
+        strips(m->weights, b, n, w);
+        for (i = 0; i < m->n; i++)
+            for (k = 0, y = (const struct rn_line *)m->inputs[i] + b; k < n; k++)
+                acc[i] = add(type, &w[k], &y[k], acc[i]);
+    }
+    for (i = 0; i < m->n; i++)
+        m->out[i][0] = acc[i];
 }
 
-/* n blocks of a row, from the first-th on. */
-typedef void unpack32(const uint8_t *row, uint32_t first, uint32_t n, struct wide32 *out);
-typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct wide256 *out);
+static void pack(const struct rn_matmul *m, unpack_strips *strips)
+{
+    uint32_t left, b;
 
-/* direct and packed of blocks of 32 or 256 columns; view: of the inputs. */
-#define PRODUCTS(width, view)                                                                         \
-    static void direct##width(const struct rn_matmul *m, enum rn_type_id type, unpack##width *unpack) \
-    {                                                                                                 \
-        enum { AT_ONCE = 256 / width };                                                               \
-        uint32_t blocks = m->cols / width, b, k, n, i;                                                \
-        struct wide##width w[AT_ONCE];                                                                \
-        float acc[RN_MAX_INPUTS] = {0};                                                               \
-                                                                                                      \
-        for (b = 0; b < blocks; b += n) {                                                             \
-            n = blocks - b < AT_ONCE ? blocks - b : AT_ONCE;                                          \
-            unpack(m->weights, b, n, w);                                                              \
-            for (i = 0; i < m->n; i++)                                                                \
-                for (k = 0; k < n; k++)                                                               \
-                    acc[i] = add##width(type, &w[k], view(m->inputs[i], m->cols), b + k, acc[i]);     \
-        }                                                                                             \
-        for (i = 0; i < m->n; i++)                                                                    \
-            m->out[i][0] = acc[i];                                                                    \
-    }                                                                                                 \
-    static void packed##width(const struct rn_matmul *m, enum rn_type_id type)                        \
-    {                                                                                                 \
-        const struct wide##width *w = m->panel;                                                       \
-        uint32_t b, i;                                                                                \
-        float acc;                                                                                    \
-                                                                                                      \
-        for (i = 0; i < m->n; i++) {                                                                  \
-            for (acc = 0, b = 0; b < m->cols / width; b++)                                            \
-                acc = add##width(type, &w[b], view(m->inputs[i], m->cols), b, acc);                   \
-            m->out[i][0] = acc;                                                                       \
-        }                                                                                             \
-    }                                                                                                 \
-    static size_t panel##width(uint32_t cols)                                                         \
-    {                                                                                                 \
-        return cols / width * sizeof(struct wide##width);                                             \
+    for (b = 0; b < m->cols / 32; b += 8) {
+        left = m->cols / 32 - b;
+        strips(m->weights, b, left < 8 ? left : 8, (struct wide *)m->panel + b);
     }
+}
 
-PRODUCTS(32, rn_q8_view)
-PRODUCTS(256, rn_q8k_view)
+INLINE void packed(const struct rn_matmul *m, enum rn_type_id type)
+{
+    const struct wide *w = m->panel;
+    const struct rn_line *y;
+    uint32_t b, i;
+    float acc;
 
-#define KERNEL(name, type, width, kind)                                                                \
-    static void unpack_##name(const uint8_t *row, uint32_t first, uint32_t n, struct wide##width *out) \
-    {                                                                                                  \
-        struct rn_block##width w;                                                                      \
-        uint32_t k;                                                                                    \
-                                                                                                       \
-        for (k = 0; k < n; k++) {                                                                      \
-            rn_unpack##width(type, row, first + k, &w);                                                \
-            widen##width(&w, &out[k]);                                                                 \
-        }                                                                                              \
-    }                                                                                                  \
-    static void direct_##name(const struct rn_matmul *m)                                               \
-    {                                                                                                  \
-        direct##width(m, type, unpack_##name);                                                         \
-    }                                                                                                  \
-    static void pack_##name(const struct rn_matmul *m)                                                 \
-    {                                                                                                  \
-        unpack_##name(m->weights, 0, m->cols / width, m->panel);                                       \
-    }                                                                                                  \
-    static void packed_##name(const struct rn_matmul *m)                                               \
-    {                                                                                                  \
-        packed##width(m, type);                                                                        \
-    }                                                                                                  \
-    static const struct rn_kernel kernel_##name = {.input = kind,                                      \
-                                                   .tile = 1,                                          \
-                                                   .pack_from = RN_PACK_FROM,                          \
-                                                   .step = 1,                                          \
-                                                   .panel_bytes = panel##width,                        \
-                                                   .direct = direct_##name,                            \
-                                                   .pack = pack_##name,                                \
+    for (i = 0; i < m->n; i++) {
+        for (acc = 0, y = m->inputs[i], b = 0; b < m->cols / 32; b++)
+            acc = add(type, &w[b], &y[b], acc);
+        m->out[i][0] = acc;
+    }
+}
+
+static size_t panel_bytes(uint32_t cols)
+{
+    return cols / 32 * sizeof(struct wide);
+}
+
+#define KERNEL(name, type)                                                                      \
+    static void unpack_##name(const uint8_t *row, uint32_t first, uint32_t n, struct wide *out) \
+    {                                                                                           \
+        unpack(type, row, first, n, out);                                                       \
+    }                                                                                           \
+    static void direct_##name(const struct rn_matmul *m)                                        \
+    {                                                                                           \
+        direct(m, type, unpack_##name);                                                         \
+    }                                                                                           \
+    static void pack_##name(const struct rn_matmul *m)                                          \
+    {                                                                                           \
+        pack(m, unpack_##name);                                                                 \
+    }                                                                                           \
+    static void packed_##name(const struct rn_matmul *m)                                        \
+    {                                                                                           \
+        packed(m, type);                                                                        \
+    }                                                                                           \
+    static const struct rn_kernel kernel_##name = {.input = RN_INPUT_LINES,                     \
+                                                   .tile = 1,                                   \
+                                                   .pack_from = RN_PACK_FROM,                   \
+                                                   .step = 1,                                   \
+                                                   .panel_bytes = panel_bytes,                  \
+                                                   .direct = direct_##name,                     \
+                                                   .pack = pack_##name,                         \
                                                    .packed = packed_##name};
-
-#define KERNEL32(name, type) KERNEL(name, type, 32, RN_INPUT_Q8)
-#define KERNEL256(name, type) KERNEL(name, type, 256, RN_INPUT_Q8K)
-RN_FORMATS32(KERNEL32)
-RN_FORMATS256(KERNEL256)
+RN_FORMATS32(KERNEL)
+RN_FORMATS256(KERNEL)
 
 static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32,
                                               .tile = 1,
@@ -377,8 +346,7 @@ static const struct rn_kernel *kernel_c(uint32_t type_id)
     }
 }
 
-static const struct rn_rows rows_c = {.quantise_q8 = quantise_q8,
-                                      .quantise_q8k = quantise_q8k,
+static const struct rn_rows rows_c = {.quantise_lines = quantise_lines,
                                       .rms_norm = row_rms_norm,
                                       .layer_norm = row_layer_norm,
                                       .add = row_add,
@@ -388,6 +356,10 @@ static const struct rn_rows rows_c = {.quantise_q8 = quantise_q8,
                                       .gate = row_gate,
                                       .accumulate = row_accumulate,
                                       .rope = row_rope,
+                                      .conv = row_conv,
+                                      .linear = row_linear,
+                                      .scan = row_scan,
+                                      .scan_channels = row_scan_channels,
                                       .kv_store = row_kv_store,
                                       .key_store = row_key_store};
 

@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 
 #include "cpu/levels/levels_arm.h"
+#include "cpu/levels/lines.h"
 
 /* ---- Eight floats: two registers, the first four lanes in the first ---- */
 
@@ -106,24 +107,17 @@ static void kv_store(void *out, const float *a, uint32_t n, runnel_kv_type type)
     row_kv_store((char *)out + (size_t)i * 2, a + i, n - i, type);
 }
 
-/* ---- Quantising a row: as in simd_c.c, to the bit ---- */
+/* ---- Quantising a row ---- */
 
-/* Scale of n values, n a multiple of 16; the largest magnitude is found among the bits, where NaN and
- * infinity are above all numbers. */
-static inline float block_scale(const float *a, uint32_t n, float *inverse)
+/* The largest magnitude of 32 values, among the bits: see rn_line_scale. */
+static inline uint32_t most_of_32(const float *a)
 {
-    uint32x4_t most[4] = {vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u32(0)};
-    uint32_t bits, i, k;
-    float magnitude;
+    uint32x4_t most = vdupq_n_u32(0);
+    uint32_t i;
 
-    for (i = 0; i < n; i += 16)
-        for (k = 0; k < 4; k++)
-            most[k] =
-                vmaxq_u32(most[k], vbicq_u32(vreinterpretq_u32_f32(vld1q_f32(a + i + 4 * k)), vdupq_n_u32(0x80000000)));
-    bits = vmaxvq_u32(vmaxq_u32(vmaxq_u32(most[0], most[1]), vmaxq_u32(most[2], most[3])));
-    memcpy(&magnitude, &bits, sizeof magnitude);
-    *inverse = magnitude > 1e-35f && magnitude < INFINITY ? 127 / magnitude : 0;
-    return magnitude <= 1e-35f ? 0 : magnitude / 127;
+    for (i = 0; i < 32; i += 4)
+        most = vmaxq_u32(most, vbicq_u32(vreinterpretq_u32_f32(vld1q_f32(a + i)), vdupq_n_u32(0x80000000)));
+    return vmaxvq_u32(most);
 }
 
 /* 16 values to bytes. NaN becomes 0, and it comes with an inverse of 0; infinity times 0 is NaN. */
@@ -137,39 +131,19 @@ static inline int8x16_t quantise16(const float *a, float inverse)
     return vcombine_s8(vmovn_s16(low), vmovn_s16(high));
 }
 
-static void quantise_q8(const float *a, void *out, uint32_t n)
+static void quantise_lines(const float *a, void *out, uint32_t n)
 {
-    struct rn_q8 view = rn_q8_view(out, n);
+    struct rn_line *y = out;
     int8x16_t low, high;
-    float inverse;
-    uint32_t b;
+    float inverse, d;
 
-    for (b = 0; b < n / 32; b++) {
-        view.d[b] = block_scale(a + 32 * b, 32, &inverse);
-        low = quantise16(a + 32 * b, inverse);
-        high = quantise16(a + 32 * b + 16, inverse);
-        vst1q_s8(view.q + 32 * b, low);
-        vst1q_s8(view.q + 32 * b + 16, high);
-        view.sum[b] = vaddlvq_s8(low) + vaddlvq_s8(high);
-    }
-}
-
-static void quantise_q8k(const float *a, void *out, uint32_t n)
-{
-    struct rn_q8k view = rn_q8k_view(out, n);
-    float inverse;
-    int8x16_t q;
-    uint32_t b, j;
-
-    for (b = 0; b < n / 256; b++) {
-        view.d[b] = block_scale(a + 256 * b, 256, &inverse);
-        for (j = 16 * b; j < 16 * b + 16; j++) {
-            q = quantise16(a + 16 * j, inverse);
-            vst1q_s8(view.q + 16 * j, q);
-            view.sum16[j] = vaddlvq_s8(q);
-        }
-        for (j = 8 * b; j < 8 * b + 8; j++)
-            view.sum32[j] = (int16_t)(view.sum16[2 * j] + view.sum16[2 * j + 1]);
+    for (; n >= 32; n -= 32, a += 32, y++) {
+        d = rn_line_scale(most_of_32(a), &inverse);
+        low = quantise16(a, inverse);
+        high = quantise16(a + 16, inverse);
+        vst1q_s8(y->q, low);
+        vst1q_s8(y->q + 16, high);
+        rn_line_sums(y, d, vaddlvq_s8(low), vaddlvq_s8(high));
     }
 }
 
@@ -372,8 +346,7 @@ static const struct rn_kernel *kernel_dot(uint32_t type_id)
     return kernel != NULL ? kernel : rn_blocks_neon_dot(type_id);
 }
 
-static const struct rn_rows rows_neon = {.quantise_q8 = quantise_q8,
-                                         .quantise_q8k = quantise_q8k,
+static const struct rn_rows rows_neon = {.quantise_lines = quantise_lines,
                                          .rms_norm = row_rms_norm,
                                          .layer_norm = row_layer_norm,
                                          .add = row_add,
@@ -383,6 +356,10 @@ static const struct rn_rows rows_neon = {.quantise_q8 = quantise_q8,
                                          .gate = row_gate,
                                          .accumulate = row_accumulate,
                                          .rope = row_rope,
+                                         .conv = row_conv,
+                                         .linear = row_linear,
+                                         .scan = row_scan,
+                                         .scan_channels = row_scan_channels,
                                          .kv_store = kv_store,
                                          .key_store = row_key_store};
 

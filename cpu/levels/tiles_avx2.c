@@ -19,6 +19,7 @@ INLINE VI load_bytes(const uint8_t *p)
 
 #define ONE_FEW(name) ONE_COLUMNS(name)
 #define MOST_FEW 1
+#define STREAMS_FEW 1
 
 #include "cpu/levels/blocks_tiles.inc"
 #include "cpu/levels/blocks_columns.inc"

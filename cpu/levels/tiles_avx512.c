@@ -17,8 +17,12 @@ INLINE VI load_bytes(const uint8_t *p)
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
-#define ONE_FEW(name) (m->rows == RN_TILE_ROWS ? rn_few_tiles_##name##_avx512(m) : direct(m, &format_##name))
+#define FEW(name) (rn_has_affine() ? rn_few_tiles_##name##_affine(m) : rn_few_tiles_##name##_avx512(m))
+#define TURNS(name) (rn_has_affine() ? rn_turns_##name##_affine(m) : rn_turns_##name##_avx512(m))
+#define ONE_FEW(name) \
+    (m->rows == RN_TILE_ROWS ? FEW(name) : m->rows % RN_TILE_ROWS == 0 ? TURNS(name) : direct(m, &format_##name))
 #define MOST_FEW RN_FEW_AVX512
+#define STREAMS_FEW RN_MOST_STREAMS
 
 #include "cpu/levels/blocks_tiles.inc"
 #include "cpu/levels/blocks_columns.inc"
@@ -26,7 +30,55 @@ INLINE VI load_bytes(const uint8_t *p)
 #include "cpu/levels/blocks_products.inc"
 #include "cpu/levels/tiles_formats.inc"
 
+static size_t panel_unit(size_t of_vectors)
+{
+    return of_vectors * (RN_AMX_TILE / ROWS);
+}
+
+/* Up to RN_AMX_INPUTS inputs without a panel. */
+#define UNIT_DIRECT(name, scales, minima, how)                                                                  \
+    static void unpack_##name(const struct rn_matmul *m, uint32_t row, uint32_t strip, uint32_t n, uint8_t *to) \
+    {                                                                                                           \
+        lane_source rows;                                                                                       \
+                                                                                                                \
+        lane_rows(m, row, rows);                                                                                \
+        blocks_##name(rows, (size_t)strip / STRIPS_##name * BYTES_##name, n / STRIPS_##name, to);               \
+    }                                                                                                           \
+    static void direct_unit_##name(const struct rn_matmul *m)                                                   \
+    {                                                                                                           \
+        if (m->n < RN_AMX_DIRECT_FROM)                                                                          \
+            direct_##name(m);                                                                                   \
+        else                                                                                                    \
+            rn_direct_##scales##minima##_amx(m, STRIPS_##name, unpack_##name);                                  \
+    }                                                                                                           \
+    static size_t panel_unit_##name(uint32_t cols)                                                              \
+    {                                                                                                           \
+        return panel_unit(panel_##scales##minima(cols));                                                        \
+    }                                                                                                           \
+    static const struct rn_kernel kernel_unit_##name = {.input = RN_INPUT_LINES,                                \
+                                                        .tile = RN_AMX_TILE,                                    \
+                                                        .panel_tiles = PANEL_TILES / (RN_AMX_TILE / ROWS),      \
+                                                        .direct_tile = RN_TILE_ROWS,                            \
+                                                        .few = MOST_##how,                                      \
+                                                        .streams = STREAMS_##how,                               \
+                                                        .pack_from = RN_AMX_INPUTS + 1,                         \
+                                                        .step = 1,                                              \
+                                                        .inputs = RN_AMX_INPUTS,                                \
+                                                        .lays = true,                                           \
+                                                        .panel_bytes = panel_unit_##name,                       \
+                                                        .gather_from = RN_AMX_DIRECT_FROM,                      \
+                                                        .gather = rn_gather_amx,                                \
+                                                        .direct = direct_unit_##name,                           \
+                                                        .pack = pack_unit_##name,                               \
+                                                        .packed = rn_packed_##scales##minima##_amx};
+#include "cpu/levels/formats_amx.inc"
+
 const struct rn_kernel *rn_tiles_avx512(uint32_t type_id)
 {
     return tiled_kernel(type_id);
+}
+
+const struct rn_kernel *rn_tiles_amx(uint32_t type_id)
+{
+    return unit_kernel(type_id);
 }

@@ -12,7 +12,8 @@
  * Layouts: model/quant_plain.c, quant_k.c, quant_iq.c, whose decoders judge this file. The IQ formats are
  * taken eight columns at a time in one 64-bit word, a byte a column, least significant first.
  *
- * Bounds that kernels rely on: |q| <= 128 (128: Q8_0 alone), |scale| <= 128, 0 <= least <= 63. Threads: any. */
+ * What is multiplied is d · scale and -m · least, each rounded once: see kernels.h. Bounds that kernels rely on:
+ * |q| <= 128 (128: Q8_0 alone), |scale| <= 128, 0 <= least <= 63. Threads: any. */
 #ifndef RN_CPU_LEVELS_UNPACK_H
 #define RN_CPU_LEVELS_UNPACK_H
 
@@ -50,6 +51,22 @@ struct rn_block256 {
     int16_t scale[16], least[16];
     float d, m;
 };
+
+/* Scales and minima of 32 columns: 1 or 2, and 0, 1 or 2; two are those of the two 16. */
+RN_UNPACK uint32_t rn_unpack_scales(enum rn_type_id type)
+{
+    return type == RN_NVFP4 || type == RN_Q2_K || type == RN_Q3_K || type == RN_Q6_K || type == RN_IQ2_S ||
+                   type == RN_IQ2_XS || type == RN_IQ1_M
+               ? 2
+               : 1;
+}
+
+RN_UNPACK uint32_t rn_unpack_minima(enum rn_type_id type)
+{
+    if (type == RN_Q2_K)
+        return 2;
+    return type == RN_Q4_1 || type == RN_Q5_1 || type == RN_Q4_K || type == RN_Q5_K ? 1 : 0;
+}
 
 /* ---- Blocks of 32. b: the number of the 32 columns in the row ---- */
 

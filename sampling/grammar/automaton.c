@@ -9,8 +9,8 @@
 
 /* ---- States that do the same ---- */
 
-/* One state for each: by what they read and where that leads, callees of an edge before its source. States in loops stay
- * as they are: to join them would take time that grows with the square of their number. */
+/* One state for each: by what they read and where that leads, callees of an edge before its source. States in loops
+ * stay as they are: to join them would take time that grows with the square of their number. */
 struct joiner {
     struct rn_compile *c;
     uint32_t *same;  /* [dfa] the state that stands for it; RN_NO_STATE: not yet known */
@@ -131,8 +131,8 @@ static bool join_from(struct joiner *j, uint32_t start)
     return !rn_compile_failed(c);
 }
 
-/* A state that was open when another looked at it may since have been joined to a third; following `same` once more ends
- * at a state that stands for itself. */
+/* A state that was open when another looked at it may since have been joined to a third; following `same` once more
+ * ends at a state that stands for itself. */
 static uint32_t representative(const struct joiner *j, uint32_t id)
 {
     while (j->same[id] != id)
@@ -264,8 +264,8 @@ static bool lay_out(struct layout *l)
     return true;
 }
 
-/* Where a class of bytes begins whatever the grammar: controls, what JSON escapes, and the bytes that UTF-8 tells apart.
- * So plain text (token_trie.h) is made of whole classes. */
+/* Where a class of bytes begins whatever the grammar: controls, what JSON escapes, and the bytes that UTF-8 tells
+ * apart. So plain text (token_trie.h) is made of whole classes. */
 static const uint8_t class_starts[] = {0x00, 0x20, 0x22, 0x23, 0x5c, 0x5d, 0x7f, 0x80, 0x90, 0xa0,
                                        0xc0, 0xc2, 0xe0, 0xe1, 0xed, 0xee, 0xf0, 0xf1, 0xf4, 0xf5};
 
@@ -341,6 +341,7 @@ static void compile_fini(struct rn_compile *c)
     rn_free(c->heap, c->copy_edges);
     rn_numbers_fini(&c->copy_final, c->heap);
     rn_free(c->heap, c->first);
+    rn_free(c->heap, c->n_empty);
     rn_free(c->heap, c->edges);
     rn_free(c->heap, c->dfa);
     rn_free(c->heap, c->dfa_edges);

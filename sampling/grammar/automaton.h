@@ -9,8 +9,8 @@
  * rules it calls, and what stands behind its rule there is choice; stacks.h follows all of it at once. A call behind
  * which its own rule ends leaves nothing on the stack.
  *
- * From each state the end can be reached; a rule reads at least one byte or token; before it has, it never calls itself.
- * So what was matched can always be completed, and following calls comes to an end (compile.h says how).
+ * From each state the end can be reached; a rule reads at least one byte or token; before it has, it never calls
+ * itself. So what was matched can always be completed, and following calls comes to an end (compile.h says how).
  *
  * Bytes that no state tells apart are one class, so that tables have a column for each class only.
  *

@@ -1,4 +1,4 @@
-/* The cache of compiled grammars: see cache.h. */
+/* The cache of what was made of grammars: see cache.h. */
 #include "sampling/grammar/cache.h"
 
 #include <string.h>
@@ -9,28 +9,29 @@
 
 struct rn_grammar_cache {
     struct rn_heap *heap;
+    const struct rn_grammar_cache_ops *ops;
     size_t most_bytes, bytes;
-    struct rn_compiled *newest, *oldest; /* by when they were taken or released last */
-    struct rn_compiled *chains[CHAINS];  /* by hash */
+    struct rn_grammar_cached *newest, *oldest; /* by when they were added or released last */
+    struct rn_grammar_cached *chains[CHAINS];  /* by hash */
 };
 
-static uint64_t hash_of(uint32_t kind, const char *text, size_t n, const struct rn_token_trie *trie)
+static uint64_t hash_of(const char *key, size_t n)
 {
-    uint64_t hash = trie->fingerprint[0] ^ kind, word;
+    uint64_t hash = n, word;
     size_t i;
 
     for (i = 0; i < n; i += 8) {
         word = 0;
-        memcpy(&word, text + i, n - i < 8 ? n - i : 8);
+        memcpy(&word, key + i, n - i < 8 ? n - i : 8);
         hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 32;
     }
-    return hash ^ n;
+    return hash;
 }
 
 /* ---- The list and the chains ---- */
 
-static void unlink_entry(struct rn_grammar_cache *cache, struct rn_compiled *e)
+static void unlink_entry(struct rn_grammar_cache *cache, struct rn_grammar_cached *e)
 {
     if (e->newer != NULL)
         e->newer->older = e->older;
@@ -43,7 +44,7 @@ static void unlink_entry(struct rn_grammar_cache *cache, struct rn_compiled *e)
     e->newer = e->older = NULL;
 }
 
-static void link_newest(struct rn_grammar_cache *cache, struct rn_compiled *e)
+static void link_newest(struct rn_grammar_cache *cache, struct rn_grammar_cached *e)
 {
     e->newer = NULL;
     e->older = cache->newest;
@@ -54,9 +55,9 @@ static void link_newest(struct rn_grammar_cache *cache, struct rn_compiled *e)
     cache->newest = e;
 }
 
-static void drop(struct rn_grammar_cache *cache, struct rn_compiled *e)
+static void drop(struct rn_grammar_cache *cache, struct rn_grammar_cached *e)
 {
-    struct rn_compiled **link = &cache->chains[e->hash % CHAINS];
+    struct rn_grammar_cached **link = &cache->chains[e->hash % CHAINS];
 
     RN_CHECK(e->users == 0);
     while (*link != e)
@@ -64,15 +65,14 @@ static void drop(struct rn_grammar_cache *cache, struct rn_compiled *e)
     *link = e->next;
     unlink_entry(cache, e);
     cache->bytes -= e->bytes;
-    rn_masks_free(e->masks);
-    rn_automaton_free(e->automaton);
+    cache->ops->free(e->value);
     rn_free(cache->heap, e);
 }
 
-/* Counts the entry again: its masks grow while they are used. */
-static void count(struct rn_grammar_cache *cache, struct rn_compiled *e)
+/* Counts the entry again: its value may have grown while it was used. */
+static void count(struct rn_grammar_cache *cache, struct rn_grammar_cached *e)
 {
-    size_t bytes = sizeof *e + e->text_bytes + e->automaton->bytes + rn_masks_bytes(e->masks);
+    size_t bytes = sizeof *e + e->key_bytes + cache->ops->bytes(e->value);
 
     cache->bytes += bytes - e->bytes;
     e->bytes = bytes;
@@ -81,7 +81,7 @@ static void count(struct rn_grammar_cache *cache, struct rn_compiled *e)
 /* From the one that was used longest ago. */
 static void make_room(struct rn_grammar_cache *cache)
 {
-    struct rn_compiled *e = cache->oldest, *newer;
+    struct rn_grammar_cached *e = cache->oldest, *newer;
 
     for (; e != NULL && cache->bytes > cache->most_bytes; e = newer) {
         newer = e->newer;
@@ -92,15 +92,13 @@ static void make_room(struct rn_grammar_cache *cache)
 
 /* ---- Entries ---- */
 
-struct rn_compiled *rn_grammar_cache_find(struct rn_grammar_cache *cache, uint32_t kind, const char *text, size_t n,
-                                          const struct rn_token_trie *trie)
+struct rn_grammar_cached *rn_grammar_cache_find(struct rn_grammar_cache *cache, const void *key, size_t n)
 {
-    uint64_t hash = hash_of(kind, text, n, trie);
-    struct rn_compiled *e = cache->chains[hash % CHAINS];
+    uint64_t hash = hash_of(key, n);
+    struct rn_grammar_cached *e = cache->chains[hash % CHAINS];
 
     for (; e != NULL; e = e->next) {
-        if (e->hash != hash || e->kind != kind || e->text_bytes != n || (n > 0 && memcmp(e->text, text, n) != 0) ||
-            memcmp(e->trie->fingerprint, trie->fingerprint, sizeof trie->fingerprint) != 0)
+        if (e->hash != hash || e->key_bytes != n || (n > 0 && memcmp(e->key, key, n) != 0))
             continue;
         e->users++;
         unlink_entry(cache, e);
@@ -110,57 +108,29 @@ struct rn_compiled *rn_grammar_cache_find(struct rn_grammar_cache *cache, uint32
     return NULL;
 }
 
-runnel_status rn_grammar_cache_add(struct rn_grammar_cache *cache, uint32_t kind, const char *text, size_t n,
-                                   struct rn_grammar *grammar, const struct rn_token_trie *trie,
-                                   const struct rn_masks_limits *limits, struct rn_compiled **out, runnel_error *error)
+struct rn_grammar_cached *rn_grammar_cache_add(struct rn_grammar_cache *cache, const void *key, size_t n, void *value)
 {
-    struct rn_compiled *e = rn_calloc(cache->heap, 1, sizeof *e + n);
-    runnel_status status;
+    struct rn_grammar_cached *e = rn_calloc(cache->heap, 1, sizeof *e + n);
 
-    *out = NULL;
-    status = e == NULL ? RUNNEL_NO_MEMORY : rn_automaton_new(cache->heap, grammar, &e->automaton, error);
-    rn_grammar_free(grammar);
-    if (status == RUNNEL_OK) {
-        e->masks = rn_masks_new(cache->heap, e->automaton, trie, limits);
-        status = e->masks == NULL ? RUNNEL_NO_MEMORY : RUNNEL_OK;
+    if (e == NULL) {
+        cache->ops->free(value);
+        return NULL;
     }
-    if (status != RUNNEL_OK) {
-        if (e != NULL)
-            rn_automaton_free(e->automaton);
-        rn_free(cache->heap, e);
-        return rn_error_set(error, status, "no memory for a grammar"); /* unless it was set */
-    }
-    e->kind = kind;
-    e->trie = trie;
+    e->value = value;
     e->users = 1;
-    e->text_bytes = n;
+    e->key_bytes = n;
     if (n > 0)
-        memcpy(e->text, text, n);
-    e->hash = hash_of(kind, text, n, trie);
+        memcpy(e->key, key, n);
+    e->hash = hash_of(key, n);
     e->next = cache->chains[e->hash % CHAINS];
     cache->chains[e->hash % CHAINS] = e;
     link_newest(cache, e);
     count(cache, e);
     make_room(cache);
-    *out = e;
-    return RUNNEL_OK;
+    return e;
 }
 
-runnel_status rn_grammar_cache_get(struct rn_grammar_cache *cache, enum rn_front kind, const char *text, size_t n,
-                                   const struct rn_vocab *vocab, const struct rn_token_trie *trie,
-                                   struct rn_compiled **out, runnel_error *error)
-{
-    struct rn_grammar *grammar;
-    runnel_status status;
-
-    *out = rn_grammar_cache_find(cache, kind, text, n, trie);
-    if (*out != NULL)
-        return RUNNEL_OK;
-    status = rn_front_read(cache->heap, kind, text, n, vocab, NULL, &grammar, error);
-    return status != RUNNEL_OK ? status : rn_grammar_cache_add(cache, kind, text, n, grammar, trie, NULL, out, error);
-}
-
-void rn_grammar_cache_release(struct rn_grammar_cache *cache, struct rn_compiled *e)
+void rn_grammar_cache_release(struct rn_grammar_cache *cache, struct rn_grammar_cached *e)
 {
     RN_CHECK(e->users > 0);
     e->users--;
@@ -170,17 +140,6 @@ void rn_grammar_cache_release(struct rn_grammar_cache *cache, struct rn_compiled
     make_room(cache);
 }
 
-void rn_grammar_cache_forget(struct rn_grammar_cache *cache, const struct rn_token_trie *trie)
-{
-    struct rn_compiled *e = cache->oldest, *newer;
-
-    for (; e != NULL; e = newer) {
-        newer = e->newer;
-        if (e->trie == trie)
-            drop(cache, e);
-    }
-}
-
 size_t rn_grammar_cache_bytes(const struct rn_grammar_cache *cache)
 {
     return cache->bytes;
@@ -188,13 +147,15 @@ size_t rn_grammar_cache_bytes(const struct rn_grammar_cache *cache)
 
 /* ---- From the beginning to the end ---- */
 
-struct rn_grammar_cache *rn_grammar_cache_new(struct rn_heap *heap, size_t most_bytes)
+struct rn_grammar_cache *rn_grammar_cache_new(struct rn_heap *heap, const struct rn_grammar_cache_ops *ops,
+                                              size_t most_bytes)
 {
     struct rn_grammar_cache *cache = rn_calloc(heap, 1, sizeof *cache);
 
     if (cache == NULL)
         return NULL;
     cache->heap = heap;
+    cache->ops = ops;
     cache->most_bytes = most_bytes;
     return cache;
 }
@@ -208,19 +169,20 @@ void rn_grammar_cache_free(struct rn_grammar_cache *cache)
     rn_free(cache->heap, cache);
 }
 
-void rn_grammar_cache_check(const struct rn_grammar_cache *cache)
+bool rn_grammar_cache_check(const struct rn_grammar_cache *cache)
 {
-    const struct rn_compiled *e;
+    const struct rn_grammar_cached *e;
     size_t bytes = 0, n = 0;
     uint32_t i;
 
     for (e = cache->newest; e != NULL; e = e->older, n++) {
         bytes += e->bytes;
-        RN_CHECK((e->older == NULL ? cache->oldest : e->older->newer) == e);
-        rn_masks_check(e->masks);
+        if ((e->older == NULL ? cache->oldest : e->older->newer) != e)
+            return false;
     }
     for (i = 0; i < CHAINS; i++)
         for (e = cache->chains[i]; e != NULL; e = e->next, n--)
-            RN_CHECK(e->hash % CHAINS == i);
-    RN_CHECK(bytes == cache->bytes && n == 0);
+            if (e->hash % CHAINS != i)
+                return false;
+    return bytes == cache->bytes && n == 0;
 }

@@ -5,8 +5,8 @@
  *     reduce.c     what can not come to an end goes; rules match at least one byte; left recursion becomes a loop
  *     dfa.c        states become deterministic within their rule: a call is read like a byte
  *
- * Errors wait in `error`, as in a grammar; each pass returns false when there is one. Memory of all passes is given back
- * by rn_compile_fini. */
+ * Errors wait in `error`, as in a grammar; each pass returns false when there is one. Memory of all passes is given
+ * back by rn_compile_fini. */
 #ifndef RN_SAMPLING_GRAMMAR_COMPILE_H
 #define RN_SAMPLING_GRAMMAR_COMPILE_H
 
@@ -88,9 +88,10 @@ struct rn_compile {
     uint32_t n_copy_edges, room_copy_edges;
     struct rn_numbers copy_final;
 
-    uint32_t *first; /* [n_states] edge; 0: none */
+    uint32_t *first;   /* [n_states] edge; 0: none */
+    uint32_t *n_empty; /* [n_states] at most so many of its edges are empty ones */
     struct rn_nfa_edge *edges;
-    uint32_t n_states, n_edges, room_states, room_edges;
+    uint32_t n_states, n_edges, room_states, room_empty, room_edges;
 
     struct rn_dfa_state *dfa;
     struct rn_dfa_edge *dfa_edges;
@@ -122,14 +123,23 @@ static inline bool rn_compile_step(struct rn_compile *c, uint64_t n)
 
 /* Room for one more item of an array that has *room; false: refused. */
 bool rn_compile_grow(struct rn_compile *c, void **items, uint32_t used, uint32_t *room, size_t size);
-bool rn_numbers_add(struct rn_compile *c, struct rn_numbers *numbers, uint32_t number);
+
+static inline bool rn_numbers_add(struct rn_compile *c, struct rn_numbers *numbers, uint32_t number)
+{
+    if (numbers->n == numbers->room &&
+        !rn_compile_grow(c, (void **)&numbers->items, numbers->n, &numbers->room, sizeof number))
+        return false;
+    numbers->items[numbers->n++] = number;
+    return !rn_compile_failed(c);
+}
+
 void rn_numbers_fini(struct rn_numbers *numbers, struct rn_heap *heap);
 
 /* rules.c: fills `shapes`. */
 bool rn_compile_shapes(struct rn_compile *c);
 
-/* Strongly connected components of a graph of n nodes: node i has the edges targets[first[i]..first[i + 1]). component[n]
- * gets their numbers: one that is reached from another has the lower number. False: refused. */
+/* Strongly connected components of a graph of n nodes: node i has the edges targets[first[i]..first[i + 1]).
+ * component[n] gets their numbers: one that is reached from another has the lower number. False: refused. */
 bool rn_compile_components(struct rn_compile *c, uint32_t n, const uint32_t *first, const uint32_t *targets,
                            uint32_t *component);
 

@@ -7,6 +7,8 @@
 #include "base/check.h"
 #include "sampling/grammar/compile.h"
 
+#define FEW 16u /* edges that are looked at one by one for each byte: as fast as tables of all bytes */
+
 struct key {
     uint32_t at, n; /* members[at..at + n), ascending */
     uint32_t hash;
@@ -17,14 +19,22 @@ struct wide_edge {
     uint32_t target;
 };
 
+/* What the closure of one state alone has become: most edges lead to one state, and many to the same. */
+struct lone {
+    uint32_t round, state;
+};
+
 struct rn_subset {
     struct rn_numbers members;
     struct key *keys; /* of the states made now: key i is of state base + i */
-    uint32_t *slots;  /* 1 + key; 0: free */
-    uint32_t n_slots; /* a power of two */
+    uint32_t *slots;  /* [room_slots] 1 + key; 0: free */
+    uint32_t n_slots; /* in use; a power of two */
+    uint32_t room_slots;
     uint32_t n_keys, room_keys;
     uint32_t *stamps; /* [room_stamps] states: seen in round `stamp` */
     uint32_t room_stamps, stamp;
+    struct lone *lone; /* [room_stamps] */
+    uint32_t round;    /* of rn_compile_dfa */
     struct rn_numbers stack, set, targets;
     struct rn_numbers wide; /* edges of more than one byte */
     struct wide_edge *edges;
@@ -45,9 +55,34 @@ void rn_subset_free(struct rn_subset *s, struct rn_heap *heap)
     rn_free(heap, s->keys);
     rn_free(heap, s->slots);
     rn_free(heap, s->stamps);
+    rn_free(heap, s->lone);
     rn_free(heap, s->edges);
     rn_free(heap, s->steps);
     rn_free(heap, s);
+}
+
+/* So many slots, with the keys there are. Few to begin with: a small rule behind a large one does not pay for it. */
+static bool set_slots(struct rn_compile *c, uint32_t n)
+{
+    struct rn_subset *s = c->subset;
+    uint32_t i, at;
+
+    if (n > s->room_slots) {
+        rn_free(c->heap, s->slots);
+        s->room_slots = 0;
+        s->slots = rn_alloc(c->heap, n, sizeof *s->slots);
+        if (s->slots == NULL)
+            return rn_compile_fail_memory(c);
+        s->room_slots = n;
+    }
+    memset(s->slots, 0, n * sizeof *s->slots);
+    s->n_slots = n;
+    for (i = 0; i < s->n_keys; i++) {
+        for (at = s->keys[i].hash & (n - 1); s->slots[at] != 0; at = (at + 1) & (n - 1))
+            ;
+        s->slots[at] = i + 1;
+    }
+    return true;
 }
 
 static bool subset_init(struct rn_compile *c)
@@ -60,23 +95,22 @@ static bool subset_init(struct rn_compile *c)
         return rn_compile_fail_memory(c);
     if (s->room_stamps < c->n_states) {
         rn_free(c->heap, s->stamps);
+        rn_free(c->heap, s->lone);
         s->room_stamps = 0;
-        s->stamp = 0;
+        s->stamp = s->round = 0;
         s->stamps = rn_calloc(c->heap, (size_t)c->n_states * 2, sizeof *s->stamps);
-        if (s->stamps == NULL)
+        s->lone = rn_calloc(c->heap, (size_t)c->n_states * 2, sizeof *s->lone);
+        if (s->stamps == NULL || s->lone == NULL)
             return rn_compile_fail_memory(c);
         s->room_stamps = c->n_states * 2;
     }
-    if (s->slots == NULL) {
-        s->slots = rn_calloc(c->heap, 64, sizeof *s->slots);
-        if (s->slots == NULL)
-            return rn_compile_fail_memory(c);
-        s->n_slots = 64;
-    } else {
-        memset(s->slots, 0, s->n_slots * sizeof *s->slots);
+    s->n_keys = s->members.n = 0;
+    if (!set_slots(c, 64))
+        return false;
+    if (++s->round == 0) {
+        memset(s->lone, 0, s->room_stamps * sizeof *s->lone);
+        s->round = 1;
     }
-    s->n_keys = 0;
-    s->members.n = 0;
     return true;
 }
 
@@ -104,7 +138,7 @@ static void sort_numbers(uint32_t *items, uint32_t n)
 static bool close_set(struct rn_compile *c, uint32_t end)
 {
     struct rn_subset *s = c->subset;
-    uint32_t i, edge;
+    uint32_t i, n, edge;
 
     if (++s->stamp == 0) {
         memset(s->stamps, 0, s->room_stamps * sizeof *s->stamps);
@@ -122,35 +156,20 @@ static bool close_set(struct rn_compile *c, uint32_t end)
         if (s->stamps[state] == s->stamp)
             continue;
         s->stamps[state] = s->stamp;
-        for (edge = c->first[state]; edge != 0; edge = c->edges[edge].next) {
-            if (c->edges[edge].kind != RN_NFA_EMPTY)
-                reads = true;
-            else if (!rn_numbers_add(c, &s->stack, c->edges[edge].target))
+        edge = c->first[state];
+        for (n = c->n_empty[state]; n > 0 && edge != 0; edge = c->edges[edge].next) {
+            bool empty = c->edges[edge].kind == RN_NFA_EMPTY;
+
+            n -= empty;
+            reads |= !empty;
+            if (empty && !rn_numbers_add(c, &s->stack, c->edges[edge].target))
                 return false;
         }
+        reads |= edge != 0; /* those behind the last empty one */
         if (!rn_compile_step(c, 1) || (reads && !rn_numbers_add(c, &s->set, state)))
             return false;
     }
     sort_numbers(s->set.items, s->set.n);
-    return true;
-}
-
-static bool grow_slots(struct rn_compile *c)
-{
-    struct rn_subset *s = c->subset;
-    uint32_t n = s->n_slots * 2, i, at;
-    uint32_t *slots = rn_calloc(c->heap, n, sizeof *slots);
-
-    if (slots == NULL)
-        return rn_compile_fail_memory(c);
-    for (i = 0; i < s->n_keys; i++) {
-        for (at = s->keys[i].hash & (n - 1); slots[at] != 0; at = (at + 1) & (n - 1))
-            ;
-        slots[at] = i + 1;
-    }
-    rn_free(c->heap, s->slots);
-    s->slots = slots;
-    s->n_slots = n;
     return true;
 }
 
@@ -167,7 +186,7 @@ static uint32_t state_of_set(struct rn_compile *c, uint32_t base, uint32_t end)
         hash ^= hash >> 29;
         final = final || s->set.items[i] == end;
     }
-    if (s->n_keys * 2 >= s->n_slots && !grow_slots(c))
+    if (s->n_keys * 2 >= s->n_slots && !set_slots(c, s->n_slots * 2))
         return UINT32_MAX;
     for (at = (uint32_t)hash & (s->n_slots - 1); s->slots[at] != 0; at = (at + 1) & (s->n_slots - 1)) {
         const struct key *key = &s->keys[s->slots[at] - 1];
@@ -191,6 +210,21 @@ static uint32_t state_of_set(struct rn_compile *c, uint32_t base, uint32_t end)
     s->slots[at] = ++s->n_keys;
     c->dfa[c->n_dfa] = (struct rn_dfa_state){.final = final};
     return c->n_dfa++;
+}
+
+/* The state of the closure of s->targets. */
+static uint32_t state_of_targets(struct rn_compile *c, uint32_t base, uint32_t end)
+{
+    struct rn_subset *s = c->subset;
+    struct lone *lone = s->targets.n == 1 ? &s->lone[s->targets.items[0]] : NULL;
+    uint32_t state;
+
+    if (lone != NULL && lone->round == s->round)
+        return lone->state;
+    state = close_set(c, end) ? state_of_set(c, base, end) : UINT32_MAX;
+    if (lone != NULL && state != UINT32_MAX)
+        *lone = (struct lone){s->round, state};
+    return state;
 }
 
 /* ---- Edges of one state ---- */
@@ -236,38 +270,33 @@ static bool add_dfa_edge(struct rn_compile *c, uint32_t state, unsigned low, uns
     return true;
 }
 
-/* Edges in the order of their first bytes, by counting. */
-static bool sort_edges(struct rn_compile *c, uint32_t starts[257])
+/* Edges in the order of their first bytes, by counting; those of a byte are [starts[byte], starts[byte + 1]). */
+static bool sort_edges(struct rn_compile *c, uint32_t starts[258])
 {
     struct rn_subset *s = c->subset;
     struct wide_edge *sorted;
     uint32_t i, sum = 0;
 
-    memset(starts, 0, 257 * sizeof *starts);
+    memset(starts, 0, 258 * sizeof *starts);
     for (i = 0; i < s->n_edges; i++)
-        starts[s->edges[i].low + 1]++;
-    for (i = 0; i < 257; i++) {
+        starts[s->edges[i].low + 2]++;
+    for (i = 2; i < 258; i++) {
         sum += starts[i];
         starts[i] = sum;
     }
-    if (s->n_edges < 2)
-        return true;
     sorted = rn_alloc(c->heap, s->n_edges, sizeof *sorted);
     if (sorted == NULL)
         return rn_compile_fail_memory(c);
     for (i = 0; i < s->n_edges; i++)
-        sorted[starts[s->edges[i].low]++] = s->edges[i];
+        sorted[starts[s->edges[i].low + 1]++] = s->edges[i]; /* which moves that to where the next byte starts */
     rn_free(c->heap, s->edges);
     s->edges = sorted;
     s->room_edges = s->n_edges;
-    for (i = 256; i > 0; i--)
-        starts[i] = starts[i - 1];
-    starts[0] = 0;
     return true;
 }
 
 /* The targets of all edges that have this byte: those that begin with it, and of those before the wide ones. */
-static bool list_targets(struct rn_compile *c, const uint32_t starts[257], const struct rn_numbers *wide, unsigned byte)
+static bool list_targets(struct rn_compile *c, const uint32_t starts[258], const struct rn_numbers *wide, unsigned byte)
 {
     struct rn_subset *s = c->subset;
     uint32_t i;
@@ -282,14 +311,67 @@ static bool list_targets(struct rn_compile *c, const uint32_t starts[257], const
     return rn_compile_step(c, 1 + i / 8);
 }
 
-static bool read_bytes(struct rn_compile *c, uint32_t state, uint32_t base, uint32_t end)
+/* The targets of all of a few edges that have this byte, and where the first byte is that has others. */
+static unsigned list_few(struct rn_compile *c, unsigned byte)
+{
+    struct rn_subset *s = c->subset;
+    unsigned next = 256;
+    uint32_t i;
+
+    s->targets.n = 0;
+    for (i = 0; i < s->n_edges && s->edges[i].low <= byte; i++) {
+        if (s->edges[i].high < byte || !rn_numbers_add(c, &s->targets, s->edges[i].target))
+            continue;
+        next = s->edges[i].high + 1u < next ? s->edges[i].high + 1u : next;
+    }
+    return i < s->n_edges && s->edges[i].low < next ? s->edges[i].low : next;
+}
+
+/* By insertion. They are turned round first: lists begin with the newest edge, which as a rule has the greatest
+ * bytes. */
+static void sort_few(struct rn_subset *s)
+{
+    uint32_t i, k;
+
+    for (i = 0; i < s->n_edges / 2; i++) {
+        struct wide_edge edge = s->edges[i];
+
+        s->edges[i] = s->edges[s->n_edges - 1 - i];
+        s->edges[s->n_edges - 1 - i] = edge;
+    }
+    for (i = 1; i < s->n_edges; i++) {
+        struct wide_edge edge = s->edges[i];
+
+        for (k = i; k > 0 && s->edges[k - 1].low > edge.low; k--)
+            s->edges[k] = s->edges[k - 1];
+        s->edges[k] = edge;
+    }
+}
+
+/* Of a few edges: without the tables of read_many, which cost more than those. */
+static bool read_few(struct rn_compile *c, uint32_t state, uint32_t base, uint32_t end)
+{
+    struct rn_subset *s = c->subset;
+    unsigned low, high;
+    uint32_t target;
+
+    sort_few(s);
+    for (low = s->n_edges == 0 ? 256 : s->edges[0].low; low < 256; low = high) {
+        high = list_few(c, low);
+        if (!rn_compile_step(c, 1) || (s->targets.n > 0 && ((target = state_of_targets(c, base, end)) == UINT32_MAX ||
+                                                            !add_dfa_edge(c, state, low, high - 1, target))))
+            return false;
+    }
+    return true;
+}
+
+static bool read_many(struct rn_compile *c, uint32_t state, uint32_t base, uint32_t end)
 {
     struct rn_subset *s = c->subset;
     bool cut[257] = {false};
-    uint32_t starts[257], i, target;
+    uint32_t starts[258], i, target;
     unsigned low, high;
 
-    c->dfa[state].edge = c->n_dfa_edges;
     s->wide.n = 0;
     if (!sort_edges(c, starts))
         return false;
@@ -298,16 +380,22 @@ static bool read_bytes(struct rn_compile *c, uint32_t state, uint32_t base, uint
         if (s->edges[i].low != s->edges[i].high && !rn_numbers_add(c, &s->wide, i))
             return false;
     }
-    for (low = s->n_edges == 0 ? 256 : s->edges[0].low; low < 256; low = high) {
+    for (low = s->edges[0].low; low < 256; low = high) {
         for (high = low + 1; high < 256 && !cut[high]; high++)
             ;
         if (!list_targets(c, starts, &s->wide, low))
             return false;
-        if (s->targets.n > 0 && (!close_set(c, end) || (target = state_of_set(c, base, end)) == UINT32_MAX ||
-                                 !add_dfa_edge(c, state, low, high - 1, target)))
+        if (s->targets.n > 0 &&
+            ((target = state_of_targets(c, base, end)) == UINT32_MAX || !add_dfa_edge(c, state, low, high - 1, target)))
             return false;
     }
     return true;
+}
+
+static bool read_bytes(struct rn_compile *c, uint32_t state, uint32_t base, uint32_t end)
+{
+    c->dfa[state].edge = c->n_dfa_edges;
+    return c->subset->n_edges <= FEW ? read_few(c, state, base, end) : read_many(c, state, base, end);
 }
 
 static bool read_steps(struct rn_compile *c, uint32_t state, uint32_t base, uint32_t end)
@@ -333,7 +421,7 @@ static bool read_steps(struct rn_compile *c, uint32_t state, uint32_t base, uint
         for (k = i; k < s->n_steps && s->steps[k].value == value; k++)
             if (!rn_numbers_add(c, &s->targets, s->steps[k].target))
                 return false;
-        if (!close_set(c, end) || (target = state_of_set(c, base, end)) == UINT32_MAX)
+        if ((target = state_of_targets(c, base, end)) == UINT32_MAX)
             return false;
         if (value & 0x80000000u) {
             if (!rn_compile_grow(c, (void **)&c->tokens, c->n_tokens, &c->room_tokens, sizeof *c->tokens))
@@ -357,8 +445,7 @@ bool rn_compile_dfa(struct rn_compile *c, uint32_t start, uint32_t end, uint32_t
     if (!subset_init(c))
         return false;
     c->subset->targets.n = 0;
-    if (!rn_numbers_add(c, &c->subset->targets, start) || !close_set(c, end) ||
-        state_of_set(c, base, end) == UINT32_MAX)
+    if (!rn_numbers_add(c, &c->subset->targets, start) || state_of_targets(c, base, end) == UINT32_MAX)
         return false;
     for (state = base; state < c->n_dfa; state++)
         if (!list_edges(c, c->subset->keys[state - base]) || !read_bytes(c, state, base, end) ||

@@ -10,8 +10,8 @@
  *     -> name       behind an alternative: names a tree, which nobody builds here
  *     comments      // and # up to the end of the line
  *
- * There is no lexer: a terminal may be any of its texts, not only the longest that fits. So what Lark's lexer would read
- * as one word may be read as two; keep words apart by what stands between them. */
+ * There is no lexer: a terminal may be any of its texts, not only the longest that fits. So what Lark's lexer would
+ * read as one word may be read as two; keep words apart by what stands between them. */
 #include <string.h>
 
 #include "sampling/grammar/front.h"
@@ -74,17 +74,7 @@ static bool is_terminal(const char *name, size_t n)
 
 static void skip_space(struct rn_reader *r, bool lines)
 {
-    while (!rn_reader_done(r)) {
-        char c = r->text[r->at];
-
-        if (c == '#' || (c == '/' && rn_reader_peek(r, 1) == '/'))
-            while (r->at < r->n && r->text[r->at] != '\n')
-                r->at++;
-        else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r')))
-            r->at++;
-        else
-            return;
-    }
+    rn_reader_skip_space(r, lines, true);
 }
 
 /* Takes a name; 0: there is none. */
@@ -102,38 +92,7 @@ static size_t read_name(struct rn_reader *r)
 
 static uint32_t read_character(struct rn_reader *r)
 {
-    uint32_t c = rn_reader_character(r);
-
-    if (c != '\\')
-        return c;
-    c = rn_reader_character(r);
-    switch (c) {
-    case 'n':
-        return '\n';
-    case 't':
-        return '\t';
-    case 'r':
-        return '\r';
-    case 'f':
-        return '\f';
-    case 'v':
-        return '\v';
-    case 'x':
-        return rn_reader_hex(r, 2);
-    case 'u':
-        return rn_reader_hex(r, 4);
-    case 'U':
-        return rn_reader_hex(r, 8);
-    case '"':
-    case '\\':
-    case '/':
-    case '\'':
-        return c;
-    default:
-        r->at -= r->at > 0;
-        rn_reader_fail(r, RUNNEL_FORMAT, "an escape that is not known");
-        return 0;
-    }
+    return rn_reader_escaped(r, "ntrfvxuU\"\\/'");
 }
 
 /* A letter in both cases. */

@@ -1,5 +1,5 @@
-/* Texts of expressions: for an expression and a place in the text all places where it may end, kept for the next time it
- * is asked for. See expr_match.h. */
+/* Texts of expressions: for an expression and a place in the text all places where it may end, kept for the next time
+ * it is asked for. See expr_match.h. */
 #include "sampling/grammar/expr_match.h"
 
 #include <string.h>

@@ -49,7 +49,7 @@ static rn_expr read_choices(struct rn_grammar *g, const char *text, size_t n)
     return e;
 }
 
-static uint32_t read_root(struct rn_grammar *g, enum rn_front kind, const char *text, size_t n)
+uint32_t rn_front_rule(struct rn_grammar *g, enum rn_front kind, const char *text, size_t n)
 {
     uint32_t root;
 
@@ -74,7 +74,7 @@ runnel_status rn_front_read(struct rn_heap *heap, enum rn_front kind, const char
     *out = NULL;
     if (g == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a grammar");
-    status = rn_grammar_finish(g, read_root(g, kind, text, n), error);
+    status = rn_grammar_finish(g, rn_front_rule(g, kind, text, n), error);
     if (status == RUNNEL_OK)
         *out = g;
     else

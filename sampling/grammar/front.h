@@ -17,15 +17,18 @@
 
 enum rn_front { RN_FRONT_GBNF = 1, RN_FRONT_REGEX, RN_FRONT_EBNF, RN_FRONT_CHOICES };
 
-/* The finished grammar of text[n]. vocab: for tokens that it names; NULL: none are known. limits NULL: the default ones.
- * CHOICES are given by rn_choices_text. FORMAT, UNSUPPORTED: a sentence with line and column; INVALID: a limit;
+/* The finished grammar of text[n]. vocab: for tokens that it names; NULL: none are known. limits NULL: the default
+ * ones. CHOICES are given by rn_choices_text. FORMAT, UNSUPPORTED: a sentence with line and column; INVALID: a limit;
  * NO_MEMORY. *out is NULL then. */
 runnel_status rn_front_read(struct rn_heap *heap, enum rn_front kind, const char *text, size_t n,
                             const struct rn_vocab *vocab, const struct rn_grammar_limits *limits,
                             struct rn_grammar **out, runnel_error *error);
 
-/* Choices [n] as the one text that CHOICES reads: each with a line of its length in bytes before it. *text is taken from
- * the heap. False: refused. */
+/* The same as a rule of a grammar that has others besides. Errors wait in the grammar. */
+uint32_t rn_front_rule(struct rn_grammar *grammar, enum rn_front kind, const char *text, size_t n);
+
+/* Choices [n] as the one text that CHOICES reads: each with a line of its length in bytes before it. *text is taken
+ * from the heap. False: refused. */
 bool rn_choices_text(struct rn_heap *heap, const char *const *choices, const size_t *bytes, size_t n, char **text,
                      size_t *text_bytes);
 
@@ -41,9 +44,9 @@ struct rn_regex_options {
     void *user;
 };
 
-/* The expression of a regular expression, by the rules of ECMA-262 with Unicode: \d and \w are of ASCII, \s has all white
- * space, \p{..} are general categories. Lazy quantifiers match the same texts as others. `at`: where it stands in the
- * grammar's source, for sentences. options NULL: none of them. */
+/* The expression of a regular expression, by the rules of ECMA-262 with Unicode: \d and \w are of ASCII, \s has all
+ * white space, \p{..} are general categories. Lazy quantifiers match the same texts as others. `at`: where it stands in
+ * the grammar's source, for sentences. options NULL: none of them. */
 rn_expr rn_regex(struct rn_grammar *grammar, const char *text, size_t n, size_t at,
                  const struct rn_regex_options *options);
 

@@ -22,53 +22,13 @@ static bool is_name(char c)
 
 static void skip_space(struct rn_reader *r, bool lines)
 {
-    while (!rn_reader_done(r)) {
-        char c = r->text[r->at];
-
-        if (c == '#')
-            while (r->at < r->n && r->text[r->at] != '\n')
-                r->at++;
-        else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r')))
-            r->at++;
-        else
-            return;
-    }
+    rn_reader_skip_space(r, lines, false);
 }
 
 /* One character of a literal or a class, with its escape. */
 static uint32_t read_character(struct rn_reader *r)
 {
-    uint32_t c = rn_reader_character(r);
-
-    if (c != '\\')
-        return c;
-    c = rn_reader_character(r);
-    switch (c) {
-    case 'x':
-        return rn_reader_hex(r, 2);
-    case 'u':
-        return rn_reader_hex(r, 4);
-    case 'U':
-        return rn_reader_hex(r, 8);
-    case 't':
-        return '\t';
-    case 'r':
-        return '\r';
-    case 'n':
-        return '\n';
-    case '\\':
-    case '"':
-    case '[':
-    case ']':
-    case '-':
-    case '^':
-    case '/':
-        return c;
-    default:
-        r->at -= r->at > 0;
-        rn_reader_fail(r, RUNNEL_FORMAT, "an escape that is not known");
-        return 0;
-    }
+    return rn_reader_escaped(r, "xuUtrn\\\"[]-^/");
 }
 
 static rn_expr read_literal(struct rn_reader *r)
@@ -279,8 +239,8 @@ uint32_t rn_gbnf(struct rn_grammar *g, const char *text, size_t n)
     for (skip_space(&r, true); !rn_reader_done(&r); skip_space(&r, true))
         read_rule(&r);
     rn_reader_fini(&r);
-    if (!rn_grammar_failed(g) && g->n_rules == 0)
-        return 0;
+    if (g->n_rules == 0)
+        rn_grammar_fail(g, RUNNEL_FORMAT, "the grammar has no rules");
     rn_grammar_at(g, 0);
     root = rn_grammar_rule(g, "root", 4);
     return root;

@@ -22,15 +22,16 @@
  *     uint32_t list = rn_grammar_rule(g, "list", 4);          // may be called before it is defined
  *     static const struct rn_code_points digits[] = {{'0', '9'}};
  *     rn_expr number = rn_grammar_repeat(g, rn_grammar_set(g, digits, 1, false), 1, RN_GRAMMAR_FOREVER);
- *     rn_expr more = rn_grammar_sequence(g, (rn_expr[]){number, rn_grammar_bytes(g, ",", 1), rn_grammar_call(g, list)}, 3);
+ *     rn_expr more[] = {number, rn_grammar_bytes(g, ",", 1), rn_grammar_call(g, list)};
  *
- *     rn_grammar_define(g, list, rn_grammar_alternatives(g, (rn_expr[]){number, more}, 2));
+ *     rn_grammar_define(g, list, rn_grammar_alternatives(g, (rn_expr[]){number, rn_grammar_sequence(g, more, 3)}, 2));
  *     status = rn_grammar_finish(g, list, &error);            // from now on it is constant
  *
- * Errors wait: the first one stays (a limit, memory, a bad argument, the front end's own by rn_grammar_fail), later calls
- * do nothing, return RN_GRAMMAR_NONE, and take RN_GRAMMAR_NONE as an operand; rn_grammar_finish tells it. So a front
- * end looks at rn_grammar_failed only where it loops. A front end that has a source text tells it (rn_grammar_source)
- * and where in it the next things come from (rn_grammar_at): sentences then begin with "line L, column C: ".
+ * Errors wait: the first one stays (a limit, memory, a bad argument, the front end's own by rn_grammar_fail), later
+ * calls do nothing, return RN_GRAMMAR_NONE, and take RN_GRAMMAR_NONE as an operand; rn_grammar_finish tells it. So a
+ * front end looks at rn_grammar_failed only where it loops. A front end that has a source text tells it
+ * (rn_grammar_source) and where in it the next things come from (rn_grammar_at): sentences then begin with "line L,
+ * column C: ".
  *
  * An expression may be used in several places. Left recursion is allowed. What matches no text, what is never called,
  * and rules without an end are found out when the automaton is made.
@@ -158,7 +159,8 @@ rn_expr rn_grammar_bytes(struct rn_grammar *grammar, const char *bytes, size_t n
  * begins behind its end or ends above U+10FFFF is refused. */
 rn_expr rn_grammar_set(struct rn_grammar *grammar, const struct rn_code_points *ranges, size_t n, bool negated);
 
-/* One token of ids[n]. but: any token that is text (not a control token, not the end of an answer) and none of those. */
+/* One token of ids[n]. but: any token that is text (not a control token, not the end of an answer) and none of
+ * those. */
 rn_expr rn_grammar_tokens(struct rn_grammar *grammar, const int32_t *ids, size_t n, bool but);
 
 /* The token whose stored text is text[n] ("<think>"); refused where the vocabulary has none. */

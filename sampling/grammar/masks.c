@@ -503,9 +503,9 @@ void rn_masks_free(struct rn_masks *m)
 
 size_t rn_masks_bytes(const struct rn_masks *m)
 {
-    return sizeof *m + m->bytes + m->stacks.bytes + m->automaton->n_states * (sizeof *m->states + 16) +
-           m->trie->words * sizeof *m->work + m->room_exits * sizeof *m->exits +
-           ((size_t)m->trie->longest + 1) * sizeof *m->path;
+    return sizeof *m + m->bytes + m->stacks.bytes + RN_STACKS_JOINS * sizeof *m->stacks.joins +
+           m->automaton->n_states * (sizeof *m->states + 16) + m->trie->words * sizeof *m->work +
+           m->room_exits * sizeof *m->exits + ((size_t)m->trie->longest + 1) * sizeof *m->path;
 }
 
 void rn_masks_check(const struct rn_masks *m)

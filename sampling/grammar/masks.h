@@ -1,16 +1,16 @@
 /* Which tokens may come next.
  *
- * A mask is made of two parts. What a state of the automaton allows without leaving its rule does not depend on what lies
- * below it: that is found out once for each state, with the places in the trie of tokens where the rule ends and a token
- * does not ("exits"). The rest is a walk from those places, with the configuration below. So the text of a string is
- * looked through once, and after that only the tokens in which a string ends.
+ * A mask is made of two parts. What a state of the automaton allows without leaving its rule does not depend on what
+ * lies below it: that is found out once for each state, with the places in the trie of tokens where the rule ends and a
+ * token does not ("exits"). The rest is a walk from those places, with the configuration below. So the text of a string
+ * is looked through once, and after that only the tokens in which a string ends.
  *
  * Where any plain character is allowed, whole parts of the vocabulary are (token_trie.h). Masks of configurations that
  * come back are kept.
  *
  * All streams of one grammar on one thread share this: it owns the sets of stacks (stacks.h), and knows the matchers
- * that point into them, so that sets that nobody needs can be dropped. Memory is bounded; nothing is allocated where what
- * is needed has been found out before.
+ * that point into them, so that sets that nobody needs can be dropped. Memory is bounded; nothing is allocated where
+ * what is needed has been found out before.
  *
  * Single owner. */
 #ifndef RN_SAMPLING_GRAMMAR_MASKS_H

@@ -1,6 +1,7 @@
 /* Places in a grammar: see matcher.h. */
 #include "sampling/grammar/matcher.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -119,6 +120,7 @@ void rn_matcher_free(struct rn_matcher *matcher)
     if (matcher->next != NULL)
         matcher->next->previous = matcher->previous;
     rn_free(heap, matcher->past);
+    rn_free(heap, matcher->ends);
     rn_free(heap, matcher);
 }
 
@@ -153,6 +155,11 @@ bool rn_matcher_can_end(const struct rn_matcher *matcher)
     return matcher->place != RN_MATCHER_ENDED && matcher->masks->stacks.sets[matcher->place].bottom;
 }
 
+bool rn_matcher_must_end(const struct rn_matcher *matcher)
+{
+    return rn_matcher_can_end(matcher) && matcher->masks->stacks.sets[matcher->place].n == 0;
+}
+
 bool rn_matcher_has_ended(const struct rn_matcher *matcher)
 {
     return matcher->place == RN_MATCHER_ENDED;
@@ -183,6 +190,89 @@ void rn_matcher_move(struct rn_matcher *matcher)
     for (i = 0; i < matcher->n_past; i++)
         if (is_set(matcher->past[at(matcher, i)]))
             matcher->past[at(matcher, i)] = rn_stacks_moved(&matcher->masks->stacks, matcher->past[at(matcher, i)]);
+}
+
+/* ---- Ends ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+runnel_status rn_matcher_set_ends(struct rn_matcher *matcher, const int32_t *tokens, uint32_t n, bool avoids,
+                                  runnel_error *error)
+{
+    const struct rn_token_trie *trie = matcher->masks->trie;
+    int32_t *ends = n > 0 ? rn_alloc(matcher->masks->heap, n, sizeof *ends) : NULL;
+    uint32_t kept = 0;
+
+    if (n > 0 && ends == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a grammar's state");
+    for (uint32_t i = 0; i < n; i++)
+        ends[i] = tokens[i];
+    if (n > 1)
+        qsort(ends, n, sizeof *ends, by_number);
+    for (uint32_t i = 0; i < n; i++)
+        if (ends[i] >= 0 && (uint32_t)ends[i] < trie->n_vocab && !rn_token_is_end(trie, ends[i]) &&
+            (kept == 0 || ends[kept - 1] != ends[i]))
+            ends[kept++] = ends[i];
+    rn_free(matcher->masks->heap, matcher->ends);
+    matcher->ends = ends;
+    matcher->n_ends = kept;
+    matcher->avoids_ends = avoids;
+    return RUNNEL_OK;
+}
+
+static bool is_end(const struct rn_matcher *matcher, int32_t token)
+{
+    return rn_token_is_end(matcher->masks->trie, token) ||
+           (matcher->n_ends > 0 && bsearch(&token, matcher->ends, matcher->n_ends, sizeof token, by_number) != NULL);
+}
+
+static bool is_allowed(const uint64_t *mask, int32_t token)
+{
+    return (mask[token / 64] >> token % 64 & 1) != 0;
+}
+
+static void allow_all(uint64_t *mask, const int32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        mask[tokens[i] / 64] |= (uint64_t)1 << tokens[i] % 64;
+}
+
+static bool is_empty(const struct rn_token_trie *trie, const uint64_t *mask)
+{
+    for (uint32_t i = 0; i < trie->words; i++)
+        if (mask[i] != 0)
+            return false;
+    return true;
+}
+
+/* Where the text is complete. */
+static void allow_ends(const struct rn_matcher *matcher, uint64_t *mask)
+{
+    const struct rn_token_trie *trie = matcher->masks->trie;
+
+    allow_all(mask, matcher->ends, matcher->n_ends);
+    if (!matcher->avoids_ends || is_empty(trie, mask))
+        allow_all(mask, trie->ends, trie->n_ends);
+}
+
+bool rn_matcher_allows_ends_alone(const struct rn_matcher *matcher, const uint64_t *mask, bool *empty)
+{
+    const struct rn_token_trie *trie = matcher->masks->trie;
+    uint32_t n_ends = 0, n = 0;
+
+    for (uint32_t i = 0; i < trie->n_ends; i++)
+        n_ends += is_allowed(mask, trie->ends[i]);
+    for (uint32_t i = 0; i < matcher->n_ends; i++)
+        n_ends += is_allowed(mask, matcher->ends[i]);
+    for (uint32_t i = 0; i < trie->words && n <= n_ends; i++)
+        n += (uint32_t)__builtin_popcountll(mask[i]);
+    *empty = n == 0;
+    return n == n_ends;
 }
 
 /* ---- Tokens ---- */
@@ -234,7 +324,7 @@ runnel_status rn_matcher_accept(struct rn_matcher *matcher, int32_t token, runne
         next = read_token(m, matcher->place, token);
     } while (try_again(m, &first));
     if (next == RN_STACKS_DEAD && m->stacks.trouble == RN_STACKS_FINE && rn_matcher_can_end(matcher) &&
-        rn_token_is_end(m->trie, token))
+        is_end(matcher, token))
         next = RN_MATCHER_ENDED;
     return go_on(matcher, next, error);
 }
@@ -259,7 +349,6 @@ runnel_status rn_matcher_mask(struct rn_matcher *matcher, uint64_t *mask, runnel
 {
     struct rn_masks *m = matcher->masks;
     bool first = true, done;
-    uint32_t i;
 
     if (matcher->place == RN_MATCHER_ENDED) {
         memset(mask, 0, m->trie->words * sizeof *mask);
@@ -271,8 +360,8 @@ runnel_status rn_matcher_mask(struct rn_matcher *matcher, uint64_t *mask, runnel
     } while (!done && try_again(m, &first));
     if (!done)
         return tell(m, error);
-    for (i = 0; i < m->trie->n_ends && rn_matcher_can_end(matcher); i++)
-        mask[m->trie->ends[i] / 64] |= (uint64_t)1 << m->trie->ends[i] % 64;
+    if (rn_matcher_can_end(matcher))
+        allow_ends(matcher, mask);
     return RUNNEL_OK;
 }
 
@@ -300,6 +389,31 @@ static int only_byte(const struct rn_masks *m, uint32_t place)
         }
     }
     return byte;
+}
+
+int32_t rn_matcher_only_token(const struct rn_matcher *matcher)
+{
+    const struct rn_masks *m = matcher->masks;
+    const struct rn_automaton *a = m->automaton;
+    const struct rn_stack_set *stacks = is_set(matcher->place) ? &m->stacks.sets[matcher->place] : NULL;
+    int32_t token = -1;
+
+    if (stacks == NULL || stacks->bottom)
+        return -1;
+    for (uint32_t i = 0; i < stacks->n; i++) {
+        const struct rn_automaton_state *state = &a->states[m->stacks.entries[stacks->at + i].state];
+
+        if (state[0].edge < state[1].edge)
+            return -1;
+        for (uint32_t k = state[0].token; k < state[1].token; k++) {
+            const struct rn_automaton_set *set = &a->sets[a->tokens[k].set];
+
+            if (set->but || set->n != 1 || (token >= 0 && a->ids[set->at] != token))
+                return -1;
+            token = a->ids[set->at];
+        }
+    }
+    return token;
 }
 
 runnel_status rn_matcher_forced(struct rn_matcher *matcher, char *bytes, size_t room, size_t *n, runnel_error *error)

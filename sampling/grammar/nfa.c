@@ -1,5 +1,5 @@
-/* Expressions become states with edges: see compile.h. Each expression is made between two states; a loop has a state of
- * its own, so that nothing leads back into what stands before it. */
+/* Expressions become states with edges: see compile.h. Each expression is made between two states; a loop has a state
+ * of its own, so that nothing leads back into what stands before it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,14 +43,6 @@ bool rn_compile_grow(struct rn_compile *c, void **items, uint32_t used, uint32_t
     return true;
 }
 
-bool rn_numbers_add(struct rn_compile *c, struct rn_numbers *numbers, uint32_t number)
-{
-    if (!rn_compile_grow(c, (void **)&numbers->items, numbers->n, &numbers->room, sizeof number))
-        return false;
-    numbers->items[numbers->n++] = number;
-    return true;
-}
-
 void rn_numbers_fini(struct rn_numbers *numbers, struct rn_heap *heap)
 {
     rn_free(heap, numbers->items);
@@ -68,9 +60,10 @@ uint32_t rn_nfa_state(struct rn_compile *c)
         return 0;
     }
     if (!rn_compile_step(c, 1) ||
-        !rn_compile_grow(c, (void **)&c->first, c->n_states, &c->room_states, sizeof *c->first))
+        !rn_compile_grow(c, (void **)&c->first, c->n_states, &c->room_states, sizeof *c->first) ||
+        !rn_compile_grow(c, (void **)&c->n_empty, c->n_states, &c->room_empty, sizeof *c->n_empty))
         return 0;
-    c->first[c->n_states] = 0;
+    c->first[c->n_states] = c->n_empty[c->n_states] = 0;
     return c->n_states++;
 }
 
@@ -83,6 +76,7 @@ bool rn_nfa_edge(struct rn_compile *c, uint32_t from, struct rn_nfa_edge edge)
     edge.next = c->first[from];
     c->edges[c->n_edges] = edge;
     c->first[from] = c->n_edges++;
+    c->n_empty[from] += edge.kind == RN_NFA_EMPTY;
     return true;
 }
 

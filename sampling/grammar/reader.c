@@ -60,6 +60,55 @@ uint32_t rn_reader_hex(struct rn_reader *r, uint32_t n)
     return value;
 }
 
+uint32_t rn_reader_escaped(struct rn_reader *r, const char *escapes)
+{
+    uint32_t c = rn_reader_character(r);
+
+    if (c != '\\')
+        return c;
+    c = rn_reader_character(r);
+    if (c == 0 || c > 127 || strchr(escapes, (int)c) == NULL) {
+        r->at -= r->at > 0;
+        rn_reader_fail(r, RUNNEL_FORMAT, "an escape that is not known");
+        return 0;
+    }
+    switch (c) {
+    case 'n':
+        return '\n';
+    case 't':
+        return '\t';
+    case 'r':
+        return '\r';
+    case 'f':
+        return '\f';
+    case 'v':
+        return '\v';
+    case 'x':
+        return rn_reader_hex(r, 2);
+    case 'u':
+        return rn_reader_hex(r, 4);
+    case 'U':
+        return rn_reader_hex(r, 8);
+    default:
+        return c;
+    }
+}
+
+void rn_reader_skip_space(struct rn_reader *r, bool lines, bool slashes)
+{
+    while (!rn_reader_done(r)) {
+        char c = r->text[r->at];
+
+        if (c == '#' || (slashes && c == '/' && rn_reader_peek(r, 1) == '/'))
+            while (r->at < r->n && r->text[r->at] != '\n')
+                r->at++;
+        else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r')))
+            r->at++;
+        else
+            return;
+    }
+}
+
 bool rn_reader_number(struct rn_reader *r, uint32_t *number)
 {
     size_t begin = r->at;

@@ -41,6 +41,14 @@ bool rn_reader_take(struct rn_reader *r, const char *bytes);
 /* Takes one character; an error at the end. */
 uint32_t rn_reader_character(struct rn_reader *r);
 
+/* Takes one character of a text in quotes or of a class, with its escape: one of the characters of `escapes` behind a
+ * backslash. n t r f v are control characters, x u U numbers of 2, 4, 8 hexadecimal digits; the others stand for
+ * themselves. */
+uint32_t rn_reader_escaped(struct rn_reader *r, const char *escapes);
+
+/* Passes spaces, tabs and comments from # on, with `slashes` from // on too; with `lines` ends of lines. */
+void rn_reader_skip_space(struct rn_reader *r, bool lines, bool slashes);
+
 /* Takes n hexadecimal digits; an error where there are fewer. */
 uint32_t rn_reader_hex(struct rn_reader *r, uint32_t n);
 

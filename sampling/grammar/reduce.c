@@ -2,8 +2,8 @@
  *
  *   - no rule matches the empty text. A call of a rule that did has an empty edge beside it; the start of each rule has
  *     copies of the edges that lie behind its empty edges, and no empty edge of its own;
- *   - no rule can call itself before it has read a byte. Left recursion  a ::= a x | y  is  y x*: an edge from the end of
- *     the rule to where x begins. Where it goes through other rules, these are put in place first, one after the other
+ *   - no rule can call itself before it has read a byte. Left recursion  a ::= a x | y  is  y x*: an edge from the end
+ *     of the rule to where x begins. Where it goes through other rules, these are put in place first, one after the other
  *     (Paull's order; Aho, Sethi, Ullman, "Compilers", 1986, algorithm 4.1);
  *   - from each state the end can be reached, so that what has been matched can always be completed. */
 #include <string.h>
@@ -139,7 +139,7 @@ static bool lift_starts(struct rn_compile *c)
                 if (c->edges[edge].kind == RN_NFA_EMPTY)
                     mark(&r, c->edges[edge].target);
         }
-        c->first[start] = 0;
+        c->first[start] = c->n_empty[start] = 0;
         for (k = 0; k < seen.n; k++) {
             r.marked[seen.items[k]] = 0;
             for (edge = c->first[seen.items[k]]; edge != 0 && seen.items[k] != start; edge = c->edges[edge].next)
@@ -154,8 +154,8 @@ static bool lift_starts(struct rn_compile *c)
 
 /* ---- Left recursion ---- */
 
-/* Copies what lies behind the start of rule `from` into rule `into`: its edges come to that start, its end gets an empty
- * edge to each of targets. map[states]: copies, 0 where there is none. */
+/* Copies what lies behind the start of rule `from` into rule `into`: its edges come to that start, its end gets an
+ * empty edge to each of targets. map[states]: copies, 0 where there is none. */
 static bool put_in_place(struct rn_compile *c, uint32_t from, uint32_t into, const struct rn_numbers *targets,
                          uint32_t *map, uint32_t n_map)
 {

@@ -1,8 +1,9 @@
 /* Regular expressions: see front.h.
  *
  * Anchors: a grammar's expression knows nothing of what stands around it, so ^ and $ are taken where they say something
- * about the whole text: at the ends of an alternative of the whole expression, or of a group that is such an alternative
- * by itself, as in (^a$|^b). Searching, an alternative without ^ has any characters before it, one without $ behind. */
+ * about the whole text: at the ends of an alternative of the whole expression, or of a group that is such an
+ * alternative by itself, as in (^a$|^b). Searching, an alternative without ^ has any characters before it, one without
+ * $ behind. */
 #include <string.h>
 
 #include "sampling/grammar/code_points.h"
@@ -123,18 +124,22 @@ static const struct {
     uint32_t mask;
 } categories[] = {
     {"L", "Letter", RN_CHAR_LETTER},
+    {"LC", "Cased_Letter", RN_CHAR_LU | RN_CHAR_LL | RN_CHAR_LT},
     {"Lu", "Uppercase_Letter", RN_CHAR_LU},
     {"Ll", "Lowercase_Letter", RN_CHAR_LL},
     {"Lt", "Titlecase_Letter", RN_CHAR_LT},
     {"Lm", "Modifier_Letter", RN_CHAR_LM},
     {"Lo", "Other_Letter", RN_CHAR_LO},
     {"M", "Mark", RN_CHAR_MARK},
+    {"M", "Combining_Mark", RN_CHAR_MARK},
     {"Mn", "Nonspacing_Mark", RN_CHAR_MN},
     {"N", "Number", RN_CHAR_NUMBER},
     {"Nd", "Decimal_Number", RN_CHAR_ND},
+    {"Nd", "digit", RN_CHAR_ND},
     {"Nl", "Letter_Number", RN_CHAR_NL},
     {"No", "Other_Number", RN_CHAR_NO},
     {"P", "Punctuation", RN_CHAR_PUNCT},
+    {"P", "punct", RN_CHAR_PUNCT},
     {"Pc", "Connector_Punctuation", RN_CHAR_PC},
     {"S", "Symbol", RN_CHAR_SYMBOL},
 };

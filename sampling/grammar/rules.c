@@ -9,7 +9,7 @@
 #define WEIGHT_MOST 0x10000000u
 #define SMALL_WEIGHT 24u     /* a rule that small costs less than a call of it: white space, digits, signs */
 #define SHORT_WEIGHT 200u    /* one without loops is left within a token or two: in place, what follows is known */
-#define COPIES_WEIGHT 20000u /* of all its copies together */
+#define COPIES_WEIGHT 60000u /* of all its copies together; states are made at some 10 million a second */
 #define SINGLE_WEIGHT 50000u /* one that is called once, in one place */
 #define HEIGHT_MOST 600u     /* recursion in nfa.c: 600 frames take some 100 KiB */
 

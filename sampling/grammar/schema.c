@@ -1,7 +1,7 @@
 /* JSON Schema as a grammar: goals and their rules. See schema.h for what, schema_parts.h for how.
  *
- * Goals wait in a list and are made one after another, so that the depth of schemas costs no stack. Two schemas that come
- * to the same set of literals share a rule, which also ends the recursion of $ref. */
+ * Goals wait in a list and are made one after another, so that the depth of schemas costs no stack. Two schemas that
+ * come to the same set of literals share a rule, which also ends the recursion of $ref. */
 #include "sampling/grammar/schema.h"
 
 #include <string.h>
@@ -95,7 +95,20 @@ rn_expr rn_schema_white(struct rn_schema_maker *m)
 
     if (!m->options.free_white)
         return rn_grammar_empty(m->g);
+    if (m->options.short_white)
+        return rn_grammar_short_white(m->g);
     return rn_grammar_repeat(m->g, rn_grammar_set(m->g, white, 3, false), 0, RN_GRAMMAR_FOREVER);
+}
+
+rn_expr rn_grammar_short_white(struct rn_grammar *g)
+{
+    static const struct rn_code_points blanks[] = {{'\t', '\t'}, {' ', ' '}};
+    rn_expr lines = rn_grammar_repeat(g, rn_grammar_bytes(g, "\n", 1), 1, 2);
+    rn_expr indent = rn_grammar_repeat(g, rn_grammar_set(g, blanks, 2, false), 0, 20);
+    rn_expr parts[] = {rn_grammar_empty(g), rn_grammar_bytes(g, " ", 1),
+                       rn_grammar_sequence(g, (rn_expr[]){lines, indent}, 2)};
+
+    return rn_grammar_alternatives(g, parts, 3);
 }
 
 /* ---- Goals ---- */
@@ -147,13 +160,13 @@ rn_expr rn_schema_goal(struct rn_schema_maker *m, const struct rn_literal_list *
     return rn_grammar_call(m->g, m->goals[m->by_literals[at] - 1].rule);
 }
 
-static rn_expr one_case(struct rn_schema_maker *m, struct rn_literals literals, const struct rn_case *the)
+rn_expr rn_schema_case(struct rn_schema_maker *m, struct rn_literals literals, const struct rn_case *the)
 {
     static const struct {
         uint32_t kind;
-        const char *text;
-    } plain[] = {{RN_KIND_NULL, "null"}, {RN_KIND_FALSE, "false"}, {RN_KIND_TRUE, "true"}};
-    rn_expr *parts = rn_arena_take(m->arena, 8 + (the->has_values ? the->values->n : 0), sizeof *parts);
+        const char *text, *python;
+    } plain[] = {{RN_KIND_NULL, "null", "None"}, {RN_KIND_FALSE, "false", "False"}, {RN_KIND_TRUE, "true", "True"}};
+    rn_expr *parts = rn_arena_take(m->arena, 10 + (the->has_values ? the->values->n : 0), sizeof *parts);
     uint32_t n = 0, i;
 
     if (the->has_values) {
@@ -164,9 +177,13 @@ static rn_expr one_case(struct rn_schema_maker *m, struct rn_literals literals, 
         }
         return rn_grammar_alternatives(m->g, parts, n);
     }
-    for (i = 0; i < 3; i++)
-        if ((the->kinds & plain[i].kind) != 0)
-            parts[n++] = rn_schema_literal_text(m, plain[i].text);
+    for (i = 0; i < 3; i++) {
+        if ((the->kinds & plain[i].kind) == 0)
+            continue;
+        parts[n++] = rn_schema_literal_text(m, plain[i].text);
+        if (m->python)
+            parts[n++] = rn_schema_literal_text(m, plain[i].python);
+    }
     if ((the->kinds & RN_KIND_NUMBER) != 0)
         parts[n++] = rn_schema_number(m, the);
     if ((the->kinds & RN_KIND_STRING) != 0)
@@ -180,15 +197,18 @@ static rn_expr one_case(struct rn_schema_maker *m, struct rn_literals literals, 
 
 static void make_goal(struct rn_schema_maker *m, struct rn_schema_goal goal)
 {
-    struct rn_case_list *cases = rn_schema_solve(m, goal.literals), *at;
+    struct rn_case_list *cases, *at;
     uint32_t n = 0;
     rn_expr *parts;
 
+    for (uint32_t i = 0; i < goal.literals.n; i++)
+        rn_schema_check_circles(m, m->schemas[goal.literals.items[i] / 2]);
+    cases = rn_schema_solve(m, goal.literals);
     for (at = cases; at != NULL; at = at->next)
         n++;
     parts = rn_arena_take(m->arena, n, sizeof *parts);
     for (n = 0, at = cases; at != NULL; at = at->next) {
-        parts[n++] = one_case(m, goal.literals, &at->the);
+        parts[n++] = rn_schema_case(m, goal.literals, &at->the);
         rn_schema_look(m);
     }
     rn_grammar_define(m->g, goal.rule, rn_grammar_alternatives(m->g, parts, n));
@@ -209,6 +229,7 @@ struct job {
     const char *text; /* NULL: any JSON */
     size_t n;
     bool object; /* any object */
+    const struct rn_arguments_form *form;
     rn_expr made;
 };
 
@@ -217,7 +238,7 @@ static void start(struct job *job, struct rn_grammar *g, const struct rn_schema_
     job->m = (struct rn_schema_maker){.g = g,
                                       .arena = &job->arena,
                                       .string_rule = NO_RULE,
-                                      .char_rule = NO_RULE,
+                                      .char_rules = {NO_RULE, NO_RULE},
                                       .number_rule = NO_RULE,
                                       .integer_rule = NO_RULE};
     if (options != NULL)
@@ -227,6 +248,29 @@ static void start(struct job *job, struct rn_grammar *g, const struct rn_schema_
     job->arena.depth_limit = 2 * RN_JSON_DEPTH;
 }
 
+/* The objects among the values of the root. */
+static rn_expr arguments(struct rn_schema_maker *m, const struct rn_schema *root)
+{
+    struct rn_literals literals = rn_literals_of(m, rn_literals_add(m, NULL, rn_literal_of(root, false)));
+    struct rn_case_list *at;
+    rn_expr e = rn_grammar_alternatives(m->g, NULL, 0), one;
+
+    for (at = rn_schema_solve(m, literals); at != NULL; at = at->next) {
+        struct rn_case the = at->the;
+
+        the.kinds &= RN_KIND_OBJECT;
+        if (the.kinds == 0)
+            continue;
+        if (m->form->kind != RN_ARGUMENTS_JSON && the.has_values)
+            rn_raise(m->arena, RUNNEL_UNSUPPORTED, "the values of arguments as a whole cannot be listed, as at \"%s\"",
+                     rn_schema_where(m, &the, "const"));
+        one = m->form->kind == RN_ARGUMENTS_JSON ? rn_schema_case(m, literals, &the) : rn_schema_members(m, &the);
+        rn_schema_look(m);
+        e = rn_grammar_alternatives(m->g, (rn_expr[]){e, one}, 2);
+    }
+    return e;
+}
+
 static void compile(struct job *job)
 {
     static const struct rn_interval all;
@@ -234,14 +278,23 @@ static void compile(struct job *job)
     const struct rn_literal_list *goal = NULL;
     const struct rn_schema *root;
 
-    if (job->object) {
+    if (job->form != NULL) {
+        m->form = job->form;
+        m->raw = job->form->kind == RN_ARGUMENTS_MARKED;
+        m->python = job->form->kind == RN_ARGUMENTS_PYTHON;
+        if (m->raw)
+            m->mark = job->form->pattern(job->form->user, m->g, job->form->mark);
+        m->options.escape_angle |= rn_schema_ambiguous(m);
+        root = rn_schema_read(m);
+        rn_schema_check_circles(m, root);
+        job->made = arguments(m, root);
+    } else if (job->object) {
         struct rn_case any = {.kinds = RN_KIND_OBJECT, .intervals = &all, .max_properties = RN_GRAMMAR_FOREVER};
 
         job->made = rn_schema_object(m, &any);
     } else {
         if (job->text != NULL) {
             root = rn_schema_read(m);
-            rn_schema_check_circles(m, root);
             goal = rn_literals_add(m, NULL, rn_literal_of(root, false));
         }
         job->made = rn_schema_goal(m, goal);
@@ -293,13 +346,28 @@ rn_expr rn_grammar_schema(struct rn_grammar *g, const char *text, size_t n, cons
     return finish(&job, guarded(&job));
 }
 
-rn_expr rn_grammar_any_json(struct rn_grammar *g, bool object, bool free_white)
+rn_expr rn_grammar_arguments(struct rn_grammar *g, struct rn_value schema, const struct rn_schema_options *options,
+                             const struct rn_arguments_form *form)
 {
-    struct rn_schema_options options = {.free_white = free_white};
+    struct job job = {.form = form};
+    runnel_status status;
+
+    if (rn_grammar_failed(g))
+        return RN_GRAMMAR_NONE;
+    start(&job, g, options);
+    job.m.root = schema;
+    job.arena.steps_limit = *form->steps;
+    status = guarded(&job);
+    *form->steps -= job.arena.steps < *form->steps ? job.arena.steps : *form->steps;
+    return finish(&job, status);
+}
+
+rn_expr rn_grammar_any_json(struct rn_grammar *g, bool object, const struct rn_schema_options *options)
+{
     struct job job = {.object = object};
 
     if (rn_grammar_failed(g))
         return RN_GRAMMAR_NONE;
-    start(&job, g, &options);
+    start(&job, g, options);
     return finish(&job, guarded(&job));
 }

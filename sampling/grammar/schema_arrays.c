@@ -1,8 +1,8 @@
 /* Arrays of JSON Schema: see schema_parts.h.
  *
- * Without contains and uniqueItems: the first items one behind the other, then one repeated. With them an automaton whose
- * states are rules: how many items have been read, as far as that matters, and how many of them matched each contains;
- * or which values of a finite set have been there. */
+ * Without contains and uniqueItems: the first items one behind the other, then one repeated. With them an automaton
+ * whose states are rules: how many items have been read, as far as that matters, and how many of them matched each
+ * contains; or which values of a finite set have been there. */
 #include <string.h>
 
 #include "sampling/grammar/schema_parts.h"
@@ -12,22 +12,18 @@
 #define STATES_MOST 10000u
 #define PAIRS_MOST 12u /* items of which all pairs are compared */
 
-static struct rn_value dict_of(const struct rn_schema *schema)
-{
-    return (struct rn_value){.kind = RN_VALUE_DICT, .dict = (struct rn_dict *)schema->dict};
-}
-
 static uint32_t prefix_of(const struct rn_schema *schema, const struct rn_list **list, struct rn_value *rest)
 {
-    struct rn_value prefix = rn_dict_at(dict_of(schema), "prefixItems"), items = rn_dict_at(dict_of(schema), "items");
+    struct rn_value prefix = rn_dict_at(rn_schema_dict(schema), "prefixItems"),
+                    items = rn_dict_at(rn_schema_dict(schema), "items");
 
     *rest = items;
     if (prefix.kind != RN_VALUE_LIST && items.kind == RN_VALUE_LIST) {
         prefix = items;
-        *rest = rn_dict_at(dict_of(schema), "additionalItems");
+        *rest = rn_dict_at(rn_schema_dict(schema), "additionalItems");
     }
     if (rest->kind == RN_VALUE_UNDEFINED && rn_schema_unevaluated_plain(schema))
-        *rest = rn_dict_at(dict_of(schema), "unevaluatedItems");
+        *rest = rn_dict_at(rn_schema_dict(schema), "unevaluatedItems");
     *list = prefix.kind == RN_VALUE_LIST ? prefix.list : NULL;
     return *list != NULL ? (uint32_t)(*list)->n : 0;
 }
@@ -380,8 +376,9 @@ static void check_count(struct rn_schema_maker *m, struct rn_case *the)
     if (the->min_items <= RN_SCHEMA_COUNT_MOST && !most)
         return;
     if (!m->options.allow_unenforced)
-        rn_raise(m->arena, RUNNEL_UNSUPPORTED, "\"%s\" of %u cannot be enforced: at most %u",
-                 most ? "maxItems" : "minItems", most ? the->max_items : the->min_items, RN_SCHEMA_COUNT_MOST);
+        rn_raise(m->arena, RUNNEL_UNSUPPORTED, "\"%s\" at \"%s\" cannot be enforced: it is %u; at most %u",
+                 most ? "maxItems" : "minItems", rn_schema_where(m, the, most ? "maxItems" : "minItems"),
+                 most ? the->max_items : the->min_items, RN_SCHEMA_COUNT_MOST);
     if (most)
         the->max_items = RN_GRAMMAR_FOREVER;
     if (the->min_items > RN_SCHEMA_COUNT_MOST)

@@ -1,6 +1,7 @@
 /* The formats of JSON Schema as regular expressions. See schema_parts.h.
  *
- *     date, time, date-time   RFC 3339; the days that there are; the 60th second at 23:59:60Z alone
+ *     date, time, date-time   RFC 3339; the days that there are; the 60th second where it is 23:59:60 in UTC, by
+ *                             offsets of whole and half hours: others would take thousands of states
  *     duration                ISO 8601 as in RFC 3339, appendix A
  *     email                   RFC 5321: a local part with dots, or in quotes
  *     hostname                RFC 1123: names of up to 63 bytes; of hyphens in the third and fourth place none
@@ -9,7 +10,10 @@
  *     ipv4, ipv6              RFC 2673, RFC 4291
  *     uri, uri-reference      RFC 3986
  *     uuid                    RFC 4122
- *     json-pointer            RFC 6901; relative-json-pointer */
+ *     json-pointer            RFC 6901; relative-json-pointer
+ *
+ * A format that the standard does not name says nothing of a text; one that it names and that is not known here is
+ * refused. */
 #include <string.h>
 
 #include "sampling/grammar/schema_parts.h"
@@ -21,7 +25,21 @@
 #define DATE "(?:[0-9]{4}-" MONTH_DAY "|" LEAP_YEAR "-02-29)"
 #define HOUR "(?:[01][0-9]|2[0-3])"
 #define FRACTION "(?:\\.[0-9]+)?"
-#define TIME "(?:" HOUR ":[0-5][0-9]:[0-5][0-9]" FRACTION "(?:[Zz]|[+-]" HOUR ":[0-5][0-9])|23:59:60" FRACTION "[Zz])"
+#define SECOND_60 ":60" FRACTION
+/* The leap second in the hour h: an offset to the east is h:mm less 23:59; one to the west is as far from the other end
+ * of the day. */
+#define LEAP(h, next, other) \
+    "|" h ":(?:59" SECOND_60 "(?:\\+" next "|-" other "):00|29" SECOND_60 "(?:\\+" h "|-" other "):30)"
+/* clang-format off */
+#define LEAPS "|23:59" SECOND_60 "[Zz]"                                                                               \
+    LEAP("00", "01", "23") LEAP("01", "02", "22") LEAP("02", "03", "21") LEAP("03", "04", "20")                       \
+    LEAP("04", "05", "19") LEAP("05", "06", "18") LEAP("06", "07", "17") LEAP("07", "08", "16")                       \
+    LEAP("08", "09", "15") LEAP("09", "10", "14") LEAP("10", "11", "13") LEAP("11", "12", "12")                       \
+    LEAP("12", "13", "11") LEAP("13", "14", "10") LEAP("14", "15", "09") LEAP("15", "16", "08")                       \
+    LEAP("16", "17", "07") LEAP("17", "18", "06") LEAP("18", "19", "05") LEAP("19", "20", "04")                       \
+    LEAP("20", "21", "03") LEAP("21", "22", "02") LEAP("22", "23", "01") LEAP("23", "00", "00")
+/* clang-format on */
+#define TIME "(?:" HOUR ":[0-5][0-9]:[0-5][0-9]" FRACTION "(?:[Zz]|[+-]" HOUR ":[0-5][0-9])" LEAPS ")"
 
 #define HEX "[0-9A-Fa-f]"
 #define HEX4 HEX "{1,4}"
@@ -70,7 +88,7 @@
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 
 static const struct {
-    const char *name, *regex; /* NULL: says nothing of a text */
+    const char *name, *regex; /* NULL: not known here */
 } formats[] = {
     {"date", DATE},
     {"time", TIME},
@@ -85,21 +103,20 @@ static const struct {
     {"uri-reference", "(?:" URI "|" URI_RELATIVE ")"},
     {"json-pointer", POINTER},
     {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")"},
-    {"int32", NULL},
-    {"int64", NULL},
-    {"float", NULL},
-    {"double", NULL},
-    {"byte", NULL},
-    {"binary", NULL},
-    {"password", NULL},
+    {"idn-email", NULL},
+    {"idn-hostname", NULL},
+    {"iri", NULL},
+    {"iri-reference", NULL},
+    {"uri-template", NULL},
+    {"regex", NULL},
 };
 
 const char *rn_schema_format(const struct rn_str *name, bool *ignored)
 {
-    *ignored = false;
+    *ignored = true;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         if (strlen(formats[i].name) == name->n && memcmp(formats[i].name, name->bytes, name->n) == 0) {
-            *ignored = formats[i].regex == NULL;
+            *ignored = false;
             return formats[i].regex;
         }
     }

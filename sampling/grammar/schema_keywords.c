@@ -18,14 +18,9 @@ struct place { /* a keyword in a schema */
     bool negated;
 };
 
-static struct rn_value dict_of(const struct rn_schema *schema)
-{
-    return (struct rn_value){.kind = RN_VALUE_DICT, .dict = (struct rn_dict *)schema->dict};
-}
-
 static struct rn_value beside(const struct place *p, const char *keyword)
 {
-    return rn_dict_at(dict_of(p->schema), keyword);
+    return rn_dict_at(rn_schema_dict(p->schema), keyword);
 }
 
 const struct rn_atom *rn_atom_add(struct rn_schema_maker *m, const struct rn_atom *next, struct rn_atom atom)
@@ -111,6 +106,12 @@ static uint32_t count_at(const struct place *p, const char *keyword, struct rn_v
     if (value.kind != RN_VALUE_INT || value.integer < 0)
         rn_schema_malformed(p->m, p->schema, keyword, "a number of things: an integer, not negative");
     return value.integer < RN_GRAMMAR_FOREVER - 1 ? (uint32_t)value.integer : RN_GRAMMAR_FOREVER - 1;
+}
+
+/* An object with a property that breaks it. */
+static const struct rn_atom *broken(const struct place *p)
+{
+    return add(p, NULL, (struct rn_atom){.kind = RN_ATOM_BROKEN, .broken = p->keyword});
 }
 
 /* Refuses what is not known to be broken or not. */
@@ -530,7 +531,7 @@ static const struct rn_atom *other_properties(const struct place *p)
         schema_at(p, p->value);
     if (!p->negated)
         return object_clause(p);
-    return all_true(p) ? never(p) : refuse_negated(p);
+    return all_true(p) ? never(p) : broken(p);
 }
 
 static const struct rn_atom *required(const struct place *p)
@@ -554,7 +555,7 @@ static const struct rn_atom *property_names(const struct place *p)
     const struct rn_schema *schema = schema_at(p, p->value);
 
     if (p->negated)
-        return schema->dict == NULL && schema->truth ? never(p) : refuse_negated(p);
+        return schema->dict == NULL && schema->truth ? never(p) : broken(p);
     return add(p, NULL, (struct rn_atom){.kind = RN_ATOM_NAMES, .name = {NULL, NULL, rn_literal_of(schema, false)}});
 }
 
@@ -614,7 +615,7 @@ bool rn_schema_unevaluated_plain(const struct rn_schema *schema)
                                            "oneOf", "if",          "dependentSchemas", "dependencies", "contains"};
 
     for (size_t i = 0; i < sizeof in_place / sizeof in_place[0]; i++)
-        if (rn_dict_at(dict_of(schema), in_place[i]).kind != RN_VALUE_UNDEFINED)
+        if (rn_dict_at(rn_schema_dict(schema), in_place[i]).kind != RN_VALUE_UNDEFINED)
             return false;
     return true;
 }
@@ -631,7 +632,7 @@ static const struct rn_atom *unevaluated(const struct place *p)
         return NULL;
     }
     if (p->negated)
-        return refuse_negated(p);
+        return array ? refuse_negated(p) : broken(p);
     return array ? array_clause(p) : object_clause(p);
 }
 

@@ -7,8 +7,8 @@
  *     start -0-> zero -.-> point
  *
  * with how many digits were read (up to where it no longer matters), how the digits compare with those of each bound
- * (below, equal so far, above), whether the fraction is not zero, and the remainder by each unit. While the whole part is
- * read, digits compare only with as many digits of the bound; at its end their number decides first.
+ * (below, equal so far, above), whether the fraction is not zero, and the remainder by each unit. While the whole part
+ * is read, digits compare only with as many digits of the bound; at its end their number decides first.
  *
  * Signs are apart: a minus, and a magnitude above zero. */
 #include <stdio.h>
@@ -471,7 +471,9 @@ static void prepare(struct magnitude *g, const struct rn_case *the)
 
     for (unit = the->multiples; unit != NULL; unit = unit->next) {
         if (g->n_units == UNITS_MOST)
-            rn_raise(g->m->arena, RUNNEL_INVALID, "more than %u \"multipleOf\" of one number", UNITS_MOST);
+            rn_raise(g->m->arena, RUNNEL_UNSUPPORTED,
+                     "\"multipleOf\" at \"%s\" cannot be enforced: more than %u of one number",
+                     rn_schema_where(g->m, the, "multipleOf"), UNITS_MOST);
         g->units[g->n_units++] = unit;
         fraction = unit->places > fraction ? unit->places : fraction;
     }
@@ -497,8 +499,8 @@ static rn_expr magnitude(struct rn_schema_maker *m, const struct rn_case *the, s
     prepare(&g, the);
     if (!explore(&g))
         rn_raise(m->arena, RUNNEL_UNSUPPORTED,
-                 "bounds and \"multipleOf\" of a number cannot be enforced: they need more than %u states",
-                 STATES_MOST);
+                 "bounds and \"multipleOf\" of the number at \"%s\" cannot be enforced: they need more than %u states",
+                 rn_schema_where(m, the, "multipleOf"), STATES_MOST);
     prune(&g);
     if (!g.edges[1].alive)
         return rn_grammar_alternatives(m->g, NULL, 0);

@@ -25,33 +25,28 @@ struct object {
     uint32_t n;
     rn_expr others; /* RN_GRAMMAR_NONE: no others */
     bool any_order, counting;
+    bool in_form;              /* members as m->form says */
     uint32_t least, most, cap; /* of members */
     uint32_t *rules;           /* [states] UINT32_MAX: not asked for */
     uint32_t *queue, n_queue;
 };
 
-static struct rn_value dict_of(const struct rn_schema *schema)
-{
-    return (struct rn_value){.kind = RN_VALUE_DICT, .dict = (struct rn_dict *)schema->dict};
-}
-
 /* ---- What holds of a name ---- */
 
-static bool pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema, const struct rn_str *pattern,
-                        const struct rn_str *name)
+bool rn_schema_pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema, const struct rn_str *pattern,
+                           const struct rn_str *name)
 {
     struct rn_text_rule rule = {NULL, schema, pattern, RN_TEXT_PATTERN, false};
 
     return rn_schema_text_holds(m, &rule, name);
 }
 
-/* What a clause says of names that it neither lists nor matches. */
-static struct rn_value others_of(const struct rn_schema *schema)
+struct rn_value rn_schema_others(const struct rn_schema *schema)
 {
-    struct rn_value others = rn_dict_at(dict_of(schema), "additionalProperties");
+    struct rn_value others = rn_dict_at(rn_schema_dict(schema), "additionalProperties");
 
     if (others.kind == RN_VALUE_UNDEFINED && rn_schema_unevaluated_plain(schema))
-        others = rn_dict_at(dict_of(schema), "unevaluatedProperties");
+        others = rn_dict_at(rn_schema_dict(schema), "unevaluatedProperties");
     return others;
 }
 
@@ -71,19 +66,19 @@ const struct rn_literal_list *rn_schema_property(struct rn_schema_maker *m, cons
 
     for (clause = the->objects; clause != NULL; clause = clause->next) {
         const struct rn_schema *schema = clause->schema;
-        struct rn_value own = rn_dict_get(rn_dict_at(dict_of(schema), "properties"), name->bytes, name->n);
-        struct rn_value patterns = rn_dict_at(dict_of(schema), "patternProperties");
+        struct rn_value own = rn_dict_get(rn_dict_at(rn_schema_dict(schema), "properties"), name->bytes, name->n);
+        struct rn_value patterns = rn_dict_at(rn_schema_dict(schema), "patternProperties");
         bool listed = own.kind != RN_VALUE_UNDEFINED;
 
         if (listed)
             goal = add_schema(m, goal, own, schema);
         for (i = 0; patterns.kind == RN_VALUE_DICT && i < patterns.dict->n; i++) {
-            if (!pattern_has(m, schema, patterns.dict->entries[i].key.string, name))
+            if (!rn_schema_pattern_has(m, schema, patterns.dict->entries[i].key.string, name))
                 continue;
             listed = true;
             goal = add_schema(m, goal, patterns.dict->entries[i].value, schema);
         }
-        own = others_of(schema);
+        own = rn_schema_others(schema);
         if (!listed && own.kind != RN_VALUE_UNDEFINED)
             goal = add_schema(m, goal, own, schema);
     }
@@ -137,7 +132,7 @@ static void list_clause(struct rn_schema_maker *m, struct rn_dict *names, const 
     rn_enter(m->arena);
     list_clause(m, names, clause->next); /* the oldest first */
     rn_leave(m->arena);
-    properties = rn_dict_at(dict_of(clause->schema), "properties");
+    properties = rn_dict_at(rn_schema_dict(clause->schema), "properties");
     for (i = 0; properties.kind == RN_VALUE_DICT && i < properties.dict->n; i++)
         list_name(m, names, properties.dict->entries[i].key.string);
 }
@@ -177,6 +172,7 @@ static bool make_members(struct object *o, const struct rn_dict *names)
         const struct rn_str *name = names->entries[i].key.string;
         const struct rn_literal_list *goal = rn_schema_property(o->m, o->the, name);
         bool required = rn_name_list_has(o->the->required, name);
+        rn_expr text;
 
         rn_schema_look(o->m);
         if (rn_literals_false(goal) || !rn_schema_name_allowed(o->m, o->the, name)) {
@@ -184,7 +180,15 @@ static bool make_members(struct object *o, const struct rn_dict *names)
                 return false;
             continue;
         }
-        o->members[o->n].text = member_text(o->m, rn_schema_spelled(o->m, name->bytes, name->n, true), goal);
+        text = o->in_form ? rn_schema_member(o->m, name, goal) : member_text(o->m, rn_schema_key(o->m, name), goal);
+        rn_schema_look(o->m);
+        if (text == RN_GRAMMAR_NONE && required)
+            rn_raise(o->m->arena, RUNNEL_UNSUPPORTED,
+                     "the name \"%s\" that is required at \"%s\" cannot be written in a call's format",
+                     rn_grammar_quote(name->bytes, name->n).text, rn_schema_where(o->m, o->the, "required"));
+        if (text == RN_GRAMMAR_NONE)
+            continue;
+        o->members[o->n].text = text;
         o->members[o->n++].required = required;
     }
     return true;
@@ -200,7 +204,7 @@ struct classes {
 
 static void add_patterns(struct rn_schema_maker *m, const struct rn_schema *schema, struct classes *classes)
 {
-    struct rn_value patterns = rn_dict_at(dict_of(schema), "patternProperties");
+    struct rn_value patterns = rn_dict_at(rn_schema_dict(schema), "patternProperties");
     uint32_t k;
 
     for (size_t i = 0; patterns.kind == RN_VALUE_DICT && i < patterns.dict->n; i++) {
@@ -227,8 +231,8 @@ static const struct rn_literal_list *class_goal(struct rn_schema_maker *m, const
     uint32_t k;
 
     for (clause = the->objects; clause != NULL; clause = clause->next) {
-        struct rn_value patterns = rn_dict_at(dict_of(clause->schema), "patternProperties");
-        struct rn_value others = others_of(clause->schema);
+        struct rn_value patterns = rn_dict_at(rn_schema_dict(clause->schema), "patternProperties");
+        struct rn_value others = rn_schema_others(clause->schema);
         bool matched = false;
 
         for (k = 0; k < classes->n; k++) {
@@ -297,19 +301,29 @@ static rn_expr class_names(struct object *o, const struct classes *classes, uint
     return names->n == 0 ? e : rn_grammar_without(g, e, rn_grammar_alternatives(g, known, names->n));
 }
 
+/* Does it say by "properties": {} that it has none? */
+static bool lists_none(const struct rn_case *the)
+{
+    const struct rn_clause *clause = the->objects;
+
+    while (clause != NULL && rn_dict_at(rn_schema_dict(clause->schema), "properties").kind != RN_VALUE_DICT)
+        clause = clause->next;
+    return clause != NULL;
+}
+
 /* The members that have other names, each one: o->others. */
 static void make_others(struct object *o, const struct rn_dict *names)
 {
     struct rn_schema_maker *m = o->m;
     struct classes classes = {.n = 0};
-    rn_expr allowed = allowed_names(m, o->the), quote = rn_schema_literal_text(m, "\""), parts[1 << PATTERNS_MOST];
+    rn_expr allowed = allowed_names(m, o->the), parts[1 << PATTERNS_MOST];
     const struct rn_clause *clause;
-    bool said = names->n == 0;
+    bool said = names->n == 0 && !lists_none(o->the);
     uint32_t mask, n = 0;
 
     for (clause = o->the->objects; clause != NULL; clause = clause->next) {
         add_patterns(m, clause->schema, &classes);
-        said = said || others_of(clause->schema).kind != RN_VALUE_UNDEFINED;
+        said = said || rn_schema_others(clause->schema).kind != RN_VALUE_UNDEFINED;
     }
     for (mask = m->options.closed && !said; mask < 1u << classes.n; mask++) {
         const struct rn_literal_list *goal = class_goal(m, o->the, &classes, mask);
@@ -320,8 +334,7 @@ static void make_others(struct object *o, const struct rn_dict *names)
         if (classes.n == 0 && names->n == 0 && allowed == RN_GRAMMAR_NONE)
             name = rn_schema_any_string(m);
         else
-            name =
-                rn_grammar_sequence(m->g, (rn_expr[]){quote, class_names(o, &classes, mask, names, allowed), quote}, 3);
+            name = rn_schema_quoted(m, class_names(o, &classes, mask, names, allowed));
         parts[n++] = member_text(m, name, goal);
         rn_schema_look(m);
     }
@@ -350,6 +363,8 @@ static rn_expr with_comma(struct object *o, rn_expr member, bool first)
 {
     if (first)
         return member;
+    if (o->in_form)
+        return rn_grammar_sequence(o->m->g, (rn_expr[]){rn_schema_between(o->m), member}, 2);
     return rn_grammar_sequence(o->m->g, (rn_expr[]){rn_schema_literal_text(o->m, ","), rn_schema_white(o->m), member},
                                3);
 }
@@ -450,8 +465,9 @@ static rn_expr make_states(struct object *o)
     rn_expr e;
 
     if (states > STATES_MOST)
-        rn_raise(o->m->arena, RUNNEL_INVALID, "an object with %u properties and counts up to %u is too large", o->n,
-                 o->cap);
+        rn_raise(o->m->arena, RUNNEL_INVALID,
+                 "the object at \"%s\", with %u properties and counts up to %u, is too large",
+                 rn_schema_where(o->m, o->the, "properties"), o->n, o->cap);
     o->rules = rn_arena_take(o->m->arena, states, sizeof *o->rules);
     o->queue = rn_arena_take(o->m->arena, states, sizeof *o->queue);
     memset(o->rules, 0xff, states * sizeof *o->rules);
@@ -489,12 +505,23 @@ static void bound_count(struct object *o)
         o->most = RN_GRAMMAR_FOREVER;
     if (o->most > RN_SCHEMA_COUNT_MOST && o->most != RN_GRAMMAR_FOREVER) {
         if (!o->m->options.allow_unenforced)
-            rn_raise(o->m->arena, RUNNEL_UNSUPPORTED, "\"maxProperties\" of %u cannot be enforced: at most %u", o->most,
-                     RN_SCHEMA_COUNT_MOST);
+            rn_raise(o->m->arena, RUNNEL_UNSUPPORTED,
+                     "\"maxProperties\" at \"%s\" cannot be enforced: it is %u; at most %u",
+                     rn_schema_where(o->m, o->the, "maxProperties"), o->most, RN_SCHEMA_COUNT_MOST);
         o->most = RN_GRAMMAR_FOREVER;
     }
     o->counting = o->least > 0 || o->most != RN_GRAMMAR_FOREVER;
     o->cap = !o->counting ? 0 : o->most != RN_GRAMMAR_FOREVER ? o->most : o->least;
+}
+
+/* What stands between the braces. */
+static rn_expr make_object(struct object *o)
+{
+    bound_count(o);
+    o->any_order = o->m->options.any_order && o->n <= RN_SCHEMA_ANY_ORDER_MOST && o->n > 1;
+    if (o->least > o->cap && o->counting)
+        return RN_GRAMMAR_NONE;
+    return make_states(o);
 }
 
 rn_expr rn_schema_object(struct rn_schema_maker *m, const struct rn_case *the)
@@ -506,11 +533,17 @@ rn_expr rn_schema_object(struct rn_schema_maker *m, const struct rn_case *the)
     if (!make_members(&o, names))
         return rn_grammar_alternatives(m->g, NULL, 0);
     make_others(&o, names);
-    bound_count(&o);
-    o.any_order = m->options.any_order && o.n <= RN_SCHEMA_ANY_ORDER_MOST && o.n > 1;
-    if (o.least > o.cap && o.counting)
+    e = make_object(&o);
+    if (e == RN_GRAMMAR_NONE)
         return rn_grammar_alternatives(m->g, NULL, 0);
-    e = make_states(&o);
     return rn_grammar_sequence(
         m->g, (rn_expr[]){rn_schema_literal_text(m, "{"), rn_schema_white(m), e, rn_schema_literal_text(m, "}")}, 4);
+}
+
+rn_expr rn_schema_members(struct rn_schema_maker *m, const struct rn_case *the)
+{
+    struct object o = {.m = m, .the = the, .in_form = true};
+    rn_expr e = make_members(&o, list_names(m, the)) ? make_object(&o) : RN_GRAMMAR_NONE;
+
+    return e == RN_GRAMMAR_NONE ? rn_grammar_alternatives(m->g, NULL, 0) : e;
 }

@@ -65,9 +65,15 @@ struct rn_schema_maker {
     uint32_t n_goals, room_goals;
     uint32_t *by_literals; /* [n_by_literals] 1 + goal */
     uint32_t n_by_literals;
-    uint32_t string_rule, char_rule, number_rule, integer_rule; /* UINT32_MAX: not yet */
-    const struct rn_schema *one_of;                             /* its branches are being told apart */
-    struct rn_text_cache *texts;                                /* patterns and formats that were made */
+    uint32_t string_rule, number_rule, integer_rule; /* UINT32_MAX: not yet */
+    uint32_t char_rules[2];                          /* the second: raw */
+    bool raw;                                        /* characters are spelled as they are, without escapes */
+    rn_expr mark;                                    /* stands for a string's quotes; RN_GRAMMAR_NONE: they do */
+    bool python;                                     /* words of Python stand for those of JSON as well */
+    const struct rn_arguments_form *form;            /* NULL: JSON */
+    const struct rn_schema *one_of;                  /* its branches are being told apart */
+    struct rn_text_cache *texts;                     /* patterns and formats that were made */
+    struct rn_length_cache *lengths;                 /* strings with lengths that were made */
     uint32_t likely; /* where in an enum the value that is looked for stands, if it is of that enum */
 };
 
@@ -124,6 +130,14 @@ struct rn_clause { /* properties, patternProperties, additionalProperties; or pr
     const struct rn_schema *schema;
 };
 
+/* The object has a property that breaks what this keyword of the schema says: propertyNames; patternProperties;
+ * additionalProperties or unevaluatedProperties, of those that it neither lists nor matches. */
+struct rn_broken {
+    const struct rn_broken *next;
+    const struct rn_schema *schema;
+    const char *keyword; /* static */
+};
+
 struct rn_contains { /* at least `least`, at most `most` of the items from..to, the last one not counted, match */
     const struct rn_contains *next;
     const struct rn_schema *schema; /* that says so */
@@ -144,9 +158,11 @@ struct rn_case {
     const struct rn_contains *contains;
     uint32_t min_items, max_items;
     const struct rn_schema *unique;
-    const struct rn_clause *objects;
+    const struct rn_clause *objects; /* newest first; the order of properties */
+    const struct rn_schema *behind;  /* of objects: the next one is put behind it; NULL: in front of all */
     const struct rn_name_list *required, *lacking, *extra; /* extra: a literal for the value of a name */
     const struct rn_name_list *names;                      /* literals for all names; no name */
+    const struct rn_broken *broken;                        /* none in a case that is found */
     uint32_t min_properties, max_properties;
     const struct rn_schema *min_properties_of;
     const struct rn_literal_list *seen; /* literals that are in it */
@@ -183,6 +199,7 @@ enum rn_atom_kind {
     RN_ATOM_LACKS,
     RN_ATOM_EXTRA,
     RN_ATOM_NAMES,
+    RN_ATOM_BROKEN,
     RN_ATOM_PROPERTIES
 };
 
@@ -208,14 +225,16 @@ struct rn_atom {
         struct rn_text_rule text;
         struct rn_contains contains;
         struct rn_name_list name;
+        const char *broken; /* the keyword */
     };
 };
 
 /* ---- schema_read.c ---- */
 
-/* Finds all schemas in m->root, their names and places; refuses circles of schemas without progress among those that
- * can be reached. */
+/* Finds all schemas in m->root, their names and places. */
 const struct rn_schema *rn_schema_read(struct rn_schema_maker *m);
+
+/* Refuses a circle among the schemas that say something of the same value as this one. */
 void rn_schema_check_circles(struct rn_schema_maker *m, const struct rn_schema *root);
 
 /* The schema that a value of the document is; raises where it is none. `of`, `keyword`: who asks. */
@@ -229,6 +248,9 @@ const struct rn_schema *rn_schema_target(struct rn_schema_maker *m, const struct
 /* Where a schema stands: "#/properties/a". */
 const char *rn_schema_pointer(struct rn_schema_maker *m, const struct rn_schema *schema);
 
+/* The same of the schema that says this keyword of a case; where none does, of one of those that make the case. */
+const char *rn_schema_where(struct rn_schema_maker *m, const struct rn_case *the, const char *keyword);
+
 /* Raises UNSUPPORTED, unless it is allowed that the keyword is not enforced. */
 void rn_schema_refuse(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword, const char *why);
 
@@ -238,6 +260,12 @@ _Noreturn void rn_schema_malformed(struct rn_schema_maker *m, const struct rn_sc
 
 /* ---- schema.c ---- */
 
+/* What a schema says, as a value; of true and false nothing. */
+static inline struct rn_value rn_schema_dict(const struct rn_schema *schema)
+{
+    return (struct rn_value){.kind = RN_VALUE_DICT, .dict = (struct rn_dict *)schema->dict};
+}
+
 static inline rn_literal rn_literal_of(const struct rn_schema *schema, bool negated)
 {
     return 2 * schema->id + negated;
@@ -246,6 +274,9 @@ static inline rn_literal rn_literal_of(const struct rn_schema *schema, bool nega
 struct rn_literals rn_literals_of(struct rn_schema_maker *m, const struct rn_literal_list *list);
 const struct rn_literal_list *rn_literals_add(struct rn_schema_maker *m, const struct rn_literal_list *list,
                                               rn_literal literal);
+
+/* The values of one case of a goal. */
+rn_expr rn_schema_case(struct rn_schema_maker *m, struct rn_literals literals, const struct rn_case *the);
 
 /* The value of a goal; of the empty set any value. */
 rn_expr rn_schema_goal(struct rn_schema_maker *m, const struct rn_literal_list *literals);
@@ -272,6 +303,13 @@ struct rn_case_list *rn_schema_solve(struct rn_schema_maker *m, struct rn_litera
 /* No value satisfies all literals. False: not proved. */
 bool rn_schema_empty(struct rn_schema_maker *m, struct rn_literals literals, uint32_t depth);
 
+/* ---- schema_others.c ---- */
+
+/* The ways in which an object of the case can have a property that breaks a keyword, where the case says which names
+ * there can be. False: it does not, and it is allowed that this is not enforced. */
+bool rn_schema_ways_to_break(struct rn_schema_maker *m, const struct rn_case *the, const struct rn_broken *broken,
+                             const struct rn_branch **ways);
+
 /* ---- schema_values.c ---- */
 
 bool rn_schema_equal(struct rn_value a, struct rn_value b);
@@ -287,6 +325,8 @@ rn_expr rn_schema_value(struct rn_schema_maker *m, struct rn_value value);
 /* ---- schema_strings.c ---- */
 
 rn_expr rn_schema_any_string(struct rn_schema_maker *m); /* with its quotes, all spellings */
+rn_expr rn_schema_quoted(struct rn_schema_maker *m, rn_expr content);
+rn_expr rn_schema_key(struct rn_schema_maker *m, const struct rn_str *name); /* of a member, as it is written */
 rn_expr rn_schema_string(struct rn_schema_maker *m, const struct rn_case *the);
 rn_expr rn_schema_content(struct rn_schema_maker *m, const struct rn_case *the,
                           struct rn_literals literals);                                        /* no quotes */
@@ -298,7 +338,8 @@ rn_expr rn_schema_plain(struct rn_schema_maker *m, uint32_t least,
 rn_expr rn_schema_text_rule(struct rn_schema_maker *m, const struct rn_text_rule *rule);
 bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *rule, const struct rn_str *text);
 
-/* The regular expression of a format; NULL: none is known. *ignored: it says nothing about the text. */
+/* The regular expression of a format; NULL: none is known. *ignored: the standard does not name it, so it says nothing
+ * about the text. */
 const char *rn_schema_format(const struct rn_str *name, bool *ignored);
 
 /* ---- schema_numbers.c ---- */
@@ -315,6 +356,17 @@ rn_expr rn_schema_any_number(struct rn_schema_maker *m);
 rn_expr rn_schema_array(struct rn_schema_maker *m, const struct rn_case *the);
 rn_expr rn_schema_object(struct rn_schema_maker *m, const struct rn_case *the);
 
+/* Members of an object that are written in another form than JSON's, without braces; none but those that the schema
+ * lists. */
+rn_expr rn_schema_members(struct rn_schema_maker *m, const struct rn_case *the);
+
+/* Does a key of the schema's patternProperties match the name? */
+bool rn_schema_pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema, const struct rn_str *pattern,
+                           const struct rn_str *name);
+
+/* What a schema says of properties that it neither lists nor matches by a pattern; undefined: nothing. */
+struct rn_value rn_schema_others(const struct rn_schema *schema);
+
 /* What holds of item i; of the value of a property. */
 const struct rn_literal_list *rn_schema_item(struct rn_schema_maker *m, const struct rn_case *the, uint32_t i);
 const struct rn_literal_list *rn_schema_property(struct rn_schema_maker *m, const struct rn_case *the,
@@ -324,6 +376,18 @@ const struct rn_literal_list *rn_schema_property(struct rn_schema_maker *m, cons
 bool rn_schema_name_allowed(struct rn_schema_maker *m, const struct rn_case *the, const struct rn_str *name);
 bool rn_name_list_has(const struct rn_name_list *list, const struct rn_str *name);
 bool rn_str_same(const struct rn_str *a, const struct rn_str *b);
+
+/* ---- schema_arguments.c ---- */
+
+/* May a reader see something else than strings in an argument whose strings are bare? */
+bool rn_schema_ambiguous(struct rn_schema_maker *m);
+
+/* A member in the maker's form; RN_GRAMMAR_NONE: it cannot be written. And what stands between two. */
+rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal);
+rn_expr rn_schema_between(struct rn_schema_maker *m);
+
+/* All texts with none of these in them. The rest of the texts of `from`, or of all. */
+rn_expr rn_schema_lacking(struct rn_grammar *g, rn_expr from, rn_expr what);
 
 /* White space where it is free; else nothing. */
 rn_expr rn_schema_white(struct rn_schema_maker *m);

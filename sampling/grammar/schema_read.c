@@ -53,6 +53,22 @@ const char *rn_schema_pointer(struct rn_schema_maker *m, const struct rn_schema 
     return out;
 }
 
+const char *rn_schema_where(struct rn_schema_maker *m, const struct rn_case *the, const char *keyword)
+{
+    const struct rn_literal_list *at;
+    const struct rn_schema *found = NULL;
+
+    for (at = the->seen; at != NULL; at = at->next) {
+        const struct rn_schema *schema = m->schemas[at->literal / 2];
+        struct rn_value dict = {.kind = RN_VALUE_DICT, .dict = (struct rn_dict *)schema->dict};
+
+        if (schema->dict != NULL && rn_dict_at(dict, keyword).kind != RN_VALUE_UNDEFINED)
+            return rn_schema_pointer(m, schema);
+        found = schema->dict != NULL || found == NULL ? schema : found;
+    }
+    return found == NULL ? "#" : rn_schema_pointer(m, found);
+}
+
 void rn_schema_refuse(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword, const char *why)
 {
     if (m->options.allow_unenforced)

@@ -1,7 +1,8 @@
 /* The cases of a goal: all that its schemas say is taken apart into plain constraints, and each choice (anyOf, if, a
  * negation) makes one case per branch. See schema_parts.h.
  *
- * Choices wait until nothing else is to be done, so that most branches that cannot hold end at once. */
+ * Choices wait until nothing else is to be done, so that most branches that cannot hold end at once. What they say of
+ * objects is put where they stand, so that properties are in the order in which the schema names them. */
 #include <string.h>
 
 #include "base/check.h"
@@ -19,6 +20,7 @@ struct solving {
 struct waiting { /* choices */
     const struct waiting *next;
     const struct rn_atom *choice;
+    const struct rn_schema *behind; /* rn_case.behind where it stands */
 };
 
 /* ---- Plain constraints ---- */
@@ -157,6 +159,33 @@ static const struct rn_clause *add_clause(struct rn_schema_maker *m, const struc
     return clause;
 }
 
+/* The same, put right behind the clause of the schema `behind`; NULL: in front of all. */
+static const struct rn_clause *insert_clause(struct rn_schema_maker *m, const struct rn_clause *list,
+                                             const struct rn_schema *behind, const struct rn_schema *schema)
+{
+    struct rn_clause *copy;
+
+    if (list == NULL || list->schema == behind)
+        return add_clause(m, list, schema);
+    rn_step(m->arena, 1);
+    if (list->schema == schema)
+        return list;
+    rn_enter(m->arena);
+    copy = rn_arena_take(m->arena, 1, sizeof *copy);
+    *copy = (struct rn_clause){insert_clause(m, list->next, behind, schema), list->schema};
+    rn_leave(m->arena);
+    return copy;
+}
+
+static const struct rn_broken *add_broken(struct rn_schema_maker *m, const struct rn_broken *list,
+                                          const struct rn_schema *schema, const char *keyword)
+{
+    struct rn_broken *copy = rn_arena_take(m->arena, 1, sizeof *copy);
+
+    *copy = (struct rn_broken){list, schema, keyword};
+    return copy;
+}
+
 static void at_least(uint32_t *value, uint32_t least)
 {
     *value = least > *value ? least : *value;
@@ -172,7 +201,8 @@ static void apply_object(struct rn_schema_maker *m, struct rn_case *c, const str
 {
     switch (a->kind) {
     case RN_ATOM_OBJECT:
-        c->objects = add_clause(m, c->objects, a->schema);
+        c->objects = insert_clause(m, c->objects, c->behind, a->schema);
+        c->behind = a->schema;
         break;
     case RN_ATOM_REQUIRED:
         if (!rn_name_list_has(c->required, a->name.name))
@@ -186,6 +216,10 @@ static void apply_object(struct rn_schema_maker *m, struct rn_case *c, const str
         break;
     case RN_ATOM_NAMES:
         c->names = add_name(m, c->names, &a->name);
+        break;
+    case RN_ATOM_BROKEN:
+        c->broken = add_broken(m, c->broken, a->schema, a->broken);
+        c->kinds &= RN_KIND_OBJECT;
         break;
     default:
         if (a->count.least > c->min_properties)
@@ -347,6 +381,26 @@ static void found(struct solving *s, const struct rn_case *c)
     s->end = &item->next;
 }
 
+static void solve(struct solving *s, struct rn_case c, const struct rn_atom *atoms, const struct waiting *choices);
+
+/* All is said but which property breaks a keyword. */
+static void solve_broken(struct solving *s, struct rn_case c)
+{
+    const struct rn_broken *broken = c.broken;
+    const struct rn_branch *ways;
+
+    c.broken = broken->next;
+    if (c.has_values) { /* each of them is tried (rn_schema_case) */
+        c.broken = NULL;
+        found(s, &c);
+        return;
+    }
+    if (!rn_schema_ways_to_break(s->m, &c, broken, &ways))
+        solve(s, c, NULL, NULL);
+    for (; ways != NULL; ways = ways->next)
+        solve(s, c, ways->atoms, NULL);
+}
+
 static void solve(struct solving *s, struct rn_case c, const struct rn_atom *atoms, const struct waiting *choices)
 {
     struct rn_schema_maker *m = s->m;
@@ -362,7 +416,7 @@ static void solve(struct solving *s, struct rn_case c, const struct rn_atom *ato
         if (a->kind == RN_ATOM_CHOICE) {
             struct waiting *w = rn_arena_take(m->arena, 1, sizeof *w);
 
-            *w = (struct waiting){choices, a};
+            *w = (struct waiting){choices, a, c.behind};
             choices = w;
         } else if (a->kind == RN_ATOM_LITERAL) {
             if (!was_seen(m, c.seen, a->literal, &against)) {
@@ -375,11 +429,15 @@ static void solve(struct solving *s, struct rn_case c, const struct rn_atom *ato
             goto dead;
         }
     }
-    if (choices == NULL)
+    if (choices == NULL && c.broken != NULL) {
+        solve_broken(s, c);
+    } else if (choices == NULL) {
         found(s, &c);
-    else
+    } else {
+        c.behind = choices->behind;
         for (branch = choices->choice->branches; branch != NULL; branch = branch->next)
             solve(s, c, branch->atoms, choices->next);
+    }
 dead:
     rn_leave(m->arena);
 }

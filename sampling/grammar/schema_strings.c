@@ -12,17 +12,26 @@
 #include "sampling/grammar/schema_parts.h"
 #include "text/utf8.h"
 
+#define BLOCK 256u /* characters that are counted one by one where many are; each takes some fifteen states */
+
 struct rn_text_cache {
     struct rn_text_cache *next;
     const struct rn_str *text;
     int kind;
+    bool raw;
     uint32_t rule; /* UINT32_MAX: it is not enforced */
 };
 
 /* ---- Characters ---- */
 
+/* It may begin a mark. */
+static bool is_escaped(const struct rn_schema_maker *m, uint32_t c)
+{
+    return (c == '<' && m->options.escape_angle) || (c == '[' && m->options.escape_bracket);
+}
+
 /* The spelling of one character; returns its bytes, at most 6. */
-static uint32_t spell(uint32_t c, char *out)
+static uint32_t spell(const struct rn_schema_maker *m, uint32_t c, char *out)
 {
     static const char shorts[] = "\b\f\n\r\t\"\\", letters[] = "bfnrt\"\\";
     const char *at = c < 0x80 && c != 0 ? strchr(shorts, (int)c) : NULL;
@@ -32,7 +41,7 @@ static uint32_t spell(uint32_t c, char *out)
         out[1] = letters[at - shorts];
         return 2;
     }
-    if (c < 0x20) {
+    if (c < 0x20 || is_escaped(m, c)) {
         static const char hex[] = "0123456789abcdef";
 
         memcpy(out, "\\u00", 4);
@@ -43,26 +52,42 @@ static uint32_t spell(uint32_t c, char *out)
     return rn_utf8_encode(c, out);
 }
 
-static bool is_plain(uint32_t c)
+static bool is_plain(const struct rn_schema_maker *m, uint32_t c)
 {
-    return c >= 0x20 && c != '"' && c != '\\';
+    return c >= 0x20 && c != '"' && c != '\\' && !is_escaped(m, c);
+}
+
+/* Ranges of characters that need no escape. */
+struct plain {
+    struct rn_code_points ranges[4];
+};
+
+static struct plain plain_ranges(const struct rn_schema_maker *m)
+{
+    if (m->raw)
+        return (struct plain){{{0, '!'}, {'"', '['}, {'\\', ']'}, {'^', RN_CODE_POINT_MOST}}};
+    return (struct plain){{{0x20, '!'},
+                           {'#', is_escaped(m, '<') ? '<' - 1 : '<'},
+                           {'=', is_escaped(m, '[') ? '[' - 1 : '['},
+                           {']', RN_CODE_POINT_MOST}}};
 }
 
 /* Adds the sets of ranges[n] that need no escape: expressions with at most 64 ranges each. */
-static rn_expr plain_sets(struct rn_grammar *g, const struct rn_code_points *ranges, size_t n)
+static rn_expr plain_sets(const struct rn_schema_maker *m, struct rn_grammar *g, const struct rn_code_points *ranges,
+                          size_t n)
 {
-    static const struct rn_code_points plain[] = {{0x20, '!'}, {'#', '['}, {']', RN_CODE_POINT_MOST}};
+    struct plain plain = plain_ranges(m);
     struct rn_code_points kept[64];
     rn_expr sets = rn_grammar_alternatives(g, NULL, 0);
     uint32_t n_kept = 0;
 
-    for (size_t k = 0; k < 3 * n; k++) {
-        const struct rn_code_points *r = &ranges[k / 3], *p = &plain[k % 3];
+    for (size_t k = 0; k < 4 * n; k++) {
+        const struct rn_code_points *r = &ranges[k / 4], *p = &plain.ranges[k % 4];
         uint32_t first = r->first > p->first ? r->first : p->first, last = r->last < p->last ? r->last : p->last;
 
         if (first <= last)
             kept[n_kept++] = (struct rn_code_points){first, last};
-        if (n_kept == 64 || (k + 1 == 3 * n && n_kept > 0)) {
+        if (n_kept == 64 || (k + 1 == 4 * n && n_kept > 0)) {
             rn_expr set = rn_grammar_set(g, kept, n_kept, false);
 
             sets = k < 66 ? set : rn_grammar_alternatives(g, (rn_expr[]){sets, set}, 2);
@@ -75,53 +100,66 @@ static rn_expr plain_sets(struct rn_grammar *g, const struct rn_code_points *ran
 /* One character of ranges[n], which are normal, as it is spelled. */
 static rn_expr write_set(void *user, struct rn_grammar *g, const struct rn_code_points *ranges, size_t n)
 {
+    const struct rn_schema_maker *m = user;
     rn_expr parts[36];
     uint32_t n_parts = 0, c;
 
-    (void)user;
-    for (c = 0; c <= '\\'; c++) {
+    for (c = 0; c <= '\\' && !m->raw; c++) {
         char spelled[6];
 
-        if (!is_plain(c) && rn_code_points_have(ranges, n, c))
-            parts[n_parts++] = rn_grammar_bytes(g, spelled, spell(c, spelled));
+        if (!is_plain(m, c) && rn_code_points_have(ranges, n, c))
+            parts[n_parts++] = rn_grammar_bytes(g, spelled, spell(m, c, spelled));
     }
-    parts[n_parts++] = plain_sets(g, ranges, n);
+    parts[n_parts++] = plain_sets(m, g, ranges, n);
     return rn_grammar_alternatives(g, parts, n_parts);
 }
 
-static rn_expr quoted(struct rn_schema_maker *m, rn_expr content)
+rn_expr rn_schema_quoted(struct rn_schema_maker *m, rn_expr content)
 {
-    rn_expr quote = rn_schema_literal_text(m, "\"");
+    rn_expr quote = m->mark != RN_GRAMMAR_NONE ? m->mark : rn_schema_literal_text(m, "\"");
 
+    if (m->mark != RN_GRAMMAR_NONE)
+        content = rn_schema_lacking(m->g, content, rn_schema_literal_text(m, m->form->mark));
     return rn_grammar_sequence(m->g, (rn_expr[]){quote, content, quote}, 3);
 }
 
 rn_expr rn_schema_spelled(struct rn_schema_maker *m, const char *text, size_t n, bool in_quotes)
 {
-    char *out = rn_arena_take(m->arena, 6 * n + 2, 1);
+    char *out;
     size_t at = 0, i;
     uint32_t bytes;
 
     rn_step(m->arena, n / 8);
+    if (m->raw && !in_quotes)
+        return rn_grammar_bytes(m->g, text, n);
+    if (m->raw)
+        return rn_schema_quoted(m, rn_grammar_bytes(m->g, text, n));
+    out = rn_arena_take(m->arena, 6 * n + 2, 1);
     if (in_quotes)
         out[at++] = '"';
     for (i = 0; i < n; i += bytes)
-        at += spell(rn_utf8_decode(text + i, &bytes), out + at);
+        at += spell(m, rn_utf8_decode(text + i, &bytes), out + at);
     if (in_quotes)
         out[at++] = '"';
     return rn_grammar_bytes(m->g, out, at);
 }
 
 /* A rule for one character in its one spelling. */
-rn_expr rn_schema_plain(struct rn_schema_maker *m, uint32_t least, uint32_t most)
+static rn_expr one_plain(struct rn_schema_maker *m)
 {
     static const struct rn_code_points all[] = {{0, 0xd7ff}, {0xe000, RN_CODE_POINT_MOST}};
+    uint32_t *rule = &m->char_rules[m->raw];
 
-    if (m->char_rule == UINT32_MAX) {
-        m->char_rule = rn_schema_rule(m);
-        rn_grammar_define(m->g, m->char_rule, write_set(NULL, m->g, all, 2));
+    if (*rule == UINT32_MAX) {
+        *rule = rn_schema_rule(m);
+        rn_grammar_define(m->g, *rule, write_set(m, m->g, all, 2));
     }
-    return rn_grammar_repeat(m->g, rn_grammar_call(m->g, m->char_rule), least, most);
+    return rn_grammar_call(m->g, *rule);
+}
+
+rn_expr rn_schema_plain(struct rn_schema_maker *m, uint32_t least, uint32_t most)
+{
+    return rn_grammar_repeat(m->g, one_plain(m), least, most);
 }
 
 /* Four hexadecimal digits of which the first two lie in sets: no half of a pair of surrogates, or a first or second. */
@@ -150,17 +188,20 @@ static rn_expr unicode_escape(struct rn_schema_maker *m)
 
 rn_expr rn_schema_any_string(struct rn_schema_maker *m)
 {
-    static const struct rn_code_points plain[] = {{0x20, '!'}, {'#', '['}, {']', RN_CODE_POINT_MOST}};
     static const struct rn_code_points shorts[] = {{'"', '"'}, {'/', '/'}, {'\\', '\\'}, {'b', 'b'},
                                                    {'f', 'f'}, {'n', 'n'}, {'r', 'r'},   {'t', 't'}};
+    struct plain plain = plain_ranges(m);
     rn_expr e;
 
-    if (m->string_rule == UINT32_MAX) {
+    if (m->string_rule == UINT32_MAX && m->raw) {
+        m->string_rule = rn_schema_rule(m);
+        rn_grammar_define(m->g, m->string_rule, rn_schema_quoted(m, rn_schema_plain(m, 0, RN_GRAMMAR_FOREVER)));
+    } else if (m->string_rule == UINT32_MAX) {
         m->string_rule = rn_schema_rule(m);
         e = rn_grammar_alternatives(m->g, (rn_expr[]){rn_grammar_set(m->g, shorts, 8, false), unicode_escape(m)}, 2);
         e = rn_grammar_sequence(m->g, (rn_expr[]){rn_schema_literal_text(m, "\\"), e}, 2);
-        e = rn_grammar_alternatives(m->g, (rn_expr[]){rn_grammar_set(m->g, plain, 3, false), e}, 2);
-        rn_grammar_define(m->g, m->string_rule, quoted(m, rn_grammar_repeat(m->g, e, 0, RN_GRAMMAR_FOREVER)));
+        e = rn_grammar_alternatives(m->g, (rn_expr[]){rn_grammar_set(m->g, plain.ranges, 4, false), e}, 2);
+        rn_grammar_define(m->g, m->string_rule, rn_schema_quoted(m, rn_grammar_repeat(m->g, e, 0, RN_GRAMMAR_FOREVER)));
     }
     return rn_grammar_call(m->g, m->string_rule);
 }
@@ -186,7 +227,7 @@ static runnel_status try_regex(struct rn_schema_maker *m, const char *text, size
 static uint32_t make_text_rule(struct rn_schema_maker *m, const struct rn_text_rule *rule)
 {
     bool pattern = rule->kind == RN_TEXT_PATTERN, ignored;
-    struct rn_regex_options options = {.search = pattern, .write = write_set};
+    struct rn_regex_options options = {.search = pattern, .write = write_set, .user = m};
     const char *text = pattern ? rule->text->bytes : rn_schema_format(rule->text, &ignored);
     size_t n = pattern ? rule->text->n : strlen(text);
     runnel_error error = {0};
@@ -213,11 +254,12 @@ rn_expr rn_schema_text_rule(struct rn_schema_maker *m, const struct rn_text_rule
 
     if (rule->kind == RN_TEXT_IS)
         return rn_schema_spelled(m, rule->text->bytes, rule->text->n, false);
-    for (; at != NULL && (at->kind != (int)rule->kind || !rn_str_same(at->text, rule->text)); at = at->next)
+    for (; at != NULL && (at->kind != (int)rule->kind || at->raw != m->raw || !rn_str_same(at->text, rule->text));
+         at = at->next)
         rn_step(m->arena, 1);
     if (at == NULL) {
         at = rn_arena_take(m->arena, 1, sizeof *at);
-        *at = (struct rn_text_cache){m->texts, rule->text, (int)rule->kind, make_text_rule(m, rule)};
+        *at = (struct rn_text_cache){m->texts, rule->text, (int)rule->kind, m->raw, make_text_rule(m, rule)};
         m->texts = at;
     }
     return at->rule == UINT32_MAX ? RN_GRAMMAR_NONE : rn_grammar_call(m->g, at->rule);
@@ -237,8 +279,10 @@ bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *
     if (e == RN_GRAMMAR_NONE)
         return true;
     spelled = rn_arena_take(m->arena, 6 * text->n, 1);
-    for (i = 0; i < text->n; i += bytes)
-        n += spell(rn_utf8_decode(text->bytes + i, &bytes), spelled + n);
+    for (i = 0; i < text->n && !m->raw; i += bytes)
+        n += spell(m, rn_utf8_decode(text->bytes + i, &bytes), spelled + n);
+    if (m->raw && text->n > 0)
+        memcpy(spelled, text->bytes, n = text->n);
     m->arena->depth_limit = depth + 2 * m->g->limits.depth;
     holds = rn_expr_matches(m->arena, m->g, e, spelled, n) != rule->negated;
     m->arena->depth_limit = depth;
@@ -247,17 +291,20 @@ bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *
 
 /* ---- Strings ---- */
 
-static void check_length(struct rn_schema_maker *m, struct rn_case *the)
+/* most: of max_length. */
+static void check_length(struct rn_schema_maker *m, struct rn_case *the, uint32_t most)
 {
-    if (the->min_length <= RN_SCHEMA_COUNT_MOST &&
-        (the->max_length <= RN_SCHEMA_COUNT_MOST || the->max_length == RN_GRAMMAR_FOREVER))
+    bool least = the->min_length > RN_SCHEMA_COUNT_MOST;
+
+    if (!least && (the->max_length <= most || the->max_length == RN_GRAMMAR_FOREVER))
         return;
     if (!m->options.allow_unenforced)
-        rn_raise(m->arena, RUNNEL_UNSUPPORTED, "a \"minLength\" or \"maxLength\" of %u cannot be enforced: at most %u",
-                 the->min_length > RN_SCHEMA_COUNT_MOST ? the->min_length : the->max_length, RN_SCHEMA_COUNT_MOST);
-    if (the->min_length > RN_SCHEMA_COUNT_MOST)
+        rn_raise(m->arena, RUNNEL_UNSUPPORTED, "\"%s\" at \"%s\" cannot be enforced: it is %u; at most %u",
+                 least ? "minLength" : "maxLength", rn_schema_where(m, the, least ? "minLength" : "maxLength"),
+                 least ? the->min_length : the->max_length, least ? RN_SCHEMA_COUNT_MOST : most);
+    if (least)
         the->min_length = 0;
-    if (the->max_length > RN_SCHEMA_COUNT_MOST)
+    if (the->max_length > most)
         the->max_length = RN_GRAMMAR_FOREVER;
 }
 
@@ -293,7 +340,7 @@ rn_expr rn_schema_content(struct rn_schema_maker *m, const struct rn_case *the, 
     uint32_t n = 0;
 
     if (!the->has_values) {
-        check_length(m, &own);
+        check_length(m, &own, RN_SCHEMA_COUNT_MOST);
         return content(m, &own);
     }
     parts = rn_arena_take(m->arena, the->values->n, sizeof *parts);
@@ -304,12 +351,79 @@ rn_expr rn_schema_content(struct rn_schema_maker *m, const struct rn_case *the, 
     return rn_grammar_alternatives(m->g, parts, n);
 }
 
+/* ---- Lengths ----
+ *
+ * Strings of which nothing but the length is said have a rule for each pair of bounds, from quote to quote, so that what
+ * was found out of its states serves all of them. Many characters are counted by blocks:
+ *
+ *     quote c{least} ( block{0, n-1} c{0, BLOCK-1} quote  |  block{n} c{0, left} quote ) */
+
+struct rn_length_cache {
+    struct rn_length_cache *next;
+    uint32_t least, most;
+    bool quoted; /* false: a whole block, or one that is begun, with the quote behind it */
+    bool raw;
+    rn_expr mark;
+    uint32_t rule;
+};
+
+static rn_expr call_length(struct rn_schema_maker *m, uint32_t least, uint32_t most, bool quoted);
+
+static rn_expr with_quote(struct rn_schema_maker *m, rn_expr content)
+{
+    return rn_grammar_sequence(m->g, (rn_expr[]){content, rn_schema_literal_text(m, "\"")}, 2);
+}
+
+static rn_expr by_blocks(struct rn_schema_maker *m, uint32_t least, uint32_t most)
+{
+    uint32_t n = (most - least) / BLOCK, left = (most - least) % BLOCK;
+    rn_expr block = call_length(m, BLOCK, BLOCK, false), begun = call_length(m, 0, BLOCK - 1, false), cases[2];
+
+    cases[0] = rn_grammar_sequence(m->g, (rn_expr[]){rn_grammar_repeat(m->g, block, 0, n - 1), begun}, 2);
+    cases[1] = with_quote(
+        m,
+        rn_grammar_sequence(m->g, (rn_expr[]){rn_grammar_repeat(m->g, block, n, n), rn_schema_plain(m, 0, left)}, 2));
+    return rn_grammar_sequence(m->g,
+                               (rn_expr[]){rn_schema_literal_text(m, "\""), rn_schema_plain(m, least, least),
+                                           rn_grammar_alternatives(m->g, cases, 2)},
+                               3);
+}
+
+static rn_expr length_body(struct rn_schema_maker *m, uint32_t least, uint32_t most, bool quoted)
+{
+    if (!quoted)
+        return least == most ? rn_schema_plain(m, least, most) : with_quote(m, rn_schema_plain(m, least, most));
+    if (m->mark == RN_GRAMMAR_NONE && most != RN_GRAMMAR_FOREVER && most - least >= 2 * BLOCK)
+        return by_blocks(m, least, most);
+    return rn_schema_quoted(m, rn_schema_plain(m, least, most));
+}
+
+static rn_expr call_length(struct rn_schema_maker *m, uint32_t least, uint32_t most, bool quoted)
+{
+    struct rn_length_cache *at = m->lengths;
+
+    for (; at != NULL &&
+           (at->least != least || at->most != most || at->quoted != quoted || at->raw != m->raw || at->mark != m->mark);
+         at = at->next)
+        rn_step(m->arena, 1);
+    if (at == NULL) {
+        at = rn_arena_take(m->arena, 1, sizeof *at);
+        *at = (struct rn_length_cache){m->lengths, least, most, quoted, m->raw, m->mark, rn_schema_rule(m)};
+        m->lengths = at;
+        rn_grammar_define(m->g, at->rule, length_body(m, least, most, quoted));
+    }
+    return rn_grammar_call(m->g, at->rule);
+}
+
 rn_expr rn_schema_string(struct rn_schema_maker *m, const struct rn_case *the)
 {
     struct rn_case own = *the;
 
-    check_length(m, &own);
-    if (own.min_length == 0 && own.max_length == RN_GRAMMAR_FOREVER && own.texts == NULL)
+    check_length(m, &own,
+                 own.texts == NULL && m->mark == RN_GRAMMAR_NONE ? RN_SCHEMA_LENGTH_MOST : RN_SCHEMA_COUNT_MOST);
+    if (own.texts != NULL)
+        return rn_schema_quoted(m, content(m, &own));
+    if (own.min_length == 0 && own.max_length == RN_GRAMMAR_FOREVER)
         return rn_schema_any_string(m);
-    return quoted(m, content(m, &own));
+    return call_length(m, own.min_length, own.max_length, true);
 }

@@ -4,8 +4,8 @@
 
 #include "text/value.h"
 
-/* The reference seen from a base, without its fragment; *fragment gets that, percent-decoded, empty where there is none.
- * In the arena. */
+/* The reference seen from a base, without its fragment; *fragment gets that, percent-decoded, empty where there is
+ * none. In the arena. */
 const struct rn_str *rn_uri_resolve(struct rn_arena *arena, const struct rn_str *base, const struct rn_str *reference,
                                     const struct rn_str **fragment);
 

@@ -284,7 +284,7 @@ static rn_expr dict_text(struct rn_schema_maker *m, const struct rn_dict *dict)
         if (i > 0)
             parts[n++] = rn_schema_literal_text(m, ",");
         parts[n++] = rn_schema_white(m);
-        parts[n++] = rn_schema_spelled(m, key->bytes, key->n, true);
+        parts[n++] = rn_schema_key(m, key);
         parts[n++] = rn_schema_white(m);
         parts[n++] = rn_schema_literal_text(m, ":");
         parts[n++] = rn_schema_white(m);

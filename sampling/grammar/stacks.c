@@ -33,15 +33,19 @@ static bool take_steps(struct rn_stacks *s, uint64_t n)
     return !in_trouble(s);
 }
 
-/* Room for `more` items behind `used`; false: trouble. */
+/* Room for `more` items behind `used`: twice as many, or near the bound half of what is left, since each growth may copy
+ * all of them. False: trouble. */
 static bool grow(struct rn_stacks *s, void **items, uint32_t used, uint32_t *room, size_t more, size_t size)
 {
     size_t wanted = used + more, next = *room < 64 ? 64 : (size_t)*room * 2;
+    size_t left = s->most_bytes > s->bytes ? (s->most_bytes - s->bytes) / size : 0;
     void *grown;
 
     if (wanted <= *room)
         return true;
-    if (next < wanted || s->bytes + (next - *room) * size > s->most_bytes)
+    if (next - *room > left / 2)
+        next = *room + left / 2;
+    if (next < wanted)
         next = wanted;
     if (next >= UINT32_MAX || s->bytes + (next - *room) * size > s->most_bytes) {
         give_up(s, RN_STACKS_FULL);
@@ -198,8 +202,9 @@ static uint32_t merge(struct rn_stacks *s, uint32_t a, uint32_t b)
     return set_of_scratch(s, from, s->sets[a].bottom || s->sets[b].bottom);
 }
 
-/* Recursion is as deep as the stacks, which are bounded (most_depth). Sets share what lies below them: without the table
- * of unions that were made, two of them would be walked along each path, of which there may be exponentially many. */
+/* Recursion is as deep as the stacks, which are bounded (most_depth). Sets share what lies below them: without the
+ * table of unions that were made, two of them would be walked along each path, of which there may be exponentially
+ * many. */
 uint32_t rn_stacks_join(struct rn_stacks *s, uint32_t a, uint32_t b)
 {
     uint32_t low = a < b ? a : b, high = a < b ? b : a, both;

@@ -1,13 +1,13 @@
 /* All the ways in which a text can be read so far, followed at once.
  *
- * A way is a stack: a state of the automaton on top, and below it the states behind the calls that led there. Many stacks
- * are kept as one set, which is shared like a tree of paths:
+ * A way is a stack: a state of the automaton on top, and below it the states behind the calls that led there. Many
+ * stacks are kept as one set, which is shared like a tree of paths:
  *
  *     set = { state → set below it, state → set below it, ... }, and perhaps the bottom
  *
- * Each state stands in a set once; two stacks with the same top have one entry, with the union of what lies below. So the
- * number of stacks may be exponential, and the number of sets is not. Equal sets have the same number: sets are made
- * once, never change, and one that lies below another has the lower number.
+ * Each state stands in a set once; two stacks with the same top have one entry, with the union of what lies below. So
+ * the number of stacks may be exponential, and the number of sets is not. Equal sets have the same number: sets are
+ * made once, never change, and one that lies below another has the lower number.
  *
  * The bottom is what lies below the first rule. A set that has it has read a whole text.
  *
@@ -15,8 +15,8 @@
  * kept that read bytes or tokens. For each configuration there is a row with the configuration behind each class of
  * bytes, filled in when it is first asked for: what is read twice is looked up the second time.
  *
- * All of it lies in arrays that grow up to a bound. When it is reached, functions return RN_STACKS_DEAD and `trouble` is
- * set; the owner tells what is still in use (rn_stacks_keep), the rest is dropped, sets get new numbers.
+ * All of it lies in arrays that grow up to a bound. When it is reached, functions return RN_STACKS_DEAD and `trouble`
+ * is set; the owner tells what is still in use (rn_stacks_keep), the rest is dropped, sets get new numbers.
  *
  * Single owner. */
 #ifndef RN_SAMPLING_GRAMMAR_STACKS_H

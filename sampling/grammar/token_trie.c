@@ -324,6 +324,49 @@ void rn_token_trie_free(struct rn_token_trie *trie)
     rn_free(heap, trie);
 }
 
+/* In one part of the trie. */
+static int32_t longest_of(const struct rn_token_trie *trie, const struct rn_token_part *part, const char *bytes,
+                          size_t n, size_t *length)
+{
+    uint32_t node = part->begin, end = part->end;
+    int32_t token = -1;
+    size_t depth = 0;
+
+    while (node < end && depth < n) {
+        const struct rn_trie_place *place = &trie->nodes[node];
+
+        if (place->label != (uint8_t)bytes[depth]) {
+            node = place->end;
+            continue;
+        }
+        depth++;
+        if (place[1].first > place->first) {
+            token = trie->ids[place->first];
+            *length = depth;
+        }
+        end = place->end;
+        node++;
+    }
+    return token;
+}
+
+int32_t rn_token_longest(const struct rn_token_trie *trie, const char *bytes, size_t n, size_t *length)
+{
+    int32_t token = -1;
+
+    *length = 0;
+    for (uint32_t part = 0; part < RN_TOKEN_PARTS; part++) {
+        size_t own = 0;
+        int32_t found = longest_of(trie, &trie->parts[part], bytes, n, &own);
+
+        if (own > *length) {
+            *length = own;
+            token = found;
+        }
+    }
+    return token;
+}
+
 bool rn_token_is_end(const struct rn_token_trie *trie, int32_t token)
 {
     for (uint32_t i = 0; i < trie->n_ends; i++)

@@ -7,9 +7,10 @@
  *                               end    3     3     3     4           the first node behind the subtree
  *                               first  0     1     2     3     4     its tokens: ids[first .. first of the next node)
  *
- * Tokens are in parts with a trie each. The first part is what has something special in it: control characters, a quote,
- * a backslash, or a piece of a character. The others are plain: whole characters without those, by how many characters
- * they have. A state in which any plain character is allowed, forever or so many times, allows parts as a whole.
+ * Tokens are in parts with a trie each. The first part is what has something special in it: control characters, a
+ * quote, a backslash, or a piece of a character. The others are plain: whole characters without those, by how many
+ * characters they have. A state in which any plain character is allowed, forever or so many times, allows parts as a
+ * whole.
  *
  * Text tokens are those whose kind is normal, byte or user-defined, which have bytes and do not end an answer. Of equal
  * texts all tokens are in.
@@ -81,6 +82,9 @@ static inline struct rn_view rn_token_bytes(const struct rn_token_trie *trie, in
     return (struct rn_view){trie->bytes + trie->bytes_at[token],
                             (size_t)(trie->bytes_at[token + 1] - trie->bytes_at[token])};
 }
+
+/* The longest text token that bytes[n] begin with; *length gets its bytes. -1: there is none. */
+int32_t rn_token_longest(const struct rn_token_trie *trie, const char *bytes, size_t n, size_t *length);
 
 bool rn_token_is_end(const struct rn_token_trie *trie, int32_t token);
 

@@ -3,7 +3,10 @@
 #ifndef RN_SAMPLING_LEVELS_LOOPS_H
 #define RN_SAMPLING_LEVELS_LOOPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "sampling/noise.h"
 
 /* Tokens of a block. */
 #define RN_BLOCK 128u
@@ -20,9 +23,10 @@ struct rn_loops {
     /* The greatest and the least of a block's logits, as integers in the order of the numbers: rn_folded. */
     void (*ends)(const float logits[RN_BLOCK], int32_t *most, int32_t *least);
 
-    /* out[j] = word first + j of the noise (noise.h); first is a multiple of RN_BLOCK. Returns how many of them are at
-     * most `bound`. */
-    uint32_t (*noise)(uint64_t seed, uint64_t position, uint32_t first, uint32_t bound, uint32_t out[RN_BLOCK]);
+    /* out[j] = word first + j of the noise of rn_noise_keys; first is a multiple of RN_BLOCK. Bit j % 64 of
+     * hits[j / 64]: it is at most `bound`. False: none is, and out and hits may be unset. */
+    bool (*noise)(const struct rn_noise_keys *keys, uint32_t first, uint32_t bound, uint32_t out[RN_BLOCK],
+                  uint64_t hits[RN_BLOCK / 64]);
 
     /* out[j] = exp((logits[j] - best) × inverse), 0 where that is below e^-RN_LIGHT. logits not above best; -inf is
      * allowed. */
@@ -33,6 +37,12 @@ struct rn_loops {
 
     /* The sum of rn_quick_weight((logits[j] - best) × inverse). */
     uint64_t (*quick_sum)(const float logits[RN_BLOCK], float best, float inverse);
+
+    /* The same, and in *above those of logits of at least `high`. */
+    uint64_t (*quick_sums)(const float logits[RN_BLOCK], float best, float inverse, float high, uint64_t *above);
+
+    /* out[j] = rn_quick_weight((logits[j] - best) × inverse). */
+    void (*quick_weights)(const float logits[RN_BLOCK], float best, float inverse, uint64_t out[RN_BLOCK]);
 
     /* Bit j % 64 of mask[j / 64]: logits[j] is at least `least`. */
     void (*at_least)(const float logits[RN_BLOCK], float least, uint64_t mask[RN_BLOCK / 64]);
@@ -45,6 +55,19 @@ struct rn_loops {
 static inline int32_t rn_folded(int32_t bits)
 {
     return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
+}
+
+/* The block's logits; those behind the end of the vocabulary are `fill`, in room. */
+static inline const float *rn_block_of(const float *logits, uint32_t n, uint32_t block, float fill,
+                                       float room[RN_BLOCK])
+{
+    uint32_t first = block * RN_BLOCK, m = n - first;
+
+    if (m >= RN_BLOCK)
+        return logits + first;
+    for (uint32_t i = 0; i < RN_BLOCK; i++)
+        room[i] = i < m ? logits[first + i] : fill;
+    return room;
 }
 
 /* By name; NULL: the best that this build and processor have. NULL comes back where there is none of that name. */

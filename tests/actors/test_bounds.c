@@ -215,6 +215,7 @@ static void credits_are_sums(void **state)
         const struct rn_context *c = &manual.model->context;
         const struct rn_actor *const actors[] = {&manual.engine->router.actor,
                                                  c->tokenizer,
+                                                 c->grammar,
                                                  c->tier,
                                                  c->mover,
                                                  c->prefill,

@@ -36,6 +36,7 @@ struct setting {
     bool asks_chain;          /* or the requests want none */
     uint32_t draft_max;       /* of the requests; 0: as many as they like */
     uint32_t first_seed;      /* of their prompts */
+    bool states;              /* the model has a recurrent state */
     uint32_t wrong_steps;     /* in so many steps of the model, from the first on, no guess is right */
 };
 
@@ -115,7 +116,8 @@ static void start(const struct setting *s, bool drafts)
                                        .n_blocks = s->n_blocks,
                                        .block_tokens = s->block_tokens,
                                        .context_tokens = 1400,
-                                       .tree_depth = s->chain ? 0 : RN_DRAFT_MOST};
+                                       .n_states = s->states ? 3 * STREAMS : 0,
+                                       .tree_depth = s->chain || s->states ? 0 : RN_DRAFT_MOST};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
     struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
@@ -135,7 +137,7 @@ static void start(const struct setting *s, bool drafts)
         limits.n_blocks = s->draft_blocks;
         limits.max_seqs = limits.max_outs = STREAMS;
         limits.max_rows = 128;
-        limits.tree_depth = 0;
+        limits.tree_depth = limits.n_states = 0;
         drafter = new_oracle(&limits, 100 - s->right_percent);
         drafter->second_percent = s->second_percent;
         parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS,
@@ -342,8 +344,8 @@ static void it_never_costs_much(void **state)
                 }
 }
 
-/* A request that is alone has nobody to borrow from: whatever its first guesses are worth and however short it is, it is
- * not slower by more than a fiftieth, and behind wrong first guesses it still comes to those that are right. */
+/* A request that is alone has nobody to borrow from: whatever its first guesses are worth and however short it is, it
+ * is not slower by more than a fiftieth, and behind wrong first guesses it still comes to those that are right. */
 static void a_lone_request_never_loses(void **state)
 {
     static const uint32_t passes[] = {50, 100, 250, 600}, rows[] = {0, 50, 150}, percents[] = {0, 40, 84};
@@ -379,6 +381,35 @@ static void a_lone_request_never_loses(void **state)
         print_message("%u lone requests: least %.4f of plain; %.2f behind four wrong steps\n", n, least,
                       gain / n_gains);
     assert_true(n == 0 || gain / n_gains > 1.2);
+}
+
+/* Likewise where rows come again behind wrong drafts; and good drafts gain. */
+static void states_never_cost_much(void **state)
+{
+    static const uint32_t passes[] = {50, 250}, rows[] = {0, 50, 150}, percents[] = {0, 40, 84};
+    double least = 2, most = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < UNLESS_SLOW(2 * 2 * 3 * 3 * 2, 0); i++) {
+        struct setting s = plain_setting(i % 2 == 1, percents[i / 12 % 3]);
+        uint32_t length = i < 36 ? 60 : 400;
+        double accepted, ratio;
+        uint64_t without;
+
+        s.states = true;
+        s.pass_us = passes[i / 2 % 2];
+        s.row_us = rows[i / 4 % 3];
+        s.first_seed = i;
+        without = run_streams(&s, false, 1, length, &accepted);
+        ratio = (double)without / (double)run_streams(&s, true, 1, length, &accepted);
+        if (ratio <= 0.98)
+            fail_msg("%s, pass %u us, row %u us, right %u, %u tokens: %.3f of plain",
+                     s.concurrent ? "beside" : "in turn", s.pass_us, s.row_us, s.right_percent, length, ratio);
+        least = ratio < least ? ratio : least;
+        most = ratio > most ? ratio : most;
+    }
+    print_message("with states: %.4f to %.2f of plain\n", least, most);
+    assert_true(UNLESS_SLOW(most > 2, true));
 }
 
 /* Drafter and model side by side against the same in turn: issue 6's goal, in logical time. */
@@ -718,6 +749,7 @@ int main(void)
         cmocka_unit_test(trees_gain_where_they_pay),
         cmocka_unit_test(it_never_costs_much),
         cmocka_unit_test(a_lone_request_never_loses),
+        cmocka_unit_test(states_never_cost_much),
         cmocka_unit_test(pipeline_beats_turns),
         cmocka_unit_test(branches_gain_what_they_should),
         cmocka_unit_test(lies_change_nothing),

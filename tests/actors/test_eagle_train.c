@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,31 @@ static void test_engine_first(void **state)
     unlink(state_path);
 }
 
+static void *free_training(void *training)
+{
+    runnel_training_free(training);
+    return NULL;
+}
+
+/* A handle and its engine are freed by two threads at once: one of them ends the training, and both come back. */
+static void test_freed_by_two(void **state)
+{
+    runnel_eagle_options options = quick(1000);
+
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        runnel_engine *own = start_engine(NULL);
+        runnel_training *training[2] = {begin(own, other_path, &options), begin(own, other_path, &options)};
+        pthread_t threads[2];
+
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, free_training, training[i]), 0);
+        runnel_engine_free(own);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+    }
+}
+
 /* So many at once, each until it is freed, whether it runs or has failed; and the allocator has all back. */
 static void test_many(void **state)
 {
@@ -288,9 +314,9 @@ static void test_better_than_lookup(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resume), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_engine_first), cmocka_unit_test(test_many),
-                                       cmocka_unit_test(test_better_than_lookup)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resume),       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_engine_first), cmocka_unit_test(test_freed_by_two),
+                                       cmocka_unit_test(test_many),         cmocka_unit_test(test_better_than_lookup)};
     int failed;
 
     shared_or_skip();

@@ -154,7 +154,7 @@ static void keeps_the_bound(void **state)
 
         rn_prompt_budget_init(&pace, 2.0f);
         for (uint32_t step = 0; step < 400; step++) {
-            uint32_t rows = rn_prompt_budget_rows(&pace, true, 256 - machines[m].running);
+            uint32_t rows = rn_prompt_budget_rows(&pace, 1, 1, 256 - machines[m].running);
             uint64_t us = cost(machines[m].running + rows, machines[m].memory_us, machines[m].row_us);
 
             n_over += step >= 100 && rows > RN_PROMPT_BUDGET_LEAST && us > 2 * plain + plain / 4;
@@ -206,18 +206,47 @@ static void unbounded_where_nobody_reads(void **state)
 
     (void)state;
     rn_prompt_budget_init(&pace, 2.0f);
-    assert_int_equal(rn_prompt_budget_rows(&pace, false, 100), 100);
-    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 0); /* the first step shows what one without takes */
+    assert_int_equal(rn_prompt_budget_rows(&pace, 0, 1, 100), 100);
+    assert_int_equal(rn_prompt_budget_rows(&pace, 1, 1, 100), 0); /* the first step shows what one without takes */
     rn_prompt_budget_note(&pace, 3, 0, 1000);
-    assert_int_equal(rn_prompt_budget_rows(&pace, true, 2), 2);
+    assert_int_equal(rn_prompt_budget_rows(&pace, 1, 1, 2), 2);
     for (uint32_t i = 0; i < RN_PROMPT_BUDGET_STEPS; i++)
         rn_prompt_budget_note(&pace, 3, 8, 100000); /* far too slow */
-    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 0);
+    assert_int_equal(rn_prompt_budget_rows(&pace, 1, 1, 100), 0);
     rn_prompt_budget_note(&pace, 3, 0, 1000);
-    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), RN_PROMPT_BUDGET_LEAST);
+    assert_int_equal(rn_prompt_budget_rows(&pace, 1, 1, 100), RN_PROMPT_BUDGET_LEAST);
     rn_prompt_budget_init(&pace, __builtin_inff());
-    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 100);
+    assert_int_equal(rn_prompt_budget_rows(&pace, 1, 1, 100), 100);
     assert_int_equal(rn_prompt_budget_chunk(&pace, true, 100), 100);
+}
+
+/* A crowd that waits beside few who read: steps of up to 100 ms, unless the host has said what it wants. */
+static void a_crowd_counts(void **state)
+{
+    static const struct {
+        uint32_t readers, waiting;
+        uint64_t memory_us, bound_us;
+    } cases[] = {{1, 1, 20000, 40000}, {1, 3, 20000, 80000},  {1, 8, 20000, 100000}, {4, 8, 20000, 60000},
+                 {8, 4, 20000, 40000}, {2, 8, 70000, 140000}, {1, 8, 300, 2700},     {1, 8, 200000, 400000}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int own = 0; own < 2; own++) {
+            uint64_t bound = own ? 2 * cases[i].memory_us : cases[i].bound_us, longest = 0;
+            double row_us = (double)cases[i].memory_us / 10;
+            struct rn_prompt_budget pace;
+
+            rn_prompt_budget_init(&pace, own ? 2.0f : 0);
+            for (uint32_t step = 0; step < 400; step++) {
+                uint32_t rows = rn_prompt_budget_rows(&pace, cases[i].readers, cases[i].waiting, 200);
+                uint64_t us = cost(cases[i].readers + rows, cases[i].memory_us, row_us);
+
+                longest = step >= 100 && us > longest ? us : longest;
+                rn_prompt_budget_note(&pace, cases[i].readers, rows, us);
+            }
+            if (longest > bound + bound / 4 || longest < bound / 2)
+                fail_msg("case %zu, own %d: steps up to %lu us, bound %lu", i, own, longest, bound);
+        }
 }
 
 int main(void)
@@ -227,6 +256,7 @@ int main(void)
         cmocka_unit_test(crowds_hold_nobody_up), cmocka_unit_test(equal_shares),
         cmocka_unit_test(put_back_and_again),    cmocka_unit_test(keeps_the_bound),
         cmocka_unit_test(keeps_the_time),        cmocka_unit_test(unbounded_where_nobody_reads),
+        cmocka_unit_test(a_crowd_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "runnel_files.h"
+#include "runnel_infill.h"
+#include "runnel_scores.h"
 #include "runnel_uv.h"
 #include "tests/actors/fixture.h"
 #include "tests/sim/manual.h"
@@ -86,6 +88,7 @@ static void null_engines(void **state)
 {
     runnel_engine_stats stats = {.struct_size = sizeof stats};
     runnel_metrics metrics = {.struct_size = sizeof metrics};
+    runnel_expert_use use = {.struct_size = sizeof use};
     runnel_machine machine = {.struct_size = sizeof machine};
     runnel_stream_info info = {.struct_size = sizeof info};
     const runnel_event *events[1];
@@ -109,6 +112,11 @@ static void null_engines(void **state)
     INVALID(runnel_engine_get_stats(engine, NULL));
     INVALID(runnel_engine_metrics(NULL, &metrics));
     INVALID(runnel_engine_metrics(engine, NULL));
+    INVALID(runnel_engine_expert_use(NULL, 0, &use, NULL, 0));
+    INVALID(runnel_engine_expert_use(engine, 0, NULL, NULL, 0));
+    INVALID(runnel_engine_expert_use(engine, 0, &use, NULL, 1));
+    assert_int_equal(runnel_engine_expert_use(engine, 0, &use, NULL, 0),
+                     RUNNEL_NOT_FOUND); /* a model without experts */
     INVALID(runnel_engine_prometheus(NULL, text, 4, &bytes));
     INVALID(runnel_engine_prometheus(engine, NULL, 4, &bytes));
     INVALID(runnel_engine_prometheus(engine, text, 4, NULL));
@@ -120,6 +128,8 @@ static void null_engines(void **state)
     INVALID(runnel_stream_cancel(NULL, stream));
     INVALID(runnel_stream_pause(NULL, stream));
     INVALID(runnel_stream_resume(NULL, stream));
+    INVALID(runnel_stream_choose(NULL, stream, 0));
+    assert_int_equal(runnel_candidates_draw(NULL), -1);
     INVALID(runnel_stream_next(NULL, stream, 0, &event));
     INVALID((runnel_stream_next)(engine, stream, 0, NULL));
     INVALID(runnel_stream_read(engine, stream, 0, NULL, sizeof event));
@@ -136,8 +146,12 @@ static void null_models(void **state)
     runnel_model *loaded = NULL;
     runnel_template_info info_of = {.struct_size = sizeof info_of};
     runnel_sampling sampling;
+    runnel_samplers samplers = {0};
     runnel_chat chat;
+    runnel_infill infill;
+    runnel_scores_info scores = {.struct_size = sizeof scores};
     runnel_error error;
+    const char *label;
     size_t n;
     uint32_t recommended;
     int32_t ids[1];
@@ -145,6 +159,7 @@ static void null_models(void **state)
 
     (void)state;
     runnel_chat_default(&chat);
+    runnel_infill_default(&infill);
     TOLD(runnel_model_load(NULL, BUNDLED_MODEL, NULL, &loaded, &error));
     TOLD(runnel_model_load(engine, NULL, NULL, &loaded, &error));
     TOLD(runnel_model_load(engine, BUNDLED_MODEL, NULL, NULL, &error));
@@ -169,6 +184,17 @@ static void null_models(void **state)
     TOLD(runnel_tokenize_chat(model, NULL, ids, 1, &n, &error));
     TOLD(runnel_tokenize_chat(model, &chat, NULL, 1, &n, &error));
     TOLD(runnel_tokenize_chat(model, &chat, ids, 1, NULL, &error));
+    TOLD(runnel_tokenize_infill(NULL, &infill, ids, 1, &n, &error));
+    TOLD(runnel_tokenize_infill(model, NULL, ids, 1, &n, &error));
+    TOLD(runnel_tokenize_infill(model, &infill, NULL, 1, &n, &error));
+    TOLD(runnel_tokenize_infill(model, &infill, ids, 1, NULL, &error));
+    INVALID(runnel_model_scores(NULL, &scores));
+    INVALID(runnel_model_scores(model, NULL));
+    assert_int_equal(runnel_model_scores(model, &scores), RUNNEL_UNSUPPORTED);
+    INVALID(runnel_model_label(NULL, 0, &label, &n));
+    INVALID(runnel_model_label(model, 0, NULL, &n));
+    INVALID(runnel_model_label(model, 0, &label, NULL));
+    assert_int_equal(runnel_model_label(model, 0, &label, &n), RUNNEL_NOT_FOUND);
     TOLD(runnel_model_template(NULL, 0, &info_of, &error));
     TOLD(runnel_model_template(model, 0, NULL, &error));
     INVALID(runnel_model_sampling(NULL, &sampling, &recommended));
@@ -176,6 +202,13 @@ static void null_models(void **state)
     INVALID(runnel_model_sampling(model, &sampling, NULL));
     assert_int_equal(runnel_model_sampling(model, &sampling, &recommended), RUNNEL_OK);
     assert_int_equal(recommended, 0); /* a model without a file */
+    INVALID(runnel_model_samplers(NULL, &samplers, &recommended));
+    INVALID(runnel_model_samplers(model, NULL, &recommended));
+    INVALID(runnel_model_samplers(model, &samplers, NULL));
+    INVALID(runnel_model_samplers(model, &samplers, &recommended)); /* no struct_size */
+    runnel_samplers_default(&samplers);
+    assert_int_equal(runnel_model_samplers(model, &samplers, &recommended), RUNNEL_OK);
+    assert_int_equal(recommended, 0);
     TOLD(runnel_render_template(NULL, 1, "{}", 2, 0, text, 1, &n, &error));
     TOLD(runnel_render_template("x", 1, NULL, 2, 0, text, 1, &n, &error));
     TOLD(runnel_render_template("x", 1, "{}", 2, 0, NULL, 1, &n, &error));
@@ -186,6 +219,7 @@ static void null_requests(void **state)
 {
     runnel_request request = make_request("abc", 1, NULL);
     runnel_embed_request embed;
+    runnel_score_request score;
     runnel_session_file file;
     runnel_session session = {1};
     runnel_stream stream;
@@ -199,6 +233,8 @@ static void null_requests(void **state)
     embed.text_bytes = 3;
     runnel_session_file_default(&file);
     file.path = "/tmp/never";
+    TOLD(runnel_grammar_check(NULL, &request, &error));
+    TOLD(runnel_grammar_check(model, NULL, &error));
     TOLD(runnel_generate(NULL, &request, &stream, &error));
     TOLD(runnel_generate(model, NULL, &stream, &error));
     TOLD(runnel_generate(model, &request, NULL, &error));
@@ -206,6 +242,12 @@ static void null_requests(void **state)
     TOLD(runnel_embed(NULL, &embed, &stream, &error));
     TOLD(runnel_embed(model, NULL, &stream, &error));
     TOLD(runnel_embed(model, &embed, NULL, &error));
+    runnel_score_request_default(&score);
+    score.text = "abc";
+    score.text_bytes = 3;
+    TOLD(runnel_score(NULL, &score, &stream, &error));
+    TOLD(runnel_score(model, NULL, &stream, &error));
+    TOLD(runnel_score(model, &score, NULL, &error));
     INVALID(runnel_session_new(NULL, &session));
     INVALID(runnel_session_new(model, NULL));
     INVALID(runnel_session_free(NULL, session));
@@ -238,6 +280,7 @@ static void null_files(void **state)
     runnel_error error;
     runnel_template_info info_of = {.struct_size = sizeof info_of};
     runnel_sampling sampling;
+    runnel_samplers samplers;
     uint64_t bytes;
     uint32_t recommended;
     size_t n;
@@ -258,11 +301,23 @@ static void null_files(void **state)
     INVALID(runnel_file_tensor(file, 0, NULL));
     TOLD(runnel_file_kv_bytes_per_token(NULL, RUNNEL_KV_F16, &bytes, &error));
     TOLD(runnel_file_kv_bytes_per_token(file, RUNNEL_KV_F16, NULL, &error));
+    TOLD(runnel_file_set_architectures(NULL, NULL, 0, &error));
+    TOLD(runnel_file_set_architectures(file, NULL, 1, &error));
+    TOLD(runnel_file_plan(NULL, text, 1, &n, &error));
+    TOLD(runnel_file_plan(file, NULL, 1, &n, &error));
+    TOLD(runnel_file_plan(file, text, 1, NULL, &error));
+    assert_int_equal(runnel_file_plan(file, text, 1, &n, &error), RUNNEL_OK);
+    assert_true(n > 1 && text[0] == 'p');
+    assert_null(runnel_architecture(UINT32_MAX, NULL));
+    assert_string_equal(runnel_architecture(0, NULL), "llama");
     TOLD(runnel_file_template(NULL, 0, &info_of, &error));
     TOLD(runnel_file_template(file, 0, NULL, &error));
     INVALID(runnel_file_sampling(NULL, &sampling, &recommended));
     INVALID(runnel_file_sampling(file, NULL, &recommended));
     INVALID(runnel_file_sampling(file, &sampling, NULL));
+    INVALID(runnel_file_samplers(NULL, &samplers, &recommended));
+    INVALID(runnel_file_samplers(file, NULL, &recommended));
+    INVALID(runnel_file_samplers(file, &samplers, NULL));
     TOLD(runnel_inspect_template(NULL, 0, &info_of, &error));
     TOLD(runnel_inspect_template("", 0, NULL, &error));
     runnel_file_close(file);
@@ -315,9 +370,13 @@ static void parameter_sizes(void **state)
 {
     (void)state;
     EVERY_SIZE(engine_options, runnel_engine_options_init);
+    EVERY_SIZE(architecture_row, runnel_architecture_row_init);
     EVERY_SIZE(model_options, runnel_model_options_init);
     EVERY_SIZE(chat, runnel_chat_init);
     EVERY_SIZE(samplers, runnel_samplers_init);
+    EVERY_SIZE(grammar, runnel_grammar_init);
+    EVERY_SIZE(infill, runnel_infill_init);
+    EVERY_SIZE(score_request, runnel_score_request_init);
     EVERY_SIZE(request, runnel_request_init);
     EVERY_SIZE(embed_request, runnel_embed_request_init);
     EVERY_SIZE(cache_purge_options, runnel_cache_purge_options_init);

@@ -446,8 +446,8 @@ static void refused(runnel_engine *engine, const char *path, const runnel_model_
 
 static void bad_options(void **state)
 {
-    static const char *const no_devices[] = {"abacus", "",      ":0",    "cp",     "cpus",
-                                             "cpu:",   "cpu:1", "cpu:x", "cpu:0x", "reference:99999999999"};
+    static const char *const no_devices[] = {
+        "abacus", "", ":0", "cp", "cpus", "cpu:", "cpu:x", "cpu:0x", "reference:99999999999"};
     runnel_engine *engine = start_engine(NULL);
     struct news news = {0};
     runnel_model_options good = told_to(&news), bad = good;
@@ -458,8 +458,10 @@ static void bad_options(void **state)
     for (size_t i = 0; i < sizeof no_devices / sizeof no_devices[0]; i++) {
         bad.device = no_devices[i];
         refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, no_devices[i]);
-        refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "use \"cpu\" or \"reference\"");
+        refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "use \"auto\", \"cpu\", \"cuda\" or \"reference\"");
     }
+    bad.device = "cpu:1";
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "\"cpu:1\" is not there");
     bad = good;
     bad.struct_size = 0;
     refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "struct_size");

@@ -256,7 +256,7 @@ static runnel_model *ring_model(runnel_engine *engine, struct rn_device_caps *ca
     assert_int_equal(rn_plan_new(&engine->heap, parts.gguf, 256, &parts.plan, &error), RUNNEL_OK);
     parts.n_vocab = parts.plan->n_vocab;
     assert_int_equal(rn_vocab_new(&engine->heap, parts.gguf, parts.n_vocab, &parts.vocab, &error), RUNNEL_OK);
-    parts.device = rn_engine_device(engine, NULL);
+    parts.device = rn_engine_device(engine, NULL, NULL);
     assert_non_null(parts.device);
     parts.backend = parts.device->kind->new_backend(parts.device, &engine->heap);
     assert_non_null(parts.backend);

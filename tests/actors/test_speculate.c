@@ -97,6 +97,8 @@ static void assert_places(uint64_t drafted, uint64_t accepted)
         accepted -= m.accepted_at[i];
     }
     assert_true(drafted == 0 && accepted == 0);
+    assert_true(m.compared <= m.drafted && m.accepted - m.branched_right <= m.compared);
+    assert_true(m.compared - (m.accepted - m.branched_right) <= m.drafts); /* one wrong guess of a pass at most */
 }
 
 /* Streams of several lengths at once; few blocks: they take them from each other. */
@@ -163,6 +165,43 @@ static void right_drafts_save_passes(void **state)
         /* the prompt and the first token; each other pass one token and its drafts */
         assert_int_equal(oracle->n_steps - before, 1 + 99 - told.last.usage.accepted_tokens);
         assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9 + (round == 0 ? 8 : 0));
+    }
+    stop();
+}
+
+/* Text of which a grammar leaves no choice, to a proposer that is always wrong: 1 + 8 tokens a pass. */
+static void forced_text_saves_passes(void **state)
+{
+    static char text[101];
+    const char *const only[] = {text};
+    runnel_grammar grammar;
+    struct told told;
+    uint64_t before;
+
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++)
+        text[i] = (char)('a' + i * i % 5);
+    runnel_grammar_default(&grammar);
+    grammar.kind = RUNNEL_GRAMMAR_CHOICES;
+    grammar.choices = only;
+    grammar.n_choices = 1;
+    start(40, 32, 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        runnel_request request = request_of(&told, 1 + round, 120);
+
+        request.grammar = &grammar;
+        request.sampling.temperature = round == 0 ? 0 : 0.9f;
+        told_submit(&told, model, &request);
+        before = oracle->n_steps;
+        for (uint32_t i = 0; i < 200 && !told.ended; i++)
+            step();
+        assert_int_equal(told.last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(told.last.finish, RUNNEL_FINISH_STOP);
+        assert_int_equal(told.n_tokens, 100);
+        for (uint32_t i = 0; i < 100; i++)
+            assert_int_equal(told.tokens[i], text[i]);
+        assert_true(told.last.usage.accepted_tokens >= 60);
+        assert_int_equal(oracle->n_steps - before, 100 - told.last.usage.accepted_tokens);
     }
     stop();
 }
@@ -388,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lies_cost_time_only),
         cmocka_unit_test(right_drafts_save_passes),
+        cmocka_unit_test(forced_text_saves_passes),
         cmocka_unit_test(drafts_stay_out_of_means),
         cmocka_unit_test(ends_within_drafts),
         cmocka_unit_test(dear_drafts_end),

@@ -342,8 +342,8 @@ static uint32_t slow_step(void)
     return n_rows;
 }
 
-/* A prompt alone takes all rows, once it is known what they take; two take a tenth of a second's, unless they are of the
- * background; and prompts of few rows are through in one step. */
+/* A prompt alone takes all rows, once it is known what they take; two take a tenth of a second's, unless they are of
+ * the background; and prompts of few rows are through in one step. */
 static void bounded(void **state)
 {
     const runnel_request background = {.priority = -1};

@@ -112,6 +112,11 @@ static int write_model(void **state)
     edit_text(&edit, "general.sampling.min_p", "0.1");
     edit_f32(&edit, "general.sampling.penalty_repeat", 1.5f);
     edit_u32(&edit, "general.sampling.penalty_last_n", 64);
+    edit_f32(&edit, "general.sampling.xtc_probability", 0.5f);
+    edit_f32(&edit, "general.sampling.xtc_threshold", 1.5f);
+    edit_u32(&edit, "general.sampling.mirostat", 2);
+    edit_text(&edit, "general.sampling.mirostat_tau", "4");
+    edit_u32(&edit, "general.sampling.mirostat_eta", 1);
     edit_write(&edit, &writer);
     rn_gguf_free(gguf);
     assert_non_null(mkdtemp(directory));
@@ -146,12 +151,21 @@ static void check_sampling(const runnel_sampling *sampling, uint32_t recommended
     assert_true(sampling->top_p == 7 && sampling->min_p == 8); /* as they were */
 }
 
+static void check_samplers(const runnel_samplers *samplers, uint32_t recommended)
+{
+    assert_int_equal(recommended, RUNNEL_RECOMMENDED_XTC_PROBABILITY | RUNNEL_RECOMMENDED_MIROSTAT |
+                                      RUNNEL_RECOMMENDED_MIROSTAT_ETA);
+    assert_true(samplers->xtc_probability == 0.5f && samplers->mirostat == 2 && samplers->mirostat_eta == 1);
+    assert_true(samplers->xtc_threshold == 0.1f && samplers->mirostat_tau == 5 && samplers->min_tokens == 3);
+}
+
 /* File and loaded model say the same. */
 static void of_a_file(void **state)
 {
     static const char *const names[] = {"", "tool_use", "bad"};
     runnel_template_info here = {.struct_size = sizeof here}, there = {.struct_size = sizeof there};
     runnel_sampling sampling = {.top_p = 7, .min_p = 8}, again = sampling;
+    runnel_samplers samplers, same_samplers;
     runnel_engine *engine = start_engine(NULL);
     runnel_model *model = load_model(engine, path, NULL);
     runnel_file *file;
@@ -175,6 +189,13 @@ static void of_a_file(void **state)
     check_sampling(&sampling, recommended);
     assert_int_equal(runnel_model_sampling(model, &again, &recommended), RUNNEL_OK);
     check_sampling(&again, recommended);
+    runnel_samplers_default(&samplers);
+    samplers.min_tokens = 3;
+    same_samplers = samplers;
+    assert_int_equal(runnel_file_samplers(file, &samplers, &recommended), RUNNEL_OK);
+    check_samplers(&samplers, recommended);
+    assert_int_equal(runnel_model_samplers(model, &same_samplers, &recommended), RUNNEL_OK);
+    check_samplers(&same_samplers, recommended);
     runnel_file_close(file);
     assert_int_equal(runnel_file_open(BUNDLED_MODEL, &file, NULL), RUNNEL_OK);
     assert_int_equal(runnel_file_sampling(file, &sampling, &recommended), RUNNEL_OK);

@@ -52,6 +52,8 @@ static void stop_strings(void **state)
         request.n_stops = 2;
         assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
         assert_int_equal(cut.last.finish, RUNNEL_FINISH_STOP);
+        assert_int_equal(cut.last.stop, 1);
+        assert_int_equal(cut.last.stop_token, -1);
         assert_int_equal(cut.text_bytes, first - whole.text);
         assert_memory_equal(cut.text_bytes ? cut.text : "", whole.text, cut.text_bytes);
         /* usage: the fewest tokens whose text holds the stop string */
@@ -83,6 +85,10 @@ static void stop_tokens(void **state)
     request.n_stop_tokens = 1;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
     assert_int_equal(cut.last.finish, RUNNEL_FINISH_STOP);
+    assert_int_equal(whole.last.stop, -1);
+    assert_int_equal(whole.last.stop_token, -1);
+    assert_int_equal(cut.last.stop, -1);
+    assert_int_equal(cut.last.stop_token, whole.tokens[12]);
     assert_int_equal(cut.n_tokens, first);
     assert_int_equal(cut.last.usage.completion_tokens, first + 1);
     capture_clear(&whole);

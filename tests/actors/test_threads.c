@@ -124,7 +124,7 @@ static void list_own(void)
     n_own = list(own);
 }
 
-/* Two schedulers, the worker, the delivery, the tracer, a team of two; a mover; a training. */
+/* Two schedulers, the worker, the delivery, the tracer, a team of two; a mover and who compiles grammars; a training. */
 static void signals_are_the_hosts(void **state)
 {
     static char corpus[40000];
@@ -152,7 +152,7 @@ static void signals_are_the_hosts(void **state)
     runnel_model_options_default(&model_options);
     model_options.cache_warm_bytes = 1 << 20;
     load_model(engine, quick_model(), &model_options);
-    assert_blocked(n + 1);
+    assert_blocked(n + 2);
     for (size_t i = 0; i < sizeof corpus - 1; i++)
         corpus[i] = "a fox ran by the sea and "[i % 25];
     runnel_eagle_options_default(&eagle);
@@ -165,7 +165,7 @@ static void signals_are_the_hosts(void **state)
     while (now.step == 0 && now.state == RUNNEL_TRAINING_RUNNING)
         runnel_training_wait(training, 50, &now, NULL);
     assert_int_equal(now.state, RUNNEL_TRAINING_RUNNING);
-    assert_blocked(n + 2);
+    assert_blocked(n + 3);
     runnel_training_cancel(training);
     runnel_training_free(training);
     runnel_engine_free(engine);

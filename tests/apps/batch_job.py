@@ -13,6 +13,12 @@ RESPONSES = "/v1/responses"
 USER = [{"role": "user", "content": "What is 2+2?"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 
+# Its prompts end with the mark that opens a call, so that a model without sense writes one at once.
+CALLING = """{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}
+<tool_call>
+{# {"name": .., "arguments": {..}}
+</tool_call> #}"""
+
 
 def line(custom_id, url, body, **more):
     return json.dumps({"custom_id": custom_id, "method": "POST", "url": url, "body": body, **more})

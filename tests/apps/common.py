@@ -1,5 +1,6 @@
 """What the tests of the program share: where things lie, how the program is run, a skip that CTest sees."""
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -24,6 +25,12 @@ def run(*args, stdin=b"", timeout=PATIENCE, merged=False):
     """merged: what goes to standard error stands in stdout, too, in the order in which it came."""
     return subprocess.run([program, *map(str, args)], input=stdin, timeout=timeout, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT if merged else subprocess.PIPE)
+
+
+def metadata(model=MODEL):
+    """The keys of a model's file and what they say, but for arrays."""
+    told = json.loads(run("info", model, "--json").stdout)
+    return {entry["key"]: entry["value"] for entry in told["metadata"] if "value" in entry}
 
 
 def set_columns(terminal, columns):

@@ -36,7 +36,7 @@ REFUSED = [  # arguments, words that standard error must contain
     (["-ngl", "99", "-m", MODEL], "leave it out"),
     (["-m", MODEL, "-p", "text"], "comes behind a command: runnel run -m"),
     ([MODEL, "text"], "a command comes first, as in runnel run"),
-    (["serve", MODEL], "no server in this program; runnel batch"),
+    (["server", MODEL], "did you mean serve?"),
     (["rnu", MODEL], "did you mean run?"),
     (["run", MODEL, "-ngl", "99"], "leave it out"),
     (["run", MODEL, "--n-predict", "5"], "--max-tokens"),
@@ -47,6 +47,8 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", MODEL, "--temp", "1"], "did you mean --temperature?"),
     (["run", MODEL, "--josn"], "did you mean --json?"),
     (["info", MODEL, "--seed", "1"], "not an option of info"),
+    (["info"], "MODEL is missing"),
+    (["info", MODEL, "--architectures"], "takes no MODEL"),
     (["chat", MODEL, "--file", "x"], "not an option of chat"),
     (["run", MODEL, "--seed"], "needs a value"),
     (["run", MODEL, "--json=1"], "takes no value"),
@@ -55,7 +57,9 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", MODEL, "--logprobs", "21", "--json"], "from 0 to 20"),
     (["run", MODEL, "--kv-type", "q5"], "f16|f32|bf16"),
     (["run", MODEL, "--kv-type", ""], "f16|f32|bf16"),
-    (["run", MODEL, "--device", "cp"], "cpu|reference"),
+    (["run", MODEL, "--device", "cp"], "cpu|auto|cuda|reference"),
+    (["run", MODEL, "--device", "cuda:"], "cpu|auto|cuda|reference"),
+    (["run", MODEL, "--device", "cuda:1x"], "cpu|auto|cuda|reference"),
     (["run", MODEL, "--stop", ""], "1 to 256 bytes"),
     (["run", MODEL, "--stop", "x" * 257], "1 to 256 bytes"),
     (["run", MODEL] + ["--stop", "x"] * 17, "at most 16"),
@@ -90,6 +94,8 @@ REFUSED = [  # arguments, words that standard error must contain
     (["bench", MODEL, "--json", "--csv"], "exclude each other"),
     (["bench", MODEL, "--ctx", "64"], "not an option of bench"),
     (["bench", MODEL, "--repeat", "2"], "did you mean --repeats?"),
+    (["run", MODEL, "-p", "a", "--max-slowdown", "1"], "--max-slowdown"),
+    (["batch", MODEL, "x", "--max-slowdown", "nan"], "--max-slowdown"),
     (["run", MODEL, "-p", "a", "--cache-cold", "1G"], "needs --cache-dir"),
     (["run", MODEL, "-p", "a", "--draft", "ngram,none"], "behind 'ngram,'"),
     (["run", MODEL, "-p", "a", "--draft", "ngram,"], "behind 'ngram,'"),
@@ -120,6 +126,17 @@ def hostile(body):
     file.write(body)
     file.flush()
     return file
+
+
+def memory_nodes():
+    """Those that have processors this test may use; 1 where the kernel does not say."""
+    mine, nodes, told = os.sched_getaffinity(0), 0, set()
+    for path in pathlib.Path("/sys/devices/system/node").glob("node[0-9]*/cpulist"):
+        ranges = [part.split("-") for part in path.read_text().strip().split(",") if part]
+        cpus = {cpu for r in ranges for cpu in range(int(r[0]), int(r[-1]) + 1)} & mine
+        told |= cpus
+        nodes += bool(cpus)
+    return nodes if told == mine else 1
 
 
 class Arguments(unittest.TestCase):
@@ -225,6 +242,7 @@ class Arguments(unittest.TestCase):
         for name in ("processor", "instructions", "threads", "memory", "reads"):
             self.assertIn(name, fields(alone))
             self.assertIn(name, fields(model))
+        self.assertRegex(fields(alone)["threads"], rf"^\d+ on {memory_nodes()} memory node")
         self.assertIn("context of 512 in f16", model.stdout.decode())
         self.assertEqual(fields(model)["loads"], "yes")
         self.assertRegex(fields(model)["order"], r"^weights lie (as in the file|\d+ % in tiles)$")

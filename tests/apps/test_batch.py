@@ -99,6 +99,48 @@ class Same(unittest.TestCase):
         for key in ("prompt_tokens", "completion_tokens", "total_tokens"):
             self.assertEqual(many["usage"][key], sum(body["usage"][key] for body in ones))
 
+    def test_best_of(self):
+        """The best by the log-probabilities of all, that are asked for apart."""
+        for url, start, tokens in ((TEXT, {"prompt": ["Once upon a time", "A cat"], "logprobs": 0},
+                                    lambda c: c["logprobs"]["token_logprobs"]),
+                                   (CHAT, {"messages": USER, "logprobs": True},
+                                    lambda c: [e["logprob"] for e in c["logprobs"]["content"]])):
+            start = {**start, "temperature": 1.2, "seed": 9, "max_tokens": 10}
+            every, best = bodies([line("a", url, {**start, "n": 7}), line("b", url, {**start, "n": 2, "best_of": 7})])
+            text = lambda c: c["text"] if url == TEXT else c["message"]["content"]
+            want = []
+            for i in range(0, len(every["choices"]), 7):
+                ranked = sorted(every["choices"][i:i + 7], key=lambda c: -sum(tokens(c)) / len(tokens(c)))
+                want += [text(c) for c in ranked[:2]]
+            self.assertEqual([text(c) for c in best["choices"]], want)
+            self.assertEqual([c["index"] for c in best["choices"]], list(range(len(want))))
+            self.assertEqual(best["usage"], every["usage"])
+
+    def test_answers_of_run(self):
+        """--n is as many runs with the seeds that follow, and the prompt is computed once; --best-of shows the best."""
+        prompt = "Once upon a time there was a small owl who lived in an old tree near the harbour. " * 3
+        args = ["run", MODEL, "-p", prompt, "-n", "12", "--temperature", "1.2"]
+        ones = [self.events(*args, "--seed", str(5 + i), "--logprobs", "0") for i in range(4)]
+        texts = ["".join(e["text"] for e in one if e["type"] == "token") for one in ones]
+        both = run(*args, "--seed", "5", "--n", "4", "-q")
+        self.assertEqual((both.returncode, both.stdout.decode()), (0, "\n---\n".join(texts)))
+        events = self.events(*args, "--seed", "5", "--n", "4")
+        for i in range(4):
+            self.assertEqual("".join(e["text"] for e in events if e["type"] == "token" and e["answer"] == i), texts[i])
+        usage = [e["usage"] for e in events if e["type"] == "done"]
+        prompts = usage[0]["prompt_tokens"]
+        computed = sum(u["prompt_tokens"] - u["cached_tokens"] for u in usage)
+        self.assertEqual(len(usage), 4)
+        self.assertLess(computed, prompts + 3 * 17)  # a block and a token more for each answer at most
+        logprobs = [[e["logprob"] for e in one if e["type"] == "token" and e["id"] >= 0] for one in ones]
+        order = sorted(range(4), key=lambda i: -sum(logprobs[i]) / len(logprobs[i]))
+        best = run(*args, "--seed", "5", "--n", "2", "--best-of", "4", "-q")
+        self.assertEqual(best.stdout.decode(), "\n---\n".join(texts[i] for i in order[:2]))
+        last = self.events(*args, "--seed", "5", "--n", "2", "--best-of", "4")[-1]
+        self.assertEqual(last, {"type": "best", "answers": order[:2]})
+        bad = run(*args, "--n", "3", "--best-of", "2")
+        self.assertEqual((bad.returncode, bad.stderr.decode()), (2, "runnel: --best-of must be at least --n\n"))
+
     def test_echo_and_nothing(self):
         body = bodies([line("a", TEXT, {"prompt": "Grüße 🦉", "echo": True, "max_tokens": 0, "model": "my \"m\""})])[0]
         self.assertEqual((body["choices"][0]["text"], body["choices"][0]["finish_reason"]), ("Grüße 🦉", "length"))

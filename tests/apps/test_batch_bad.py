@@ -27,6 +27,16 @@ BAD_LINES = [  # a line, the code of its error, its param
     (line("body", TEXT, []), "invalid_type", "body"),
     (line("more", TEXT, {}, extra=1), "unknown_parameter", "extra"),
 ]
+BAD_GRAMMARS = [  # url, body: found by compiling them
+    (TEXT, {"prompt": "a", "guided_regex": "(a|b"}),
+    (TEXT, {"prompt": "a", "guided_regex": "(a|b"}),  # the same again
+    (TEXT, {"prompt": ["a", "b"], "guided_grammar": 'root ::= "a" other'}),
+    (TEXT, {"prompt": "a" * 300000, "guided_regex": "(a|b"}),  # its length comes first
+    (CHAT, {"messages": USER, "guided_json": {"type": "strin"}}),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {
+        "name": "x", "strict": True, "schema": {"type": "string", "format": "uri-template", "not": {"pattern": "(?=a)"}}}}}),
+    (TEXT, {"prompt": "a", "guided_regex": "((a{1,100}){1,100}){1,100}"}),
+]
 BAD_BODIES = [  # url, body, code, param
     (RESPONSES, {}, "missing_required_parameter", "input"),
     (RESPONSES, {"input": 5}, "invalid_type", "input"),
@@ -35,7 +45,8 @@ BAD_BODIES = [  # url, body, code, param
     (RESPONSES, {"input": [{"content": "a"}]}, "missing_required_parameter", "input[0].role"),
     (RESPONSES, {"input": [{"role": "boss", "content": "a"}]}, "invalid_value", "input[0].role"),
     (RESPONSES, {"input": USER + [{"role": "user"}]}, "missing_required_parameter", "input[1].content"),
-    (RESPONSES, {"input": [{"type": "function_call", "name": "f"}]}, "unsupported_value", "input[0]"),
+    (RESPONSES, {"input": [{"type": "function_call", "name": "f"}]}, "missing_required_parameter", "input[0].call_id"),
+    (RESPONSES, {"input": [{"type": "computer_call"}]}, "unsupported_value", "input[0]"),
     (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "unsupported_value",
      "input[0].content[0]"),
     (RESPONSES, {"input": "a", "instructions": 5}, "invalid_type", "instructions"),
@@ -43,9 +54,12 @@ BAD_BODIES = [  # url, body, code, param
     (RESPONSES, {"input": "a", "max_output_tokens": 0}, "invalid_value", "max_output_tokens"),
     (RESPONSES, {"input": "a", "max_tokens": 5}, "unknown_parameter", "max_tokens"),
     (RESPONSES, {"input": "a", "temperature": 3}, "invalid_value", "temperature"),
-    (RESPONSES, {"input": "a", "text": {"format": {"type": "json_schema"}}}, "unsupported_value", "text.format"),
-    (RESPONSES, {"input": "a", "tools": [TOOL]}, "unsupported_value", "tools"),
-    (RESPONSES, {"input": "a", "include": ["x"]}, "unsupported_value", "include"),
+    (RESPONSES, {"input": "a", "text": {"format": {"type": "json_schema"}}}, "missing_required_parameter",
+     "text.format.schema"),
+    (RESPONSES, {"input": "a", "text": {"format": {"type": "grammar"}}}, "unsupported_value", "text.format"),
+    (RESPONSES, {"input": "a", "tool_choice": "required"}, "invalid_value", "tool_choice"),
+    (RESPONSES, {"input": "a", "tools": [TOOL]}, "missing_required_parameter", "tools[0].name"),
+    (RESPONSES, {"input": "a", "include": ["x"]}, "unsupported_value", "include[0]"),
     (RESPONSES, {"input": "a", "previous_response_id": "resp_1"}, "unsupported_parameter", "previous_response_id"),
     (RESPONSES, {"input": "a", "background": True}, "unsupported_value", "background"),
     (RESPONSES, {"input": "a", "truncation": "auto"}, "unsupported_value", "truncation"),
@@ -83,16 +97,43 @@ BAD_BODIES = [  # url, body, code, param
     (CHAT, {"messages": USER, "tools": [{"type": "x"}]}, "invalid_value", "tools[0].type"),
     (CHAT, {"messages": USER, "tools": [{"type": "function", "function": {}}]}, "missing_required_parameter",
      "tools[0].function.name"),
-    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": "required"}, "unsupported_value", "tool_choice"),
-    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "function"}}, "unsupported_value",
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": "some"}, "unsupported_value", "tool_choice"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": 5}, "invalid_type", "tool_choice"),
+    (CHAT, {"messages": USER, "tool_choice": "required"}, "invalid_value", "tool_choice"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "function"}}, "missing_required_parameter",
      "tool_choice"),
-    (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "unsupported_value", "response_format"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+     "invalid_value", "tool_choice"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "unsupported_value",
+     "tool_choice"),
+    (CHAT, {"messages": USER, "response_format": 5}, "invalid_type", "response_format"),
+    (CHAT, {"messages": USER, "response_format": {}}, "missing_required_parameter", "response_format"),
+    (CHAT, {"messages": USER, "response_format": {"type": "xml"}}, "unsupported_value", "response_format"),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_schema"}}, "missing_required_parameter",
+     "response_format.json_schema"),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+     "missing_required_parameter", "response_format.json_schema.schema"),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"strict": 1, "schema": {}}}},
+     "invalid_type", "response_format.json_schema"),
+    (CHAT, {"messages": USER, "guided_json": []}, "invalid_type", "guided_json"),
+    (CHAT, {"messages": USER, "guided_choice": []}, "invalid_value", "guided_choice"),
+    (CHAT, {"messages": USER, "guided_choice": ["a", 5]}, "invalid_type", "guided_choice"),
+    (CHAT, {"messages": USER, "guided_choice": ["a\0"]}, "invalid_value", "guided_choice"),
+    (CHAT, {"messages": USER, "grammar": 5}, "invalid_type", "grammar"),
+    (CHAT, {"messages": USER, "grammar": "x" * 2100000}, "invalid_value", "grammar"),
+    (CHAT, {"messages": USER, "guided_regex": "a", "guided_choice": ["a"]}, "invalid_value", "guided_choice"),
+    (CHAT, {"messages": USER, "structured_outputs": {"what": 1}}, "unknown_parameter", "structured_outputs.what"),
+    (CHAT, {"messages": USER, "structured_outputs": {"json": 1}}, "invalid_type", "structured_outputs.json"),
+    (CHAT, {"messages": USER, "grammar_options": {"what": True}}, "unknown_parameter", "grammar_options.what"),
+    (CHAT, {"messages": USER, "grammar_options": {"closed": 1}}, "invalid_type", "grammar_options.closed"),
     (CHAT, {"messages": USER, "top_logprobs": 2}, "invalid_value", "top_logprobs"),
     (CHAT, {"messages": USER, "logprobs": 2}, "invalid_type", "logprobs"),
     (CHAT, {"messages": USER, "max_tokens": 0}, "invalid_value", "max_tokens"),
     (CHAT, {"messages": USER, "max_completion_tokens": "9"}, "invalid_type", "max_completion_tokens"),
     (CHAT, {"messages": USER, "modalities": ["audio"]}, "unsupported_value", "modalities"),
-    (CHAT, {"messages": USER, "functions": []}, "unsupported_parameter", "functions"),
+    (CHAT, {"messages": USER, "functions": "f"}, "invalid_type", "functions"),
+    (CHAT, {"messages": USER, "user": 5}, "invalid_type", "user"),
+    (CHAT, {"messages": USER, "verbosity": {}}, "invalid_type", "verbosity"),
     (CHAT, {"messages": USER, "chat_template_kwargs": []}, "invalid_type", "chat_template_kwargs"),
     (TEXT, {"prompt": {}}, "invalid_type", "prompt"),
     (TEXT, {"prompt": []}, "invalid_value", "prompt"),
@@ -123,9 +164,17 @@ BAD_BODIES = [  # url, body, code, param
     (TEXT, {"prompt": "a", "logit_bias": {"2048": 1}}, None, None),
     (TEXT, {"prompt": "a", "logprobs": 21}, "invalid_value", "logprobs"),
     (TEXT, {"prompt": "a", "echo": "x"}, "invalid_type", "echo"),
-    (TEXT, {"prompt": "a", "echo": True, "logprobs": 1}, "unsupported_value", "echo"),
-    (TEXT, {"prompt": "a", "best_of": 2}, "unsupported_parameter", "best_of"),
-    (TEXT, {"prompt": "a", "suffix": "x"}, "unsupported_parameter", "suffix"),
+    (TEXT, {"prompt": "a", "echo": True, "logprobs": 1, "suffix": "b"}, "unsupported_value", "echo"),
+    (TEXT, {"prompt": "a", "echo": True, "logprobs": 1, "n": 17}, "invalid_value", "n"),
+    (TEXT, {"prompt": "a", "n": 3, "best_of": 2}, "invalid_value", "best_of"),
+    (TEXT, {"prompt": "a", "best_of": 129}, "invalid_value", "best_of"),
+    (TEXT, {"prompt": "a", "suffix": 5}, "invalid_type", "suffix"),
+    (TEXT, {"prompt": "a", "suffix": "x"}, None, None),  # the file names no tokens for it
+    (TEXT, {"prompt": [1, 2], "suffix": "x"}, "unsupported_value", "prompt"),
+    (TEXT, {"prompt": "a", "input_extra": {}}, "invalid_type", "input_extra"),
+    (TEXT, {"prompt": "a", "input_extra": [5]}, "invalid_type", "input_extra[0]"),
+    (TEXT, {"prompt": "a", "input_extra": [{"filename": "x"}]}, "missing_required_parameter", "input_extra[0].text"),
+    (TEXT, {"prompt": "a", "input_extra": [{"text": "x", "filename": 5}]}, "invalid_type", "input_extra[0].filename"),
     (TEXT, {"prompt": "a", "model": 5}, "invalid_type", "model"),
     (TEXT, {"prompt": "a " * 3000}, "context_length_exceeded", None),
     (CHAT, {"messages": [{"role": "user", "content": "a " * 3000}]}, "context_length_exceeded", None),
@@ -195,8 +244,10 @@ class Bad(unittest.TestCase):
         bad = [text if isinstance(text, bytes) else text.encode() for text, _, _ in BAD_LINES]
         bad += [line(f"b{i}", url, body).encode() for i, (url, body, _, _) in enumerate(BAD_BODIES)]
         good = [line("fine", RESPONSES, {"input": "a", "max_output_tokens": 1}), story(1, 1), story(2, 1),
-                line("e", EMBED, {"input": ["a", [5]]}), line("chat", CHAT, {"messages": USER, "max_tokens": 1})]
+                line("e", EMBED, {"input": ["a", [5]]}), line("regex", TEXT, {"prompt": "a", "guided_regex": "[ab]"}),
+                line("schema", CHAT, {"messages": USER, "max_tokens": 9, "guided_json": {"enum": ["a", 5]}}), line("chat", CHAT, {"messages": USER, "max_tokens": 1})]
         job = Job(b"\n".join([good[0].encode(), b"", *bad, *map(str.encode, good[1:]), good[1].encode(),
+                              *(line(f"g{i}", url, body).encode() for i, (url, body) in enumerate(BAD_GRAMMARS)),
                               line("none", EMBED, {"input": ["a", ""]}).encode(),
                               line("wide", EMBED, {"input": "a", "dimensions": 257}).encode()]))
         checked = job.run("--check")
@@ -204,12 +255,12 @@ class Bad(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(job.path)), ["in.jsonl"])
         self.assertEqual(job.run().returncode, 0)
         want = []
-        for number, answer in zip([1, *range(3, 3 + len(bad) + len(good) + 2)], job.answers()):
+        for number, answer in zip([1, *range(3, 3 + len(bad) + len(good) + len(BAD_GRAMMARS) + 2)], job.answers()):
             error = answer["error"] or answer["response"]["body"].get("error")
             if error is not None:
                 want.append((number, answer["custom_id"], error["message"], error["code"]))
         got = checked.stdout.decode().splitlines()
-        self.assertEqual(len(got), len(bad) + 3)
+        self.assertEqual(len(got), len(bad) + len(BAD_GRAMMARS) + 3)
         self.assertEqual([int(text.split(":")[1]) for text in got], [number for number, *_ in want])
         for text, (number, name, message, code) in zip(got, want):
             name = f"{json.dumps(name, ensure_ascii=False)}: " if name is not None else ""

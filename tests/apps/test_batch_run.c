@@ -38,6 +38,25 @@ void runnel_request_init(runnel_request *request, size_t struct_size)
     *request = (runnel_request){.struct_size = struct_size};
 }
 
+void runnel_grammar_init(runnel_grammar *grammar, size_t struct_size)
+{
+    assert_int_equal(struct_size, sizeof *grammar);
+    *grammar = (runnel_grammar){.struct_size = struct_size, .free_reasoning = 1};
+}
+
+void runnel_infill_init(runnel_infill *infill, size_t struct_size)
+{
+    *infill = (runnel_infill){.struct_size = struct_size};
+}
+
+runnel_status runnel_tokenize_infill(runnel_model *model, const runnel_infill *infill, int32_t *tokens, size_t capacity,
+                                     size_t *count, runnel_error *error)
+{
+    (void)model, (void)infill, (void)tokens, (void)capacity, (void)error;
+    *count = 0;
+    return RUNNEL_UNSUPPORTED;
+}
+
 void runnel_samplers_init(runnel_samplers *samplers, size_t struct_size)
 {
     *samplers = (runnel_samplers){.struct_size = struct_size};
@@ -52,6 +71,13 @@ const char *runnel_status_text(runnel_status status)
 {
     (void)status;
     return "a played failure";
+}
+
+runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info)
+{
+    (void)model;
+    info->add_bos = 0;
+    return RUNNEL_OK;
 }
 
 runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special, char *text,
@@ -104,6 +130,26 @@ runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *requ
 {
     (void)model, (void)request, (void)stream, (void)error;
     fail_msg("an embedding is asked for");
+    return RUNNEL_UNSUPPORTED;
+}
+
+runnel_status runnel_score(runnel_model *model, const runnel_score_request *request, runnel_stream *stream,
+                           runnel_error *error)
+{
+    (void)model, (void)request, (void)stream, (void)error;
+    fail_msg("scores are asked for");
+    return RUNNEL_UNSUPPORTED;
+}
+
+void runnel_score_request_init(runnel_score_request *request, size_t struct_size)
+{
+    *request = (runnel_score_request){.struct_size = struct_size};
+}
+
+runnel_status runnel_model_label(runnel_model *model, uint32_t index, const char **text, size_t *text_bytes)
+{
+    (void)model, (void)index, (void)text, (void)text_bytes;
+    fail_msg("a label is asked for");
     return RUNNEL_UNSUPPORTED;
 }
 

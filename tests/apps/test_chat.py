@@ -277,6 +277,14 @@ class Sampling(Folder):
         self.assertEqual(self.by_chat(model=model), self.by_run("--temperature", "2.5", "--top-k", "20") + "\n")
         self.assertEqual(self.by_chat("--top-k", "3", model=model),
                          self.by_run("--temperature", "2.5", "--top-k", "3") + "\n")
+        chain = common.with_metadata(os.path.join(self.folder, "chain.gguf"),
+                                     {"general.sampling.temp": 1.5, "general.sampling.mirostat": 2,
+                                      "general.sampling.mirostat_tau": 3.0, "general.sampling.xtc_probability": 0.5})
+        told = ["--temperature", "1.5", "--mirostat-ent", "3", "--xtc-probability", "0.5"]
+        self.assertEqual(self.by_chat(model=chain), self.by_run(*told, "--mirostat", "2") + "\n")
+        self.assertEqual(self.by_chat("--mirostat", "0", model=chain), self.by_run(*told) + "\n")
+        self.assertEqual(self.by_chat("--adaptive-target", "0.3", model=chain),
+                         self.by_run(*told, "--adaptive-target", "0.3") + "\n")
         terminal = Terminal("chat", model, "--top-k", "3")
         terminal.wait_for_prompt()
         self.assertIn(b"temperature 2.5, top-k 3", terminal.seen)

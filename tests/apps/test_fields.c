@@ -13,7 +13,8 @@
 
 #include "apps/runnel/common.h"
 #include "apps/runnel/fields.h"
-#include "apps/runnel/openai_request.h"
+#include "apps/openai/openai_request.h"
+#include "apps/runnel/option_table.h"
 #include "apps/runnel/options.h"
 
 #define ALL_COMMANDS (~0u)
@@ -28,10 +29,12 @@ struct whole {
     runnel_request request;
     runnel_chat chat;
     runnel_samplers samplers; /* what the request points to */
+    runnel_grammar grammar;   /* what it points to where there is one */
 };
 
 #define AT_sampling(member) offsetof(struct whole, request.sampling.member)
 #define AT_samplers(member) offsetof(struct whole, samplers.member)
+#define AT_grammar(member) offsetof(struct whole, grammar.member)
 #define AT_request(member) offsetof(struct whole, request.member)
 #define AT_chat(member) offsetof(struct whole, chat.member)
 #define BYTES(of, member) sizeof(((runnel_##of *)0)->member)
@@ -66,10 +69,12 @@ static void every_member_has_a_row(void **state)
 #define SAMPLERS(type, member) n++, n_missing += count("samplers", #member) != 1;
 #define REQUEST(type, member) n++, n_missing += count("request", #member) != 1;
 #define CHAT(type, member) n++, n_missing += count("chat", #member) != 1;
+#define GRAMMAR(type, member) n++, n_missing += count("grammar", #member) != 1;
     RUNNEL_SAMPLING_FIELDS(SAMPLING)
     RUNNEL_SAMPLERS_FIELDS(SAMPLERS)
     RUNNEL_REQUEST_FIELDS(REQUEST)
     RUNNEL_CHAT_FIELDS(CHAT)
+    RUNNEL_GRAMMAR_FIELDS(GRAMMAR)
     assert_int_equal(n_missing, 0);
     assert_int_equal(n, N_ROWS);
     for (size_t i = 0; i < N_ROWS; i++) { /* what is left out says why */
@@ -96,6 +101,7 @@ static void by_options(const char *option, const char *value, struct whole *whol
     char *argv[3] = {model, word, text};
 
     memset(whole, 0, sizeof *whole);
+    app_options_fini(&options);
     app_options_default(&options);
     snprintf(word, sizeof word, "%s", option != NULL ? option : "");
     snprintf(text, sizeof text, "%s", option != NULL ? value : "");
@@ -103,6 +109,7 @@ static void by_options(const char *option, const char *value, struct whole *whol
         fail_msg("%s %s: not parsed", option, value);
     app_request(&options, &whole->request);
     whole->samplers = *whole->request.sampling.samplers;
+    whole->grammar = *options.request_grammar;
 }
 
 static void options_arrive(void **state)
@@ -145,11 +152,12 @@ static bool by_body(enum openai_endpoint endpoint, const char *name, const char 
         json_object_set_new(body, "prompt", json_string("o"));
     if (name != NULL)
         json_object_set_new(body, name, json);
-    good = openai_request_read(request, endpoint, body, &error);
+    good = openai_request_read(request, endpoint, OPENAI_STRICT, body, &error);
     if (good) {
         runnel_chat_default(&whole->chat);
         openai_request_choice(request, 0, 0, &whole->request, &whole->chat);
         whole->samplers = *whole->request.sampling.samplers;
+        whole->grammar = request->grammar;
     }
     json_decref(body);
     return good;
@@ -222,13 +230,108 @@ static void whole_numbers_stay_whole(void **state)
     }
 }
 
+/* ---- Variables of a server --------------------------------------------------------------- */
+
+/* What the option takes that is not its default. */
+static void sample(const struct app_option *o, char value[64])
+{
+    const char *bar = o->choices != NULL ? strrchr(o->choices, '|') : NULL;
+
+    if (o->kind == OPTION_INTEGER)
+        snprintf(value, 64, "%.0f", o->min + 1);
+    else if (o->kind == OPTION_REAL)
+        snprintf(value, 64, "%g", o->min + 1.5);
+    else if (o->kind == OPTION_SIZE)
+        strcpy(value, "3M");
+    else
+        snprintf(value, 64, "%s", bar != NULL ? bar + 1 : "ngram");
+}
+
+static bool is_text(const struct app_option *o)
+{
+    return o->kind == OPTION_STRING || o->kind == OPTION_CHOICE || o->kind == OPTION_DEVICE;
+}
+
+/* Of these words, or of what the environment has. */
+static bool parse(struct app_options *options, int argc, char **argv)
+{
+    app_options_default(options);
+    return app_options_parse(options, "serve", APP_SERVE, 1, 4, argc, argv);
+}
+
+/* By the option's member, where that is a text, and by all other bytes. */
+static bool same(const struct app_option *o, const struct app_options *a, const struct app_options *b)
+{
+    struct app_options x = *a, y = *b;
+    const char **text_x = (const char **)((char *)&x + o->at), **text_y = (const char **)((char *)&y + o->at);
+
+    x.request_samplers = y.request_samplers = NULL; /* each points into its own */
+    x.request_grammar = y.request_grammar = NULL;
+    if (is_text(o)) {
+        if (strcmp(*text_x, *text_y) != 0)
+            return false;
+        *text_x = *text_y = NULL;
+    }
+    return memcmp(&x, &y, sizeof x) == 0;
+}
+
+static void variables_of_a_server(void **state)
+{
+    size_t n = 0;
+
+    (void)state;
+    for (size_t i = 0; i < app_n_options; i++) {
+        const struct app_option *o = &app_option_table[i];
+        char variable[64] = "RUNNEL_", value[64] = "1", name[64];
+        struct app_options plain, by_word, by_variable;
+        char *words[] = {(char *)"model.gguf", name, value};
+        int n_words = o->value != NULL ? 3 : 2;
+
+        if (o->name == NULL || (o->commands & APP_SERVE) == 0 || strcmp(o->name, "--help") == 0)
+            continue;
+        n++;
+        if (o->value != NULL)
+            sample(o, value);
+        snprintf(name, sizeof name, "%s", o->name);
+        for (size_t k = 2; o->name[k] != '\0'; k++) {
+            variable[k + 5] = o->name[k] == '-' ? '_' : (char)(o->name[k] - ('a' - 'A'));
+            variable[k + 6] = '\0';
+        }
+        memset(&plain, 0, sizeof plain), memset(&by_word, 0, sizeof by_word);
+        memset(&by_variable, 0, sizeof by_variable);
+        if (strcmp(name, "--cache-cold") == 0) /* it needs the other */
+            setenv("RUNNEL_CACHE_DIR", "folder", 1);
+        assert_true(parse(&plain, 1, words));
+        assert_true(parse(&by_word, n_words, words));
+        setenv(variable, value, 1);
+        assert_true(parse(&by_variable, 1, words));
+        if (!same(o, &by_word, &by_variable) || memcmp(&plain, &by_word, sizeof plain) == 0)
+            fail_msg("%s=%s is not %s %s", variable, value, name, value);
+        setenv(variable, "", 1);
+        assert_true(parse(&by_variable, 1, words));
+        assert_memory_equal(plain.given, by_variable.given, sizeof plain.given);
+        if (o->value == NULL) { /* "0" is no; else the option is on whatever the text */
+            setenv(variable, "0", 1);
+            assert_true(parse(&by_variable, 1, words));
+            assert_memory_equal(plain.given, by_variable.given, sizeof plain.given);
+        } else {
+            setenv(variable, "no such value", 1);
+            assert_int_equal(parse(&by_variable, 1, words), o->kind == OPTION_STRING);
+            assert_true(parse(&by_variable, n_words, words)); /* the word counts for more */
+            assert_true(same(o, &by_word, &by_variable));
+        }
+        unsetenv(variable);
+        unsetenv("RUNNEL_CACHE_DIR");
+    }
+    assert_in_range(n, 40, APP_MAX_OPTIONS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_member_has_a_row),
-        cmocka_unit_test(options_arrive),
-        cmocka_unit_test(lines_arrive),
-        cmocka_unit_test(whole_numbers_stay_whole),
+        cmocka_unit_test(every_member_has_a_row), cmocka_unit_test(options_arrive),
+        cmocka_unit_test(lines_arrive),           cmocka_unit_test(whole_numbers_stay_whole),
+        cmocka_unit_test(variables_of_a_server),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,13 +4,14 @@ import json
 import math
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import tempfile
 import unittest
 
 import common
-from common import MODEL, SHARED, run
+from common import MODEL, ROOT, SHARED, run
 
 ORACLES = SHARED / "oracles"
 STORIES = SHARED / "models/stories260K.gguf"
@@ -33,6 +34,11 @@ def nlls(tokens, rows):
         top = max(row)
         out.append(math.log(math.fsum(math.exp(v - top) for v in row)) + top - row[token])
     return out
+
+
+def nmse(rows, others):
+    return (math.fsum((a - b) ** 2 for x, y in zip(rows, others) for a, b in zip(x, y)) /
+            math.fsum(b * b for y in others for b in y))
 
 
 class Results(unittest.TestCase):
@@ -140,6 +146,13 @@ class Results(unittest.TestCase):
         self.assertEqual(last["usage"], {"prompt_tokens": 5, "cached_tokens": 0, "completion_tokens": 30})
         self.assertEqual(len(tokens), 30)
         self.assertLessEqual(last["timings"]["first_token_us"], last["timings"]["end_us"])
+        self.assertFalse({"stop", "stop_token"} & set(last))
+        text = "".join(t["text"] for t in tokens)
+        for more, told in ((["--stop", "no such text", "--stop", text[9:12]], {"stop": 1}),
+                           (["--stop-token", tokens[7]["id"]], {"stop_token": tokens[7]["id"]})):
+            last = json.loads(self.good(*args, "--json", *more).stdout.splitlines()[-1])
+            self.assertEqual(last["finish"], "stop")
+            self.assertEqual({key: last[key] for key in ("stop", "stop_token") if key in last}, told)
 
     def test_behind_a_full_context(self):
         """Each token says how often the context was full by then; the end says it in words, too."""
@@ -256,6 +269,83 @@ class Results(unittest.TestCase):
             info = json.loads(self.good("info", MODEL, "--json", "--kv-type", kv_type).stdout)
             self.assertEqual(info["memory"]["kv_bytes_per_token"], 6 * 2 * 4 * row)
 
+    def test_plan(self):
+        """The blocks of llama, as its paper has them; of the last one only the rows that are wanted, and what they add to."""
+        block = ("RMS_NORM MATMUL MATMUL MATMUL ROPE ROPE KV_STORE ATTENTION MATMUL ADD "
+                 "RMS_NORM MATMUL MATMUL GATE MATMUL ADD").split()
+        lines = self.good("info", MODEL, "--plan").stdout.decode().splitlines()
+        ops = [re.sub(r".* = ", "", line).split()[0].rstrip(",") for line in lines[1:]]
+        self.assertEqual(lines[0], f"plan of llama: 6 blocks, {len(ops)} ops, embedding 256, vocabulary 2048")
+        self.assertEqual(sorted(ops), sorted(["EMBED", *6 * block, "SELECT", "SELECT", "RMS_NORM", "TAP", "MATMUL"]))
+        self.assertEqual([op for op in ops if op in ("KV_STORE", "ATTENTION", "GATE")],
+                         6 * ["KV_STORE", "ATTENTION", "GATE"])
+        named = {name for line in lines[1:] for name in re.findall(r", ([a-z0-9_.]+\.weight) ", line)}
+        tensors = json.loads(self.good("info", MODEL, "--json").stdout)["tensors"]
+        self.assertEqual(named, {t["name"] for t in tensors})
+        attention = next(line for line in lines if " ATTENTION " in line)
+        self.assertRegex(attention, r"^x\d+ \[256\] = ATTENTION x\d+, layer 0, 8 heads of 32 on 4 of 32, scale 0\.17677")
+        told = json.loads(self.good("info", MODEL, "--plan", "--json").stdout)["plan"]
+        self.assertEqual(told.splitlines(), lines)
+
+    def test_architectures(self):
+        lines = self.good("info", "--architectures").stdout.decode().splitlines()
+        told = json.loads(self.good("info", "--architectures", "--json").stdout)["architectures"]
+        self.assertEqual([line.split(None, 1) for line in lines], [[a["name"], a["features"]] for a in told])
+        page = (ROOT / "docs" / "ARCHITECTURES.md").read_text()
+        self.assertEqual(re.findall(r"^\| ([a-z0-9_.-]+) \| (.*) \| .* \| .* \|$", page, re.M)[1:],
+                         [(a["name"], a["features"]) for a in told])
+
+    def test_whole_texts(self):
+        """Of models that see both ways logits are computed, of a whole text at once; nothing is generated."""
+        text = ",".join(map(str, range(3, 33)))
+        other = text.replace(",32", ",90")  # the last token
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("llama", "dream", "llada"):
+                model, out = os.path.join(folder, name), os.path.join(folder, name + ".logits")
+                pathlib.Path(model).write_bytes(pathlib.Path(MODEL).read_bytes().replace(b"llama", name.encode()))
+                rows = []
+                for args in ([text], [other], [text, "--reference"]):  # 8 rows of logits a step: each text comes four times
+                    self.good("logits", model, "-o", out, "--tokens", *args)
+                    rows.append(read_logits(out)[1])
+                self.assertLess(nmse(rows[0], rows[2]), 1e-4)
+                self.assertEqual(rows[0][0] == rows[1][0], name == "llama")  # the first row sees the last token, or not
+                if name == "llama":
+                    continue
+                for args in (["run", model, "-p", "The river"], ["run", model, "--tokens", "1,2"],
+                             ["embed", model, "The river"], ["perplexity", model, __file__]):
+                    refused = run(*args)
+                    self.assertEqual((refused.returncode, refused.stdout), (1, b""), args)
+                    self.assertIn(f"architecture {name} attends in both directions", refused.stderr.decode())
+                refused = run("logits", model, "--tokens", text, "-o", out, "--batch", "16")
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn("the prompt has 30 tokens, 16 fit", refused.stderr.decode())
+
+    def test_architecture_of_ones_own(self):
+        args = ["-p", "The river", "-n", "12", "-q"]
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "m.gguf")
+            whole = pathlib.Path(MODEL).read_bytes()
+            at = whole.index(b"llama", whole.index(b"general.architecture"))  # a name of the same length
+            whole = whole[:at] + b"moose" + whole[at + 5:]
+            pathlib.Path(model).write_bytes(whole.replace(b"llama.", b"moose."))
+            wanted = self.good("run", MODEL, *args)
+            mine = self.good("run", model, *args, "--architecture", "moose=qwen3,-neox,-head-norm")
+            self.assertEqual((mine.stdout, mine.stderr), (wanted.stdout, wanted.stderr))
+            warned = run("run", model, "-p", "The river", "-n", "1").stderr.decode()
+            self.assertEqual(warned.count("architecture 'moose' is not known"), 1, warned)
+            self.assertIn(b"plan of moose: ", self.good("info", model, "--plan").stdout)
+            lines = self.good("info", model, "--plan", "--architecture", "moose=llama").stdout.splitlines()
+            self.assertEqual(lines[1:], self.good("info", MODEL, "--plan").stdout.splitlines()[1:])
+            for bad, word in (("moose", "NAME=LIKE"), ("moose=", "NAME=LIKE"), ("moose=llama,,", "NAME=LIKE"),
+                              ("llama=qwen3", "the library knows"), ("moose=deer", "no architecture 'deer'"),
+                              ("moose=llama,wings", "no feature 'wings'"),
+                              ("moose=llama,activation=x", "no activation 'x'")):
+                for command in (["run", model, *args], ["info", model]):
+                    with self.subTest(bad=bad, command=command[0]):
+                        refused = run(*command, "--architecture", bad)
+                        self.assertNotEqual(refused.returncode, 0)
+                        self.assertIn(word, refused.stderr.decode())
+
     def test_info_of_chats(self):
         info = json.loads(self.good("info", MODEL, "--json").stdout)
         self.assertEqual(info["sampling"], {})
@@ -266,15 +356,16 @@ class Results(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             model = common.with_metadata(os.path.join(folder, "m.gguf"), {
                 "general.sampling.temp": 0.5, "general.sampling.top_k": 20, "general.sampling.top_p": 2.0,
+                "general.sampling.mirostat": 2, "general.sampling.mirostat_tau": 3.0, "general.sampling.xtc_threshold": 7.0,
                 "tokenizer.chat_template.tools": "{{ messages[0].content }}{{ tools }}",
                 "tokenizer.chat_template.bad": "{{ messages[0]"})
             info = json.loads(self.good("info", model, "--json").stdout)
-            self.assertEqual(info["sampling"], {"temperature": 0.5, "top_k": 20})
+            self.assertEqual(info["sampling"], {"temperature": 0.5, "top_k": 20, "mirostat": 2, "mirostat_tau": 3})
             knows = {t["name"]: t for t in info["templates"]}
             self.assertEqual((knows["tools"]["tools"], knows[""]["tools"]), (True, False))
             self.assertIn("line 1", knows["bad"]["error"])
             text = self.good("info", model).stdout.decode()
-            self.assertIn("recommended sampling: temperature 0.5, top-k 20\n", text)
+            self.assertIn("recommended sampling: temperature 0.5, top-k 20, mirostat 2, mirostat-ent 3\n", text)
             self.assertRegex(text, r"  tools: 36 bytes; system role, tools; answers: plain\n")
             self.assertRegex(text, r"  bad: 14 bytes; malformed: line 1")
             self.assertEqual(json.loads(self.good("template", model, "--show", "--json").stdout), info["templates"])

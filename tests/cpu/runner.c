@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/nodes.h"
 #include "tests/model/shared.h"
 
 bool has_models(void)
@@ -44,12 +45,18 @@ void close_model(struct model *model)
 void open_runner(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
                  uint32_t threads, const struct rn_backend_limits *limits)
 {
+    open_runner_at(r, heap, plan, level, threads, limits, RN_NODES_ROOT);
+}
+
+void open_runner_at(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
+                    uint32_t threads, const struct rn_backend_limits *limits, const char *root)
+{
     runnel_error error = {0};
 
     r->plan = plan;
     r->limits = *limits;
     sem_init(&r->done, 0, 0);
-    r->team = rn_team_new(heap, threads);
+    r->team = rn_team_new_at(heap, threads, root);
     assert_non_null(r->team);
     r->backend = level == NULL ? rn_cpu_reference_new(heap, r->team) : rn_cpu_backend_new_level(heap, r->team, level);
     assert_non_null(r->backend);

@@ -33,6 +33,10 @@ void open_runner(struct runner *r, struct rn_heap *heap, const struct rn_plan *p
                  uint32_t threads, const struct rn_backend_limits *limits);
 void close_runner(struct runner *r);
 
+/* Likewise on the memory nodes that the files below `root` tell of. */
+void open_runner_at(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
+                    uint32_t threads, const struct rn_backend_limits *limits, const char *root);
+
 /* Runs the step, which must be valid, to its end, which must be good. */
 void run_step(struct runner *r, struct rn_step *step);
 

@@ -1,7 +1,7 @@
 /* Attention of every SIMD level against a plain softmax in double precision over the same stored keys and
  * values: scattered blocks, grouped queries, windows, soft caps, long contexts, odd head sizes; and its
  * bits do not depend on the block numbers or the size of the blocks, on the rows and queries beside, on what they see
- * and this one does not, on how the segments are spread, or (AVX2 and AVX-512) on the width of the vectors. */
+ * and this one does not, on how the segments are spread, or on the level, but for that of a matrix unit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +21,7 @@ static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "
 
 static struct rn_heap heap;
 static uint64_t seed;
+static bool fronts; /* values are the front of the keys */
 
 static float uniform(void)
 {
@@ -33,6 +34,8 @@ struct shape {
     runnel_kv_type kv_type;
     uint32_t scatter; /* odd */
     uint32_t rows;    /* row i is at position last + 1 - rows + i */
+    float slope;      /* of query number 0; of each other one half of that before it */
+    float sink;       /* of query number 0; each other's is 1 less. 0: none has one */
 };
 
 struct cache {
@@ -75,12 +78,13 @@ static struct cache make_cache(const struct rn_level *level, const struct shape 
     uint8_t *at, row[MAX_DIM * 4];
 
     c.keys = rn_alloc(&heap, MAX_CONTEXT, key_bytes);
-    c.values = rn_alloc(&heap, MAX_CONTEXT, value_bytes);
+    c.values = fronts ? NULL : rn_alloc(&heap, MAX_CONTEXT, value_bytes);
     c.k = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->k_dim, sizeof(double));
     c.v = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->v_dim, sizeof(double));
     c.blocks = rn_alloc(&heap, n_blocks, sizeof *c.blocks);
     memset(c.keys, 0xff, MAX_CONTEXT * key_bytes); /* NaN: what was never written is not read */
-    memset(c.values, 0xff, MAX_CONTEXT * value_bytes);
+    if (!fronts)
+        memset(c.values, 0xff, MAX_CONTEXT * value_bytes);
     for (p = 0; p < n_blocks; p++)
         c.blocks[p] = (uint32_t)((uint64_t)p * s->scatter % n_blocks);
     for (p = 0; p <= s->last; p++) {
@@ -93,6 +97,10 @@ static struct cache make_cache(const struct rn_level *level, const struct shape 
         level->rows->key_store(at, k, s->k_dim, s->block, s->kv_type);
         gather(row, at, key_bytes, unit, s->block);
         stored(row, s->k_dim, s->kv_type, c.k + (size_t)p * s->k_dim);
+        if (fronts) {
+            memcpy(c.v + (size_t)p * s->v_dim, c.k + (size_t)p * s->k_dim, s->v_dim * sizeof *c.v);
+            continue;
+        }
         at = c.values + ((size_t)c.blocks[p / s->block] * s->block + p % s->block) * value_bytes;
         level->rows->kv_store(at, v, s->v_dim, s->kv_type);
         stored(at, s->v_dim, s->kv_type, c.v + (size_t)p * s->v_dim);
@@ -114,7 +122,8 @@ static uint32_t first_of(const struct shape *s, uint32_t last)
     return s->window == 0 || last < s->window ? 0 : last + 1 - s->window;
 }
 
-static void plain(const struct shape *s, const struct cache *c, uint32_t last, const float *q, float scale, double *out)
+static void plain(const struct shape *s, const struct cache *c, uint32_t last, uint32_t query, const float *q,
+                  float scale, double *out)
 {
     double *p = rn_alloc(&heap, MAX_CONTEXT, sizeof *p), most = -INFINITY, sum = 0;
     uint32_t t, d;
@@ -124,9 +133,14 @@ static void plain(const struct shape *s, const struct cache *c, uint32_t last, c
         for (d = 0; d < s->k_dim; d++)
             p[t] += q[d] * c->k[t * s->k_dim + d];
         p[t] *= scale;
+        p[t] -= ldexp(s->slope, -(int)query) * (last - t);
         if (s->softcap > 0)
             p[t] = s->softcap * tanh(p[t] / s->softcap);
         most = fmax(most, p[t]);
+    }
+    if (s->sink != 0) {
+        most = fmax(most, s->sink - query);
+        sum = exp(s->sink - query - most);
     }
     for (d = 0; d < s->v_dim; d++)
         out[d] = 0;
@@ -173,12 +187,35 @@ static struct rn_attend attend_of(const struct shape *s, const struct cache *c, 
                               .value_stride = s->block * rn_kv_row_bytes(s->kv_type, s->v_dim)};
 }
 
+/* The slopes of the queries from number `query` on; NULL where there are none. */
+static const float *slopes_of(const struct shape *s, uint32_t query, float slopes[MAX_LANES])
+{
+    uint32_t i;
+
+    for (i = 0; i + query < s->queries; i++)
+        slopes[i] = ldexpf(s->slope, -(int)(i + query));
+    return s->slope == 0 ? NULL : slopes;
+}
+
+/* Likewise the sinks. */
+static const float *sinks_of(const struct shape *s, uint32_t query, float sinks[MAX_LANES])
+{
+    uint32_t i;
+
+    for (i = 0; i + query < s->queries; i++)
+        sinks[i] = s->sink - (float)(i + query);
+    return s->sink == 0 ? NULL : sinks;
+}
+
 static void attend(const struct rn_level *level, const struct shape *s, const struct cache *c, const struct part *part,
                    const float *q, float scale, float *out)
 {
     struct rn_attend t = attend_of(s, c, part, q, scale, out);
     size_t n = rn_attend_floats(part->rows, part->queries, s->k_dim, s->v_dim);
+    float slopes[MAX_LANES], sinks[MAX_LANES];
 
+    t.slopes = slopes_of(s, part->query, slopes);
+    t.sinks = sinks_of(s, part->query, sinks);
     t.scratch = rn_alloc_aligned(&heap, n * sizeof(float), 64);
     memset(t.scratch, 0xff, n * sizeof(float));
     level->attention->attend(&t);
@@ -193,8 +230,10 @@ static void attend_split(const struct rn_level *level, const struct shape *s, co
     struct rn_attend t = attend_of(s, c, &part, q, scale, out);
     uint32_t first = first_of(s, t.last) / t.segment, n = t.last / t.segment - first + 1, i;
     size_t floats = rn_attend_part(s->queries, s->v_dim);
-    float *parts = rn_alloc_aligned(&heap, n * floats * sizeof(float), 64);
+    float *parts = rn_alloc_aligned(&heap, n * floats * sizeof(float), 64), slopes[MAX_LANES], sinks[MAX_LANES];
 
+    t.slopes = slopes_of(s, 0, slopes);
+    t.sinks = sinks_of(s, 0, sinks);
     assert_true(n <= RN_ATTEND_SEGMENTS);
     t.scratch = rn_alloc_aligned(&heap, rn_attend_floats(1, s->queries, s->k_dim, s->v_dim) * sizeof(float), 64);
     for (i = n; i-- > 0;) {
@@ -236,7 +275,7 @@ static void check_plain(const struct rn_level *level, const struct shape *s, con
     uint32_t i, d;
 
     for (i = 0; i < s->rows * s->queries; i++) {
-        plain(s, c, s->last + 1 - s->rows + i / s->queries, q + i * s->k_dim, scale, want);
+        plain(s, c, s->last + 1 - s->rows + i / s->queries, i % s->queries, q + i * s->k_dim, scale, want);
         for (d = 0; d < s->v_dim; d++) {
             error += (out[i * s->v_dim + d] - want[d]) * (out[i * s->v_dim + d] - want[d]);
             norm += want[d] * want[d];
@@ -251,6 +290,7 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
 {
     float *q = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), *out = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4);
     float *other = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), scale = 0.5f;
+    bool own_bits = given->queries >= RN_ATTEND_AMX_QUERIES && strcmp(level->name, "avx512-amx") == 0;
     struct shape s = *given, layout;
     uint32_t d, row, width;
     struct cache c, c2;
@@ -276,15 +316,15 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
         attend(level, row % 2 == 0 ? &s : &layout, row % 2 == 0 ? &c : &c2, &part, q, scale, other);
     }
     part = (struct part){s.rows - 1, 1, s.queries - 1, 1};
-    if (s.queries < RN_ATTEND_AMX_QUERIES || strcmp(level->name, "avx512-amx") != 0) /* which asks how many they are */
+    if (!own_bits) /* they hang on how many queries there are */
         attend(level, &s, &c, &part, q, scale, other);
     assert_memory_equal(out, other, s.rows * width * sizeof(float));
     memset(other, 0xff, s.rows * width * sizeof(float));
     for (row = 0; row < s.rows; row++)
         attend_split(level, &s, &c, row, q, scale, other);
     assert_memory_equal(out, other, s.rows * width * sizeof(float));
-    if (strcmp(level->name, "avx512") == 0) {
-        attend_all(rn_level_named("avx2"), &s, &c, q, scale, other);
+    if (level != rn_level_c() && !own_bits) {
+        attend_all(rn_level_c(), &s, &c, q, scale, other);
         assert_memory_equal(out, other, s.rows * width * sizeof(float));
     }
     free_cache(&c);
@@ -294,74 +334,116 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
     rn_free(&heap, other);
 }
 
-static void test_shapes(void **state)
+static void check_shapes(const struct shape *shapes, size_t n)
 {
-    static const struct shape shapes[] = {
-        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1},
-        {1, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3, 1},
-        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_F16, 5, 1},
-        {32, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 7, 1},
-        {63, 0, 2, 80, 80, 16, 0, RUNNEL_KV_F16, 11, 1},
-        {100, 0, 3, 12, 20, 16, 0, RUNNEL_KV_F32, 3, 1},
-        {100, 0, 3, 13, 7, 16, 0, RUNNEL_KV_F16, 3, 1},
-        {500, 100, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3, 1},
-        {500, 1, 4, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1},
-        {500, 501, 2, 64, 32, 16, 0, RUNNEL_KV_F16, 3, 1},
-        {511, 33, 2, 64, 64, 64, 30, RUNNEL_KV_BF16, 3, 1},
-        {700, 0, 8, 96, 96, 16, 5, RUNNEL_KV_F16, 9, 1},
-        {2999, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 77, 1},
-        {2999, 1024, 1, 128, 128, 32, 50, RUNNEL_KV_F32, 5, 1},
-        /* Several rows: over the edge of a tile, of a segment, of the length of segments, of a window. */
-        {40, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 32},
-        {31, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 4},
-        {520, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 3, 8},
-        {530, 20, 2, 64, 64, 32, 0, RUNNEL_KV_F32, 3, 32},
-        {530, 1, 3, 80, 48, 64, 0, RUNNEL_KV_F16, 3, 21},
-        {700, 600, 1, 13, 7, 16, 20, RUNNEL_KV_F32, 3, 33},
-        {8200, 0, 4, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 16},
-        {1100, 70, 5, 32, 96, 32, 0, RUNNEL_KV_BF16, 3, 12},
-        {9999, 5000, 2, 32, 32, 32, 0, RUNNEL_KV_F16, 3, 3},
-        /* A byte a number. */
-        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_FP8, 3, 1},
-        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_FP8, 3, 5},
-        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_FP8, 9, 3},
-        /* Groups: whole ones, and short ones at the end of a row; few lanes and many; small blocks and large ones. */
-        {0, 0, 1, 64, 64, 32, 0, RUNNEL_KV_Q8, 3, 1},
-        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_Q8, 5, 1},
-        {500, 100, 4, 64, 64, 64, 0, RUNNEL_KV_Q8, 3, 4},
-        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q8, 3, 5},
-        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_Q8, 9, 3},
-        {1, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q4, 3, 1},
-        {530, 20, 2, 128, 64, 16, 0, RUNNEL_KV_Q4, 3, 32},
-        {2999, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q4, 77, 2},
-        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q4, 3, 5},
-        {700, 65, 8, 80, 112, 32, 5, RUNNEL_KV_Q4, 9, 3},
-        {100, 0, 3, 12, 20, 64, 0, RUNNEL_KV_Q4, 3, 1},
-        {63, 0, 2, 64, 64, 32, 0, RUNNEL_KV_Q3, 3, 1},
-        {530, 20, 2, 128, 96, 16, 0, RUNNEL_KV_Q3, 3, 32},
-        {2999, 1024, 4, 64, 64, 64, 50, RUNNEL_KV_Q3, 77, 2},
-        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q3, 3, 5},
-        {700, 65, 8, 112, 80, 32, 5, RUNNEL_KV_Q3, 9, 3},
-        /* Six queries and more, for a matrix unit: lanes around 16, 32 and 48; all formats; the edges again. */
-        {500, 0, 7, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 5},
-        {1041, 0, 16, 64, 80, 32, 0, RUNNEL_KV_F32, 5, 3},
-        {800, 90, 6, 128, 128, 16, 0, RUNNEL_KV_BF16, 7, 8},
-        {333, 0, 12, 96, 48, 32, 0, RUNNEL_KV_FP8, 3, 4},
-        {600, 200, 8, 13, 7, 32, 30, RUNNEL_KV_F16, 3, 6},
-        {700, 0, 9, 40, 20, 64, 0, RUNNEL_KV_Q8, 9, 7},
-        {2999, 0, 8, 64, 64, 32, 0, RUNNEL_KV_Q4, 77, 4},
-        {600, 40, 32, 64, 64, 32, 0, RUNNEL_KV_Q3, 3, 2},
-        {8199, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8},
-    };
     const struct rn_level *level;
     size_t l, i;
 
-    (void)state;
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
-        for (i = 0; level != NULL && i < sizeof shapes / sizeof *shapes; i++)
+        for (i = 0; level != NULL && i < n; i++)
             check_shape(level, &shapes[i]);
     }
+}
+
+static void test_shapes(void **state)
+{
+    static const struct shape shapes[] = {
+        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1, 0, 0},
+        {1, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3, 1, 0, 0},
+        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_F16, 5, 1, 0, 0},
+        {32, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 7, 1, 0, 0},
+        {63, 0, 2, 80, 80, 16, 0, RUNNEL_KV_F16, 11, 1, 0, 0},
+        {100, 0, 3, 12, 20, 16, 0, RUNNEL_KV_F32, 3, 1, 0, 0},
+        {100, 0, 3, 13, 7, 16, 0, RUNNEL_KV_F16, 3, 1, 0, 0},
+        {500, 100, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3, 1, 0, 0},
+        {500, 1, 4, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1, 0, 0},
+        {500, 501, 2, 64, 32, 16, 0, RUNNEL_KV_F16, 3, 1, 0, 0},
+        {511, 33, 2, 64, 64, 64, 30, RUNNEL_KV_BF16, 3, 1, 0, 0},
+        {700, 0, 8, 96, 96, 16, 5, RUNNEL_KV_F16, 9, 1, 0, 0},
+        {2999, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 77, 1, 0, 0},
+        {2999, 1024, 1, 128, 128, 32, 50, RUNNEL_KV_F32, 5, 1, 0, 0},
+        /* Several rows: over the edge of a tile, of a segment, of the length of segments, of a window. */
+        {40, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 32, 0, 0},
+        {31, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 4, 0, 0},
+        {520, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 3, 8, 0, 0},
+        {530, 20, 2, 64, 64, 32, 0, RUNNEL_KV_F32, 3, 32, 0, 0},
+        {530, 1, 3, 80, 48, 64, 0, RUNNEL_KV_F16, 3, 21, 0, 0},
+        {700, 600, 1, 13, 7, 16, 20, RUNNEL_KV_F32, 3, 33, 0, 0},
+        {8200, 0, 4, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 16, 0, 0},
+        {1100, 70, 5, 32, 96, 32, 0, RUNNEL_KV_BF16, 3, 12, 0, 0},
+        {9999, 5000, 2, 32, 32, 32, 0, RUNNEL_KV_F16, 3, 3, 0, 0},
+        /* Scores fall with distance: in one tile, over segments, in a window, of many rows and queries. */
+        {20, 0, 3, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1, 0.5f, 0},
+        {1100, 0, 4, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 12, 0.125f, 0},
+        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_F16, 9, 3, 0.25f, 0},
+        {2999, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 77, 2, 0.0625f, 0},
+        /* Sinks: weak and strong ones, over segments, in a window, of many rows and queries. */
+        {20, 0, 3, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1, 0, 1},
+        {1100, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8, 0, 9},
+        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_F16, 9, 3, 0, 30},
+        {2999, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q8, 77, 2, 0, 8},
+        /* A byte a number. */
+        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_FP8, 3, 1, 0, 0},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_FP8, 3, 5, 0, 0},
+        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_FP8, 9, 3, 0, 0},
+        /* Groups: whole ones, and short ones at the end of a row; few lanes and many; small blocks and large ones. */
+        {0, 0, 1, 64, 64, 32, 0, RUNNEL_KV_Q8, 3, 1, 0, 0},
+        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_Q8, 5, 1, 0, 0},
+        {500, 100, 4, 64, 64, 64, 0, RUNNEL_KV_Q8, 3, 4, 0, 0},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q8, 3, 5, 0, 0},
+        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_Q8, 9, 3, 0, 0},
+        {1, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q4, 3, 1, 0, 0},
+        {530, 20, 2, 128, 64, 16, 0, RUNNEL_KV_Q4, 3, 32, 0, 0},
+        {2999, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q4, 77, 2, 0, 0},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q4, 3, 5, 0, 0},
+        {700, 65, 8, 80, 112, 32, 5, RUNNEL_KV_Q4, 9, 3, 0, 0},
+        {100, 0, 3, 12, 20, 64, 0, RUNNEL_KV_Q4, 3, 1, 0, 0},
+        {63, 0, 2, 64, 64, 32, 0, RUNNEL_KV_Q3, 3, 1, 0, 0},
+        {530, 20, 2, 128, 96, 16, 0, RUNNEL_KV_Q3, 3, 32, 0, 0},
+        {2999, 1024, 4, 64, 64, 64, 50, RUNNEL_KV_Q3, 77, 2, 0, 0},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q3, 3, 5, 0, 0},
+        {700, 65, 8, 112, 80, 32, 5, RUNNEL_KV_Q3, 9, 3, 0, 0},
+        /* Six queries and more, for a matrix unit: lanes around 16, 32 and 48; all formats; the edges again. */
+        {500, 0, 7, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 5, 0, 0},
+        {1041, 0, 16, 64, 80, 32, 0, RUNNEL_KV_F32, 5, 3, 0, 0},
+        {800, 90, 6, 128, 128, 16, 0, RUNNEL_KV_BF16, 7, 8, 0, 0},
+        {333, 0, 12, 96, 48, 32, 0, RUNNEL_KV_FP8, 3, 4, 0, 0},
+        {600, 200, 8, 13, 7, 32, 30, RUNNEL_KV_F16, 3, 6, 0, 0},
+        {700, 0, 9, 40, 20, 64, 0, RUNNEL_KV_Q8, 9, 7, 0, 0},
+        {2999, 0, 8, 64, 64, 32, 0, RUNNEL_KV_Q4, 77, 4, 0, 0},
+        {600, 40, 32, 64, 64, 32, 0, RUNNEL_KV_Q3, 3, 2, 0, 0},
+        {8199, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8, 0, 0},
+    };
+
+    (void)state;
+    check_shapes(shapes, sizeof shapes / sizeof *shapes);
+}
+
+/* Few queries and many, all formats, small blocks, windows, edges. */
+static void test_fronts(void **state)
+{
+    static const struct shape shapes[] = {
+        {0, 0, 1, 48, 32, 16, 0, RUNNEL_KV_F32, 3, 1, 0, 0},
+        {700, 0, 2, 72, 64, 32, 0, RUNNEL_KV_F32, 3, 16, 0, 0},
+        {530, 20, 2, 80, 64, 64, 0, RUNNEL_KV_F16, 3, 32, 0, 0},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_BF16, 3, 5, 0, 0},
+        {1100, 70, 5, 96, 32, 32, 0, RUNNEL_KV_FP8, 3, 12, 0, 0},
+        {500, 100, 4, 72, 64, 64, 0, RUNNEL_KV_Q8, 3, 4, 0, 0},
+        {530, 20, 2, 72, 64, 16, 0, RUNNEL_KV_Q4, 3, 32, 0, 0},
+        {2999, 1024, 4, 96, 64, 64, 50, RUNNEL_KV_Q3, 3, 2, 0, 0},
+        {1041, 0, 16, 128, 112, 32, 0, RUNNEL_KV_F16, 5, 3, 0, 0},
+        {700, 0, 9, 40, 20, 64, 0, RUNNEL_KV_Q8, 9, 7, 0, 0},
+        {600, 40, 32, 72, 64, 32, 0, RUNNEL_KV_Q3, 3, 2, 0, 0},
+        {333, 0, 12, 96, 48, 16, 0, RUNNEL_KV_FP8, 3, 4, 0, 0},
+        {800, 90, 6, 128, 120, 32, 0, RUNNEL_KV_F32, 7, 8, 0, 0},
+        {2500, 0, 64, 128, 128, 32, 0, RUNNEL_KV_F16, 7, 1, 0, 5},
+    };
+
+    (void)state;
+    fronts = true;
+    check_shapes(shapes, sizeof shapes / sizeof *shapes);
+    fronts = false;
 }
 
 /* Every level stores the same bytes, those of the definition; keys unit by unit, and nothing beside. */
@@ -406,9 +488,9 @@ static void test_stores(void **state)
 static void test_small_weights(void **state)
 {
     static const struct shape shapes[] = {
-        {30, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3},   {30, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3},
-        {63, 0, 8, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 4},   {300, 0, 9, 96, 48, 32, 0, RUNNEL_KV_BF16, 3, 5},
-        {300, 40, 6, 64, 64, 32, 0, RUNNEL_KV_FP8, 3, 5}, {700, 0, 8, 128, 128, 32, 0, RUNNEL_KV_Q8, 9, 4},
+        {30, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3, 0, 0},   {30, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3, 0, 0},
+        {63, 0, 8, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 4, 0, 0},   {300, 0, 9, 96, 48, 32, 0, RUNNEL_KV_BF16, 3, 5, 0, 0},
+        {300, 40, 6, 64, 64, 32, 0, RUNNEL_KV_FP8, 3, 5, 0, 0}, {700, 0, 8, 128, 128, 32, 0, RUNNEL_KV_Q8, 9, 4, 0, 0},
     };
     float *q = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), *out = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4);
     const struct rn_level *level;
@@ -434,7 +516,7 @@ static void test_small_weights(void **state)
 /* Large scores neither overflow nor lose the winner; NaN in a key is seen in the result. */
 static void check_extremes(const struct rn_level *level, uint32_t queries)
 {
-    const struct shape s = {40, 0, queries, 8, 8, 8, 0, RUNNEL_KV_F32, 3, 1};
+    const struct shape s = {40, 0, queries, 8, 8, 8, 0, RUNNEL_KV_F32, 3, 1, 0, 0};
     const struct part part = {0, 1, 0, queries};
     float q[8 * 8], out[8 * 8], nan = NAN;
     struct cache c = make_cache(level, &s);
@@ -472,9 +554,9 @@ static void test_extremes(void **state)
 static void test_poison(void **state)
 {
     static const struct shape shapes[] = {
-        {95, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8}, /* rows 88 to 95 */
-        {95, 6, 8, 64, 32, 16, 0, RUNNEL_KV_F32, 3, 8},
-        {95, 0, 2, 32, 48, 32, 0, RUNNEL_KV_F16, 3, 8},
+        {95, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8, 0, 0}, /* rows 88 to 95 */
+        {95, 6, 8, 64, 32, 16, 0, RUNNEL_KV_F32, 3, 8, 0, 0},
+        {95, 0, 2, 32, 48, 32, 0, RUNNEL_KV_F16, 3, 8, 0, 0},
     };
     float q[8 * 8 * 64], clean[8 * 8 * 64], out[8 * 8 * 64];
     const uint8_t nan[4] = {0xff, 0xff, 0xff, 0xff};
@@ -511,9 +593,9 @@ static void test_poison(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_stores),
-                                       cmocka_unit_test(test_small_weights), cmocka_unit_test(test_extremes),
-                                       cmocka_unit_test(test_poison)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes),   cmocka_unit_test(test_fronts),
+                                       cmocka_unit_test(test_stores),   cmocka_unit_test(test_small_weights),
+                                       cmocka_unit_test(test_extremes), cmocka_unit_test(test_poison)};
     int failed;
 
     rn_heap_init(&heap, NULL);

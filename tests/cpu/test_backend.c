@@ -34,8 +34,8 @@ static struct rn_heap heap;
 static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                       runnel_kv_type kv_type)
 {
-    const struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type,
-                                             0,        0, false,    0,        0,     NULL};
+    const struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0,
+                                             0,        0, 0,        false,    0,     0,       NULL,    NULL};
 
     open_runner(r, &heap, plan, level, threads, &limits);
 }
@@ -49,7 +49,8 @@ struct way {
 static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, const struct way *way, float *logits)
 {
     uint32_t blocks[2][N_BLOCKS / 2], at, i, rows, company_at = 0;
-    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2, NULL, 0}, {blocks[1], N_BLOCKS / 2, NULL, 0}};
+    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2, NULL, 0, NULL, 0},
+                                  {blocks[1], N_BLOCKS / 2, NULL, 0, NULL, 0}};
     struct rn_step_row step_rows[MAX_ROWS];
     struct rn_step step = {.rows = step_rows, .seqs = seqs};
 
@@ -268,7 +269,7 @@ static void test_pool(void **state)
 {
     static const char *const names[] = {"models/runnel-tiny-F16.gguf", "models/stories260K.gguf"};
     struct rn_team *team = rn_team_new(&heap, 1);
-    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0, 0, false, 0, 0, NULL};
+    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0, 0, 0, 0, false, 0, 0, NULL, NULL};
     struct rn_backend *backend;
     size_t m, before, bytes[2];
     struct model model;
@@ -454,7 +455,7 @@ static void test_prepare(void **state)
     uint32_t allowed;
     struct refusing refusing = {0};
     struct model model = open_model(&heap, "oracles/arch/llama-moe.gguf", CONTEXT);
-    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0, false, 0, 0, NULL};
+    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0, 0, 0, false, 0, 0, NULL, NULL};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
     runnel_status status = RUNNEL_NO_MEMORY;

@@ -73,7 +73,7 @@ static void set_hand(uint32_t window, uint32_t layer_window, runnel_kv_type type
     for (i = 0; i < 24; i++)
         hand.blocks[i] = (i * 7 + 3) % 40;
     hand.means[0] = (24 * 7 + 3) % 40;
-    hand.seq = (struct rn_step_seq){hand.blocks, 24, hand.means, 1};
+    hand.seq = (struct rn_step_seq){hand.blocks, 24, hand.means, 1, NULL, 0};
     hand.step = (struct rn_step){.n_rows = POSITIONS, .n_seqs = 1, .rows = hand.rows, .seqs = &hand.seq};
     for (i = 0; i < POSITIONS; i++)
         hand.rows[i] = (struct rn_step_row){0, i, 0, -1};
@@ -195,8 +195,8 @@ static void test_formula(void **state)
 static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                       runnel_kv_type kv_type, uint32_t window, uint32_t per_block)
 {
-    const struct rn_backend_limits limits = {MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N,   kv_type,
-                                             window,   0, false,    0,      0,         NULL};
+    const struct rn_backend_limits limits = {MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N, kv_type, window,
+                                             0,        0, 0,        false,  0,         0, NULL,    NULL};
 
     open_runner(r, &heap, plan, level, threads, &limits);
 }
@@ -220,7 +220,7 @@ static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, uint
     uint32_t blocks[BLOCKS], means[2] = {order % BLOCKS, (order + 1) % BLOCKS}, other = (order + 2) % BLOCKS, at, i,
                              rows;
     uint32_t n_means = (N / CHUNK + r->limits.block_tokens - 1) / r->limits.block_tokens;
-    struct rn_step_seq seqs[2] = {{blocks, BLOCKS - 3, means, n_means}, {&other, 1, NULL, 0}};
+    struct rn_step_seq seqs[2] = {{blocks, BLOCKS - 3, means, n_means, NULL, 0}, {&other, 1, NULL, 0, NULL, 0}};
     struct rn_step_row step_rows[MAX_ROWS];
     struct rn_step step = {.rows = step_rows, .seqs = seqs};
 

@@ -49,6 +49,7 @@ static void test_plausible(void **state)
     (void)state;
     assert_int_equal(a.struct_size, sizeof a);
     assert_int_equal(a.compute_threads, rn_cores_usable());
+    assert_true(a.memory_nodes >= 1 && a.memory_nodes == b.memory_nodes);
     assert_string_equal(a.level, rn_cpu_level());
     assert_true(strlen(a.cpu) > 0 && strlen(a.cpu) < sizeof a.cpu);
     assert_true(a.memory_bytes > 1u << 28 && a.memory_bytes == b.memory_bytes);

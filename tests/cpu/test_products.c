@@ -18,7 +18,7 @@
 
 enum { MAX_ROWS = 67, MAX_COLS = 1280, MAX_N = 64, PANEL_BYTES = 1 << 20, BIG_COLS = 8192 };
 
-static const char *const level_names[] = {"c", "avx2", "avx512", "neon"};
+static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
 enum { N_LEVELS = sizeof level_names / sizeof *level_names };
 
 static struct rn_heap heap;
@@ -98,11 +98,29 @@ static const struct rn_kernel *kernel_of(const struct rn_level *level, uint32_t 
 }
 
 /* How a product is driven: as the executor does, or one of its ways forced. */
-enum way { AS_MEANT, DIRECT, PACKED, WAYS };
+enum way { AS_MEANT, DIRECT, PACKED, LAID, WAYS };
 
 static bool has_way(const struct rn_kernel *kernel, enum way way)
 {
-    return way == AS_MEANT || (way == DIRECT ? kernel->direct != NULL : kernel->packed != NULL);
+    return way == AS_MEANT ||
+           (way == DIRECT ? kernel->direct != NULL : kernel->packed != NULL && (way == PACKED || kernel->lays));
+}
+
+/* The inputs as a level lays them. */
+static char *lay(const struct rn_level *level, uint32_t cols, const char *inputs, uint32_t n)
+{
+    const size_t of_group = cols / 32 * (size_t)RN_LAID_BYTES, bytes = rn_input_bytes(RN_INPUT_LINES, cols);
+    char *laid = rn_alloc_aligned(&heap, (n + 15) / 16 * of_group, 64);
+    const struct rn_line *group[16];
+    uint32_t i, j;
+
+    for (i = 0; i < n; i += 16) {
+        for (j = 0; j < 16; j++)
+            group[j] = (const struct rn_line *)(inputs + (i + j < n ? i + j : n - 1) * bytes);
+        level->lay(group, 0, 1, laid + i / 16 * of_group); /* in two goes */
+        level->lay(group, 1, cols / 32 - 1, laid + i / 16 * of_group + RN_LAID_BYTES);
+    }
+    return laid;
 }
 
 /* out[i][r] = weights[r] · inputs[i], rows [0, n_rows); out is [n][MAX_ROWS]. */
@@ -112,7 +130,8 @@ static void product(const struct rn_kernel *kernel, enum way way, const struct f
     const struct rn_type *type = rn_type(f->type);
     struct rn_matmul m = {
         .row_bytes = rn_type_bytes(type, cols), .cols = cols, .type = type, .panel = panel, .step = 1};
-    bool packed = way == PACKED || (way == AS_MEANT && n >= kernel->pack_from);
+    bool packed = way == PACKED || way == LAID || (way == AS_MEANT && n >= kernel->pack_from);
+    char *laid = way == LAID ? lay(rn_level_amx(), cols, inputs, n) : NULL;
     uint32_t height = packed ? rn_kernel_panel(kernel, cols) : rn_kernel_height(kernel, n), row, i, j;
 
     for (row = 0; row < n_rows; row += height) {
@@ -121,14 +140,18 @@ static void product(const struct rn_kernel *kernel, enum way way, const struct f
         if (packed)
             kernel->pack(&m);
         for (i = 0; i < n; i += m.n) {
-            m.n = n - i < RN_MAX_INPUTS ? n - i : RN_MAX_INPUTS;
+            m.n = rn_kernel_inputs(kernel, n - i);
             for (j = 0; j < m.n; j++) {
                 m.inputs[j] = inputs + (i + j) * rn_input_bytes(kernel->input, cols);
                 m.out[j] = out + (size_t)(i + j) * MAX_ROWS + row;
             }
+            m.laid = laid == NULL ? NULL : laid + i / 16 * (size_t)(cols / 32) * RN_LAID_BYTES;
+            if (!packed && rn_kernel_gathers(kernel, m.n))
+                kernel->gather(&m);
             (packed ? kernel->packed : kernel->direct)(&m);
         }
     }
+    rn_free(&heap, laid);
 }
 
 /* The row as the kernel sees it, and what it stands for. */
@@ -136,8 +159,6 @@ static void quantise(const struct rn_level *level, enum rn_input kind, const flo
                      double *value)
 {
     const struct rn_line *line = out;
-    struct rn_q8k q8k = rn_q8k_view(out, cols);
-    struct rn_q8 q8 = rn_q8_view(out, cols);
     uint32_t i;
 
     if (kind == RN_INPUT_F32)
@@ -145,10 +166,7 @@ static void quantise(const struct rn_level *level, enum rn_input kind, const flo
     else
         rn_quantise(level->rows, kind, a, out, cols);
     for (i = 0; i < cols; i++)
-        value[i] = kind == RN_INPUT_Q8      ? (double)q8.d[i / 32] * q8.q[i]
-                   : kind == RN_INPUT_Q8K   ? (double)q8k.d[i / 256] * q8k.q[i]
-                   : kind == RN_INPUT_LINES ? (double)line[i / 32].d * line[i / 32].q[i % 32]
-                                            : a[i];
+        value[i] = kind == RN_INPUT_LINES ? (double)line[i / 32].d * line[i / 32].q[i % 32] : a[i];
 }
 
 static double nmse(const float *got, const double *want, size_t n)
@@ -264,7 +282,7 @@ static void check_step(const struct rn_kernel *kernel, const struct format *f, u
 
 static void check_products(const struct rn_level *level, const struct format *f, uint32_t cols, double magnitude)
 {
-    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 31, 64};
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 23, 24, 31, 32, 33, 57, 64};
     const struct rn_kernel *kernel = kernel_of(level, f->type);
     size_t bytes = rn_input_bytes(kernel->input, cols), i;
     struct buffers b = take_buffers();
@@ -355,32 +373,47 @@ static void test_odd_rows(void **state)
     give_buffers(&b);
 }
 
-/* The first rows of a case in tiles, read to the last byte of a memory of their own: the bits of rows as they lie, with any
- * number of inputs. */
+enum { TILED_ROWS = 64 };
+
+/* Tiles by n inputs: the bits of b->alone, and nothing behind them. */
+static void check_tiled(const struct rn_level *level, const struct rn_kernel *tiled, enum way way,
+                        const struct format *f, uint32_t cols, const uint8_t *tiles, uint32_t n, struct buffers *b)
+{
+    uint32_t i;
+
+    memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+    product(tiled, way, f, cols, tiles, TILED_ROWS, b->inputs, n, b->panel, b->out);
+    for (i = 0; i < n; i++)
+        if (memcmp(b->out + i * MAX_ROWS, b->alone + i * MAX_ROWS, TILED_ROWS * sizeof(float)) != 0)
+            fail_msg("%s %s cols %u: tiles give other bits, input %u of %u, way %d, %u rows", level->name,
+                     rn_type(f->type)->name, cols, i, n, way, tiled->direct_tile);
+    assert_true(isnan(b->out[TILED_ROWS]) && isnan(b->out[n * MAX_ROWS]));
+}
+
+/* The first rows of a case in tiles, read to the last byte of a memory of their own: the bits of rows as they lie, with
+ * any number of inputs, and in any number of streams. */
 static void check_tiles(const struct rn_level *level, const struct format *f, uint32_t cols, struct buffers *b)
 {
-    enum { N_ROWS = 64, AT_MOST = 33 };
+    enum { AT_MOST = 33 };
     const struct rn_kernel *kernel = kernel_of(level, f->type), *tiled = level->tiled(f->type);
-    size_t bytes = rn_type_bytes(rn_type(f->type), (size_t)N_ROWS * cols);
+    size_t bytes = rn_type_bytes(rn_type(f->type), (size_t)TILED_ROWS * cols);
     uint8_t *tiles = rn_alloc(&heap, bytes, 1);
+    struct rn_kernel several = *tiled;
     enum way way;
-    uint32_t n, i;
+    uint32_t n;
 
-    assert_true(N_ROWS % tiled->tile == 0 && tiled->tile % RN_TILE_ROWS == 0 && tiled->step == 1);
-    assert_true(tiled->input == kernel->input);
+    assert_true(TILED_ROWS % tiled->tile == 0 && tiled->tile % RN_TILE_ROWS == 0 && tiled->step == 1);
+    assert_true(tiled->input == kernel->input && tiled->streams <= RN_MOST_STREAMS);
     make_case(level, f, cols, 1, b);
-    rn_tiles_lay(f->type, cols, N_ROWS, b->weights, tiles);
+    rn_tiles_lay(f->type, cols, TILED_ROWS, b->weights, tiles);
     product(kernel, AS_MEANT, f, cols, b->weights, MAX_ROWS, b->inputs, AT_MOST, b->panel, b->alone);
     for (way = AS_MEANT; way < WAYS; way++)
-        for (n = 1; n <= AT_MOST; n++) {
-            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
-            product(tiled, way, f, cols, tiles, N_ROWS, b->inputs, n, b->panel, b->out);
-            for (i = 0; i < n; i++)
-                if (memcmp(b->out + i * MAX_ROWS, b->alone + i * MAX_ROWS, N_ROWS * sizeof(float)) != 0)
-                    fail_msg("%s %s cols %u: tiles give other bits, input %u of %u, way %d", level->name,
-                             rn_type(f->type)->name, cols, i, n, way);
-            assert_true(isnan(b->out[N_ROWS]) && isnan(b->out[n * MAX_ROWS]));
-        }
+        for (n = 1; n <= AT_MOST; n++)
+            check_tiled(level, tiled, way, f, cols, tiles, n, b);
+    for (several.direct_tile = 2 * RN_TILE_ROWS; several.direct_tile <= tiled->streams * RN_TILE_ROWS;
+         several.direct_tile *= 2)
+        for (n = 1; n <= tiled->few; n++)
+            check_tiled(level, &several, DIRECT, f, cols, tiles, n, b);
     rn_free(&heap, tiles);
 }
 
@@ -555,26 +588,48 @@ static void test_not_finite(void **state)
     give_buffers(&b);
 }
 
-/* The x86 levels agree to the bit. */
+/* One format: the level's inputs and products, of few and of more than a call takes, are those of plain C. */
+static void check_agrees(const struct rn_level *level, const struct format *f, double magnitude, struct buffers *x,
+                         struct buffers *y)
+{
+    static const uint32_t counts[] = {1, 9, 56};
+    const struct rn_level *c = rn_level_c();
+    uint32_t cols = cols_of(f, 1);
+    size_t bytes = MAX_N * rn_input_bytes(kernel_of(c, f->type)->input, cols), k;
+    uint64_t same = seed;
+
+    make_case(c, f, cols, magnitude, x);
+    seed = same;
+    make_case(level, f, cols, magnitude, y);
+    assert_int_equal(kernel_of(c, f->type)->input, kernel_of(level, f->type)->input);
+    assert_memory_equal(x->inputs, y->inputs, bytes);
+    for (k = 0; k < sizeof counts / sizeof *counts; k++) {
+        product(kernel_of(c, f->type), AS_MEANT, f, cols, x->weights, MAX_ROWS, x->inputs, counts[k], x->panel, x->out);
+        product(kernel_of(level, f->type), AS_MEANT, f, cols, y->weights, MAX_ROWS, y->inputs, counts[k], y->panel,
+                y->out);
+        if (memcmp(x->out, y->out, counts[k] * MAX_ROWS * sizeof(float)) != 0)
+            fail_msg("%s: %s gives other bits than plain C", rn_type(f->type)->name, level->name);
+    }
+}
+
+/* All levels agree to the bit. */
 static void test_levels_agree(void **state)
 {
-    const struct rn_level *a = rn_level_named("avx2"), *b = rn_level_named("avx512");
-    struct buffers x = take_buffers();
-    size_t i;
+    struct buffers x = take_buffers(), y = take_buffers();
+    const struct rn_level *level;
+    size_t i, l;
 
     (void)state;
-    for (i = 0; a != NULL && b != NULL && i < N_FORMATS; i++) {
-        uint32_t cols = cols_of(&formats[i], 1);
-
-        seed = i;
-        make_case(a, &formats[i], cols, 1, &x);
-        product(kernel_of(a, formats[i].type), AS_MEANT, &formats[i], cols, x.weights, MAX_ROWS, x.inputs, 9, x.panel,
-                x.out);
-        product(kernel_of(b, formats[i].type), AS_MEANT, &formats[i], cols, x.weights, MAX_ROWS, x.inputs, 9, x.panel,
-                x.alone);
-        assert_memory_equal(x.out, x.alone, 9 * MAX_ROWS * sizeof(float));
+    for (l = 1; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++) {
+            seed = i;
+            check_agrees(level, &formats[i], 1, &x, &y);
+            check_agrees(level, &formats[i], 1e-30, &x, &y);
+        }
     }
     give_buffers(&x);
+    give_buffers(&y);
 }
 
 /* Every format with blocks has a kernel of its own, which reads the weights as they stand. */
@@ -599,8 +654,8 @@ static void test_own_kernels(void **state)
  * the scale and so every product. */
 static void check_quantise(const struct rn_level *level, enum rn_input kind)
 {
-    enum { COLS = 512 };
-    size_t block = kind == RN_INPUT_Q8K ? 256 : 32, i, b;
+    enum { COLS = 512, BLOCK = 32 };
+    size_t i, b;
     _Alignas(64) char row[4096];
     double value[COLS], most;
     float a[COLS];
@@ -609,10 +664,10 @@ static void check_quantise(const struct rn_level *level, enum rn_input kind)
     for (i = 0; i < COLS; i++)
         a[i] = normal();
     quantise(level, kind, a, COLS, row, value);
-    for (b = 0; b < COLS; b += block) {
-        for (most = 0, i = b; i < b + block; i++)
+    for (b = 0; b < COLS; b += BLOCK) {
+        for (most = 0, i = b; i < b + BLOCK; i++)
             most = fmax(most, fabsf(a[i]));
-        for (i = b; i < b + block; i++)
+        for (i = b; i < b + BLOCK; i++)
             assert_true(fabs(value[i] - a[i]) <= most / 127 * 0.5001);
     }
     for (i = 0; i < COLS; i++)
@@ -622,7 +677,7 @@ static void check_quantise(const struct rn_level *level, enum rn_input kind)
         assert_true(value[i] == 0);
     a[100] = NAN;
     quantise(level, kind, a, COLS, row, value);
-    assert_true(isnan(value[100 / block * block]) && isnan(value[101]));
+    assert_true(isnan(value[100 / BLOCK * BLOCK]) && isnan(value[101]));
     a[100] = -INFINITY;
     quantise(level, kind, a, COLS, row, value);
     assert_true(isnan(value[101]));
@@ -646,31 +701,39 @@ static void test_quantise(void **state)
 }
 
 /* The sums that stand in a line are those of its numbers. */
+static void check_line(const struct rn_line *line)
+{
+    int32_t sum[2] = {0, 0};
+    uint32_t i, h;
+
+    for (i = 0; i < 32; i++)
+        sum[i / 16] += line->q[i];
+    for (h = 0; h < 2; h++) {
+        assert_int_equal(line->start16[h], RN_MAGIC_BITS - 128 * sum[h]);
+        assert_true(line->d_sum16[h] == line->d * (float)sum[h]);
+    }
+    assert_int_equal(line->start, RN_MAGIC_BITS - 128 * (sum[0] + sum[1]));
+    assert_true(line->d_sum == line->d * (float)(sum[0] + sum[1]));
+    assert_true((double)line->magic_d == (double)RN_MAGIC * (double)line->d);
+}
+
 static void test_lines(void **state)
 {
-    const struct rn_level *level = rn_level_named("avx2");
-    float a[64];
+    const struct rn_level *level;
     struct rn_line line[2];
-    uint32_t i, h;
-    int32_t sum[2];
+    float a[64];
+    size_t l, i;
 
     (void)state;
-    if (level == NULL)
-        skip();
     for (i = 0; i < 64; i++)
         a[i] = normal() + 1;
-    level->rows->quantise_lines(a, line, 64);
-    for (i = 0; i < 2; i++) {
-        for (h = 0; h < 2; h++) {
-            sum[h] = 0;
-            for (uint32_t k = 0; k < 16; k++)
-                sum[h] += line[i].q[16 * h + k];
-            assert_int_equal(line[i].start16[h], RN_MAGIC_BITS - 128 * sum[h]);
-            assert_true(line[i].d_sum16[h] == line[i].d * (float)sum[h]);
-        }
-        assert_int_equal(line[i].start, RN_MAGIC_BITS - 128 * (sum[0] + sum[1]));
-        assert_true(line[i].d_sum == line[i].d * (float)(sum[0] + sum[1]));
-        assert_true((double)line[i].magic_d == (double)RN_MAGIC * (double)line[i].d);
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        if (level == NULL)
+            continue;
+        level->rows->quantise_lines(a, line, 64);
+        check_line(&line[0]);
+        check_line(&line[1]);
     }
 }
 

@@ -225,6 +225,12 @@ static void norms(void **state)
     op.bias = -1;
     run(&op);
     expect(2, 4, -0.75, -0.5, 0.25, -0.75);
+    weight(0, RN_F32, 2, 2, 1, gain); /* two heads of two, each with its own gains */
+    op.group = 2;
+    op.eps = 0.75;
+    put(0, 4, 1.0, 2.0, 5.0, 4.0); /* means 1.5 and 4.5, variances 0.25 */
+    run(&op);
+    expect(2, 4, -0.5, 1.0, 0.5, 0.5);
 }
 
 static void matmul(void **state)
@@ -245,6 +251,46 @@ static void matmul(void **state)
     op.bias = 1;
     run(&op);
     expect(2, 4, 106.0, 199.5, 98.0, 195.0);
+}
+
+/* Two heads, each with a matrix of three rows and two columns, of which rows 1 and 2 count. */
+static void products_of_heads(void **state)
+{
+    static const float matrices[] = {9, 9, 1, 2, 3, 4, 9, 9, 5, 6, 7, 8};
+    struct rn_op op = op_of(RN_OP_HEAD_MATMUL);
+
+    (void)state;
+    widths(4, 1, 4);
+    weight(0, RN_F32, 2, 3, 2, matrices);
+    put(0, 8, 1.0, 10.0, 1.0, -1.0, 2.0, 0.0, 0.0, 1.0);
+    b.step.n_rows = 2;
+    op.weight = 0;
+    op.heads = op.k_dim = 2;
+    op.group = 1;
+    run(&op);
+    expect(2, 8, 21.0, 43.0, -1.0, -1.0, 2.0, 6.0, 6.0, 8.0);
+    op.kind = RN_OP_HEAD_SUM; /* the same rows as columns */
+    run(&op);
+    expect(2, 8, 31.0, 42.0, -2.0, -2.0, 2.0, 4.0, 7.0, 8.0);
+    op.a = -1;
+    op.k_dim = 0;
+    run(&op);
+    expect(2, 8, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+}
+
+static void concat_by_heads(void **state)
+{
+    struct rn_op op = op_of(RN_OP_CONCAT);
+
+    (void)state;
+    widths(4, 2, 6);
+    put(0, 8, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0);
+    put(1, 4, 10.0, 20.0, 30.0, 40.0);
+    b.step.n_rows = 2;
+    op.b = 1;
+    op.heads = 2;
+    run(&op);
+    expect(2, 12, 1.0, 2.0, 10.0, 3.0, 4.0, 20.0, 5.0, 6.0, 30.0, 7.0, 8.0, 40.0);
 }
 
 /* 2^24 + 1 is no f32: a sum in single precision would lose the ones. */
@@ -273,6 +319,11 @@ static void elementwise(void **state)
         {RN_ACT_GELU_ERF, 0.84134474606854293, -0.04550026389635842},
         {RN_ACT_RELU, 1, 0},
         {RN_ACT_RELU2, 1, 0},
+        {RN_ACT_SIGMOID, 0.73105857863000488, 0.11920292202211755},
+        {RN_ACT_TANH, 0.76159415595576489, -0.96402758007581688},
+        {RN_ACT_EXP, 2.7182818284590452, 0.13533528323661269},
+        {RN_ACT_SOFTPLUS, 1.3132616875182228, 0.12692801104297249},
+        {RN_ACT_NONE, 1, -2},
     };
     struct rn_op op = op_of(RN_OP_ADD);
     size_t i;
@@ -292,6 +343,29 @@ static void elementwise(void **state)
     op.scale = 2;
     run(&op);
     expect(2, 2, 2 * tanh(0.5), -2 * tanh(1));
+    op = op_of(RN_OP_CLAMP);
+    op.scale = 1.5f;
+    run(&op);
+    expect(2, 2, 1.0, -1.5);
+    op.scale = 0.5f;
+    run(&op);
+    expect(2, 2, 0.5, -0.5);
+    op = op_of(RN_OP_XIELU);
+    op.alpha_p = 0.75;
+    op.alpha_n = 0.5;
+    op.scale = 0.25f;
+    op.eps = -1e-6;
+    run(&op);
+    expect(2, 2, 1.0, 0.5 * (exp(-2) - 1 + 2) - 0.5);
+    op = op_of(RN_OP_CUT_GATE);
+    op.b = 1;
+    op.scale = 2;
+    op.cut = 7;
+    run(&op);
+    expect(2, 2, 8 / (1 + exp(-2)), -8 / (1 + exp(4))); /* 10 is cut to 7 */
+    op.cut = 0.5f;
+    run(&op);
+    expect(2, 2, 0.75 / (1 + exp(-1)), -3 / (1 + exp(4)));
     for (i = 0; i < sizeof acts / sizeof acts[0]; i++) {
         op = op_of(RN_OP_ACTIVATE);
         op.act = acts[i].act;
@@ -307,6 +381,99 @@ static void elementwise(void **state)
     op.act = RN_ACT_RELU2;
     run(&op);
     expect(2, 2, 9.0, 0.0);
+}
+
+/* What linear attention has around it. */
+static void values_and_weights(void **state)
+{
+    static const float three[3] = {2, 3, 5}, six[6] = {0, 0.5f, 1, 2, -1, 0.25f};
+    struct rn_op op = op_of(RN_OP_TIMES_WEIGHT);
+
+    (void)state;
+    widths(6, 6, 6);
+    put(0, 6, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0);
+    weight(0, RN_F32, 3, 1, 1, three);
+    op.weight = 0;
+    run(&op);
+    expect(2, 6, 2.0, 4.0, 9.0, 12.0, 25.0, 30.0);
+    op.kind = RN_OP_ADD_WEIGHT;
+    run(&op);
+    expect(2, 6, 3.0, 4.0, 6.0, 7.0, 10.0, 11.0);
+    op = op_of(RN_OP_PART_SUM);
+    widths(6, 6, 2);
+    op.heads = 2;
+    run(&op);
+    expect(2, 2, 6.0, 15.0);
+    op = op_of(RN_OP_REPEAT);
+    widths(2, 2, 4);
+    op.heads = op.used = 2;
+    run(&op);
+    expect(2, 4, 1.0, 1.0, 2.0, 2.0);
+    op = op_of(RN_OP_LERP);
+    widths(3, 3, 6);
+    put(1, 3, 3.0, 0.0, 7.0);
+    weight(0, RN_F32, 6, 1, 1, six);
+    op.b = 1;
+    op.weight = 0;
+    run(&op);
+    expect(2, 6, 1.0, 1.0, 7.0, 5.0, 4.0, 4.0);
+}
+
+/* What several residual streams and sparse gates have. */
+static void streams_and_tails(void **state)
+{
+    struct rn_op op = op_of(RN_OP_TAIL);
+
+    (void)state;
+    widths(4, 4, 4);
+    put(0, 4, 1.0, 2.0, 3.0, 6.0); /* mean 3, deviation sqrt((4 + 1 + 0 + 9) / 3) */
+    op.scale = 0.5f;
+    run(&op);
+    expect(2, 4, 0.0, 0.0, 0.0, 3 - 0.5 * sqrt(14 / 3.0));
+    op.scale = -0.5f;
+    run(&op);
+    expect(2, 4, 0.0, 0.5 * sqrt(14 / 3.0) - 1, 0.5 * sqrt(14 / 3.0), 3 + 0.5 * sqrt(14 / 3.0));
+    op = op_of(RN_OP_RESIZE); /* two streams, each as long as (0, -10) */
+    widths(4, 2, 4);
+    put(0, 4, 3.0, 4.0, -6.0, 8.0);
+    put(1, 2, 0.0, -10.0);
+    op.b = 1;
+    op.group = 2;
+    run(&op);
+    expect(2, 4, 6.0, 8.0, -6.0, 8.0);
+    op = op_of(RN_OP_MIX); /* the first gets twice the second, the second half the first and its own once more */
+    widths(4, 4, 4);
+    put(0, 4, 1.0, 2.0, 10.0, 20.0);
+    put(1, 4, 0.0, 2.0, 0.5, 1.0);
+    op.b = 1;
+    op.heads = 2;
+    run(&op);
+    expect(2, 4, 21.0, 42.0, 20.5, 41.0);
+}
+
+static void factors_of_experts(void **state)
+{
+    static const float factors[] = {2, 3, 5};
+    struct rn_op op = op_of(RN_OP_EXPERT_FACTOR);
+
+    (void)state;
+    widths(2, 2, 2);
+    b.slots[3] = (struct rn_slot){.width = 2, .is_i32 = true};
+    weight(0, RN_F32, 3, 1, 1, factors);
+    op.weight = 0;
+    op.b = 3;
+    op.experts = op.group = 3;
+    op.used = 2;
+    b.ids[0] = 2;
+    b.ids[1] = 0;
+    put(0, 2, 0.25, 0.75);
+    run(&op);
+    expect(2, 2, 1.25, 1.5);
+    widths(4, 4, 4);
+    b.slots[3] = (struct rn_slot){.width = 2, .is_i32 = true};
+    put(0, 4, 0.25, 0.75, 1.0, -3.0);
+    run(&op);
+    expect(2, 4, 1.25, 3.75, 2.0, -6.0);
 }
 
 /* A quarter turn for pair 0, an eighth for pair 1, per position. */
@@ -405,6 +572,55 @@ static void attention(void **state)
     expect(2, 2, w, 12.0);
 }
 
+/* A place that has a score and no value: queries of zero see positions of equal weight, and it. */
+static void attention_sinks(void **state)
+{
+    static const float sinks[] = {0, 100, -100, 0};
+    const double keys[] = {1, 2, 3, 4}, values[] = {8, 16, 4, 100};
+    struct rn_op op;
+
+    (void)state;
+    store(0, 0, 4, keys, values);
+    op = attention_op();
+    weight(0, RN_F32, 4, 1, 1, sinks);
+    op.weight = 0;
+    op.group = 4;
+    b.rows[0].position = 2;
+    put(0, 4, 0.0, 0.0, 0.0, 0.0);
+    run(&op);
+    expect(2, 4, 28 / 4.0, 28 / (3 + exp(100)), -28 / 3.0, -28 / 4.0);
+}
+
+/* Queries of zero: what is left of a score is how far away it is. Four heads: slopes 1/2, 1/4, 1/8, 1/16. */
+static void attention_leans(void **state)
+{
+    static const double of_six[] = {0.25, 1 / 16.0, 1 / 64.0, 1 / 256.0, 0.5, 0.125};
+    const double keys[] = {1, 2, 3, 4}, values[] = {8, 16, 4, 100};
+    struct rn_op op;
+    double a, c;
+    uint32_t h;
+
+    (void)state;
+    store(0, 0, 4, keys, values);
+    op = attention_op();
+    op.alibi = 4;
+    b.rows[0].position = 2;
+    put(0, 4, 0.0, 0.0, 0.0, 0.0);
+    run(&op);
+    a = exp(-0.5);
+    c = exp(-0.25);
+    expect(2, 2, (8 * a * a + 16 * a + 4) / (a * a + a + 1), (8 * c * c + 16 * c + 4) / (c * c + c + 1));
+    op.window = 2;
+    run(&op);
+    expect(2, 2, (16 * a + 4) / (a + 1), (16 * c + 4) / (c + 1));
+    op.heads = 6;
+    op.alibi = 8;
+    for (h = 0; h < 6; h++)
+        assert_float_equal(rn_op_slope(&op, h), -of_six[h], 1e-15);
+    op.alibi = 0;
+    assert_true(rn_op_slope(&op, 0) == 0);
+}
+
 /* The same cache, seen from both sides: the last row of the sequence has the last position. */
 static void attention_in_both_directions(void **state)
 {
@@ -484,7 +700,7 @@ static void route(void **state)
     rn_reference_op(&b.ref, &op, &b.step);
     expect(1, 3, 3 / 7.0, 2 / 7.0, 2 / 7.0);
     op.normalise = false;
-    op.sigmoid = true;
+    op.gating = RN_GATING_SIGMOID;
     rn_reference_op(&b.ref, &op, &b.step);
     expect_ids(3, 2, 1, 3);
     expect(1, 3, 3 / 4.0, 2 / 3.0, 2 / 3.0);
@@ -494,6 +710,61 @@ static void route(void **state)
     put(0, 4, NAN, NAN, NAN, NAN); /* ids stay in range and different, whatever comes in */
     rn_reference_op(&b.ref, &op, &b.step);
     expect_ids(3, 0, 1, 2);
+}
+
+/* Eight experts in four groups; the best expert is alone in its group and does not count. */
+static void route_in_groups(void **state)
+{
+    static const float more[] = {0, 0, 0, 0, 0, 0, 0.5F, 0.5F};
+    struct rn_op op = op_of(RN_OP_ROUTE);
+
+    (void)state;
+    widths(8, 3, 1);
+    b.slots[3] = (struct rn_slot){.width = 3, .is_i32 = true};
+    op.out = 3;
+    op.out2 = 1;
+    op.experts = 8;
+    op.used = 3;
+    op.groups = 4;
+    op.best = 2;
+    op.gating = RN_GATING_SIGMOID;
+    put(0, 8, log(9), -log(9), log(3), log(4), log(2), log(2), -log(3), -log(3)); /* 9+1, 7.5+8, 6.7+6.7, 2.5+2.5 */
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(3, 3, 2, 4);
+    expect(1, 3, 4 / 5.0, 3 / 4.0, 2 / 3.0);
+    weight(0, RN_F32, 8, 1, 1, more); /* the last group is as good as the second, the weights do not show it */
+    op.weight = 0;
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(3, 3, 2, 6);
+    expect(1, 3, 4 / 5.0, 3 / 4.0, 1 / 4.0);
+    op.normalise = true;
+    op.eps = 3.6;
+    op.scale = 2;
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect(1, 3, 4 / 9.0, 5 / 12.0, 5 / 36.0);
+}
+
+static void route_by_other_gatings(void **state)
+{
+    struct rn_op op = op_of(RN_OP_ROUTE);
+
+    (void)state;
+    widths(4, 2, 1);
+    b.slots[3] = (struct rn_slot){.width = 2, .is_i32 = true};
+    op.out = 3;
+    op.out2 = 1;
+    op.experts = 4;
+    op.used = 2;
+    op.gating = RN_GATING_CHOSEN;
+    put(0, 4, 0.0, log(2), log(3), log(2));
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(2, 2, 1);
+    expect(1, 2, 3 / 5.0, 2 / 5.0);
+    op.gating = RN_GATING_ROOT_SOFTPLUS;
+    put(0, 4, log(exp(4) - 1), 900.0, -900.0, log(exp(1) - 1));
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(2, 1, 0);
+    expect(1, 2, 30.0, 2.0);
 }
 
 static void experts(void **state)
@@ -532,6 +803,21 @@ static void experts(void **state)
     put(1, 2, 0.25, 3.0);
     run(&op);
     expect(2, 2, 5 / 4.0 + 3, 7 / 4.0 + 6);
+}
+
+/* One value of the gate for each half. */
+static void gate_of_parts(void **state)
+{
+    struct rn_op op = op_of(RN_OP_GATE);
+
+    (void)state;
+    widths(2, 4, 4);
+    op.b = 1;
+    op.act = RN_ACT_SIGMOID;
+    put(0, 2, 0.0, log(3));
+    put(1, 4, 2.0, 4.0, 8.0, 12.0);
+    run(&op);
+    expect(2, 4, 1.0, 2.0, 6.0, 9.0);
 }
 
 static void select_rows(void **state)
@@ -602,17 +888,27 @@ int main(void)
         cmocka_unit_test_setup(embed, setup),
         cmocka_unit_test_setup(embed_position, setup),
         cmocka_unit_test_setup(split, setup),
+        cmocka_unit_test_setup(attention_leans, setup),
+        cmocka_unit_test_setup(attention_sinks, setup),
         cmocka_unit_test_setup(attention_in_both_directions, setup),
         cmocka_unit_test_setup(norms, setup),
         cmocka_unit_test_setup(matmul, setup),
+        cmocka_unit_test_setup(products_of_heads, setup),
+        cmocka_unit_test_setup(concat_by_heads, setup),
         cmocka_unit_test_setup(sums_are_in_double, setup),
         cmocka_unit_test_setup(elementwise, setup),
+        cmocka_unit_test_setup(values_and_weights, setup),
+        cmocka_unit_test_setup(streams_and_tails, setup),
+        cmocka_unit_test_setup(factors_of_experts, setup),
         cmocka_unit_test_setup(rope, setup),
         cmocka_unit_test_setup(attention, setup),
         cmocka_unit_test_setup(caches_round, setup),
         cmocka_unit_test_setup(features, setup),
         cmocka_unit_test_setup(route, setup),
+        cmocka_unit_test_setup(route_in_groups, setup),
+        cmocka_unit_test_setup(route_by_other_gatings, setup),
         cmocka_unit_test_setup(experts, setup),
+        cmocka_unit_test_setup(gate_of_parts, setup),
         cmocka_unit_test_setup(select_rows, setup),
     };
 

@@ -1,6 +1,6 @@
-/* Weights in tiles in a file of their own (cpu/tile_file.h): whatever stands in that file, the logits of a model have the bits
- * that they have without it; a good file is mapped, a bad one is replaced. Files are damaged byte by byte, cut, forged with
- * checks that are right, and written by several processes at once. */
+/* Weights in tiles in a file of their own (cpu/tile_file.h): whatever stands in that file, the logits of a model have
+ * the bits that they have without it; a good file is mapped, a bad one is replaced. Files are damaged byte by byte,
+ * cut, forged with checks that are right, and written by several processes at once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
-#include "cpu/team.h"
+#include "cpu/fast.h"
 #include "tests/base/refusing.h"
 #include "tests/cpu/runner.h"
 
@@ -71,7 +71,7 @@ struct loaded {
 static void logits_of(struct runner *r, float *logits)
 {
     uint32_t blocks[N_BLOCKS] = {0, 1, 2, 3}, i;
-    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0};
+    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0};
     struct rn_step_row rows[N];
     struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_rows = N, .n_outs = N, .logits = logits};
 
@@ -151,7 +151,8 @@ static struct content make_file(void)
     return read_file();
 }
 
-/* With what is in the file now: the right logits, at most `most` warnings and at least one, and a good file in its place. */
+/* With what is in the file now: the right logits, at most `most` warnings and at least one, and a good file in its
+ * place. */
 static void check_bad(const struct content *good, const char *what, size_t at)
 {
     struct loaded now = load(), next;
@@ -478,13 +479,48 @@ static int tear_down(void **state)
     return rmdir(folder); /* nothing else is in it */
 }
 
+/* How tiles are read stands in the file: here it says four by turns and 1,024 bytes ahead. */
+static void test_streams(void **state)
+{
+    const struct rn_weights_place p = place();
+    const struct rn_backend_limits limits = limits_with(&p, RUNNEL_WEIGHTS_TILES);
+    struct content file = make_file();
+    const struct rn_fast *fast;
+    uint64_t i;
+    uint32_t k, read = 0;
+    struct runner r;
+
+    (void)state;
+    for (i = 0; i < entries_of(&file); i++)
+        rn_bytes_put(file.bytes + HEADER + i * ENTRY + 6, 2 << 14 | 1024, 2);
+    put_check(&file);
+    write_file(file.bytes, file.n);
+    warnings = 0;
+    open_runner(&r, &heap, model.plan, rn_level_best(), 2, &limits);
+    assert_int_equal(warnings, 0);
+    fast = (const struct rn_fast *)r.backend;
+    for (k = 0; k < model.plan->n_weights; k++)
+        if (fast->tiles[k] != NULL) {
+            uint32_t type_id = model.plan->weights[k].type_id, most = rn_level_best()->tiled(type_id)->streams;
+
+            assert_int_equal(fast->aheads[type_id], 1024);
+            assert_int_equal(fast->streams[type_id], 4);
+            assert_int_equal(fast->tiled[type_id].direct_tile, RN_TILE_ROWS * (most >= 4 ? 4 : 1));
+            read++;
+        }
+    assert_int_equal(read, entries_of(&file));
+    close_runner(&r);
+    load(); /* compares logits */
+    rn_free(&heap, file.bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),      cmocka_unit_test(test_not_wanted), cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cut),        cmocka_unit_test(test_forged),
-        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_unwritable), cmocka_unit_test(test_other_writer),
-        cmocka_unit_test(test_processes), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_kept),         cmocka_unit_test(test_streams),   cmocka_unit_test(test_not_wanted),
+        cmocka_unit_test(test_measured),     cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_forged),       cmocka_unit_test(test_foreign),   cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_other_writer), cmocka_unit_test(test_processes), cmocka_unit_test(test_refused),
     };
     int failed;
 

@@ -1,7 +1,8 @@
 /* Trees of candidates (model/backend.h): random trees behind random texts, of several sequences in one step, against
  * each of their branches as a text of its own. On the reference and on every level of the fast path to the bit; and the
  * fast path against the reference's plain texts. Then a branch is taken: its rows are moved to their positions in the
- * next step, which must give what it gives without a tree. */
+ * next step, which must give what it gives without a tree. All of it with a model that looks at everything, and with one
+ * that looks at chosen positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "../model/model_edit.h"
+#include "../oracle/made_model.h"
 #include "base/rng.h"
 #include "cpu/team.h"
 #include "cpu/kernels.h"
@@ -327,18 +329,33 @@ static void test_window(void **state)
         f.plan->ops[i].window = 0;
 }
 
-static int setup(void **state)
+static void open_made(void)
 {
     runnel_error error = {0};
 
+    if (rn_gguf_parse(&f.heap, f.bytes.bytes, f.bytes.n, "tiny.gguf", &f.gguf, &error) != RUNNEL_OK ||
+        rn_plan_new(&f.heap, f.gguf, CONTEXT, &f.plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+}
+
+static int setup(void **state)
+{
     (void)state;
     rn_heap_init(&f.heap, NULL);
     edit_tiny(&f.edit, 0, false);
     edit_u32(&f.edit, "llama.context_length", CONTEXT);
     edit_write(&f.edit, &f.bytes);
-    if (rn_gguf_parse(&f.heap, f.bytes.bytes, f.bytes.n, "tiny.gguf", &f.gguf, &error) != RUNNEL_OK ||
-        rn_plan_new(&f.heap, f.gguf, CONTEXT, &f.plan, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
+    open_made();
+    return 0;
+}
+
+static int setup_chosen(void **state)
+{
+    (void)state;
+    rn_heap_init(&f.heap, NULL);
+    f.bytes = (struct writer){0};
+    made_model_write("tests/cpu/chosen.txt", &f.bytes);
+    open_made();
     return 0;
 }
 
@@ -357,6 +374,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_levels),
                                        cmocka_unit_test(test_judged), cmocka_unit_test(test_long),
                                        cmocka_unit_test(test_window)};
+    const struct CMUnitTest chosen[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_levels),
+                                        cmocka_unit_test(test_judged), cmocka_unit_test(test_long)};
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, teardown) + cmocka_run_group_tests(chosen, setup_chosen, teardown);
 }

@@ -3,6 +3,7 @@
 #ifndef RN_TESTS_CROSS_CMOCKA_H
 #define RN_TESTS_CROSS_CMOCKA_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ struct CMUnitTest {
 #define assert_false(condition) assert_true(!(condition))
 #define assert_non_null(pointer) assert_true((pointer) != NULL)
 #define assert_null(pointer) assert_true((pointer) == NULL)
-#define assert_int_equal(a, b) assert_true((a) == (b))
-#define assert_int_not_equal(a, b) assert_true((a) != (b))
+#define assert_int_equal(a, b) assert_true((uintmax_t)(a) == (uintmax_t)(b))
+#define assert_int_not_equal(a, b) assert_true((uintmax_t)(a) != (uintmax_t)(b))
 #define assert_ptr_equal(a, b) assert_true((a) == (b))
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 #define assert_memory_equal(a, b, bytes) assert_true(memcmp(a, b, bytes) == 0)

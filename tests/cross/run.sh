@@ -49,6 +49,7 @@ with_dot_products() {
     run max test_backend queue
     run max test_unpack
     run max test_kernels
+    run max test_orders test_files
 }
 
 # Emulation is slow: test_neon has compared all bits of both tables, so a part of the products will do; and

@@ -1,6 +1,6 @@
 /* Any bytes as a grammar: one program for each notation (RN_FUZZ_FRONT). The input is the grammar up to its last "TEXT"
- * mark, and the bytes behind it are read with what it becomes. Whatever it is: an end within the bounds, a sentence with
- * an error; masks that agree with what is accepted; a text that can be taken back; and nothing left in memory. */
+ * mark, and the bytes behind it are read with what it becomes. Whatever it is: an end within the bounds, a sentence
+ * with an error; masks that agree with what is accepted; a text that can be taken back; and nothing left in memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -43,8 +43,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    options =
-        (struct rn_schema_options){data[0] & 1, data[0] >> 1 & 1, data[0] >> 2 & 1, data[0] >> 3 & 1, data[0] >> 4 & 1};
+    options = (struct rn_schema_options){.free_white = data[0] & 1,
+                                         .short_white = data[0] >> 5 & 1,
+                                         .any_order = data[0] >> 1 & 1,
+                                         .closed = data[0] >> 2 & 1,
+                                         .one_of_as_any_of = data[0] >> 3 & 1,
+                                         .allow_unenforced = data[0] >> 4 & 1};
     rn_heap_init(&heap, NULL);
     g = rn_grammar_new(&heap, &limits, NULL);
     RN_CHECK(g != NULL);

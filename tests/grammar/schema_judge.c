@@ -1,7 +1,6 @@
 /* See schema_judge.h. */
 #include "tests/grammar/schema_judge.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,21 +120,54 @@ static void put_string(struct text *t, const char *bytes, size_t n)
     put(t, "\"", 1);
 }
 
+/* A number as JSON writes it, without an exponent; a whole one without a fraction. Digits are kept, however many. */
+static void put_number(struct text *t, const char *number)
+{
+    char digits[800];
+    size_t n = 0, whole = 0, from = 0;
+    bool negative = *number == '-', fraction = false;
+    long point;
+
+    for (number += negative; *number != '\0' && *number != 'e' && *number != 'E' && n < sizeof digits; number++) {
+        if (*number == '.') {
+            fraction = true;
+        } else {
+            digits[n++] = *number;
+            whole += !fraction;
+        }
+    }
+    point = (long)whole + (*number != '\0' ? strtol(number + 1, NULL, 10) : 0); /* digits in front of it */
+    while (n > 0 && digits[n - 1] == '0')
+        n--;
+    while (from < n && digits[from] == '0')
+        from++;
+    if (n == 0)
+        point = 1;
+    put(t, "-", negative);
+    if (point <= (long)from)
+        put(t, "0", 1);
+    for (long at = point < (long)from ? point : (long)from; at < (long)n || at < point; at++) {
+        if (at == point)
+            put(t, ".", 1);
+        put(t, at >= 0 && at < (long)n ? digits + at : "0", 1);
+    }
+}
+
 static void put_real(struct text *t, double real)
 {
     char text[800];
-    int digits;
 
-    if (real == floor(real)) {
-        put(t, text, (size_t)snprintf(text, sizeof text, "%.0f", real));
-        return;
-    }
-    for (digits = 1; digits < 400; digits++) {
-        snprintf(text, sizeof text, "%.*f", digits, real);
-        if (strtod(text, NULL) == real)
+    snprintf(text, sizeof text, "%.17g", real);
+    for (int digits = 1; digits < 17; digits++) { /* the shortest that is the same */
+        char shorter[40];
+
+        snprintf(shorter, sizeof shorter, "%.*g", digits, real);
+        if (strtod(shorter, NULL) == real) {
+            strcpy(text, shorter);
             break;
+        }
     }
-    put(t, text, strlen(text));
+    put_number(t, text);
 }
 
 /* Where a name stands in the schema; names that do not stand there are last. */
@@ -160,7 +192,25 @@ static int by_place(const void *a, const void *b)
     return of_a < of_b ? -1 : of_a > of_b;
 }
 
+static bool is_of_number(char c)
+{
+    return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+/* A number that a double would round is a string behind this byte. */
+#define NUMBER_MARK '\1'
+
+static const char as_written[] = ""; /* instead of a schema's text */
+
 static void put_value(struct text *t, const json_t *value, const char *schema);
+
+static void put_marked(struct text *t, const char *number, bool is_schema)
+{
+    if (is_schema)
+        put(t, number, strlen(number));
+    else
+        put_number(t, number);
+}
 
 static void put_object(struct text *t, const json_t *value, const char *schema)
 {
@@ -170,7 +220,7 @@ static void put_object(struct text *t, const json_t *value, const char *schema)
 
     json_object_foreach(object, key, item) names[n++] = key;
     ordered_schema = schema;
-    if (schema != NULL)
+    if (schema != NULL && schema != as_written)
         qsort(names, n, sizeof *names, by_place);
     put(t, "{", 1);
     for (i = 0; i < n; i++) {
@@ -201,7 +251,10 @@ static void put_value(struct text *t, const json_t *value, const char *schema)
         put(t, "]", 1);
         break;
     case JSON_STRING:
-        put_string(t, json_string_value(value), json_string_length(value));
+        if (json_string_value(value)[0] == NUMBER_MARK && is_of_number(json_string_value(value)[1]))
+            put_marked(t, json_string_value(value) + 1, schema == as_written);
+        else
+            put_string(t, json_string_value(value), json_string_length(value));
         break;
     case JSON_INTEGER:
         put(t, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value)));
@@ -227,4 +280,60 @@ char *judge_spell(const json_t *value, const char *schema)
 
     put_value(&t, value, schema);
     return t.bytes;
+}
+
+char *judge_write(const json_t *value)
+{
+    return judge_spell(value, as_written);
+}
+
+/* ---- Files ---- */
+
+/* The text with its numbers marked, but for small whole ones. */
+static void mark_numbers(struct text *t, const char *text)
+{
+    while (*text != '\0') {
+        const char *from = text;
+        size_t n = 0;
+
+        if (*text == '"') { /* a string */
+            for (text++; *text != '"'; text++)
+                text += *text == '\\';
+            put(t, from, (size_t)(++text - from));
+            continue;
+        }
+        if ((*text >= '0' && *text <= '9') || *text == '-')
+            while (is_of_number(text[n]))
+                n++;
+        if (n > 15 || (n > 0 && strcspn(text, ".eE") < n)) {
+            put(t, "\"\\u0001", 7);
+            put(t, text, n);
+            put(t, "\"", 1);
+        } else {
+            put(t, text, n > 0 ? n : 1);
+        }
+        text += n > 0 ? n : 1;
+    }
+}
+
+json_t *judge_load(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    struct text raw = {0}, marked = {0};
+    char bytes[4096];
+    json_error_t error;
+    json_t *value;
+    size_t n;
+
+    while (file != NULL && (n = fread(bytes, 1, sizeof bytes, file)) > 0)
+        put(&raw, bytes, n);
+    if (file == NULL || fclose(file) != 0 || raw.n == 0)
+        return NULL;
+    mark_numbers(&marked, raw.bytes);
+    value = json_loads(marked.bytes, JSON_ALLOW_NUL, &error);
+    if (value == NULL)
+        fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
+    free(raw.bytes);
+    free(marked.bytes);
+    return value;
 }

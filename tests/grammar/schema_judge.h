@@ -30,4 +30,9 @@ bool judge_accepts_slowly(struct judge *judge, const char *text, size_t n);
  * own); from malloc. Numbers without exponents, a whole number without a fraction. */
 char *judge_spell(const json_t *value, const char *schema);
 
+/* A file whose numbers keep all their digits: judge_spell writes them out, judge_write as they stand in the file. NULL:
+ * it cannot be read, and why is told. */
+json_t *judge_load(const char *path);
+char *judge_write(const json_t *value);
+
 #endif

@@ -1,4 +1,5 @@
-/* The cache of compiled grammars: what is found again, what goes when room is short, what stays because it is used. */
+/* The cache of what was made of grammars: what is found again, what goes when room is short, what stays because it is
+ * used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "base/rng.h"
 #include "sampling/grammar/cache.h"
+#include "sampling/grammar/front.h"
 #include "sampling/grammar/matcher.h"
 #include "tests/base/refusing.h"
 #include "tests/grammar/words.h"
@@ -18,77 +20,97 @@
 struct world {
     struct refusing refusing;
     struct rn_heap heap;
-    struct rn_vocab *vocab, *other_vocab;
-    struct rn_token_trie *trie, *same_trie, *other_trie;
+    struct rn_vocab *vocab;
+    struct rn_token_trie *trie;
     struct rn_grammar_cache *cache;
 };
 
+/* A value: masks, and their automaton. */
+static size_t bytes_of(const void *value)
+{
+    const struct rn_masks *masks = value;
+
+    return rn_masks_bytes(masks) + masks->automaton->bytes;
+}
+
+static void free_masks(void *value)
+{
+    struct rn_masks *masks = value;
+    struct rn_automaton *automaton = (struct rn_automaton *)(uintptr_t)masks->automaton;
+
+    rn_masks_free(masks);
+    rn_automaton_free(automaton);
+}
+
+static const struct rn_grammar_cache_ops ops = {bytes_of, free_masks};
+
 static void world_init(struct world *w)
 {
-    static const char *const words[] = {"word"};
-
     memset(w, 0, sizeof *w);
     w->heap = refusing_heap(&w->refusing);
     w->vocab = words_vocab(&w->heap, NULL, 0);
-    w->other_vocab = words_vocab(&w->heap, words, 1);
     w->trie = rn_token_trie_new(&w->heap, w->vocab);
-    w->same_trie = rn_token_trie_new(&w->heap, w->vocab);
-    w->other_trie = rn_token_trie_new(&w->heap, w->other_vocab);
-    w->cache = rn_grammar_cache_new(&w->heap, BOUND);
+    w->cache = rn_grammar_cache_new(&w->heap, &ops, BOUND);
 }
 
 static void world_fini(struct world *w)
 {
-    rn_grammar_cache_check(w->cache);
+    assert_true(rn_grammar_cache_check(w->cache));
     rn_grammar_cache_free(w->cache);
     rn_token_trie_free(w->trie);
-    rn_token_trie_free(w->same_trie);
-    rn_token_trie_free(w->other_trie);
     rn_vocab_free(w->vocab);
-    rn_vocab_free(w->other_vocab);
     assert_int_equal(w->refusing.live, 0);
 }
 
-static struct rn_compiled *get(struct world *w, enum rn_front kind, const char *text, const struct rn_token_trie *trie)
+static struct rn_masks *compile(struct world *w, const char *regex)
 {
-    struct rn_compiled *e;
+    struct rn_automaton *automaton;
+    struct rn_grammar *grammar;
+    struct rn_masks *masks;
 
-    assert_int_equal(rn_grammar_cache_get(w->cache, kind, text, strlen(text), w->vocab, trie, &e, NULL), RUNNEL_OK);
+    assert_int_equal(rn_front_read(&w->heap, RN_FRONT_REGEX, regex, strlen(regex), w->vocab, NULL, &grammar, NULL),
+                     RUNNEL_OK);
+    assert_int_equal(rn_automaton_new(&w->heap, grammar, &automaton, NULL), RUNNEL_OK);
+    rn_grammar_free(grammar);
+    masks = rn_masks_new(&w->heap, automaton, w->trie, NULL);
+    assert_non_null(masks);
+    return masks;
+}
+
+static struct rn_grammar_cached *add(struct world *w, const char *regex)
+{
+    struct rn_grammar_cached *e = rn_grammar_cache_add(w->cache, regex, strlen(regex), compile(w, regex));
+
+    assert_non_null(e);
     return e;
+}
+
+static struct rn_grammar_cached *find(struct world *w, const char *regex)
+{
+    return rn_grammar_cache_find(w->cache, regex, strlen(regex));
 }
 
 static void test_found(void **state)
 {
-    runnel_error error = {0};
-    struct rn_compiled *a, *b;
+    struct rn_grammar_cached *a, *b;
     struct world w;
 
     (void)state;
     world_init(&w);
-    a = get(&w, RN_FRONT_REGEX, "3", w.trie);
-    b = get(&w, RN_FRONT_REGEX, "3", w.same_trie);
+    assert_null(find(&w, "3"));
+    a = add(&w, "3");
+    b = find(&w, "3");
     assert_ptr_equal(a, b);
     assert_int_equal(a->users, 2);
     rn_grammar_cache_release(w.cache, b);
-    b = get(&w, RN_FRONT_REGEX, "3", w.other_trie);
-    assert_ptr_not_equal(a, b);
-    rn_grammar_cache_release(w.cache, b);
-    b = get(&w, RN_FRONT_CHOICES, "0\n", w.trie);
-    assert_ptr_not_equal(a, b);
-    rn_grammar_cache_release(w.cache, b);
-    b = get(&w, RN_FRONT_REGEX, "33", w.trie);
+    assert_null(find(&w, "33"));
+    assert_null(rn_grammar_cache_find(w.cache, "3\0", 2));
+    b = add(&w, "33");
     assert_ptr_not_equal(a, b);
     rn_grammar_cache_release(w.cache, b);
     rn_grammar_cache_release(w.cache, a);
-    b = get(&w, RN_FRONT_REGEX, "3", w.trie);
+    b = find(&w, "3");
     assert_ptr_equal(a, b);
-    rn_grammar_cache_release(w.cache, b);
-    assert_int_equal(rn_grammar_cache_get(w.cache, RN_FRONT_REGEX, "(", 1, w.vocab, w.trie, &b, &error), RUNNEL_FORMAT);
-    assert_string_equal(error.message, "line 1, column 2: a group has no \")\" behind it");
-    rn_grammar_cache_forget(w.cache, w.trie);
-    assert_null(rn_grammar_cache_find(w.cache, RN_FRONT_REGEX, "3", 1, w.trie));
-    b = rn_grammar_cache_find(w.cache, RN_FRONT_REGEX, "3", 1, w.other_trie);
-    assert_non_null(b);
     rn_grammar_cache_release(w.cache, b);
     world_fini(&w);
 }
@@ -96,7 +118,7 @@ static void test_found(void **state)
 /* A thousand small grammars, some of them used for a while: never more bytes than the bound and those in use. */
 static void test_bound(void **state)
 {
-    struct rn_compiled *held[8] = {NULL};
+    struct rn_grammar_cached *held[8] = {NULL};
     struct rn_matcher *matchers[8] = {NULL};
     uint64_t rng = 5, kept = 0, i;
     struct world w;
@@ -113,17 +135,17 @@ static void test_bound(void **state)
             rn_grammar_cache_release(w.cache, held[at]);
         }
         snprintf(text, sizeof text, "a{%u}(b|c)*", (unsigned)(rn_splitmix64(&rng) % 60));
-        held[at] = rn_grammar_cache_find(w.cache, RN_FRONT_REGEX, text, strlen(text), w.trie);
+        held[at] = find(&w, text);
         kept += held[at] != NULL;
         if (held[at] == NULL)
-            held[at] = get(&w, RN_FRONT_REGEX, text, w.trie);
-        assert_int_equal(rn_matcher_new(held[at]->masks, 2, &matchers[at], NULL), RUNNEL_OK);
+            held[at] = add(&w, text);
+        assert_int_equal(rn_matcher_new(held[at]->value, 2, &matchers[at], NULL), RUNNEL_OK);
         assert_int_equal(rn_matcher_accept_bytes(matchers[at], "a", 1, NULL),
                          strncmp(text, "a{0}", 4) == 0 ? RUNNEL_INVALID : RUNNEL_OK);
         for (k = 0; k < 8; k++)
             used += held[k] != NULL ? held[k]->bytes : 0;
         assert_true(rn_grammar_cache_bytes(w.cache) <= (used > BOUND ? used : BOUND));
-        rn_grammar_cache_check(w.cache);
+        assert_true(rn_grammar_cache_check(w.cache));
     }
     assert_true(kept > 20 && kept < 900); /* some were found again, and some had gone */
     for (i = 0; i < 8; i++) {
@@ -135,30 +157,23 @@ static void test_bound(void **state)
     world_fini(&w);
 }
 
+/* The value is freed where there is no memory for its entry. */
 static void test_memory(void **state)
 {
-    struct rn_compiled *e;
-    uint64_t calls, n;
+    struct rn_masks *masks;
     struct world w;
+    int64_t live;
 
     (void)state;
     world_init(&w);
+    live = w.refusing.live;
+    masks = compile(&w, "[a-c]{2}\\d*");
     w.refusing.calls = 0;
-    rn_grammar_cache_release(w.cache, get(&w, RN_FRONT_REGEX, "[a-c]{2}\\d*", w.trie));
-    calls = w.refusing.calls;
-    rn_grammar_cache_forget(w.cache, w.trie);
-    for (n = 1; n <= calls; n++) {
-        int64_t live = w.refusing.live;
-        runnel_error error = {0};
-
-        w.refusing.calls = 0;
-        w.refusing.refuse_at = n;
-        assert_int_equal(rn_grammar_cache_get(w.cache, RN_FRONT_REGEX, "[a-c]{2}\\d*", 11, w.vocab, w.trie, &e, &error),
-                         RUNNEL_NO_MEMORY);
-        assert_true(e == NULL && error.message[0] != '\0');
-        assert_int_equal(w.refusing.live, live);
-    }
+    w.refusing.refuse_at = 1;
+    assert_null(rn_grammar_cache_add(w.cache, "key", 3, masks));
     w.refusing.refuse_at = 0;
+    assert_int_equal(w.refusing.live, live);
+    assert_null(rn_grammar_cache_find(w.cache, "key", 3));
     world_fini(&w);
 }
 

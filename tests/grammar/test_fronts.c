@@ -182,11 +182,65 @@ static const struct example examples[] = {
      {"x", "yesno", "noo"}},
 };
 
-static void check_example(struct reading *r, const struct example *e)
+/* llama.cpp's own grammars (tests/grammar/llama_grammars, MIT): the name is the file's. */
+static const struct example files[] = {
+    {"arithmetic",
+     RN_FRONT_GBNF,
+     NULL,
+     {"1=2\n", "a +(b*12) = c\n", "x=1\ny=2\n", "( n-1 )/2 = k_9 \n"},
+     {"", "(1+(2", "1=", "a_9", "1=2"},
+     {"=", "1+=", "_a", "1 2", "a + b", ")"}},
+    {"c",
+     RN_FRONT_GBNF,
+     NULL,
+     {"", "int main(){return 0;}", "float f(int a){int b = a*2;while(b<10){b = b+( 1 );}return -b;}char g(){}",
+      "int f(){for(i = 0; i<n; i = i+1){print (i, 2);}}", "int f(){if(a==b){}else{return x(1);}}",
+      "int f(){// \xc3\xa9\n/* a*b **x */}"},
+     {"int ", "int main(", "float x(){if(a", "int f(){/* **/"},
+     {"void f", "int 9", "int main(){return 0}", "int f(){x=1", "int f(){if(a)", "int f(){// a\n\n"}},
+    {"chess",
+     RN_FRONT_GBNF,
+     NULL,
+     {"1. e4 e5\n2. Nf3 Nc6\n", "1. e4 d5\n2. exd5 Qxd5\n3. O-O O-O-O+\n", "1. a8=Q N1xf3#\n99. a1 a2\n"},
+     {"1. e4 e5\n", "1. Nb", "1. O-O-O"},
+     {"2. ", "1. e9", "1. i4", "1. e4 e5\n0", "1. O-O-O-"}},
+    {"english",
+     RN_FRONT_GBNF,
+     NULL,
+     {"a", "Hello, world!", "It\tis\n5 o'clock.", "~`|[\\]^_{}"},
+     {"", "Hello "},
+     {" a", "a  b", "\xc3\xa9", "caf\xc3\xa9", "a\r"}},
+    {"japanese",
+     RN_FRONT_GBNF,
+     NULL,
+     {"こんにちは", "日本語、 カタカナ。", "々", "ヿ\n一"},
+     {"", "日本 ", "\xe6\x97", "日本\xe3"},
+     {"a", " 日", "日  本", "日a", "日、\xc3"}},
+    {"json",
+     RN_FRONT_GBNF,
+     NULL,
+     {"{}", "{\"a\":1}", "{\"a\":[1,-2.5e+3,true,{\"b\":null}], \"\\u00e9\":\"\xc3\xa9\"}", "{ }\n  "},
+     {"{", "{\"a\":-", "{\"a\":[[[", "{\"a\\u00"},
+     {"[", "{a", "{\"a\":01", "{\"a\":tru3", "{\"\n", "{} x", "{\"a\\x"}},
+    {"json_arr",
+     RN_FRONT_GBNF,
+     NULL,
+     {"[\n]", "[\n1]", "[\n1,\n{\"a\": [true,null]}]", "[\n \"\\u00e9\",\n\n\t-2.5e9 ]"},
+     {"[", "[\n1,", "[\n[[", "[\n1,\n"},
+     {"[]", "[1", "[\n1,2", "[\n1]\n", "{"}},
+    {"list",
+     RN_FRONT_GBNF,
+     NULL,
+     {"- a\n", "- a\n- \xe2\x82\xac b\n", "- - \n"},
+     {"", "- ", "- a\n-"},
+     {"-a", "- a\r", "- a\xe2\x80\xa8", "- \xc2\x85", "- \n"}},
+};
+
+static void check_example(struct reading *r, const struct example *e, const char *grammar)
 {
     int i;
 
-    if (reading_open(r, e->kind, e->grammar, strlen(e->grammar)) != RUNNEL_OK)
+    if (reading_open(r, e->kind, grammar, strlen(grammar)) != RUNNEL_OK)
         fail_msg("%s: %s", e->name, r->error.message);
     for (i = 0; e->whole[i] != NULL; i++)
         if (!reading_whole(r, e->whole[i], strlen(e->whole[i])))
@@ -211,7 +265,29 @@ static void test_examples(void **state)
     (void)state;
     reading_init(&r);
     for (i = 0; i < COUNT(examples); i++)
-        check_example(&r, &examples[i]);
+        check_example(&r, &examples[i], examples[i].grammar);
+    reading_fini(&r);
+}
+
+static void test_files(void **state)
+{
+    struct reading r;
+    size_t i;
+
+    (void)state;
+    reading_init(&r);
+    for (i = 0; i < COUNT(files); i++) {
+        char path[100], text[8000] = "";
+        FILE *file;
+        size_t n;
+
+        snprintf(path, sizeof path, "tests/grammar/llama_grammars/%s.gbnf", files[i].name);
+        file = fopen(path, "rb");
+        assert_non_null(file);
+        n = fread(text, 1, sizeof text - 1, file);
+        assert_true(fclose(file) == 0 && n > 50 && n < sizeof text - 1);
+        check_example(&r, &files[i], text);
+    }
     reading_fini(&r);
 }
 
@@ -497,9 +573,9 @@ static void test_choices_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples),     cmocka_unit_test(test_tokens),     cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_harm),         cmocka_unit_test(test_harm_regex), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_choices_text),
+        cmocka_unit_test(test_examples), cmocka_unit_test(test_files),        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_errors),   cmocka_unit_test(test_harm),         cmocka_unit_test(test_harm_regex),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_choices_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Masks against a judge: random grammars with every kind of expression, random beginnings of texts, and for each token of
- * a vocabulary whether it may come next; rollback, copies, dropping, limits, refused memory. */
+/* Masks against a judge: random grammars with every kind of expression, random beginnings of texts, and for each token
+ * of a vocabulary whether it may come next; rollback, copies, dropping, limits, refused memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -250,6 +250,40 @@ static void check_copy(struct rn_matcher *copy, const struct rn_matcher *m, int3
     assert_memory_equal(mask, again, sizeof again);
 }
 
+/* Ends of a stream's own, some of no meaning; a text token among them. */
+static void set_ends(struct rn_matcher *m, uint64_t seed)
+{
+    const int32_t ends[] = {WORD_DONE, WORD_BYTES + (int32_t)(seed % 128), -1,       WORD_DONE,
+                            WORD_END,  WORD_BYTES + (int32_t)(seed % 128), N_TOKENS, INT32_MAX};
+
+    assert_int_equal(rn_matcher_set_ends(m, ends, seed % 3 == 0 ? 0 : COUNT(ends), seed % 2 == 0, NULL), RUNNEL_OK);
+}
+
+/* By the mask of one without: ends of its own besides, where the text is complete; the vocabulary's perhaps not. */
+static void check_ends(struct rn_matcher *m, struct oracle *o, const uint64_t *plain, uint64_t seed)
+{
+    bool complete = oracle_complete(o), own = seed % 3 != 0, avoids = seed % 2 == 0, empty, others = false;
+    uint64_t mask[N_WORDS], n_not_ends = 0;
+
+    assert_int_equal(rn_matcher_mask(m, mask, NULL), RUNNEL_OK);
+    for (int32_t token = 0; token < (int32_t)N_TOKENS; token++) {
+        bool is_own = own && (token == WORD_DONE || token == WORD_BYTES + (int32_t)(seed % 128));
+
+        others |= token != WORD_END && bit(mask, token);
+        n_not_ends += token != WORD_END && !is_own && bit(mask, token);
+        if (token != WORD_END && bit(mask, token) != (bit(plain, token) || (complete && is_own)))
+            fail_msg("grammar %llu, token %d: %d beside other ends", (unsigned long long)seed, token, bit(mask, token));
+        if (complete && is_own) {
+            assert_int_equal(rn_matcher_accept(m, token, NULL), RUNNEL_OK);
+            assert_true(rn_matcher_has_ended(m) != bit(plain, token)); /* text goes before */
+            assert_true(rn_matcher_rollback(m, 1));
+        }
+    }
+    assert_int_equal(bit(mask, WORD_END), bit(plain, WORD_END) && (!avoids || !others));
+    assert_int_equal(rn_matcher_allows_ends_alone(m, mask, &empty), n_not_ends == 0);
+    assert_int_equal(empty, !others && !bit(mask, WORD_END));
+}
+
 /* A token that is allowed, words and bytes in turn; -1: none was found. */
 static int32_t choose(const struct rn_token_trie *trie, const uint64_t *mask, uint64_t *rng)
 {
@@ -269,12 +303,14 @@ static int32_t choose(const struct rn_token_trie *trie, const uint64_t *mask, ui
 static void check_way(struct rn_masks *masks, struct oracle *o, uint64_t seed, bool drops)
 {
     uint64_t mask[N_WORDS], rng = seed;
-    struct rn_matcher *m, *copy;
+    struct rn_matcher *m, *copy, *other;
     int32_t chosen = -1;
     uint32_t step;
 
     assert_int_equal(rn_matcher_new(masks, 4, &m, NULL), RUNNEL_OK);
     assert_int_equal(rn_matcher_new(masks, 2, &copy, NULL), RUNNEL_OK);
+    assert_int_equal(rn_matcher_new(masks, 1, &other, NULL), RUNNEL_OK);
+    set_ends(other, seed);
     for (step = 0; step < 6; step++) {
         runnel_error error = {0};
         runnel_status status = rn_matcher_mask(m, mask, &error);
@@ -288,11 +324,13 @@ static void check_way(struct rn_masks *masks, struct oracle *o, uint64_t seed, b
         check_mask(m, o, mask, seed);
         check_forced(m, mask);
         check_copy(copy, m, chosen, mask);
+        check_ends(other, o, mask, seed);
         chosen = choose(masks->trie, mask, &rng);
         if (chosen < 0)
             break;
         bytes = rn_token_bytes(masks->trie, chosen);
         assert_int_equal(rn_matcher_accept(m, chosen, NULL), RUNNEL_OK);
+        assert_int_equal(rn_matcher_accept(other, chosen, NULL), RUNNEL_OK);
         assert_true(oracle_read(o, chosen, bytes.bytes, bytes.n, rn_token_is_text(masks->trie, chosen)));
         rn_masks_check(masks);
         if (drops)
@@ -300,6 +338,7 @@ static void check_way(struct rn_masks *masks, struct oracle *o, uint64_t seed, b
     }
     rn_matcher_free(m);
     rn_matcher_free(copy);
+    rn_matcher_free(other);
 }
 
 static void check_grammar(struct world *w, uint64_t seed, const struct rn_masks_limits *limits)

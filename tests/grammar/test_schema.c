@@ -1,5 +1,6 @@
-/* JSON Schema as grammars, beside the official suite: texts that one schema allows or not, the bounds of numbers against
- * a loop over all of a range, sentences for what is refused, hostile schemas, and that refused memory leaves nothing. */
+/* JSON Schema as grammars, beside the official suite: texts that one schema allows or not, the bounds of numbers
+ * against a loop over all of a range, sentences for what is refused, hostile schemas, and that refused memory leaves
+ * nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,22 @@ static const struct rn_schema_options compact, white = {.free_white = true}, clo
                                                any_order = {.any_order = true};
 
 /* ---- Texts ---- */
+
+/* Properties are in the order in which a schema names them, also through choices. */
+#define NAMED(name) "{\"properties\":{\"" name "\":{}}}"
+#define ORDER                                                                                                   \
+    "{\"type\":\"object\",\"anyOf\":[" NAMED("a") "],\"allOf\":[" NAMED("b") ",{\"oneOf\":[{\"allOf\":[" NAMED( \
+        "c") ",{\"anyOf\":[" NAMED("d") "]}]}]},{\"anyOf\":[" NAMED("e") "]}],\"properties\":{\"f\":{}}}"
+
+/* Negations that ask for a property whose name is known: another schema says which names there can be. */
+#define ONLY(names) "{\"type\":\"object\",\"properties\":{" names "},\"additionalProperties\":false}"
+#define EITHER "{\"oneOf\":[" ONLY("\"a\":{},\"b\":{}") "," ONLY("\"b\":{},\"c\":{}") "]}"
+#define BUT(negated) "{\"allOf\":[" ONLY("\"a\":{},\"bb\":{}") ",{\"not\":{" negated "}}]}"
+#define STRINGS "\"additionalProperties\":{\"type\":\"string\"}"
+#define A_ALONE "\"properties\":{\"a\":true},\"additionalProperties\":false"
+#define A_STRINGS "\"patternProperties\":{\"^a\":{\"type\":\"string\"}}"
+#define SHORT_NAMES "\"propertyNames\":{\"maxLength\":1}"
+#define ONE_OF_TWO "{\"enum\":[{\"a\":1},{\"b\":1}],\"not\":{" A_ALONE "}}"
 
 static const struct {
     const struct rn_schema_options *options;
@@ -61,6 +78,35 @@ static const struct {
     {&compact, "{\"type\":\"object\",\"maxProperties\":2}", "{\"a\":1,\"b\":2,\"c\":3}", false},
     {&compact, "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", "[2,1]", true},
     {&compact, "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", "[2,2]", false},
+    {&compact, "{\"type\":\"string\",\"format\":\"color\"}", "\"any text\"", true},
+    {&compact, "{\"not\":{\"format\":\"color\"}}", "7", false},
+    {&compact, EITHER, "{\"a\":1}", true},
+    {&compact, EITHER, "{\"a\":1,\"b\":2}", true},
+    {&compact, EITHER, "{\"b\":1,\"c\":2}", true},
+    {&compact, EITHER, "{\"c\":1}", true},
+    {&compact, EITHER, "{\"b\":1}", false},
+    {&compact, EITHER, "{}", false},
+    {&compact, EITHER, "{\"a\":1,\"c\":2}", false},
+    {&compact, BUT(STRINGS), "{\"a\":1}", true},
+    {&compact, BUT(STRINGS), "{\"a\":\"x\",\"bb\":2}", true},
+    {&compact, BUT(STRINGS), "{\"a\":\"x\",\"bb\":\"y\"}", false},
+    {&compact, BUT(STRINGS), "{}", false},
+    {&compact, BUT(A_ALONE), "{\"a\":1}", false},
+    {&compact, BUT(A_ALONE), "{\"a\":1,\"bb\":2}", true},
+    {&compact, BUT(A_STRINGS), "{\"a\":1,\"bb\":2}", true},
+    {&compact, BUT(A_STRINGS), "{\"a\":\"x\",\"bb\":2}", false},
+    {&compact, BUT(A_STRINGS), "{\"bb\":2}", false},
+    {&compact, BUT(SHORT_NAMES), "{\"bb\":2}", true},
+    {&compact, BUT(SHORT_NAMES), "{\"a\":1,\"bb\":2}", true},
+    {&compact, BUT(SHORT_NAMES), "{\"a\":1}", false},
+    {&compact, ONE_OF_TWO, "{\"b\":1}", true},
+    {&compact, ONE_OF_TWO, "{\"a\":1}", false},
+    {&compact, ORDER, "{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"z\":0}", true},
+    {&compact, ORDER, "{\"b\":2,\"a\":1}", false},
+    {&compact, ORDER, "{\"c\":3,\"b\":2}", false},
+    {&compact, ORDER, "{\"d\":4,\"c\":3}", false},
+    {&compact, ORDER, "{\"e\":5,\"d\":4}", false},
+    {&compact, ORDER, "{\"f\":6,\"e\":5}", false},
     {&compact, "{\"$ref\":\"#/$defs/t\",\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/t\"}}}}",
      "[[],[[]]]", true},
     {&compact, "{\"$ref\":\"#/$defs/t\",\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/t\"}}}}",
@@ -94,7 +140,7 @@ static void test_any_json(void **state)
         struct judge judge = {.heap = &heap, .grammar = rn_grammar_new(&heap, NULL, NULL)};
         uint32_t root = rn_grammar_rule(judge.grammar, "root", 4);
 
-        rn_grammar_define(judge.grammar, root, rn_grammar_any_json(judge.grammar, object != 0, true));
+        rn_grammar_define(judge.grammar, root, rn_grammar_any_json(judge.grammar, object != 0, &white));
         assert_int_equal(rn_grammar_finish(judge.grammar, root, NULL), RUNNEL_OK);
         assert_int_equal(rn_automaton_new(&heap, judge.grammar, &judge.automaton, NULL), RUNNEL_OK);
         judge.has_stacks = rn_stacks_init(&judge.stacks, &heap, judge.automaton, (size_t)1 << 24, 1000);
@@ -103,6 +149,42 @@ static void test_any_json(void **state)
         assert_false(judge_accepts(&judge, "{\"a\": 01}", 9));
         judge_fini(&judge);
     }
+}
+
+/* Lengths that are counted by blocks: at their ends, and where blocks end. */
+static void test_long_strings(void **state)
+{
+    static const uint32_t ranges[][2] = {{0, 1023}, {0, 1024}, {0, 5119}, {0, 5121}, {7, 65535}, {4096, 9000}};
+    static const int32_t beside[] = {-1, 0, 1};
+    char *text = malloc(70000 * 2);
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < COUNT(ranges); i++) {
+        uint32_t least = ranges[i][0], most = ranges[i][1];
+        uint32_t ends[] = {least + 1, least + 512, least + 1024, 4096, most};
+        runnel_error error = {0};
+        struct judge judge;
+        char schema[100];
+
+        snprintf(schema, sizeof schema, "{\"type\":\"string\",\"minLength\":%u,\"maxLength\":%u}", least, most);
+        if (judge_init(&judge, &heap, schema, strlen(schema), NULL, &error) != RUNNEL_OK)
+            fail_msg("%s: %s", schema, error.message);
+        for (size_t k = 0; k < COUNT(ends) * COUNT(beside); k++) {
+            uint32_t length = ends[k / 3] + (uint32_t)beside[k % 3], n = 0;
+
+            text[n++] = '"';
+            for (uint32_t at = 0; at < length; at++) { /* two bytes each */
+                text[n++] = at % 3 == 0 ? '\\' : '\xc3';
+                text[n++] = at % 3 == 0 ? 'n' : '\xa9';
+            }
+            text[n++] = '"';
+            if (judge_accepts(&judge, text, n) != (length >= least && length <= most))
+                fail_msg("%s: %u characters", schema, length);
+        }
+        judge_fini(&judge);
+    }
+    free(text);
 }
 
 /* ---- Numbers ---- */
@@ -186,6 +268,40 @@ static void test_long_integers(void **state)
     }
 }
 
+/* ---- Leap seconds ---- */
+
+/* Where it is 23:59 in UTC, by offsets of whole and half hours; any offset there is at other seconds. */
+static void check_minute(struct judge *judge, int local, int offset)
+{
+    int away = abs(offset), second;
+    bool leaps = (local - offset + 2 * 1440) % 1440 == 1439 && away % 30 == 0;
+    char text[40];
+
+    for (second = 59; second <= 61; second++) {
+        int n = snprintf(text, sizeof text, "\"%02d:%02d:%d%s%c%02d:%02d\"", local / 60, local % 60, second,
+                         away % 2 == 0 ? "" : ".25", offset < 0 ? '-' : '+', away / 60, away % 60);
+
+        if (judge_accepts(judge, text, (size_t)n) != (second == 59 || (second == 60 && leaps)))
+            fail_msg("%s: leaps %d", text, leaps);
+    }
+}
+
+static void test_leap_seconds(void **state)
+{
+    static const char schema[] = "{\"type\":\"string\",\"format\":\"time\"}";
+    static const int minutes[] = {0, 1, 14, 15, 28, 29, 30, 44, 45, 58, 59};
+    struct judge judge;
+
+    (void)state;
+    assert_int_equal(judge_init(&judge, &heap, schema, strlen(schema), NULL, NULL), RUNNEL_OK);
+    for (int hour = 0; hour < 24; hour++)
+        for (size_t i = 0; i < sizeof minutes / sizeof minutes[0]; i++)
+            for (int offset = -1439; offset < 1440; offset += offset % 15 == 0 ? 1 : 14 - (offset + 1440) % 15 + 1)
+                check_minute(&judge, hour * 60 + minutes[i], offset);
+    assert_true(judge_accepts(&judge, "\"23:59:60.5z\"", 13) && !judge_accepts(&judge, "\"23:58:60Z\"", 11));
+    judge_fini(&judge);
+}
+
 /* ---- Refusals ---- */
 
 static const struct {
@@ -200,20 +316,38 @@ static const struct {
     {"{\"properties\":{\"a/b\":{\"minLength\":-1}}}", RUNNEL_FORMAT, "\"#/properties/a~1b\": \"minLength\""},
     {"{\"items\":{\"pattern\":\"(?=a)b\"}}", RUNNEL_UNSUPPORTED, "\"pattern\" at \"#/items\" cannot be enforced"},
     {"{\"type\":\"array\",\"uniqueItems\":true}", RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
-    {"{\"format\":\"color\"}", RUNNEL_UNSUPPORTED, "\"format\" at \"#\" cannot be enforced"},
+    {"{\"format\":\"iri\"}", RUNNEL_UNSUPPORTED, "\"format\" at \"#\" cannot be enforced"},
     {"{\"$ref\":\"http://x.test/y\"}", RUNNEL_UNSUPPORTED,
      "\"$ref\" at \"#\" cannot be enforced: it refers to another"},
     {"{\"$ref\":\"#/$defs/a\"}", RUNNEL_FORMAT, "there is no schema at this reference: \"#/$defs/a\""},
     {"{\"$ref\":\"#\"}", RUNNEL_FORMAT, "refers to itself without reading anything"},
+    {"{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"allOf\":[{\"$ref\":\"#/$defs/"
+     "a\"}]}},\"properties\":{\"v\":{\"$ref\":"
+     "\"#/$defs/a\"}}}",
+     RUNNEL_FORMAT, "refers to itself without reading anything"},
+    {"{\"items\":{\"$id\":\"http://x/\",\"not\":{\"$ref\":\"#\"}}}", RUNNEL_FORMAT,
+     "refers to itself without reading anything"},
     {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{\"not\":{\"$ref\":\"#\"}}}}",
      RUNNEL_FORMAT, "refers to itself without reading anything"},
     {"{\"not\":{\"propertyNames\":{\"maxLength\":2}}}", RUNNEL_UNSUPPORTED, "\"propertyNames\" at \"#/not\""},
+    {"{\"not\":{" A_ALONE "}}", RUNNEL_UNSUPPORTED,
+     "\"additionalProperties\" at \"#/not\" cannot be enforced: it is negated here"},
     {"{\"oneOf\":[{\"propertyNames\":{\"maxLength\":2}},{\"type\":\"object\"}]}", RUNNEL_UNSUPPORTED,
      "its branches are not provably apart"},
     {"{\"minProperties\":3}", RUNNEL_UNSUPPORTED, "\"minProperties\" at \"#\" cannot be enforced"},
     {"{\"type\":\"string\",\"maxLength\":1000000000}", RUNNEL_UNSUPPORTED,
-     "1000000000 cannot be enforced: at most 4096"},
-    {"{\"type\":\"array\",\"minItems\":1000000}", RUNNEL_UNSUPPORTED, "\"minItems\" of 1000000 cannot be enforced"},
+     "\"maxLength\" at \"#\" cannot be enforced: it is 1000000000; at most 1048576"},
+    {"{\"type\":\"string\",\"maxLength\":5000,\"pattern\":\"^a\"}", RUNNEL_UNSUPPORTED, "it is 5000; at most 4096"},
+    {"{\"type\":\"array\",\"minItems\":1000000}", RUNNEL_UNSUPPORTED,
+     "\"minItems\" at \"#\" cannot be enforced: it is 1000000"},
+    {"{\"items\":{\"type\":\"string\",\"minLength\":5000}}", RUNNEL_UNSUPPORTED, "\"minLength\" at \"#/items\""},
+    {"{\"items\":{\"$ref\":\"#/$defs/a\"},\"$defs\":{\"a\":{\"type\":\"object\",\"maxProperties\":5000}}}",
+     RUNNEL_UNSUPPORTED, "\"maxProperties\" at \"#/$defs/a\""},
+    {"{\"properties\":{\"n\":{\"allOf\":[{\"multipleOf\":2},{\"multipleOf\":3},{\"multipleOf\":5},{\"multipleOf\":7}]}}"
+     "}",
+     RUNNEL_UNSUPPORTED, "\"multipleOf\" at \"#/properties/n/allOf/"},
+    {"{\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":99991}}}", RUNNEL_UNSUPPORTED,
+     "the number at \"#/properties/n\""},
 };
 
 static void test_refused(void **state)
@@ -224,7 +358,9 @@ static void test_refused(void **state)
         struct judge judge;
         runnel_status status = judge_init(&judge, &heap, refused[i].schema, strlen(refused[i].schema), NULL, &error);
 
-        if (status != refused[i].status || strstr(error.message, refused[i].sentence) == NULL)
+        bool placed = i == 0 || strstr(error.message, "\"#") != NULL; /* as a JSON pointer; the first is no JSON */
+
+        if (status != refused[i].status || strstr(error.message, refused[i].sentence) == NULL || !placed)
             fail_msg("%s: %d, %s", refused[i].schema, status, error.message);
         judge_fini(&judge);
     }
@@ -384,9 +520,10 @@ static void test_refused_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),         cmocka_unit_test(test_any_json),       cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_long_integers), cmocka_unit_test(test_refused),        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_huge_enum),     cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_texts),          cmocka_unit_test(test_long_strings),  cmocka_unit_test(test_any_json),
+        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_long_integers), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_leap_seconds),  cmocka_unit_test(test_huge_enum),
+        cmocka_unit_test(test_refused_memory),
     };
 
     rn_heap_init(&heap, NULL);

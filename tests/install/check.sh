@@ -118,11 +118,13 @@ brings runtime 'librunnel.so.*'
 for other in librunnel.so librunnel.a '*.h' '*.pc' '*.cmake' runnel; do
     [ "$other" = runnel ] && lacks runtime bin || lacks runtime "$other"
 done
-for own in librunnel.so librunnel.a runnel.h runnel.pc runnel-config.cmake ARCHITECTURE.md hello.c '*.gguf'; do
+for own in librunnel.so librunnel.a runnel.h runnel.pc runnel-config.cmake librunnel.3 ARCHITECTURE.md hello.c '*.gguf'; do
     brings development "$own"
 done
 lacks development bin
-brings program runnel.1
+for own in runnel.1 runnel-serve.1 runnel runnel-serve.service runnel-serve.socket; do
+    brings program "$own"
+done
 [ "$("$work/program/bin/runnel" --version)" = "runnel $version" ] || complain "component program: it does not run"
 lacks program 'librunnel*'
 [ "$(cd "$work" && find runtime development program -type f -printf '%P\n' | sort -u)" = \

@@ -102,6 +102,27 @@ void edit_text(struct model_edit *edit, const char *key, const char *text)
     set(edit, key, RN_GGUF_STRING, RN_GGUF_STRING, 1, bytes, n + 8);
 }
 
+void edit_rename(struct model_edit *edit, const char *architecture)
+{
+    const struct edit_key *key = key_of(edit, "general.architecture");
+    const unsigned char *bytes = key->data != NULL ? key->data : key->own;
+    char before[80] = {0}, name[sizeof key->name];
+    uint64_t n;
+    uint32_t i;
+
+    memcpy(&n, bytes, sizeof n);
+    assert_true(key->type == RN_GGUF_STRING && n + 2 < sizeof before);
+    memcpy(before, bytes + 8, n);
+    before[n++] = '.';
+    for (i = 0; i < edit->n_keys; i++)
+        if (strncmp(edit->keys[i].name, before, n) == 0) {
+            assert_true(strlen(architecture) + strlen(edit->keys[i].name) < sizeof name);
+            snprintf(name, sizeof name, "%.30s.%s", architecture, edit->keys[i].name + n);
+            strcpy(edit->keys[i].name, name);
+        }
+    edit_text(edit, "general.architecture", architecture);
+}
+
 void edit_u32s(struct model_edit *edit, const char *key, const uint32_t *values, uint32_t n)
 {
     set(edit, key, RN_GGUF_ARRAY, RN_GGUF_U32, n, values, n * sizeof *values);

@@ -24,7 +24,7 @@ struct edit_tensor {
 struct model_edit {
     struct edit_key keys[96];
     uint32_t n_keys;
-    struct edit_tensor tensors[160];
+    struct edit_tensor tensors[800];
     uint32_t n_tensors;
 };
 
@@ -41,6 +41,8 @@ void edit_f32(struct model_edit *edit, const char *key, float value);
 void edit_bool(struct model_edit *edit, const char *key, bool value);
 void edit_text(struct model_edit *edit, const char *key, const char *text);
 void edit_u32s(struct model_edit *edit, const char *key, const uint32_t *values, uint32_t n);
+/* The same model of another architecture: its name, and what keys begin with. */
+void edit_rename(struct model_edit *edit, const char *architecture);
 void edit_drop_key(struct model_edit *edit, const char *key); /* absent is fine */
 
 struct edit_tensor *edit_tensor(struct model_edit *edit, const char *name); /* fails the test when absent */

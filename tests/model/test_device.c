@@ -36,7 +36,8 @@ static void test_own_memory(void **state)
 static runnel_status check(const struct rn_device_caps *caps, const struct rn_backend_limits *limits)
 {
     runnel_error error = {0};
-    runnel_status status = rn_limits_check(limits, caps, &error);
+    const struct rn_plan plan = {.n_ops = 0};
+    runnel_status status = rn_limits_check(limits, &plan, caps, &error);
 
     assert_int_equal(error.status, status);
     return status;

@@ -504,7 +504,9 @@ static void integers_out_of_range_are_named(void **state)
         {"llama.expert_count", 0, RUNNEL_FORMAT, "blk.0.ffn_gate.weight"},
         {"llama.expert_used_count", 0, RUNNEL_FORMAT, NULL},
         {"llama.expert_used_count", 5, RUNNEL_FORMAT, NULL},
-        {"llama.expert_group_count", 2, RUNNEL_UNSUPPORTED, NULL},
+        {"llama.expert_group_count", 2, RUNNEL_FORMAT, "llama.expert_group_used_count"},
+        {"llama.expert_group_count", 3, RUNNEL_FORMAT, NULL},
+        {"llama.expert_group_count", 4, RUNNEL_FORMAT, NULL},
         {"llama.vocab_size", 17, RUNNEL_FORMAT, NULL},
         /* Of another kind. */
         {"llama.rope.freq_base", 10000, RUNNEL_FORMAT, NULL},
@@ -532,7 +534,7 @@ static void floats_out_of_range_are_named(void **state)
         {"llama.attention.layer_norm_rms_epsilon", -1e-5f},
         {"llama.attention.layer_norm_rms_epsilon", 2},
         {"llama.attention.layer_norm_rms_epsilon", NAN},
-        {"llama.attention.scale", 0},
+        {"llama.attention.scale", -1},
         {"llama.attention.scale", INFINITY},
         {"llama.rope.freq_base", 0},
         {"llama.rope.freq_base", -10000},
@@ -612,7 +614,20 @@ static void scalings_reach_the_table(void **state)
     unmake(&made);
 }
 
-/* mistral3's temperature is 1 up to the original context. */
+static uint32_t ops_of_kind(const struct model_edit *edit, uint32_t context, enum rn_op_kind kind)
+{
+    struct made made;
+    uint32_t i, n = 0;
+
+    make(&made, edit, context);
+    assert_int_equal(made.status, RUNNEL_OK);
+    for (i = 0; i < made.plan->n_ops; i++)
+        n += made.plan->ops[i].kind == kind;
+    unmake(&made);
+    return n;
+}
+
+/* mistral3's temperature is 1 up to the original context: there it costs no op. */
 static void temperature_within_the_original_context(void **state)
 {
     struct model_edit edit;
@@ -631,9 +646,8 @@ static void temperature_within_the_original_context(void **state)
     accepted(&edit, 1000);
     edit_f32(&edit, "mistral3.attention.temperature_scale", 0.1f);
     edit_u32(&edit, "mistral3.rope.scaling.original_context_length", 48);
-    accepted(&edit, 48);
-    refused(&edit, 49, RUNNEL_UNSUPPORTED, "mistral3.attention.temperature_scale");
-    refused(&edit, 0, RUNNEL_UNSUPPORTED, "mistral3.attention.temperature_scale");
+    assert_int_equal(ops_of_kind(&edit, 48, RN_OP_TEMPER), 0);
+    assert_int_equal(ops_of_kind(&edit, 49, RN_OP_TEMPER), ops_of_kind(&edit, 49, RN_OP_ATTENTION));
 }
 
 /* ---- Memory ---- */

@@ -91,6 +91,11 @@ static void op_breaches(struct rn_plan *plan, uint32_t i)
         CAUGHT(plan, op->used, op->used = 0);
         CAUGHT(plan, op->experts, op->experts--);
     }
+    if (op->kind == RN_OP_ROUTE) {
+        CAUGHT(plan, op->groups, op->groups = op->experts);
+        CAUGHT(plan, op->eps, op->eps = -1);
+        CAUGHT(plan, op->gating, op->gating = RN_GATING_ROOT_SOFTPLUS + 1);
+    }
     if (op->kind == RN_OP_TAP) {
         CAUGHT(plan, op->out, op->out = op->a);
         CAUGHT(plan, op->group, op->group++);
@@ -123,6 +128,29 @@ static void plan_breaches(struct rn_plan *plan)
     CAUGHT(plan, plan->weights[0].tensor, plan->weights[0].tensor = plan->weights[1].tensor);
 }
 
+/* A file whose builder did not look is refused with these words. */
+static void a_flaw_has_words(struct rn_plan *plan)
+{
+    struct rn_weight *weight;
+    char text[128] = "none";
+    uint32_t i = 0;
+
+    assert_false(rn_plan_flaw(plan, text, sizeof text));
+    assert_string_equal(text, "");
+    while (plan->ops[i].kind != RN_OP_MATMUL)
+        i++;
+    weight = &plan->weights[plan->ops[i].weight];
+    plan->ops[i].out = plan->ops[i].a;
+    assert_true(rn_plan_flaw(plan, text, sizeof text));
+    assert_non_null(strstr(text, "MATMUL with tensor blk.0.attn_q.weight"));
+    assert_true(rn_plan_flaw(plan, text, 9));
+    assert_int_equal(strlen(text), 8);
+    weight->rows++;
+    assert_true(rn_plan_flaw(plan, text, sizeof text));
+    assert_string_equal(text, "its sizes");
+    weight->rows--;
+}
+
 static void breaches_are_caught(uint32_t experts)
 {
     struct model_edit edit;
@@ -144,6 +172,7 @@ static void breaches_are_caught(uint32_t experts)
     }
     plan_breaches(plan);
     assert_true(rn_plan_check(plan)); /* all taken back */
+    a_flaw_has_words(plan);
     rn_plan_free(plan);
     rn_gguf_free(gguf);
     w_free(&w);

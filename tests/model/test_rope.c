@@ -117,6 +117,9 @@ static void yarn_parameters(void **state)
     near(fill(&h, NULL), 1);
     h.log_multiplier = 0.5;
     near(fill(&h, NULL), growth / (1 + 0.05 * log(16)));
+    h.yarn_attention = 1.2079441541679836; /* in place of both */
+    near(fill(&h, NULL), 1.2079441541679836);
+    h.yarn_attention = 0;
     h.log_multiplier = 0;
     h.ext_factor = 0; /* no extrapolation: linear, without growth */
     near(fill(&h, NULL), 1);

@@ -30,7 +30,8 @@ static void breaches_are_caught(void **state)
     uint32_t first[] = {8, 0, 3}, second[] = {1};
     uint32_t feature_rows[] = {0, 1, 4};
     float logits[30], features[6];
-    struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 1, NULL, 0}, {second, 1, NULL, 0}};
+    struct rn_step_seq seqs[] = {
+        {first, 3, NULL, 0, NULL, 0}, {second, 1, NULL, 0, NULL, 0}, {second, 1, NULL, 0, NULL, 0}};
     struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1},
                                  {2, 0, 1, -1}, {2, 1, 1, 2},  {0, 0, 2, -1}};
     struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
@@ -123,7 +124,7 @@ static void draws_are_looked_at(void **state)
                                        .context_tokens = 4,
                                        .draws = true};
     const uint32_t blocks[] = {0, 1};
-    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0}, {&blocks[1], 1, NULL, 0}};
+    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0}, {&blocks[1], 1, NULL, 0, NULL, 0}};
     struct rn_step_row rows[] = {{-1, 0, 0, 0}, {3, 0, 1, 1}};
     struct rn_draw draws[2] = {{.want_top = RUNNEL_MAX_TOP_LOGPROBS}};
     int32_t drawn[] = {1, -1};
@@ -163,7 +164,7 @@ static void states_are_looked_at(void **state)
     uint32_t slots[] = {3, 0};
     const int32_t parents[] = {-1, -1};
     struct rn_step_state_copy copies[] = {{RN_NO_STATE, 3}, {0, 1}};
-    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0}, {&blocks[1], 1, NULL, 0}};
+    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0}, {&blocks[1], 1, NULL, 0, NULL, 0}};
     struct rn_step_row rows[] = {{1, 0, 0, -1}, {3, 2, 1, -1}};
     struct rn_step step = {.n_rows = 2,
                            .n_seqs = 2,
@@ -188,6 +189,35 @@ static void states_are_looked_at(void **state)
     CAUGHT(copies[1].from, copies[1].from = 3);
 }
 
+/* A row at position 100 sees positions 61 to 100 of layers with windows: blocks 1, 2 and 3. */
+static void windows_have_their_blocks(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10};
+    struct rn_backend_limits limits = {.max_rows = 1,
+                                       .max_seqs = 1,
+                                       .max_outs = 1,
+                                       .n_blocks = 4,
+                                       .block_tokens = 32,
+                                       .context_tokens = 128,
+                                       .window = 40,
+                                       .n_windows = 3};
+    uint32_t blocks[] = {3, 1, 0, 2}, windows[] = {RN_NO_BLOCK, 2, 0, 1};
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = 4, .windows = windows, .n_windows = 4};
+    struct rn_step_row row = {1, 100, 0, -1};
+    struct rn_step step = {.n_rows = 1, .n_seqs = 1, .rows = &row, .seqs = &seq, .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(limits.window, limits.window = 0);
+    CAUGHT(limits.n_windows, limits.n_windows = 2);
+    CAUGHT(seq.windows, seq.windows = NULL);
+    CAUGHT(seq.n_windows, seq.n_windows = 3);
+    CAUGHT(windows[1], windows[1] = RN_NO_BLOCK);
+    CAUGHT(windows[3], windows[3] = 3);
+    CAUGHT(blocks[0], blocks[0] = RN_NO_BLOCK);
+    CAUGHT(row.position, row.position = 70);
+}
+
 /* A tree of four rows behind position 6, in blocks of four, and moves of another sequence. */
 static void trees_are_looked_at(void **state)
 {
@@ -201,7 +231,7 @@ static void trees_are_looked_at(void **state)
                                        .tree_depth = 2};
     uint32_t first[] = {8, 0, 3}, second[] = {1, 2};
     float logits[60];
-    struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 2, NULL, 0}};
+    struct rn_step_seq seqs[] = {{first, 3, NULL, 0, NULL, 0}, {second, 2, NULL, 0, NULL, 0}};
     struct rn_step_row rows[] = {{9, 6, 0, 0}, {0, 7, 0, 1}, {1, 8, 0, 2}, {2, 7, 0, 3}, {2, 5, 1, 4}, {3, 6, 1, 5}};
     int32_t parents[] = {-1, 0, 1, 0, -1, 4};
     struct rn_step_move moves[] = {{1, 6, 3}, {1, 7, 4}};
@@ -256,7 +286,7 @@ static void means_have_their_blocks(void **state)
                                        .context_tokens = 512,
                                        .mean_window = 128};
     uint32_t blocks[] = {8, 7, RN_NO_BLOCK, RN_NO_BLOCK, 0, 1, 2, 3, 4}, mean = 5;
-    struct rn_step_seq seqs[] = {{blocks, 9, &mean, 1}};
+    struct rn_step_seq seqs[] = {{blocks, 9, &mean, 1, NULL, 0}};
     struct rn_step_row rows[] = {{0, 257, 0, -1}};
     struct rn_step step = {.n_rows = 1, .n_seqs = 1, .rows = rows, .seqs = seqs, .on_done = on_done};
 
@@ -279,7 +309,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_are_looked_at),     cmocka_unit_test(states_are_looked_at),
         cmocka_unit_test(breaches_are_caught),     cmocka_unit_test(no_logits_need_no_room),
-        cmocka_unit_test(means_have_their_blocks), cmocka_unit_test(trees_are_looked_at)};
+        cmocka_unit_test(means_have_their_blocks), cmocka_unit_test(windows_have_their_blocks),
+        cmocka_unit_test(trees_are_looked_at)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

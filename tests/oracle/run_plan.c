@@ -23,6 +23,7 @@ static void fill_limits(struct run *run, const struct run_options *o)
     run->blocks_per_seq = (l->context_tokens + l->block_tokens - 1) / l->block_tokens;
     l->n_blocks = run->blocks_per_seq * l->max_seqs;
     l->max_rows = l->max_outs = l->context_tokens;
+    l->n_states = run->plan->state_bytes > 0 ? l->max_seqs : 0;
 }
 
 /* Fisher and Yates. */
@@ -56,7 +57,10 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
 
     memset(run, 0, sizeof *run);
     rn_heap_init(&run->heap, NULL);
-    ok(rn_gguf_open(&run->heap, path, &run->gguf, &error), &error);
+    if (options->bytes != NULL)
+        ok(rn_gguf_parse(&run->heap, options->bytes, options->n_bytes, path, &run->gguf, &error), &error);
+    else
+        ok(rn_gguf_open(&run->heap, path, &run->gguf, &error), &error);
     ok(rn_plan_new_tapped(&run->heap, run->gguf, 0, options->taps, options->n_taps, &run->plan, &error), &error);
     if (run->plan->context_tokens != context && (options->context_tokens != 0 || run->plan->context_tokens > context)) {
         rn_plan_free(run->plan);
@@ -65,6 +69,7 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
     }
     assert_true(rn_plan_check(run->plan));
     fill_limits(run, options);
+    run->limits.expert_use = options->expert_use;
     shuffle_blocks(run, options->seed);
     run->team = rn_team_new(&run->heap, options->threads == 0 ? 2 : options->threads);
     assert_non_null(run->team);
@@ -136,9 +141,24 @@ static void add_rows(struct rn_step *step, const struct run_piece *piece, uint32
     }
 }
 
+/* The slot of each sequence's recurrent state, which begins as zeros. */
+static void add_states(struct run *run, struct rn_step *step, const struct run_piece *pieces, uint32_t *states)
+{
+    uint32_t i;
+
+    step->states = states;
+    for (i = 0; i < step->n_seqs; i++) {
+        states[i] = run->limits.n_states - 1 - pieces[i].seq;
+        if (pieces[i].first == 0)
+            step->state_copies[step->n_state_copies++] = (struct rn_step_state_copy){RN_NO_STATE, states[i]};
+    }
+}
+
 void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces)
 {
-    struct rn_step step = {.logits = run->logits, .features = run->features};
+    struct rn_step_state_copy copies[64];
+    struct rn_step step = {.logits = run->logits, .features = run->features, .state_copies = copies};
+    uint32_t states[64];
     uint32_t i, n = 0, last;
 
     for (i = 0; i < n_pieces; i++)
@@ -153,6 +173,9 @@ void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces
         add_rows(&step, &pieces[i], i);
     }
     step.n_seqs = n_pieces;
+    assert_true(n_pieces <= 64);
+    if (run->limits.n_states > 0)
+        add_states(run, &step, pieces, states);
     submit_and_wait(run, &step);
     rn_free(&run->heap, step.rows);
     rn_free(&run->heap, step.seqs);

@@ -18,6 +18,9 @@ struct run_options {
     uint64_t seed;        /* of the shuffle of blocks */
     const uint32_t *taps; /* [n_taps] blocks */
     uint32_t n_taps;
+    const void *bytes; /* [n_bytes] of the file, which then is only a name; NULL: they are at the path */
+    size_t n_bytes;
+    struct rn_expert_use *expert_use; /* NULL: not counted */
 };
 
 struct run {
@@ -33,7 +36,8 @@ struct run {
     float *features; /* [max_rows, features_width] of the last step; NULL without taps */
 };
 
-/* Positions [first, first + n) of sequence `seq` (below max_seqs) in one step. */
+/* Positions [first, first + n) of sequence `seq` (below max_seqs) in one step. What is behind position `first` of it in
+ * a plan with recurrent states is what the sequence's last step has left. */
 struct run_piece {
     uint32_t seq, first, n;
     const int32_t *tokens; /* [n] */

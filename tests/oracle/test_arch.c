@@ -1,8 +1,9 @@
 /* Logits of real and of tiny random models, on every backend, against other programs' logits.
  *
  * oracles/arch and oracles/NAME.logits were computed by llama.cpp in F32; stories260K.greedy.txt was
- * published with the model. A row in `models` is a file, where its logits are, and how far off they
- * may be. The law-5 tests ask for equal bits: of one pass, chunks, company and other blocks. */
+ * published with the model. A row of a table is a file, where its logits are, and how far off they may
+ * be. With the argument "made" the models are those of tests/oracle/made, with a name behind it that
+ * one. The law-5 tests ask for equal bits: of one pass, chunks, company and other blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,55 +13,100 @@
 #include <string.h>
 
 #include "tests/base/whole_file.h"
+#include "tests/oracle/arch_models.h"
+#include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
 
 struct model {
     const char *gguf, *logits;
     double limit;
+    uint32_t context_tokens; /* with which the logits were computed, where it matters; else 0 */
+    const char *rounded;     /* further logits, which are so far off at most; or NULL */
+    double rounded_limit;
 };
 
-static const struct model models[] = {
-    {"models/stories260K.gguf", "oracles/stories260K.logits", 1e-6},
-    {"models/runnel-tiny-F16.gguf", "oracles/runnel-tiny-F16.logits", 1e-6},
-    {"models/runnel-tiny-draft-F16.gguf", "oracles/runnel-tiny-draft-F16.logits", 1e-6},
-    {"oracles/arch/llama-dense.gguf", "oracles/arch/llama-dense.logits", 1e-6},
-    {"oracles/arch/llama-moe.gguf", "oracles/arch/llama-moe.logits", 1e-6},
-    {"oracles/arch/mistral3-dense.gguf", "oracles/arch/mistral3-dense.logits", 1e-6},
-};
+#define MODEL(gguf_, logits_, ...)                                     \
+    {                                                                  \
+        .gguf = gguf_, .logits = logits_, .limit = 1e-6, ##__VA_ARGS__ \
+    }
+#define ARCH(name, context) \
+    MODEL("oracles/arch/" name ".gguf", "oracles/arch/" name ".logits", .context_tokens = context),
+#define ROUNDED(name, limit)                                                  \
+    MODEL("oracles/arch/" name ".gguf", "tests/oracle/exact/" name ".logits", \
+          .rounded = "oracles/arch/" name ".logits", .rounded_limit = limit),
+static const struct model shared_models[] = {
+    MODEL("models/stories260K.gguf", "oracles/stories260K.logits"),
+    MODEL("models/runnel-tiny-F16.gguf", "oracles/runnel-tiny-F16.logits"),
+    MODEL("models/runnel-tiny-draft-F16.gguf", "oracles/runnel-tiny-draft-F16.logits"),
+    ARCH_MODELS(ARCH) ROUNDED_MODELS(ROUNDED)};
 
-enum { N_MODELS = sizeof models / sizeof models[0], N_ARCH = 3 }; /* the last N_ARCH are tiny */
+#define MADE(name, context) MODEL(MADE_TEXT(name), MADE_LOGITS(name), .context_tokens = context),
+static const struct model made_models[] = {MADE_MODELS(MADE) KEYED_MODELS(MADE)};
 
+/* Those behind the N_REAL are tiny. Of the last N_KEYED only logits are looked at: how they are computed others show. */
+#define ONE(name, context) +1
+enum { N_REAL = 3, N_MADE = sizeof made_models / sizeof made_models[0], N_KEYED = 0 KEYED_MODELS(ONE) };
+
+static const struct model *models = shared_models;
+static size_t n_models = sizeof shared_models / sizeof shared_models[0], first_tiny = N_REAL;
+static size_t n_keyed;                 /* behind the n_models */
+static bool of_the_tree;               /* models are made_models, or one of them */
+static struct writer made[N_MADE];     /* bytes of made_models' files, where they have been made */
 static const char *backend_under_test; /* set by main, one group of tests for each */
 
-static struct run_options options_of(runnel_kv_type kv_type)
+static struct run_options options_of(const struct model *model, runnel_kv_type kv_type)
 {
-    return (struct run_options){.backend = backend_under_test, .kv_type = kv_type};
+    struct run_options options = {
+        .backend = backend_under_test, .kv_type = kv_type, .context_tokens = model->context_tokens};
+    struct writer *w = of_the_tree ? &made[model - made_models] : NULL;
+
+    if (w == NULL)
+        return options;
+    if (w->bytes == NULL)
+        made_model_write(model->gguf, w);
+    options.bytes = w->bytes;
+    options.n_bytes = w->n;
+    return options;
+}
+
+static const char *path_of(const char *name)
+{
+    return strncmp(name, "tests/", 6) == 0 ? name : shared_path(name);
+}
+
+static bool agrees(struct run *run, const char *logits, double limit)
+{
+    struct oracle oracle;
+    double error;
+    float *ours;
+
+    oracle_open(&run->heap, path_of(logits), &oracle);
+    assert_int_equal(oracle.n_vocab, run->plan->n_vocab);
+    ours = rn_alloc(&run->heap, (size_t)oracle.n_tokens * oracle.n_vocab, sizeof *ours);
+    run_tokens(run, 0, oracle.tokens, oracle.n_tokens, oracle.n_tokens, ours);
+    error = nmse(ours, oracle.logits, (size_t)oracle.n_tokens * oracle.n_vocab);
+    print_message("%-9s %-40s nmse %.3g\n", backend_under_test, logits, error);
+    rn_free(&run->heap, ours);
+    oracle_close(&run->heap, &oracle);
+    return error <= limit;
 }
 
 static void logits_agree(void **state)
 {
-    const struct run_options options = options_of(RUNNEL_KV_F32);
-    struct oracle oracle;
     struct run run;
-    double error;
-    float *ours;
-    size_t i;
+    size_t i, failed = 0;
 
     (void)state;
-    for (i = 0; i < N_MODELS; i++) {
-        run_open(&run, shared_path(models[i].gguf), &options);
-        oracle_open(&run.heap, shared_path(models[i].logits), &oracle);
-        assert_int_equal(oracle.n_vocab, run.plan->n_vocab);
-        ours = rn_alloc(&run.heap, (size_t)oracle.n_tokens * oracle.n_vocab, sizeof *ours);
-        run_tokens(&run, 0, oracle.tokens, oracle.n_tokens, oracle.n_tokens, ours);
-        error = nmse(ours, oracle.logits, (size_t)oracle.n_tokens * oracle.n_vocab);
-        print_message("%-9s %-40s nmse %.3g\n", backend_under_test, models[i].gguf, error);
-        if (!(error <= models[i].limit))
-            fail_msg("%s: nmse %g > %g", models[i].gguf, error, models[i].limit);
-        rn_free(&run.heap, ours);
-        oracle_close(&run.heap, &oracle);
+    for (i = 0; i < n_models + n_keyed; i++) {
+        const struct run_options options = options_of(&models[i], RUNNEL_KV_F32);
+
+        run_open(&run, path_of(models[i].gguf), &options);
+        failed += !agrees(&run, models[i].logits, models[i].limit);
+        if (models[i].rounded != NULL)
+            failed += !agrees(&run, models[i].rounded, models[i].rounded_limit);
         run_close(&run);
     }
+    assert_int_equal(failed, 0);
 }
 
 /* A 16-bit cache is another computation, but a close one: 2^-11 and 2^-8 relative rounding of each key and value. */
@@ -78,7 +124,7 @@ static void short_caches_are_close(void **state)
 
     (void)state;
     for (i = 0; i < 2; i++) {
-        const struct run_options options = options_of(caches[i].type);
+        const struct run_options options = options_of(&models[0], caches[i].type);
 
         run_open(&run, shared_path(models[0].gguf), &options);
         oracle_open(&run.heap, shared_path(models[0].logits), &oracle);
@@ -104,8 +150,8 @@ struct judged {
 
 static void judged_open(struct judged *j, const struct model *model, const struct run_options *options)
 {
-    run_open(&j->run, shared_path(model->gguf), options);
-    oracle_open(&j->run.heap, shared_path(model->logits), &j->oracle);
+    run_open(&j->run, path_of(model->gguf), options);
+    oracle_open(&j->run.heap, path_of(model->logits), &j->oracle);
     j->bytes = (size_t)j->oracle.n_tokens * j->oracle.n_vocab * sizeof(float);
     j->once = rn_alloc(&j->run.heap, j->bytes, 1);
     j->again = rn_alloc(&j->run.heap, j->bytes, 1);
@@ -145,15 +191,16 @@ static void prefill_then_decode(struct judged *j, uint32_t k)
 
 static void chunks_do_not_matter(void **state)
 {
-    const struct run_options options = options_of(RUNNEL_KV_F16);
+    struct run_options options;
     struct judged j;
     uint32_t k;
     size_t i;
 
     (void)state;
-    for (i = N_MODELS - N_ARCH; i < N_MODELS; i++) {
+    for (i = first_tiny; i < n_models; i++) {
+        options = options_of(&models[i], RUNNEL_KV_F16);
         judged_open(&j, &models[i], &options);
-        for (k = 1; k <= j.oracle.n_tokens; k++) {
+        for (k = 1; k <= j.oracle.n_tokens && !j.run.plan->bidirectional; k++) { /* else there are no chunks */
             prefill_then_decode(&j, k);
             assert_same(&j, "prefill of", k);
             run_tokens(&j.run, k % 4, j.oracle.tokens, j.oracle.n_tokens, k, j.again);
@@ -161,6 +208,15 @@ static void chunks_do_not_matter(void **state)
         }
         judged_close(&j);
     }
+}
+
+static void chunks_of_a_real_model_do_not_matter(void **state)
+{
+    const struct run_options options = options_of(&models[0], RUNNEL_KV_F16);
+    struct judged j;
+    uint32_t k;
+
+    (void)state;
     judged_open(&j, &models[0], &options);
     for (k = 1; k <= j.oracle.n_tokens; k++) {
         prefill_then_decode(&j, k);
@@ -176,12 +232,13 @@ static void places_do_not_matter(void **state)
         uint32_t block_tokens, threads;
         uint64_t seed;
     } places[] = {{16, 1, 1}, {32, 3, 2}, {8, 2, 3}, {128, 4, 4}, {1, 2, 5}};
-    struct run_options options = options_of(RUNNEL_KV_BF16);
+    struct run_options options;
     struct judged first, other;
     size_t i, p;
 
     (void)state;
-    for (i = 0; i < N_MODELS; i += i == 0 ? N_MODELS - N_ARCH : 1) {
+    for (i = 0; i < n_models; i += i == 0 && first_tiny > 0 ? first_tiny : 1) {
+        options = options_of(&models[i], RUNNEL_KV_BF16);
         judged_open(&first, &models[i], &options);
         for (p = 0; p < sizeof places / sizeof places[0]; p++) {
             options.block_tokens = places[p].block_tokens;
@@ -192,21 +249,19 @@ static void places_do_not_matter(void **state)
             assert_same(&first, "place", (uint32_t)p);
             judged_close(&other);
         }
-        options = options_of(RUNNEL_KV_BF16);
         judged_close(&first);
     }
 }
 
 /* Four sequences of other tokens and lengths in the same steps; the judged one is in turn first, second, ... */
-static void company_does_not_matter(void **state)
+static void keep_company(const struct model *model)
 {
-    const struct run_options options = options_of(RUNNEL_KV_F16);
+    const struct run_options options = options_of(model, RUNNEL_KV_F16);
     struct run_piece pieces[4];
     struct judged j;
     uint32_t s, i, step, seat, n, n_vocab, before;
 
-    (void)state;
-    judged_open(&j, &models[N_MODELS - 2], &options);
+    judged_open(&j, model, &options);
     n = j.oracle.n_tokens;
     n_vocab = j.oracle.n_vocab;
     for (seat = 0; seat < 4; seat++) {
@@ -230,6 +285,49 @@ static void company_does_not_matter(void **state)
         assert_same(&j, "seat", seat);
     }
     judged_close(&j);
+}
+
+/* The same where sequences come whole. */
+static void keep_whole_company(const struct model *model)
+{
+    const struct run_options options = options_of(model, RUNNEL_KV_F16);
+    struct run_piece pieces[4];
+    struct judged j;
+    uint32_t s, seat;
+
+    judged_open(&j, model, &options);
+    for (seat = 0; seat < 4; seat++) {
+        for (s = 0; s < 4; s++) {
+            pieces[s] = (struct run_piece){.seq = s, .n = 1 + 3 * s, .tokens = j.oracle.tokens + s, .last_only = true};
+            if (s == seat)
+                pieces[s] = (struct run_piece){.seq = s, .n = j.oracle.n_tokens, .tokens = j.oracle.tokens};
+        }
+        run_step(&j.run, pieces, 4);
+        memcpy(j.again, j.run.logits + (size_t)seat * j.oracle.n_vocab, j.bytes);
+        assert_same(&j, "seat", seat);
+    }
+    judged_close(&j);
+}
+
+static bool is_bidirectional(const struct model *model)
+{
+    const struct run_options options = options_of(model, RUNNEL_KV_F16);
+    struct run run;
+    bool is;
+
+    run_open(&run, path_of(model->gguf), &options);
+    is = run.plan->bidirectional;
+    run_close(&run);
+    return is;
+}
+
+static void company_does_not_matter(void **state)
+{
+    size_t i;
+
+    (void)state;
+    for (i = first_tiny; i < n_models; i++)
+        (is_bidirectional(&models[i]) ? keep_whole_company : keep_company)(&models[i]);
 }
 
 /* ---- The published text ---- */
@@ -275,7 +373,7 @@ static size_t piece_text(const struct rn_gguf *gguf, int32_t token, char *out)
 
 static void greedy_text_is_the_published_one(void **state)
 {
-    const struct run_options options = options_of(RUNNEL_KV_F32);
+    const struct run_options options = options_of(&models[0], RUNNEL_KV_F32);
     struct run_piece piece = {.n = 1, .last_only = true};
     char expected[4096], text[4096 + 64];
     int32_t token = 1; /* BOS */
@@ -300,24 +398,62 @@ static void greedy_text_is_the_published_one(void **state)
     assert_memory_equal(text + (text[0] == ' '), expected, wanted); /* a leading space stands for the start of a word */
 }
 
-int main(void)
+/* All tests, or those of tiny models alone. */
+static int run_groups(bool real)
 {
-    static const char *const backends[] = {"reference", "fast"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_agree),
-        cmocka_unit_test(short_caches_are_close),
         cmocka_unit_test(chunks_do_not_matter),
         cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(company_does_not_matter),
+    };
+    const struct CMUnitTest real_tests[] = {
+        cmocka_unit_test(short_caches_are_close),
+        cmocka_unit_test(chunks_of_a_real_model_do_not_matter),
         cmocka_unit_test(greedy_text_is_the_published_one),
     };
+    int failed = cmocka_run_group_tests_name(backend_under_test, tests, NULL, NULL);
+
+    return real ? failed + cmocka_run_group_tests_name(backend_under_test, real_tests, NULL, NULL) : failed;
+}
+
+/* The models of the tree; of them only the one whose name is given, unless that is NULL. False: there is none. */
+static bool choose_made(const char *name)
+{
+    char path[128];
+    size_t i;
+
+    of_the_tree = true;
+    models = made_models;
+    n_models = N_MADE - N_KEYED;
+    n_keyed = name == NULL ? N_KEYED : 0;
+    first_tiny = 0;
+    snprintf(path, sizeof path, MADE_TEXT("%s"), name != NULL ? name : "");
+    for (i = 0; name != NULL && i < N_MADE; i++)
+        if (strcmp(made_models[i].gguf, path) == 0) {
+            models = &made_models[i];
+            n_models = 1;
+        }
+    return name == NULL || n_models == 1;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const backends[] = {"reference", "fast"};
     int failed = 0;
     size_t i;
 
-    shared_or_skip();
+    if (argc < 2 || strcmp(argv[1], "made") != 0) {
+        shared_or_skip();
+    } else if (!choose_made(argv[2])) {
+        printf("no model of this name\n");
+        return 2;
+    }
     for (i = 0; i < 2; i++) {
         backend_under_test = backends[i];
-        failed += cmocka_run_group_tests_name(backends[i], tests, NULL, NULL);
+        failed += run_groups(!of_the_tree);
     }
+    for (i = 0; i < N_MADE; i++)
+        w_free(&made[i]);
     return failed;
 }

@@ -1,5 +1,5 @@
-/* Chains against the judge in chain_reference.c: random chains with their memory over several tokens, each sampler's
- * distribution by chi-square, paths of drafts, SIMD levels, and what is refused. test_chain_cases.c has cases by hand. */
+/* Chains against the judge in chain_reference.c: random chains with their memory over several tokens, paths of
+ * drafts, SIMD levels, and what is refused. test_chain_cases.c has cases by hand, test_draws.c the statistics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,161 +180,6 @@ static void random_chains_against_the_judge(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
     if (n_judged < 20000)
         fail_msg("%u draws were judged", n_judged);
-}
-
-/* ---- Distributions ---- */
-
-#define DRAWS 70000
-#define SMALL 40
-
-/* Pearson's chi-square over its quantile at 1e-6 (Wilson-Hilferty, z = 4.753): above 1 is a rejection. */
-static double rejection(const uint32_t *seen, const long double *p, uint32_t n)
-{
-    double sum = 0, rest = 0, rest_seen = 0, k = -1;
-
-    for (uint32_t i = 0; i < n; i++) {
-        double expected = (double)p[i] * DRAWS;
-
-        if (expected < 5) {
-            rest += expected;
-            rest_seen += seen[i];
-            continue;
-        }
-        sum += (seen[i] - expected) * (seen[i] - expected) / expected;
-        k++;
-    }
-    if (rest >= 5) {
-        sum += (rest_seen - rest) * (rest_seen - rest) / rest;
-        k++;
-    }
-    if (k < 1)
-        return sum > 1 ? 2 : 0;
-    return sum / (k * pow(1 - 2 / (9 * k) + 4.753 * sqrt(2 / (9 * k)), 3));
-}
-
-/* The judge's probabilities of many positions, added up, against as many draws; xtc's coin is among what is drawn. The
- * past stays the same. */
-static double judge_draws(const char *order, const runnel_sampling *p, const runnel_sampling *told)
-{
-    static const int32_t past[] = {3, 5, 7, 3, 5, 7, 3, 5};
-    static uint32_t seen[SMALL];
-    static long double expected[SMALL];
-    struct rn_heap heap;
-    struct rn_sampler *sampler;
-    struct rn_sampler_scratch *scratch;
-
-    rn_heap_init(&heap, NULL);
-    sampler = rn_sampler_new(&heap, told, SMALL, 16);
-    scratch = rn_sampler_scratch_new(&heap, SMALL);
-    memset(seen, 0, sizeof seen);
-    memset(expected, 0, sizeof expected);
-    for (uint32_t i = 0; i < 8; i++)
-        rn_sampler_accept(sampler, past[i]);
-    for (uint64_t position = 0; position < DRAWS; position++) {
-        struct rn_pick pick;
-
-        judge.begun = 0;
-        if (position == 0 || p->samplers->xtc_probability > 0)
-            chain_reference_run(&judge, order, p, logits, SMALL, past, 8, position);
-        for (uint32_t i = 0; i < judge.n; i++)
-            expected[judge.token[i]] += judge.p[i] / DRAWS;
-        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, position, false, 0, &pick), RUNNEL_OK);
-        seen[pick.token]++;
-    }
-    rn_sampler_scratch_free(scratch);
-    rn_sampler_free(sampler);
-    return rejection(seen, expected, SMALL);
-}
-
-static const struct {
-    const char *order;
-    runnel_sampling p;
-    runnel_samplers s;
-} chains[] = {
-    {"penalties", {.frequency_penalty = 0.4f, .presence_penalty = 0.3f}, {.mirostat = 0}},
-    {"dry", {.top_k = 0}, {.dry_multiplier = 0.2f}},
-    {"top_n_sigma", {.top_k = 0}, {.top_n_sigma = 1.5f}},
-    {"typical_p", {.top_k = 0}, {.typical_p = 0.7f}},
-    {"xtc", {.top_k = 0}, {.xtc_probability = 0.5f, .xtc_threshold = 0.04f}},
-    {"temperature", {.temperature = 0.8f}, {.temperature_range = 0.5f, .temperature_exponent = 1.5f}},
-    {"mirostat", {.top_k = 0}, {.mirostat = 1, .mirostat_tau = 2, .mirostat_eta = 0.1f}},
-    {"mirostat", {.top_k = 0}, {.mirostat = 2, .mirostat_tau = 2.2f, .mirostat_eta = 0.1f}},
-    {"adaptive_p", {.top_k = 0}, {.adaptive_target = 0.1f, .adaptive_decay = 0.9f}},
-    {"top_k,top_p,min_p,temperature",
-     {.top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .temperature = 0.8f},
-     {.mirostat = 0}},
-    {"temperature,top_k,top_p,min_p",
-     {.top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .temperature = 0.8f},
-     {.mirostat = 0}},
-    {"penalties,dry,top_n_sigma,top_k,typical_p,top_p,min_p,xtc,temperature",
-     {.top_k = 30, .top_p = 0.97f, .min_p = 0.02f, .temperature = 1.2f, .repetition_penalty = 1.1f},
-     {.dry_multiplier = 0.3f, .top_n_sigma = 3, .typical_p = 0.95f, .xtc_probability = 0.3f, .xtc_threshold = 0.1f}},
-    {"min_p,adaptive_p", {.min_p = 0.05f}, {.adaptive_target = 0.2f, .adaptive_decay = 0.5f}},
-    {"temperature,mirostat", {.temperature = 1.3f}, {.mirostat = 2, .mirostat_tau = 3}},
-};
-#define N_CHAINS (sizeof chains / sizeof chains[0])
-
-/* What is 0 above is off. */
-static void take_chain(uint32_t i, runnel_sampling *p, runnel_samplers *s)
-{
-    runnel_samplers plain;
-
-    runnel_samplers_default(&plain);
-    *s = chains[i].s;
-    s->struct_size = sizeof *s;
-    s->order = chains[i].order;
-    s->dry_base = plain.dry_base;
-    s->dry_allowed_length = plain.dry_allowed_length;
-    s->typical_p = s->typical_p > 0 ? s->typical_p : 1;
-    s->adaptive_target = s->adaptive_target > 0 ? s->adaptive_target : -1;
-    *p = chains[i].p;
-    p->temperature = p->temperature > 0 ? p->temperature : 1;
-    p->top_p = p->top_p > 0 ? p->top_p : 1;
-    p->repetition_penalty = p->repetition_penalty > 0 ? p->repetition_penalty : 1;
-    p->seed = 9;
-    p->samplers = s;
-}
-
-static void draws_have_their_probabilities(void **state)
-{
-    uint64_t rng = 4;
-
-    (void)state;
-    fill(SMALL, 1.3, &rng);
-    for (uint32_t i = 0; i < N_CHAINS; i++) {
-        runnel_samplers s;
-        runnel_sampling p;
-        double off;
-
-        take_chain(i, &p, &s);
-        assert_int_equal(rn_sampling_check(&p, SMALL, NULL), RUNNEL_OK);
-        off = judge_draws(chains[i].order, &p, &p);
-        if (off >= 1)
-            fail_msg("%s: %g times the threshold", chains[i].order, off);
-    }
-}
-
-/* The statistic sees a chain that is slightly another. */
-static void wrong_chains_are_rejected(void **state)
-{
-    uint64_t rng = 4;
-    int32_t best = 0;
-
-    (void)state;
-    fill(SMALL, 1.3, &rng);
-    for (uint32_t i = 1; i < SMALL; i++)
-        best = logits[i] > logits[best] ? (int32_t)i : best;
-    for (uint32_t i = 0; i < N_CHAINS; i++) {
-        runnel_samplers s;
-        runnel_sampling p, other;
-
-        take_chain(i, &p, &s);
-        other = p;
-        other.biases = &(runnel_logit_bias){best, 0.2f};
-        other.n_biases = 1;
-        if (judge_draws(chains[i].order, &p, &other) < 1)
-            fail_msg("%s: a bias is not seen", chains[i].order);
-    }
 }
 
 /* ---- Paths, levels, selection ---- */
@@ -643,8 +488,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_chains_against_the_judge),
-        cmocka_unit_test(draws_have_their_probabilities),
-        cmocka_unit_test(wrong_chains_are_rejected),
         cmocka_unit_test(a_path_is_as_good_as_the_past),
         cmocka_unit_test(levels_are_equal),
         cmocka_unit_test(selection_is_that_of_a_sort),

@@ -62,27 +62,39 @@ static void words_and_noise(void **state)
         assert_true(fabsl((long double)rn_noise_of(word) -
                           reference_noise(known[i].seed, known[i].position, (int32_t)known[i].token)) < 1e-14L);
     }
+    assert_true(rn_noise_most(0) >= rn_noise_of(0) && rn_noise_most(1) >= rn_noise_of(1));
     assert_true(rn_noise_of(0) < RN_NOISE_MOST && rn_noise_of(UINT32_MAX) > -3.14);
 }
 
 static void blocks_are_words(void **state)
 {
     static const char *const names[] = {"c", "avx2", "avx512"};
+    const uint64_t position = (uint64_t)1 << 40;
+    struct rn_noise_keys keys, other;
 
     (void)state;
+    rn_noise_keys(3, position, &keys);
+    rn_noise_keys(~(uint64_t)0, 7, &other);
     for (uint32_t level = 0; level < 3; level++) {
         const struct rn_loops *loops = rn_loops_named(names[level]);
-        uint32_t words[RN_BLOCK], n_below = 0;
+        uint32_t words[RN_BLOCK], least = UINT32_MAX;
+        uint64_t hits[RN_BLOCK / 64];
 
         if (loops == NULL)
             continue;
-        assert_int_equal(loops->noise(3, (uint64_t)1 << 40, 0, UINT32_MAX, words), RN_BLOCK);
+        assert_true(loops->noise(&keys, 0, UINT32_MAX, words, hits));
+        assert_true(hits[0] == UINT64_MAX && hits[1] == UINT64_MAX);
         for (uint32_t i = 0; i < RN_BLOCK; i++) {
-            assert_int_equal(words[i], rn_noise_word(3, (uint64_t)1 << 40, i));
-            n_below += words[i] <= 1u << 31;
+            assert_int_equal(words[i], rn_noise_word(3, position, i));
+            least = words[i] < least ? words[i] : least;
         }
-        assert_int_equal(loops->noise(3, (uint64_t)1 << 40, 0, 1u << 31, words), n_below);
-        loops->noise(~(uint64_t)0, 7, 1280, 0, words);
+        assert_false(loops->noise(&keys, 0, least - 1, words, hits));
+        for (uint32_t bound = 1u << 31; bound >= least; bound /= 2) {
+            assert_true(loops->noise(&keys, 0, bound, words, hits));
+            for (uint32_t i = 0; i < RN_BLOCK; i++)
+                assert_int_equal(hits[i / 64] >> i % 64 & 1, rn_noise_word(3, position, i) <= bound);
+        }
+        assert_true(loops->noise(&other, 1280, UINT32_MAX, words, hits));
         for (uint32_t i = 0; i < RN_BLOCK; i++)
             assert_int_equal(words[i], rn_noise_word(~(uint64_t)0, 7, 1280 + i));
     }
@@ -96,12 +108,13 @@ static void bounds_hold(void **state)
     (void)state;
     for (uint32_t i = 0; i < 200000; i++) {
         double x = 25 * ((double)(rn_splitmix64(&rng) >> 11) * 0x1p-53) - 4;
-        uint32_t bound = x < RN_NOISE_MOST ? rn_noise_bound(x) : 0, word = (uint32_t)rn_splitmix64(&rng);
+        uint32_t bound = x < RN_NOISE_MOST ? rn_noise_bound(exp(-x)) : 0, word = (uint32_t)rn_splitmix64(&rng);
 
         if (bound < UINT32_MAX)
             assert_true(rn_noise_of(bound + 1) < x);
         word >>= i % 32;
-        assert_true(word <= rn_noise_bound(rn_noise_of(word)));
+        assert_true(word <= rn_noise_bound(exp(-rn_noise_of(word))));
+        assert_true(rn_noise_most(word) >= rn_noise_of(word));
     }
 }
 

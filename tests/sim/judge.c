@@ -64,7 +64,7 @@ static size_t characters(const uint8_t *bytes, size_t n, bool end, char *text)
 
 /* Where the text ends: before the first place where a stop string stands, or, if more may come, before the
  * first place where one may still begin. */
-static size_t cut(const char *text, size_t n, const struct judge_stops *stops, bool end, bool *stopped)
+static size_t cut(const char *text, size_t n, const struct judge_stops *stops, bool end, int32_t *stop)
 {
     for (size_t at = 0; at < n; at++) {
         bool open = false;
@@ -72,27 +72,26 @@ static size_t cut(const char *text, size_t n, const struct judge_stops *stops, b
         for (size_t i = 0; i < stops->n_strings; i++) {
             size_t length = strlen(stops->strings[i]);
 
-            if (length <= n - at && memcmp(text + at, stops->strings[i], length) == 0) {
-                *stopped = true;
-                return at;
-            }
+            if (length <= n - at && memcmp(text + at, stops->strings[i], length) == 0 &&
+                (*stop < 0 || length < strlen(stops->strings[*stop])))
+                *stop = (int32_t)i;
             open |= length > n - at && memcmp(text + at, stops->strings[i], n - at) == 0;
         }
-        if (open && !end)
+        if (*stop >= 0 || (open && !end))
             return at;
     }
     return n;
 }
 
 size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text,
-                  bool *stopped)
+                  int32_t *stop)
 {
     uint8_t bytes[JUDGE_TOKENS];
 
     for (uint32_t i = 0; i < n; i++)
         bytes[i] = (uint8_t)tokens[i];
-    *stopped = false;
-    return cut(text, characters(bytes, n, end, text), stops, end, stopped);
+    *stop = -1;
+    return cut(text, characters(bytes, n, end, text), stops, end, stop);
 }
 
 static bool is_stop_token(const struct judge_stops *stops, int32_t token)
@@ -129,34 +128,56 @@ static void read_again(const struct judge_request *request, const struct seen *s
         oracle_chain_push(chain, seen->tokens[i]);
 }
 
+/* What the grammar makes of the wanted token, by the whole answer so far; *complete: it is the last one. */
+static int32_t guided(const struct judge_grammar *grammar, const struct judge_answer *answer, int32_t wanted,
+                      bool *complete)
+{
+    uint32_t n = 0;
+    bool inside = false;
+
+    *complete = false;
+    if (grammar->n == 0)
+        return wanted;
+    for (uint32_t i = 0; i < answer->n; i++) {
+        inside = !inside && answer->tokens[i] == grammar->first;
+        n += !inside;
+    }
+    if (inside)
+        wanted = grammar->second;
+    *complete = n + 1 == grammar->n && (inside || wanted != grammar->first);
+    return wanted;
+}
+
 /* Draws until something ends the answer. */
 static void draw(const struct judge_request *request, struct seen *seen, uint32_t most, struct judge_answer *answer)
 {
     struct oracle_chain chain;
-    bool stopped = false;
+    bool complete = false;
 
     read_again(request, seen, &chain);
-    while (answer->n < most && !stopped) {
-        int32_t token;
+    while (answer->n < most && answer->stop < 0 && !complete) {
+        int32_t token, wanted;
 
         if (seen->n == request->room) {
             shift(request, seen, answer);
             read_again(request, seen, &chain);
         }
-        token = oracle_chain_next(&chain, request->alphabet);
+        wanted = (oracle_chain_next(&chain, request->alphabet) + (int32_t)request->turn) % ORACLE_VOCAB;
+        token = guided(&request->grammar, answer, wanted, &complete);
         oracle_chain_push(&chain, token);
         seen->tokens[seen->n++] = token;
         answer->shifted[answer->n] = answer->shifts;
         answer->tokens[answer->n++] = token;
         if (is_stop_token(&request->stops, token)) {
             answer->finish = RUNNEL_FINISH_STOP;
+            answer->stop_token = token;
             return;
         }
         answer->n_shown = answer->n;
         if (request->stops.n_strings > 0)
-            judge_text(answer->tokens, answer->n, &request->stops, false, answer->text, &stopped);
+            judge_text(answer->tokens, answer->n, &request->stops, false, answer->text, &answer->stop);
     }
-    answer->finish = stopped ? RUNNEL_FINISH_STOP : RUNNEL_FINISH_LENGTH;
+    answer->finish = answer->stop >= 0 || complete ? RUNNEL_FINISH_STOP : RUNNEL_FINISH_LENGTH;
 }
 
 void judge_answer(const struct judge_request *request, struct judge_answer *answer)
@@ -164,10 +185,10 @@ void judge_answer(const struct judge_request *request, struct judge_answer *answ
     uint64_t prompt = (uint64_t)request->n_history + request->n_prompt;
     uint64_t most = request->max_tokens >= 0 ? (uint64_t)request->max_tokens : UINT64_MAX;
     struct seen seen = {.n = (uint32_t)prompt};
-    bool stopped;
 
     answer->n = answer->n_shown = answer->shifts = answer->lost = 0;
     answer->text_bytes = 0;
+    answer->stop = answer->stop_token = -1;
     answer->finish = RUNNEL_FINISH_LENGTH;
     answer->fits = prompt + (request->max_tokens != 0) <= request->room;
     if (!answer->fits)
@@ -178,7 +199,10 @@ void judge_answer(const struct judge_request *request, struct judge_answer *answ
         memcpy(seen.tokens, request->history, request->n_history * sizeof seen.tokens[0]);
     memcpy(seen.tokens + request->n_history, request->prompt, request->n_prompt * sizeof seen.tokens[0]);
     draw(request, &seen, (uint32_t)most, answer);
-    answer->text_bytes = judge_text(answer->tokens, answer->n_shown, &request->stops, true, answer->text, &stopped);
-    if (stopped)
-        answer->finish = RUNNEL_FINISH_STOP; /* what was held back at the end held a stop string */
+    answer->text_bytes =
+        judge_text(answer->tokens, answer->n_shown, &request->stops, true, answer->text, &answer->stop);
+    if (answer->stop < 0)
+        return;
+    answer->finish = RUNNEL_FINISH_STOP; /* also where what was held back at the end held a stop string */
+    answer->stop_token = -1;
 }

@@ -16,6 +16,13 @@ struct judge_stops {
     size_t n_tokens;
 };
 
+/* A grammar whose every place allows either what the model wants or one token alone: behind each `first` comes `second`,
+ * and of such pairs and other tokens there are n. So its texts do not depend on how one draws. */
+struct judge_grammar {
+    uint32_t n; /* 0: none */
+    int32_t first, second;
+};
+
 struct judge_request {
     const struct oracle_alphabet *alphabet;
     uint64_t salt;
@@ -25,6 +32,8 @@ struct judge_request {
     uint32_t room;      /* longest sequence: the context, or all blocks */
     int64_t keep;       /* -1: the answer ends there. Else it goes on behind so many tokens of the prompt */
     struct judge_stops stops;
+    struct judge_grammar grammar;
+    uint32_t turn; /* its host draws the token so many behind the wanted one; without a grammar */
 };
 
 struct judge_answer {
@@ -35,6 +44,7 @@ struct judge_answer {
     uint32_t shifts, shifted[JUDGE_TOKENS]; /* how often the room was full, in all; before token i is drawn */
     uint32_t lost;                          /* tokens that went each time */
     runnel_finish finish;
+    int32_t stop, stop_token; /* of the event: the string that ended it, or the token; -1 */
     char text[JUDGE_TEXT];
     size_t text_bytes;
 };
@@ -43,9 +53,10 @@ struct judge_answer {
 void judge_answer(const struct judge_request *request, struct judge_answer *answer);
 
 /* The text after tokens[n] (each a byte): what is certain by then, or with `end` what it is if nothing
- * follows. Into text[JUDGE_TEXT]; *stopped: a stop string was found. */
+ * follows. Into text[JUDGE_TEXT]; *stop: the stop string that was found, the shortest of those that begin there; -1:
+ * none. */
 size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text,
-                  bool *stopped);
+                  int32_t *stop);
 
 /* True when text[n] is whole, well-formed UTF-8. */
 bool judge_utf8(const char *text, size_t n);

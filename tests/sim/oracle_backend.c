@@ -404,7 +404,7 @@ static void run_copies(struct oracle *oracle, const struct rn_step *step, enum o
 }
 
 static const struct rn_device_caps oracle_caps = {
-    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW | RN_CAN_STATE,
+    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_WINDOWS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW | RN_CAN_STATE,
     .kv_types = 1u << RUNNEL_KV_F16,
     .max_rows = UINT32_MAX,
     .max_outs = UINT32_MAX,
@@ -565,6 +565,28 @@ static void run_state(struct oracle *oracle, const struct rn_step *step, uint32_
     *state = is_lost(fault) ? POISON : *kv_at(oracle, seq, row->position);
 }
 
+/* What layers with windows are here. */
+static void run_window(struct oracle *oracle, const struct rn_step *step, uint32_t r, enum oracle_fault fault)
+{
+    const struct rn_step_row *row = &step->rows[r];
+    const struct rn_step_seq *seq = &step->seqs[row->seq];
+    uint32_t per_block = oracle->limits.block_tokens, window = oracle->limits.window;
+
+    for (uint32_t i = row->position + 1 > window ? row->position + 1 - window : 0; i <= row->position; i++) {
+        uint32_t block = i / per_block < seq->n_windows ? seq->windows[i / per_block] : RN_NO_BLOCK;
+        uint64_t *seen = &oracle->windows[(size_t)block * per_block + i % per_block];
+
+        if (block >= oracle->limits.n_windows) {
+            breach(oracle, "a row sees a window that has no block");
+            return;
+        }
+        if (i == row->position)
+            *seen = *kv_at(oracle, seq, i);
+        else if (*seen != *kv_at(oracle, seq, i) && !is_lost(fault))
+            breach(oracle, "a window is not that of its sequence");
+    }
+}
+
 static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enum oracle_fault fault)
 {
     const struct rn_step_row *row = &step->rows[r];
@@ -574,6 +596,8 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
     *kv_at(oracle, seq, rn_step_place(step, r)) = is_lost(fault) ? POISON : kv_of(oracle, step, r);
     if (oracle->limits.n_states > 0)
         run_state(oracle, step, r, fault);
+    if (oracle->limits.window > 0)
+        run_window(oracle, step, r, fault);
     if (rn_chunk_ends(oracle->limits.mean_window, row->position))
         *at(oracle, seq->means, row->position / RN_CHUNK) =
             sum_of(oracle, seq->blocks, row->position + 1 - RN_CHUNK, row->position + 1);
@@ -674,6 +698,19 @@ void oracle_poison_block(struct oracle *oracle, uint32_t block)
         oracle->kv[(size_t)block * per_block + i] = POISON + i;
 }
 
+void oracle_poison_window(struct oracle *oracle, uint32_t block)
+{
+    uint32_t per_block = oracle->limits.block_tokens;
+
+    for (uint32_t i = 0; i < per_block; i++)
+        oracle->windows[(size_t)block * per_block + i] = POISON - i;
+}
+
+void oracle_poison_state(struct oracle *oracle, uint32_t slot)
+{
+    oracle->states[slot] = POISON + slot;
+}
+
 struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct oracle_alphabet *alphabet, uint64_t salt)
 {
     struct oracle *oracle = calloc(1, sizeof *oracle);
@@ -691,7 +728,9 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
     oracle->drawn = calloc(limits->max_outs + 1, sizeof *oracle->drawn);
     oracle->logits = malloc((limits->max_outs + 1) * ORACLE_VOCAB * sizeof *oracle->logits);
     oracle->states = malloc((limits->n_states + 1) * sizeof *oracle->states);
-    if (oracle->kv == NULL || oracle->states == NULL || oracle->drawn == NULL || oracle->logits == NULL) {
+    oracle->windows = calloc((size_t)limits->n_windows * limits->block_tokens + 1, sizeof *oracle->windows);
+    if (oracle->kv == NULL || oracle->windows == NULL || oracle->states == NULL || oracle->drawn == NULL ||
+        oracle->logits == NULL) {
         oracle_free(oracle);
         return NULL;
     }
@@ -708,6 +747,7 @@ void oracle_free(struct oracle *oracle)
         return;
     free(oracle->kv);
     free(oracle->states);
+    free(oracle->windows);
     free(oracle->drawn);
     free(oracle->logits);
     rn_sampler_scratch_free(oracle->scratch);

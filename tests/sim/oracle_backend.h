@@ -15,6 +15,9 @@
  * With state slots (limits.n_states) a sequence's recurrent state is its KV[i] once more, which every row compares with
  * what the blocks say of the position before: zeros before the first one.
  *
+ * With blocks of layers with windows (limits.window) these keep KV[i] once more, and every row compares what it sees of
+ * them with what the other blocks have.
+ *
  * Its features are what a row has come to: KV[i], S[i] and i. A head's oracle reads those of the position before beside
  * a row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
  * input goes on from there is looked at with each row. One feature of another row, and the two differ.
@@ -75,6 +78,7 @@ struct oracle {
     bool is_head;                 /* its rows have features of the position before as inputs */
     uint64_t *kv;                 /* [n_blocks * block_tokens] */
     uint64_t *states;             /* [n_states] */
+    uint64_t *windows;            /* [n_windows * block_tokens] */
     struct rn_step *first, *last; /* in flight, oldest first */
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */
     void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
@@ -116,5 +120,11 @@ void oracle_copy(struct oracle *oracle);
 
 /* Overwrites the block's KV: what is free must not be read. */
 void oracle_poison_block(struct oracle *oracle, uint32_t block);
+
+/* The same of a block of layers with windows. */
+void oracle_poison_window(struct oracle *oracle, uint32_t block);
+
+/* The same of a state in a slot that is free. */
+void oracle_poison_state(struct oracle *oracle, uint32_t slot);
 
 #endif

@@ -64,11 +64,12 @@ void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t 
     }
 }
 
-runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path, struct rn_sampler_scratch *scratch,
-                           const float *logits, uint64_t position, bool want_logprobs, uint32_t n_top,
-                           struct rn_pick *pick)
+runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path, const struct rn_mask *mask,
+                           struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
+                           bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
 {
-    runnel_status status = rn_sampler_pick_behind(sampler, path, scratch, logits, position, want_logprobs, n_top, pick);
+    runnel_status status =
+        rn_sampler_pick_masked(sampler, path, mask, scratch, logits, position, want_logprobs, n_top, pick);
     int32_t token = pick->token;
 
     if (status != RUNNEL_OK)
@@ -129,6 +130,16 @@ void planted_uncount(struct rn_request *request, struct rn_batch_part *part)
         fired = true;
 }
 
+void planted_settle_state(struct rn_batch_part *part)
+{
+    if (armed == PLANT_WRONG_STATE && part->keeps_state && part->n_accepted < part->n_drafts &&
+        part->request->outcome == RN_OUTCOME_NONE) {
+        fired = true;
+        part->n_accepted = part->n_drafts;
+    }
+    rn_decode_settle_state(part);
+}
+
 void planted_shift(const struct rn_admission *admission, struct rn_request *request)
 {
     uint32_t head = rn_request_head(request);
@@ -150,4 +161,21 @@ bool planted_is_wanted(const struct rn_decode *decode)
         return wanted;
     fired = true;
     return false;
+}
+
+runnel_status planted_mask(struct rn_matcher *matcher, uint64_t *mask, runnel_error *error)
+{
+    runnel_status status = rn_matcher_mask(matcher, mask, error);
+    const struct rn_token_trie *trie = matcher->masks->trie;
+    uint32_t n = 0;
+
+    if (armed != PLANT_WRONG_MASK || status != RUNNEL_OK)
+        return status;
+    for (uint32_t i = 0; i < trie->words; i++)
+        n += (uint32_t)__builtin_popcountll(mask[i]);
+    if (n != 1)
+        return status;
+    fired = true;
+    memcpy(mask, trie->text, trie->words * sizeof *mask);
+    return status;
 }

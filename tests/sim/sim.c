@@ -191,6 +191,7 @@ static void submitted(void *user, struct oracle *oracle)
     sim->n_model_rows += oracle->last->n_rows;
     for (uint32_t i = 0; oracle->last->drawn != NULL && i < oracle->last->n_rows; i++)
         sim->n_ahead += oracle->last->drawn[i] >= 0;
+    sim->n_again += ((const struct rn_batch *)oracle->last)->n_repeated;
     sim->n_copies += oracle->last->n_copies;
     sim->n_moves += oracle->last->n_moves;
     sim_encourage(sim, oracle);
@@ -250,7 +251,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         parts.new_proposer = liar_new;
         parts.proposer_user = &model->liar;
     }
-    if (sim_has(sim, SIM_SPECULATE) && sim->plan.limits.mean_window == 0 && sim_chance(sim, 60))
+    if (sim_has(sim, SIM_SPECULATE) && !rn_kv_size_forgets(&sim->plan.limits) && sim_chance(sim, 60))
         sim_new_drafter(sim, model, &parts);
     runnel_model_options_default(&options);
     options.no_prefix_cache = sim_has(sim, SIM_NO_PREFIX_CACHE);
@@ -480,6 +481,7 @@ static void tick(struct sim *sim)
     } else if ((at -= plan->weight_actor) < plan->weight_step) {
         complete_step(sim, choose_fault(sim));
     } else if ((at -= plan->weight_step) < plan->weight_host) {
+        sim_answer_some(sim);
         sim_act(sim);
         sim_act_disk(sim);
     } else if ((at -= plan->weight_host) < plan->weight_dispatch) {
@@ -511,11 +513,12 @@ static void settle(struct sim *sim)
 static void run_out(struct sim *sim)
 {
     for (uint32_t turn = 0; sim->n_live > 0 && turn < END_TURNS && !sim->failed; turn++) {
-        bool paused = sim_resume_some(sim);
+        bool waits = sim_resume_some(sim) | sim_answer_some(sim);
+        uint64_t n_asked = sim->n_asked;
 
         settle(sim);
-        if (!sim->failed && sim_deliver(sim, sim_pick(sim, 9)) + sim_pull(sim) == 0 && !paused &&
-            rn_runtime_runnable(&sim->engine->runtime) == 0)
+        if (!sim->failed && sim_deliver(sim, sim_pick(sim, 9)) + sim_pull(sim) == 0 && sim->n_asked == n_asked &&
+            !waits && rn_runtime_runnable(&sim->engine->runtime) == 0)
             break;
         check(sim);
     }
@@ -600,11 +603,14 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_events = sim->n_events,
         .n_checks = sim->n_checks,
         .n_hit_tokens = sim->n_hit_tokens,
+        .n_state_tokens = sim->plan.limits.n_states > 0 ? sim->n_hit_tokens : 0,
+        .n_window_tokens = sim->plan.limits.window > 0 ? sim->n_hit_tokens : 0,
         .n_waits = sim->n_waits,
         .n_evicted = sim->n_evicted,
         .n_copies = sim->n_copies,
         .n_moves = sim->n_moves,
         .n_ahead = sim->n_ahead,
+        .n_again = sim->n_again,
         .n_means = sim->n_means,
         .n_guesses = sim->n_guesses,
         .n_branches = sim->n_branches,
@@ -621,6 +627,10 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_deaths = sim->n_deaths,
         .n_stopped = sim->n_stopped,
         .n_shifts = sim->n_shifts,
+        .n_guided = sim->n_guided,
+        .n_forced = sim->n_forced,
+        .n_cut = sim->n_cut,
+        .n_asked = sim->n_asked,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);

@@ -11,6 +11,7 @@
  *   sim.c         the plan, the engine, the ticks, the end
  *   sim_draft.c   drafters
  *   sim_host.c    the host: what it submits and does, what it is told
+ *   sim_choose.c  the host's own draws
  *   sim_tiers.c   lower tiers of the cache, on a fake disk
  *   sim_verdict.c checks while it runs, and of each answer against judge.h
  *
@@ -75,6 +76,8 @@ enum sim_feature {
     SIM_COLD,
     SIM_DISK_FAULTS,
     SIM_SHIFTS, /* answers that go on when the context is full */
+    SIM_GRAMMARS,
+    SIM_HOSTS, /* the host draws */
     SIM_FEATURES
 };
 
@@ -141,6 +144,15 @@ struct sim_stream {
     int32_t prompt[SIM_PROMPT_TOKENS];
     uint32_t n_prompt;
     int64_t max_tokens, keep; /* context_keep */
+    struct judge_grammar grammar;
+    char grammar_text[128];
+    runnel_grammar_kind grammar_kind;
+    bool hosted;       /* the host draws: */
+    uint32_t turn;     /* so many tokens behind what the model wants */
+    uint32_t lateness; /* percent of its answers come later */
+    bool asked, wrong; /* an answer is due; or was one that is none */
+    uint64_t asked_at; /* the last position it was asked for */
+    size_t place;      /* what it answers */
     bool as_text, want_logits, want_progress, want_logprobs;
     uint64_t cache_salt, tenant;
     int32_t priority;
@@ -165,6 +177,7 @@ struct sim_stream {
     runnel_event_type outcome;
     runnel_event_type computed; /* how the model's work on it ended: DONE also where its events were dropped */
     runnel_finish finish;
+    int32_t stop, stop_token;
     runnel_status status;
     runnel_usage usage;
     runnel_timings timings;
@@ -198,6 +211,7 @@ struct sim {
     uint64_t n_copies, n_moves, n_forks, n_imports, n_jobs; /* n_moves: of runners-up that were right */
     uint64_t n_means;                                       /* rows that saw one */
     uint64_t n_ahead;                                       /* rows that waited for a draw */
+    uint64_t n_again;                                       /* rows that a state had gone back behind */
     uint64_t n_guesses;                                     /* rows of drafters with logits */
     uint64_t n_branches, n_branches_right;                  /* of drafters */
     struct sim_stream *streams;                             /* [SIM_STREAMS] */
@@ -215,6 +229,10 @@ struct sim {
     uint64_t n_adopted; /* blocks that another model has put into the folder */
     uint64_t n_deaths;  /* of disks under a running model */
     uint64_t n_shifts;  /* of answers that were told */
+    uint64_t n_forced;  /* tokens of which a grammar left no choice, and which took no pass of their own */
+    uint64_t n_cut;     /* drafts that a grammar refused before they cost a row */
+    uint64_t n_guided;  /* tokens of answers with a grammar that were told */
+    uint64_t n_asked;   /* tokens that hosts drew */
     uint64_t n_stopped; /* steps that were in flight for nobody, and ended so */
     bool failed;
     char failure[512];
@@ -226,10 +244,12 @@ struct sim_report {
     uint64_t signature;
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
-    uint64_t n_outcomes[3]; /* done, cancelled, failed */
+    uint64_t n_outcomes[3];   /* done, cancelled, failed */
+    uint64_t n_state_tokens;  /* of n_hit_tokens those of models with a recurrent state ... */
+    uint64_t n_window_tokens; /* ... and those of models whose layers with windows have blocks of their own */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_ahead,
         n_forks, n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted,
-        n_deaths, n_stopped, n_shifts;
+        n_deaths, n_stopped, n_shifts, n_guided, n_forced, n_cut, n_asked, n_again;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
@@ -269,6 +289,10 @@ bool sim_resume_some(struct sim *sim); /* false: none was paused */
 
 void sim_on_event(void *user, const runnel_event *event);
 bool sim_choose_model(struct sim *sim, uint32_t *model);
+
+/* sim_choose.c: makes a request one whose host draws, or not; answers some of those that wait for it. False: none did. */
+void sim_choose_host(struct sim *sim, struct sim_stream *stream, runnel_request *request, runnel_samplers *samplers);
+bool sim_answer_some(struct sim *sim);
 
 /* sim_session.c: forks, exports and imports; what the end of such a stream means; removes the files. */
 void sim_act_session(struct sim *sim);

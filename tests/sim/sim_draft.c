@@ -138,8 +138,8 @@ static const struct rn_request *request_of(const struct rn_decode *decode, const
     return NULL;
 }
 
-/* The verifier knows what was drawn before decode does, and the draft actor no more than that; of one that has come again
- * without a part of its text it may not have heard yet. */
+/* The verifier knows what was drawn before decode does, and the draft actor no more than that; of one that has come
+ * again without a part of its text it may not have heard yet. */
 static void check_tokens(struct sim *sim, const struct rn_verifier_stream *stream,
                          const struct rn_draft_stream *draft_stream, const struct rn_request *request)
 {

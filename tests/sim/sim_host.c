@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/grammar/guide.h"
+#include "actors/grammar/text.h"
 #include "base/rng.h"
 #include "tests/sim/sim.h"
 
@@ -31,6 +33,8 @@ static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_
         sim_fail(sim, "stream %u: its work ended with %d, and it was told %d", (uint32_t)(stream - sim->streams),
                  (int)stream->computed, (int)stream->outcome);
     stream->finish = event->finish;
+    stream->stop = event->stop;
+    stream->stop_token = event->stop_token;
     stream->status = event->status;
     stream->usage = event->usage;
     stream->timings = event->timings;
@@ -167,6 +171,47 @@ static void choose_shift(struct sim *sim, struct sim_stream *stream)
         stream->max_tokens = (int64_t)((bits >> 44) % 400);
 }
 
+static bool is_letter(int32_t token)
+{
+    return token >= 'a' && token <= 'z';
+}
+
+/* Likewise. Of bytes as tokens, or where all are ASCII as text. */
+static void choose_grammar(struct sim *sim, struct sim_stream *stream)
+{
+    const struct oracle_alphabet *alphabet = &sim->plan.alphabet;
+    uint64_t state = sim->seed + 0x6772616d + sim->tick * 0x10001, bits = rn_splitmix64(&state);
+    struct judge_grammar *g = &stream->grammar;
+
+    *g = (struct judge_grammar){0};
+    if (!sim_has(sim, SIM_GRAMMARS) || bits % 2 != 0)
+        return;
+    g->first = alphabet->bytes[(bits >> 8) % alphabet->n];
+    g->second = alphabet->bytes[(bits >> 20) % alphabet->n];
+    g->n = 1 + (uint32_t)(bits >> 32) % 40;
+    if ((bits & 2) != 0 && alphabet->n <= 12 && alphabet->bytes[0] == 'a' && is_letter(g->first) &&
+        is_letter(g->second)) {
+        stream->grammar_kind = RUNNEL_GRAMMAR_REGEX;
+        snprintf(stream->grammar_text, sizeof stream->grammar_text, "([^%c]|%c%c){%u}", g->first, g->first, g->second,
+                 g->n);
+    } else {
+        stream->grammar_kind = RUNNEL_GRAMMAR_GBNF;
+        snprintf(stream->grammar_text, sizeof stream->grammar_text, "root ::= (!<[%d]> | <[%d]> <[%d]>){%u}", g->first,
+                 g->first, g->second, g->n);
+    }
+}
+
+static void fill_grammar(const struct sim_stream *stream, runnel_request *request, runnel_grammar *grammar)
+{
+    if (stream->grammar.n == 0)
+        return;
+    runnel_grammar_default(grammar);
+    grammar->kind = (uint32_t)stream->grammar_kind;
+    grammar->text = stream->grammar_text;
+    grammar->text_bytes = strlen(stream->grammar_text);
+    request->grammar = grammar;
+}
+
 static struct sim_session *choose_session(struct sim *sim, uint32_t model)
 {
     uint32_t first = sim_pick(sim, SIM_SESSIONS);
@@ -264,8 +309,11 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
 static bool is_over(const struct sim *sim, const struct sim_stream *stream, const runnel_engine_stats *stats,
                     size_t token_bytes)
 {
-    uint64_t bytes =
-        sizeof(struct rn_request) + stream->n_prompt * token_bytes + stream->n_stop_tokens * sizeof(int32_t);
+    uint64_t bytes = sizeof(struct rn_request) + stream->n_prompt * token_bytes +
+                     stream->n_stop_tokens * sizeof(int32_t) +
+                     (stream->grammar.n > 0 ? sizeof(struct rn_grammar_text) + strlen(stream->grammar_text) +
+                                                  rn_guide_row_bytes(ORACLE_VOCAB, ORACLE_VOCAB, true)
+                                            : 0);
 
     return (sim->plan.max_queued_tokens > 0 && stats->queued_tokens > 0 &&
             stats->queued_tokens + stream->n_prompt > sim->plan.max_queued_tokens) ||
@@ -319,6 +367,7 @@ static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t 
     choose_prompt(sim, stream);
     choose_stops(sim, stream);
     choose_shift(sim, stream);
+    choose_grammar(sim, stream);
 }
 
 bool sim_choose_model(struct sim *sim, uint32_t *model)
@@ -337,6 +386,7 @@ static void act_submit(struct sim *sim)
     char text[SIM_PROMPT_TOKENS];
     runnel_request request;
     runnel_samplers samplers;
+    runnel_grammar grammar;
     runnel_error error;
     runnel_status status;
     runnel_engine_stats stats = {.struct_size = sizeof stats};
@@ -346,6 +396,8 @@ static void act_submit(struct sim *sim)
         return;
     prepare_stream(sim, stream, model);
     fill_request(sim, stream, text, &request, &samplers);
+    fill_grammar(stream, &request, &grammar);
+    sim_choose_host(sim, stream, &request, &samplers);
     if (sim_has(sim, SIM_SESSION) && sim_chance(sim, 80) && stream->keep < 0)
         session = choose_session(sim, model);
     if (session != NULL) {

@@ -224,6 +224,8 @@ void sim_check_metrics(struct sim *sim)
     sim->n_adopted = m.cache_adopted;
     sim->n_branches = m.draft_branches;
     sim->n_branches_right = m.draft_branches_right;
+    sim->n_forced = m.forced;
+    sim->n_cut = m.cut;
     if (m.draft_branches_right > m.draft_branches)
         sim_fail(sim, "metrics: more branches of drafters came true than were begun");
     if (sim->engine->tracer == NULL)

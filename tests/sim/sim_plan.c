@@ -80,6 +80,17 @@ static void plan_trees(struct sim *sim)
         sim->plan.limits.tree_depth = RN_DRAFT_MOST;
 }
 
+/* Layers with windows that have blocks of their own: enough for one to four of the longest sequences. */
+static void plan_windows(struct sim *sim, uint64_t bits)
+{
+    struct rn_backend_limits *limits = &sim->plan.limits;
+
+    limits->window = 1 + (uint32_t)bits % 64;
+    limits->n_windows = rn_kv_size_windows(limits, limits->context_tokens) * (1 + (uint32_t)(bits >> 6) % 4);
+    limits->tree_depth = 0;
+    sim_tell(sim, "layers with windows of %u, %u blocks of their own", limits->window, limits->n_windows);
+}
+
 /* How the device draws. Not by the run's random numbers: what the host does stays the same. */
 static void plan_device(struct sim *sim)
 {
@@ -87,11 +98,15 @@ static void plan_device(struct sim *sim)
 
     sim->plan.draws_itself = (bits & 1) != 0;
     sim->plan.features |= (bits >> 32 & 1) << SIM_SHIFTS;
+    sim->plan.features |= (bits >> 33 & 1) << SIM_GRAMMARS;
+    sim->plan.features |= (uint64_t)((bits >> 34) % 3 == 0) << SIM_HOSTS;
     sim->plan.ring = 1 + (uint32_t)(bits >> 8) % ORACLE_RING;
     sim->plan.limits.draws = sim->plan.ring > 1 || (bits & 2) != 0;
     if ((bits >> 16) % 8 == 0 && sim->plan.limits.mean_window == 0) {
-        sim->plan.limits.n_states = sim->plan.max_streams;
+        sim->plan.limits.n_states = 1 + (uint32_t)(bits >> 40) % (4 * sim->plan.max_streams + 4);
         sim->plan.limits.tree_depth = 0;
+    } else if ((bits >> 48) % 8 == 0 && sim->plan.limits.mean_window == 0) {
+        plan_windows(sim, bits >> 51);
     }
 }
 

@@ -134,6 +134,8 @@ static uint32_t in_common(const struct sim *sim, const struct sim_stream *stream
         .max_tokens = other->max_tokens,
         .room = other->room,
         .keep = other->keep,
+        .grammar = other->grammar,
+        .turn = other->turn,
         .stops = {other->stop_list, other->n_stops, other->stop_tokens, other->n_stop_tokens},
     };
     struct judge_answer answer;

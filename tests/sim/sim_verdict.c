@@ -16,15 +16,23 @@ static uint32_t index_of(const struct sim *sim, const struct sim_stream *stream)
 
 /* ---- Each event ---- */
 
+/* Of the model's distribution: where a grammar leaves no choice, or the host draws, the token need not be the
+ * likeliest. */
 static void check_logprobs(struct sim *sim, const struct sim_stream *stream, const runnel_event *event)
 {
+    bool turned = stream->turn > 0 && event->logprob == -ORACLE_HOT;
+    bool forced =
+        (stream->grammar.n > 0 && event->token == stream->grammar.second && event->logprob == -ORACLE_HOT) || turned;
+    int32_t wanted = (event->token + ORACLE_VOCAB - (int32_t)stream->turn) % ORACLE_VOCAB;
+    int32_t hot = turned ? wanted : forced && event->n_top > 0 ? event->top[0].token : event->token;
+
     if (!stream->want_logprobs || event->token < 0)
         return;
-    if (event->logprob != 0.0f || event->n_top != stream->n_top)
+    if ((event->logprob != 0.0f && !forced) || event->n_top != stream->n_top)
         sim_fail(sim, "stream %u: logprob %g and %u others", index_of(sim, stream), (double)event->logprob,
                  event->n_top);
     for (uint32_t i = 0; i < event->n_top; i++) {
-        int32_t expected = i == 0 ? event->token : (int32_t)i - ((int32_t)i <= event->token);
+        int32_t expected = i == 0 ? hot : (int32_t)i - ((int32_t)i <= hot);
 
         if (event->top[i].token != expected ||
             (i == 0 ? event->top[i].logprob != 0.0f : event->top[i].logprob != -ORACLE_HOT))
@@ -131,7 +139,15 @@ static void poison_free(struct oracle *oracle, const struct rn_block_pool *pool)
 
 static void poison_free_blocks(struct sim_model *model)
 {
+    const struct rn_state_slots *states = &model->handle->tier.cache.states;
+    const struct rn_block_pool *windows = &model->handle->tier.cache.blocks.windows;
+
     poison_free(model->oracle, &model->handle->tier.cache.blocks.pool);
+    for (uint32_t i = 0; i < windows->n_free; i++)
+        oracle_poison_window(model->oracle, windows->free_stack[i]);
+    for (uint32_t i = 0; i < states->n; i++)
+        if (states->slots[i].use == RN_STATE_FREE)
+            oracle_poison_state(model->oracle, i);
     if (model->drafter != NULL)
         poison_free(model->drafter, &model->handle->draft.pool);
 }
@@ -223,6 +239,8 @@ static const char *broken_actor(const runnel_model *model)
         return "verifier";
     if (!rn_decode_check(&model->decode))
         return "decode actor";
+    if (!rn_grammar_actor_check(&model->grammar))
+        return "grammar actor";
     if (!rn_sampler_actor_check(&model->sampler))
         return "sampler";
     if (!rn_detokenizer_check(&model->detokenizer))
@@ -236,7 +254,7 @@ static const char *broken_actor(const runnel_model *model)
     for (const struct rn_session_job *job = model->tier.admission.jobs; job != NULL; job = job->next)
         if (!rn_session_job_check(job) || (job->ring != NULL && job != model->tier.admission.jobs))
             return "job of a session's file";
-    return rn_mover_check(&model->mover) ? NULL : "mover";
+    return NULL;
 }
 
 /* No mailbox holds more of a kind than the kind's bound; every actor's state is whole. */
@@ -284,6 +302,8 @@ void sim_check_tick(struct sim *sim)
         check_tier(sim, i);
         check_paths(sim, i);
         sim_check_drafter(sim, i);
+        if (!rn_mover_check(&sim->models[i].handle->mover))
+            sim_fail(sim, "the tables of model %u's mover are not whole", i);
         if (!rn_draft_actor_check(&sim->models[i].handle->draft))
             sim_fail(sim, "the draft streams of model %u are not whole", i);
         if (!rn_verifier_check(&sim->models[i].handle->verifier))
@@ -306,7 +326,7 @@ void sim_check_tick(struct sim *sim)
 /* Blocks and lanes that the model's requests hold, wherever they are when nothing is under way. */
 struct held {
     uint32_t references[1024];
-    uint32_t lanes, shorts;
+    uint32_t lanes, shorts, windows;
 };
 
 static void count_blocks(struct held *held, const uint32_t *blocks, uint32_t n)
@@ -320,6 +340,8 @@ static void count_request(struct held *held, const struct rn_request *request)
 {
     count_blocks(held, request->blocks, request->n_blocks);
     count_blocks(held, request->means, request->n_means);
+    for (uint32_t i = 0; i < request->windows.n; i++)
+        held->windows += request->windows.blocks[i] != RN_NO_BLOCK;
     if (request->copy != RN_COPY_NONE)
         count_blocks(held, &request->copy_from, 1);
     held->lanes += request->lane == RN_LANE_OWN;
@@ -333,6 +355,25 @@ static uint64_t blocks_used(const struct rn_tier *tier)
 
     for (uint32_t i = 0; i < tier->cache.blocks.pool.n_blocks; i++)
         n += tier->cache.blocks.pool.references[i] > rn_prefix_tree_has(&tier->cache.blocks.tree, i);
+    return n;
+}
+
+/* Of layers with windows: how often they are held, and how often checkpoints hold them. */
+static uint64_t window_references(const struct rn_block_pool *windows)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < windows->n_blocks; i++)
+        n += windows->references[i];
+    return n;
+}
+
+static uint64_t marked_blocks(const struct rn_window_marks *marks)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < marks->n; i++)
+        n += marks->marks[i].n;
     return n;
 }
 
@@ -369,6 +410,8 @@ static void check_owners(struct sim *sim, uint32_t index)
     if (copies(&sim->models[index]) ? model->tier.cache.blocks.n_used > blocks_used(&model->tier)
                                     : model->tier.cache.blocks.n_used != blocks_used(&model->tier))
         sim_fail(sim, "model %u: the tier counts %u blocks in use", index, model->tier.cache.blocks.n_used);
+    if (held.windows + marked_blocks(&model->tier.cache.marks) != window_references(&model->tier.cache.blocks.windows))
+        sim_fail(sim, "model %u: %u blocks of windows are held, and others counted", index, held.windows);
     if (held.lanes != RN_PREFILL_LANES)
         sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
     if (held.shorts != model->prefill.n_short)
@@ -393,7 +436,7 @@ static void check_stuck(struct sim *sim)
                       (!stream->paused || rn_word_get(&outlet->cancelled) == stream->id.id >> 32);
         waiting++;
         last = i;
-        host_waits += stream->paused || deliverable;
+        host_waits += stream->paused || deliverable || stream->asked;
         if (deliverable && !stream->pull && atomic_load(&((struct rn_outlet *)(uintptr_t)outlet)->edge.up) == 0)
             sim_fail(sim, "stuck: %u events of stream %u were not announced to the host",
                      rn_outlet_waiting(outlet, (uint32_t)(stream->id.id >> 32)), i);
@@ -501,6 +544,7 @@ static void judge_shifts(struct sim *sim, const struct sim_stream *stream, const
             sim_fail(sim, "stream %u: token %u came with %u shifts, not %u", index_of(sim, stream), i,
                      stream->shifts[i], answer->shifted[i]);
     sim->n_shifts += stream->usage.shifts;
+    sim->n_guided += stream->grammar.n > 0 ? stream->usage.completion_tokens : 0;
 }
 
 /* The tokens that came; those that were joined are taken to be the right ones: their text is judged. */
@@ -513,8 +557,8 @@ static void told_tokens(const struct sim_stream *stream, const struct judge_answ
 static bool is_text(const struct sim_stream *stream, const struct judge_stops *stops, const int32_t *tokens, bool end)
 {
     char text[JUDGE_TEXT];
-    bool stopped;
-    size_t n = judge_text(tokens, stream->n_tokens, stops, end, text, &stopped);
+    int32_t stop;
+    size_t n = judge_text(tokens, stream->n_tokens, stops, end, text, &stop);
 
     return n == stream->text_bytes && memcmp(text, stream->text, n) == 0;
 }
@@ -560,6 +604,9 @@ static void judge_done(struct sim *sim, const struct sim_stream *stream, const s
                  : answer->finish == RUNNEL_FINISH_STOP ? "stop"
                                                         : "length",
                  answer->n);
+    if (stream->stop != answer->stop || stream->stop_token != answer->stop_token)
+        sim_fail(sim, "stream %u: ended by stop %d or token %d; right is %d or %d", index_of(sim, stream), stream->stop,
+                 stream->stop_token, answer->stop, answer->stop_token);
     if (stream->n_tokens != answer->n_shown || stream->text_bytes != answer->text_bytes ||
         memcmp(stream->text, answer->text, answer->text_bytes) != 0)
         sim_fail(sim, "stream %u: %u tokens and %zu bytes came, %u and %zu are right", index_of(sim, stream),
@@ -582,6 +629,8 @@ static bool outcome_allowed(const struct sim *sim, const struct sim_stream *stre
         return sim_has(sim, SIM_NAN_FAULTS);
     case RUNNEL_NOT_FOUND:
         return stream->session_freed;
+    case RUNNEL_INVALID:
+        return stream->wrong;
     case RUNNEL_TIMEOUT:
         return stream->deadline_ms > 0 && stream->timings.end_us >= (uint64_t)stream->deadline_ms * 1000;
     default:
@@ -601,6 +650,8 @@ static void judge_stream(struct sim *sim, const struct sim_stream *stream, struc
         .max_tokens = stream->max_tokens,
         .room = stream->room,
         .keep = stream->keep,
+        .grammar = stream->grammar,
+        .turn = stream->turn,
         .stops = {stream->stop_list, stream->n_stops, stream->stop_tokens, stream->n_stop_tokens},
     };
     struct judge_answer answer;
@@ -620,6 +671,8 @@ static void judge_stream(struct sim *sim, const struct sim_stream *stream, struc
         return;
     }
     judge_usage(sim, stream, history);
+    if (stream->hosted && (stream->usage.drafted_tokens > 0 || (stream->wrong && stream->outcome == RUNNEL_EVENT_DONE)))
+        sim_fail(sim, "stream %u drafted, or was done with a choice that is none", index_of(sim, stream));
     judge_prompt_events(sim, stream, history);
     judge_text_so_far(sim, stream, &request, &answer);
     judge_shifts(sim, stream, &answer);

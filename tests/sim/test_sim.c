@@ -99,12 +99,15 @@ static void test_seeds(void **state)
         sum.n_events += report.n_events;
         sum.n_checks += report.n_checks;
         sum.n_hit_tokens += report.n_hit_tokens;
+        sum.n_state_tokens += report.n_state_tokens;
+        sum.n_window_tokens += report.n_window_tokens;
         sum.n_waits += report.n_waits;
         sum.n_evicted += report.n_evicted;
         sum.n_copies += report.n_copies;
         sum.n_moves += report.n_moves;
         sum.n_means += report.n_means;
         sum.n_ahead += report.n_ahead;
+        sum.n_again += report.n_again;
         sum.n_guesses += report.n_guesses;
         sum.n_branches += report.n_branches;
         sum.n_branches_right += report.n_branches_right;
@@ -120,14 +123,20 @@ static void test_seeds(void **state)
         sum.n_deaths += report.n_deaths;
         sum.n_stopped += report.n_stopped;
         sum.n_shifts += report.n_shifts;
+        sum.n_guided += report.n_guided;
+        sum.n_forced += report.n_forced;
+        sum.n_cut += report.n_cut;
+        sum.n_asked += report.n_asked;
         for (int i = 0; i < 3; i++)
             sum.n_outcomes[i] += report.n_outcomes[i];
         sum.signature ^= report.signature;
     }
     printf("all of ");
     say(last_seed, &sum);
-    printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n",
-           (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
+    printf("%llu prompt tokens were cached, %llu of them with their state, %llu with their windows, %llu waits seen, "
+           "%llu blocks evicted\n",
+           (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_state_tokens,
+           (unsigned long long)sum.n_window_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
     printf("%llu sessions forked, %llu imported, %llu blocks copied, %llu rows saw means, %llu "
            "waited for a draw\n",
            (unsigned long long)sum.n_forks, (unsigned long long)sum.n_imports, (unsigned long long)sum.n_copies,
@@ -138,8 +147,10 @@ static void test_seeds(void **state)
     printf("%llu preemptions, %llu deadlines passed, %llu submits refused, %llu tokens joined\n",
            (unsigned long long)sum.n_preempted, (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy,
            (unsigned long long)sum.n_joined);
-    printf("%llu steps were stopped, %llu contexts were full and their answers went on\n",
-           (unsigned long long)sum.n_stopped, (unsigned long long)sum.n_shifts);
+    printf("%llu steps were stopped, %llu contexts were full and their answers went on, %llu tokens had a grammar and "
+           "%llu of them no choice, %llu drafts were cut, hosts drew %llu tokens\n",
+           (unsigned long long)sum.n_stopped, (unsigned long long)sum.n_shifts, (unsigned long long)sum.n_guided,
+           (unsigned long long)sum.n_forced, (unsigned long long)sum.n_cut, (unsigned long long)sum.n_asked);
     printf("%llu prompt tokens came from warm tiers, %llu from cold ones; %llu blocks of others adopted, %llu disks "
            "died\n",
            (unsigned long long)sum.n_warm_tokens, (unsigned long long)sum.n_cold_tokens,
@@ -148,12 +159,13 @@ static void test_seeds(void **state)
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
-                    sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
-                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 && sum.n_forks > 0 &&
-                    sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_ahead > 0 && sum.n_guesses > 0 &&
-                    (last_seed - first_seed < 3000 || (sum.n_moves > 0 && sum.n_adopted > 0)) &&
+                    sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_state_tokens > 0 &&
+                    sum.n_window_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 && sum.n_preempted > 0 &&
+                    sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 && sum.n_forks > 0 && sum.n_imports > 0 &&
+                    sum.n_copies > 0 && sum.n_means > 0 && sum.n_ahead > 0 && sum.n_again > 0 && sum.n_guesses > 0 &&
+                    (last_seed - first_seed < 1900 || (sum.n_moves > 0 && sum.n_adopted > 0)) &&
                     sum.n_warm_tokens > 0 && sum.n_cold_tokens > 0 && sum.n_deaths > 0 && sum.n_stopped > 0 &&
-                    sum.n_shifts > 0);
+                    sum.n_shifts > 0 && sum.n_guided > 0 && sum.n_forced > 0 && sum.n_cut > 0 && sum.n_asked > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */

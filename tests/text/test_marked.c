@@ -246,6 +246,8 @@ static void test_named(void **state)
     assert_int_equal(rn_vocab_kind(vocab, 4), RN_TOKEN_NORMAL);
     assert_int_equal(rn_vocab_kind(vocab, 7), RN_TOKEN_CONTROL);
     assert_true(rn_vocab_is_end(vocab, 2));
+    assert_int_equal(rn_vocab_fim(vocab, RN_FIM_PREFIX), 7);
+    assert_int_equal(rn_vocab_fim(vocab, RN_FIM_SUFFIX), -1);
     CHECK_IDS(vocab, "a</s>b[FIM]<|xx|>", 0, 0, 1, ); /* what is no token of its own is left out */
     CHECK_IDS(vocab, "a</s>b[FIM]", RUNNEL_TOKENIZE_SPECIAL, 0, 2, 1, 7, );
     /* what the template writes: from the template alone; the other user-defined one from anywhere */

@@ -571,15 +571,55 @@ static size_t ends_with(const char *text, size_t n, const char *end, size_t byte
     return n - trimmed + bytes;
 }
 
-/* How much of the prompt's end belongs to the answer: a marker that opens a section or a call. */
-static size_t opened(const struct rn_answer *a, const char *prompt, size_t n)
+/* The marker that the end of a prompt is, of those that open a section or a call. */
+static struct rn_opened opened_by(const struct rn_answer_rows *rows, const char *prompt, size_t n)
 {
-    size_t bytes = 0, i;
+    const struct rn_reasoning_row *reasoning = rows->reasoning;
+    struct rn_opened opened = {RN_OPENED_NOTHING, NULL, 0, 0};
+    const char *text;
+    size_t bytes, i;
 
-    for (i = 0; i < a->n_markers && bytes == 0; i++)
-        if (a->markers[i].role == RN_MARKER_REASONING || a->markers[i].role == RN_MARKER_CALL)
-            bytes = ends_with(prompt, n, a->markers[i].text, a->markers[i].bytes);
-    return bytes > PROMPT_TAIL ? 0 : bytes;
+    for (i = 0; i < 7; i++) {
+        text = i < 2 ? reasoning->open[i] : i < 6 ? rows->calls->open[i - 2] : reasoning->close;
+        if (text == NULL)
+            continue;
+        bytes = i < 2 || i == 6 ? strlen(text) : rn_pattern_head(text);
+        if (ends_with(prompt, n, text, bytes) == 0 || ends_with(prompt, n, text, bytes) > PROMPT_TAIL)
+            continue;
+        opened.kind = i < 2 ? RN_OPENED_REASONING : i < 6 ? RN_OPENED_CALL : RN_OPENED_CONTENT;
+        opened.marker = text;
+        opened.marker_bytes = bytes;
+        opened.bytes = ends_with(prompt, n, text, bytes);
+        break;
+    }
+    return opened;
+}
+
+/* Where the last answer of a prompt that is written as harmony begins; NULL: nowhere in it. */
+static const char *harmony_begin(const char *end, size_t n)
+{
+    static const char begin[] = HARMONY_BEGIN;
+    const char *at = NULL, *next;
+
+    for (next = n > 0 ? memmem(end, n, begin, sizeof begin - 1) : NULL; next != NULL;
+         next = memmem(next + 1, n - (size_t)(next + 1 - end), begin, sizeof begin - 1))
+        at = next;
+    return at;
+}
+
+struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt_end, size_t n)
+{
+    struct rn_answer_rows rows = rn_answer_format_rows(format);
+    size_t tail = n < PROMPT_TAIL ? n : PROMPT_TAIL, begin = sizeof HARMONY_BEGIN - 1;
+    const char *end = prompt_end + (n - tail), *at;
+    struct rn_opened opened = {RN_OPENED_NOTHING, NULL, 0, 0};
+
+    if (!rows.calls->harmony)
+        return opened_by(&rows, end, tail);
+    at = harmony_begin(end, tail);
+    if (at != NULL && at + begin < end + tail && memmem(at, (size_t)(end + tail - at), "<|end|>", 7) == NULL)
+        opened.kind = RN_OPENED_CONTENT;
+    return opened;
 }
 
 /* Reads text that is the prompt's: it sets the state and is never given out. */
@@ -598,13 +638,11 @@ void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n)
 {
     static const char begin[] = HARMONY_BEGIN;
     size_t tail = n < PROMPT_TAIL ? n : PROMPT_TAIL, bytes;
-    const char *close = answer->rows.reasoning->close, *end = prompt_end + (n - tail), *at, *next;
+    const char *end = prompt_end + (n - tail), *at;
+    struct rn_opened opened;
 
     if (answer->rows.calls->harmony) {
-        at = NULL;
-        for (next = tail > 0 ? memmem(end, tail, begin, sizeof begin - 1) : NULL; next != NULL;
-             next = memmem(next + 1, tail - (size_t)(next + 1 - end), begin, sizeof begin - 1))
-            at = next;
+        at = harmony_begin(end, tail);
         bytes = at == NULL ? 0 : tail - (size_t)(at - end);
         if (at == NULL || memmem(at, bytes, "<|end|>", 7) != NULL)
             read_phantom(answer, begin, sizeof begin - 1);
@@ -612,10 +650,10 @@ void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n)
             read_phantom(answer, at, bytes);
         return;
     }
-    bytes = opened(answer, end, tail);
-    if (bytes > 0)
-        read_phantom(answer, end + tail - bytes, bytes);
-    else if (close != NULL && ends_with(end, tail, close, strlen(close)) > 0)
+    opened = opened_by(&answer->rows, end, tail);
+    if (opened.kind == RN_OPENED_REASONING || opened.kind == RN_OPENED_CALL)
+        read_phantom(answer, end + tail - opened.bytes, opened.bytes);
+    else if (opened.kind == RN_OPENED_CONTENT)
         answer->skip = RN_SKIP_NEWLINES;
     else if (tail > 0 && end[tail - 1] == ':')
         answer->skip = RN_SKIP_ONE_SPACE;

@@ -44,6 +44,23 @@ struct rn_answer_format; /* format.h */
 
 struct rn_answer; /* the state of one stream; single owner */
 
+/* What the end of a prompt has opened, so that the answer goes on with it. */
+enum rn_opened_kind {
+    RN_OPENED_NOTHING,
+    RN_OPENED_REASONING,
+    RN_OPENED_CALL,
+    RN_OPENED_CONTENT /* reasoning was closed there, or the head of a message is written */
+};
+
+struct rn_opened {
+    enum rn_opened_kind kind;
+    const char *marker; /* [marker_bytes] of the format's table: static; NULL: none */
+    size_t marker_bytes;
+    size_t bytes; /* of the prompt's end, from the marker on */
+};
+
+struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt_end, size_t n);
+
 /* tools_json: the tools of the request as a JSON array; NULL, an empty one, or what is none: no calls are recognised.
  * Its schemas decide the types of arguments that a format does not mark. All memory of the stream is taken here;
  * starting and feeding allocate nothing. NULL: refused. */

@@ -32,6 +32,9 @@ static inline bool rn_field_ends_pattern(char c)
     return (c >= 0x05 && c <= 0x08) || c == 0x0b || c == 0x0c;
 }
 
+/* May the byte stand in a name or an id that is not quoted? */
+bool rn_answer_name_byte(char c);
+
 /* Bits of a call row. */
 enum rn_call_flag {
     RN_CALL_KNOWN = 1,   /* the marks are everyday text: only names of the request's tools make a call */
@@ -54,11 +57,19 @@ struct rn_param_syntax {
     bool python; /* values without a type are written as Python prints them */
 };
 
+/* How calls are written, as a grammar asks for it: begin, call, between, call, ..., end. Patterns; here the fields from
+ * CALL to GEMMA may have more behind them, CALL, KEYED and PYTHON are one call each, PARAMS includes its end, GEMMA its
+ * brace. */
+struct rn_call_writing {
+    const char *begin, *call, *between, *end; /* NULL: nothing; but call */
+};
+
 struct rn_call_row {
     const char *name;
     const char *tells[2][3]; /* any of these sets, all of whose strings are in the template */
     const char *open[4];     /* patterns; those with the same beginning are tried in this order */
     const char *closers[5];  /* markers that mean nothing behind a call */
+    struct rn_call_writing written[4];
     const struct rn_param_syntax *params;
     const char *mark; /* of strings, for GEMMA */
     uint32_t flags;

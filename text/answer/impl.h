@@ -151,9 +151,6 @@ static inline bool rn_answer_space(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* May the byte stand in a name or an id that is not quoted? */
-bool rn_answer_name_byte(char c);
-
 /* Gives out bytes[n] as a part of this kind, joined to the last where that is the same. */
 void rn_answer_put(struct rn_answer *a, uint32_t kind, const char *bytes, size_t n);
 

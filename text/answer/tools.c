@@ -37,6 +37,28 @@ static bool is_text(struct rn_value value, const char *text, size_t n)
     return value.kind == RN_VALUE_STRING && value.string->n == n && memcmp(value.string->bytes, text, n) == 0;
 }
 
+static struct rn_value function_of(struct rn_value tool)
+{
+    struct rn_value function = rn_dict_at(tool, "function");
+
+    return function.kind == RN_VALUE_DICT ? function : tool;
+}
+
+bool rn_answer_tools_is_strict(struct rn_value function)
+{
+    struct rn_value strict = rn_dict_at(function, "strict");
+
+    return strict.kind == RN_VALUE_BOOL && strict.boolean;
+}
+
+bool rn_answer_tools_any_strict(const struct rn_answer_tools *tools)
+{
+    for (size_t i = 0; rn_answer_tools_any(tools) && i < tools->list.list->n; i++)
+        if (rn_answer_tools_is_strict(function_of(tools->list.list->items[i])))
+            return true;
+    return false;
+}
+
 struct rn_value rn_answer_tools_find(const struct rn_answer_tools *tools, const char *name, size_t n)
 {
     size_t i;
@@ -44,10 +66,8 @@ struct rn_value rn_answer_tools_find(const struct rn_answer_tools *tools, const 
     if (!rn_answer_tools_any(tools))
         return rn_undefined();
     for (i = 0; i < tools->list.list->n; i++) {
-        struct rn_value tool = tools->list.list->items[i], function = rn_dict_at(tool, "function");
+        struct rn_value function = function_of(tools->list.list->items[i]);
 
-        if (function.kind != RN_VALUE_DICT)
-            function = tool;
         if (is_text(rn_dict_at(function, "name"), name, n))
             return function;
     }
@@ -83,16 +103,17 @@ static uint32_t type_of_value(struct rn_value value)
     return value.kind < sizeof types / sizeof types[0] ? types[value.kind] : 0;
 }
 
-static uint32_t types_of(struct rn_value schema, int depth);
+static uint32_t types_of(struct rn_value root, struct rn_value schema, int depth);
 
 /* The union over a list of schemas, or of type names, or of values; 0 as soon as one says nothing. */
-static uint32_t types_of_each(struct rn_value list, uint32_t (*of)(struct rn_value, int), int depth)
+static uint32_t types_of_each(struct rn_value list, uint32_t (*of)(struct rn_value, struct rn_value, int),
+                              struct rn_value root, int depth)
 {
     uint32_t types = 0, one;
     size_t i;
 
     for (i = 0; i < list.list->n; i++) {
-        one = of(list.list->items[i], depth);
+        one = of(root, list.list->items[i], depth);
         if (one == 0)
             return 0;
         types |= one;
@@ -100,19 +121,39 @@ static uint32_t types_of_each(struct rn_value list, uint32_t (*of)(struct rn_val
     return types;
 }
 
-static uint32_t of_name(struct rn_value name, int depth)
+static uint32_t of_name(struct rn_value root, struct rn_value name, int depth)
 {
+    (void)root;
     (void)depth;
     return type_of_name(name);
 }
 
-static uint32_t of_value(struct rn_value value, int depth)
+static uint32_t of_value(struct rn_value root, struct rn_value value, int depth)
 {
+    (void)root;
     (void)depth;
     return type_of_value(value);
 }
 
-static uint32_t types_of(struct rn_value schema, int depth)
+/* What a reference within the parameters means: "#/$defs/city"; UNDEFINED: it is none that is understood. */
+static struct rn_value target_of(struct rn_value root, struct rn_value reference)
+{
+    const char *at, *end, *stop;
+
+    if (reference.kind != RN_VALUE_STRING || reference.string->n == 0 || reference.string->bytes[0] != '#')
+        return rn_undefined();
+    at = reference.string->bytes + 1;
+    stop = reference.string->bytes + reference.string->n;
+    for (; at < stop && *at == '/'; at = end) {
+        end = memchr(at + 1, '/', (size_t)(stop - at - 1));
+        if (end == NULL)
+            end = stop;
+        root = rn_dict_get(root, at + 1, (size_t)(end - at - 1));
+    }
+    return at == stop ? root : rn_undefined();
+}
+
+static uint32_t types_of(struct rn_value root, struct rn_value schema, int depth)
 {
     static const char *const alternatives[] = {"anyOf", "oneOf"};
     struct rn_value type = rn_dict_at(schema, "type"), value;
@@ -120,17 +161,20 @@ static uint32_t types_of(struct rn_value schema, int depth)
     size_t i;
 
     if (type.kind == RN_VALUE_LIST)
-        types = types_of_each(type, of_name, depth);
+        types = types_of_each(type, of_name, root, depth);
     else
         types = type_of_name(type);
     for (i = 0; i < 2 && types == 0 && depth < SCHEMA_DEPTH; i++) {
         value = rn_dict_at(schema, alternatives[i]);
         if (value.kind == RN_VALUE_LIST)
-            types = types_of_each(value, types_of, depth + 1);
+            types = types_of_each(value, types_of, root, depth + 1);
     }
+    value = target_of(root, rn_dict_at(schema, "$ref"));
+    if (types == 0 && value.kind == RN_VALUE_DICT && depth < SCHEMA_DEPTH)
+        types = types_of(root, value, depth + 1);
     value = rn_dict_at(schema, "enum");
     if (types == 0 && value.kind == RN_VALUE_LIST)
-        types = types_of_each(value, of_value, depth);
+        types = types_of_each(value, of_value, root, depth);
     value = rn_dict_at(schema, "const");
     if (types == 0 && value.kind != RN_VALUE_UNDEFINED)
         types = type_of_value(value);
@@ -143,5 +187,5 @@ uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t
 {
     struct rn_value parameters = rn_dict_at(function, "parameters");
 
-    return types_of(rn_dict_get(rn_dict_at(parameters, "properties"), key, n), 0);
+    return types_of(parameters, rn_dict_get(rn_dict_at(parameters, "properties"), key, n), 0);
 }

@@ -35,6 +35,12 @@ bool rn_answer_tools_any(const struct rn_answer_tools *tools);
 /* The function of this name; UNDEFINED if there is none. */
 struct rn_value rn_answer_tools_find(const struct rn_answer_tools *tools, const char *name, size_t n);
 
+/* Has it "strict": true? Then its calls fit its schema also where nobody asks for that. */
+bool rn_answer_tools_is_strict(struct rn_value function);
+
+/* Is one of them strict? */
+bool rn_answer_tools_any_strict(const struct rn_answer_tools *tools);
+
 /* The types (enum rn_schema_type) that argument key[n] of a function from rn_answer_tools_find may have. */
 uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t n);
 

@@ -1,0 +1,189 @@
+/* Messages and tools in OpenAI's form: see openai_request.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "openai_reader.h"
+
+const char *const openai_roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
+
+static const char *const chat_parts[] = {"text", NULL};
+
+bool openai_known_word(const char *const *words, const char *word)
+{
+    while (*words != NULL && strcmp(*words, word) != 0)
+        words++;
+    return *words != NULL;
+}
+
+/* The text of part i; NULL: *error says why it has none. */
+static const json_t *part_text(const json_t *part, const char *where, size_t i, const char *const *types,
+                               struct openai_error *error)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *text = json_object_get(part, "text");
+    char param[96];
+
+    snprintf(param, sizeof param, "%.50s[%zu]", where, i);
+    if (type == NULL || !openai_known_word(types, type)) {
+        openai_refuse(error, "unsupported_value", param, "%s: only parts of type text are supported", param);
+        return NULL;
+    }
+    snprintf(param, sizeof param, "%.50s[%zu].text", where, i);
+    return openai_expect(error, param, text, JSON_STRING) ? text : NULL;
+}
+
+json_t *openai_join_parts(const json_t *parts, const char *where, const char *const *types, struct openai_error *error)
+{
+    const json_t *part = NULL, *text = NULL;
+    json_t *joined = NULL;
+    char *bytes = NULL;
+    size_t i = 0, n = 0;
+    FILE *to = open_memstream(&bytes, &n);
+
+    if (to == NULL)
+        return NULL;
+    json_array_foreach(parts, i, part)
+    {
+        text = part_text(part, where, i, types, error);
+        if (text == NULL)
+            break;
+        if (i > 0)
+            fputc('\n', to);
+        if (json_string_length(text) > 0)
+            fwrite(json_string_value(text), 1, json_string_length(text), to);
+    }
+    fclose(to);
+    if (i == json_array_size(parts))
+        joined = json_stringn(n > 0 ? bytes : "", n);
+    free(bytes);
+    return joined;
+}
+
+void openai_open_arguments(json_t *function)
+{
+    const json_t *arguments = json_object_get(function, "arguments");
+    json_t *parsed = NULL;
+
+    if (!json_is_string(arguments))
+        return;
+    parsed = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
+    if (json_is_object(parsed))
+        json_object_set(function, "arguments", parsed);
+    json_decref(parsed);
+}
+
+static bool fix_calls(json_t *calls, const char *where, struct openai_error *error)
+{
+    json_t *call = NULL;
+    char param[96];
+    size_t i = 0;
+
+    if (!openai_expect(error, where, calls, JSON_ARRAY))
+        return false;
+    json_array_foreach(calls, i, call)
+    {
+        json_t *function = json_object_get(call, "function");
+
+        snprintf(param, sizeof param, "%.50s[%zu].function", where, i);
+        if (!openai_expect(error, param, function, JSON_OBJECT))
+            return false;
+        snprintf(param, sizeof param, "%.50s[%zu].function.name", where, i);
+        if (!openai_expect(error, param, json_object_get(function, "name"), JSON_STRING))
+            return false;
+        openai_open_arguments(function);
+    }
+    return true;
+}
+
+static bool fix_content(json_t *message, const char *role, size_t i, struct openai_error *error)
+{
+    json_t *content = json_object_get(message, "content"), *joined = NULL;
+    char param[96];
+
+    snprintf(param, sizeof param, "messages[%zu].content", i);
+    if (json_is_array(content)) {
+        joined = openai_join_parts(content, param, chat_parts, error);
+        return joined != NULL && json_object_set_new(message, "content", joined) == 0;
+    }
+    if (content == NULL || json_is_null(content)) {
+        if (strcmp(role, "assistant") == 0)
+            return json_object_set_new(message, "content", json_null()) == 0;
+        return openai_refuse(error, "missing_required_parameter", param, "%s is missing", param);
+    }
+    return openai_expect(error, param, content, JSON_STRING);
+}
+
+static bool fix_message(json_t *message, size_t i, struct openai_error *error)
+{
+    json_t *calls = NULL;
+    const char *role = NULL;
+    char param[96];
+
+    snprintf(param, sizeof param, "messages[%zu]", i);
+    if (!openai_expect(error, param, message, JSON_OBJECT))
+        return false;
+    snprintf(param, sizeof param, "messages[%zu].role", i);
+    if (!openai_expect(error, param, json_object_get(message, "role"), JSON_STRING))
+        return false;
+    role = json_string_value(json_object_get(message, "role"));
+    if (!openai_known_word(openai_roles, role))
+        return openai_refuse(error, "invalid_value", param, "%s: '%.40s' is not a role", param, role);
+    snprintf(param, sizeof param, "messages[%zu]", i);
+    if (!fix_content(message, role, i, error) || !openai_fix_function(message, param, error))
+        return false;
+    calls = json_object_get(message, "tool_calls");
+    snprintf(param, sizeof param, "messages[%zu].tool_calls", i);
+    return calls == NULL || json_is_null(calls) || fix_calls(calls, param, error);
+}
+
+json_t *openai_messages(const json_t *messages, struct openai_error *error)
+{
+    json_t *copy = NULL, *message = NULL;
+    size_t i = 0;
+
+    if (!openai_expect(error, "messages", messages, JSON_ARRAY))
+        return NULL;
+    if (json_array_size(messages) == 0) {
+        openai_refuse(error, "invalid_value", "messages", "messages is empty: at least one is needed");
+        return NULL;
+    }
+    copy = json_deep_copy(messages);
+    json_array_foreach(copy, i, message)
+    {
+        if (!fix_message(message, i, error)) {
+            json_decref(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+bool openai_tools_check(const json_t *tools, struct openai_error *error)
+{
+    const json_t *tool = NULL, *strict = NULL;
+    char param[96];
+    size_t i = 0;
+
+    if (!openai_expect(error, "tools", tools, JSON_ARRAY))
+        return false;
+    json_array_foreach(tools, i, tool)
+    {
+        const char *type = json_string_value(json_object_get(tool, "type"));
+
+        snprintf(param, sizeof param, "tools[%zu].type", i);
+        if (type == NULL || strcmp(type, "function") != 0)
+            return openai_refuse(error, "invalid_value", param, "%s must be 'function'", param);
+        snprintf(param, sizeof param, "tools[%zu].function", i);
+        if (!openai_expect(error, param, json_object_get(tool, "function"), JSON_OBJECT))
+            return false;
+        snprintf(param, sizeof param, "tools[%zu].function.name", i);
+        if (!openai_expect(error, param, json_object_get(json_object_get(tool, "function"), "name"), JSON_STRING))
+            return false;
+        strict = json_object_get(json_object_get(tool, "function"), "strict");
+        snprintf(param, sizeof param, "tools[%zu].function.strict", i);
+        if (strict != NULL && !json_is_null(strict) && !openai_expect(error, param, strict, JSON_TRUE))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,62 @@
+/* What the files that read bodies share: see openai_request.h. */
+#ifndef RUNNEL_APP_OPENAI_READER_H
+#define RUNNEL_APP_OPENAI_READER_H
+
+#include "openai_request.h"
+
+/* What is read before the parts of a request are put together. The JSON is the body's. */
+struct openai_reader {
+    struct openai_request *r;
+    struct openai_error *error;
+    const json_t *tools, *variables, *effort, *input, *instructions;
+    const json_t *allowed; /* responses: tool_choice's list of tools */
+    json_t *own_tools;     /* responses: tools in the form of chats, where `tools` points to; owned */
+    int64_t chat_tokens;   /* max_completion_tokens; 0: not given */
+    bool chat_logprobs, no_tools;
+};
+
+/* A value as compact JSON; NULL: no memory. */
+char *openai_dump(const json_t *value);
+
+/* ---- openai_input.c: fields of responses that have no simple kind ---- */
+
+typedef bool openai_take_fn(struct openai_reader *reader, const char *name, const json_t *value);
+openai_take_fn openai_take_input, openai_take_instructions, openai_take_text, openai_take_reasoning;
+openai_take_fn openai_take_truncation, openai_take_metadata, openai_take_tools, openai_take_choice, openai_take_include;
+
+/* The tools that tool_choice leaves; then the conversation. False: reader->error says why. */
+bool openai_finish_choice(struct openai_reader *reader);
+bool openai_finish_input(struct openai_reader *reader);
+
+/* ---- openai_functions.c ---- */
+
+openai_take_fn openai_take_functions, openai_take_function_call;
+
+/* A message of the older form becomes one with tools; `where` names it in errors. */
+bool openai_fix_function(json_t *message, const char *where, struct openai_error *error);
+
+/* ---- openai_infill.c ---- */
+
+openai_take_fn openai_take_suffix, openai_take_files;
+bool openai_finish_infill(struct openai_reader *reader);
+
+/* ---- openai_scores.c ---- */
+
+openai_take_fn openai_take_query, openai_take_documents, openai_take_return;
+bool openai_finish_scores(struct openai_reader *reader);
+
+/* ---- openai_messages.c ---- */
+
+extern const char *const openai_roles[]; /* up to a NULL */
+
+/* words: up to a NULL. */
+bool openai_known_word(const char *const *words, const char *word);
+
+/* The texts of a list of parts of those types, parted by newlines, as a new string; `where` names the list in errors.
+ * NULL: *error says why, or memory is short. */
+json_t *openai_join_parts(const json_t *parts, const char *where, const char *const *types, struct openai_error *error);
+
+/* Arguments in a string become what they say, if that is an object: templates want to write them themselves. */
+void openai_open_arguments(json_t *function);
+
+#endif

@@ -1,0 +1,113 @@
+/* Fields of bodies that only a server understands. See openai_request.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "openai_request.h"
+
+typedef bool (*read_fn)(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error);
+
+static bool read_stream(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    r->stream = json_is_true(value);
+    return openai_expect(error, name, value, JSON_TRUE);
+}
+
+static bool read_usage_always(struct openai_request *r, const char *name, const json_t *value,
+                              struct openai_error *error)
+{
+    r->usage_always = json_is_true(value);
+    return openai_expect(error, name, value, JSON_TRUE);
+}
+
+static bool read_stream_options(struct openai_request *r, const char *name, const json_t *value,
+                                struct openai_error *error)
+{
+    const json_t *at_end = json_object_get(value, "include_usage"),
+                 *always = json_object_get(value, "continuous_usage_stats");
+
+    if (!openai_expect(error, name, value, JSON_OBJECT))
+        return false;
+    r->usage_at_end = json_is_true(at_end);
+    if (at_end != NULL && !json_is_null(at_end) &&
+        !openai_expect(error, "stream_options.include_usage", at_end, JSON_TRUE))
+        return false;
+    return always == NULL || json_is_null(always) ||
+           read_usage_always(r, "stream_options.continuous_usage_stats", always, error);
+}
+
+static bool read_priority(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    return openai_read_integer(error, name, value, INT32_MIN, INT32_MAX, &r->priority);
+}
+
+static bool read_stop_ids(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    size_t n = json_array_size(value);
+    int64_t id = 0;
+    char param[48];
+
+    if (!openai_expect(error, name, value, JSON_ARRAY))
+        return false;
+    free(r->stop_ids);
+    r->stop_ids = calloc(n + 1, sizeof *r->stop_ids);
+    if (r->stop_ids == NULL) {
+        openai_error_of(RUNNEL_NO_MEMORY, "not enough memory for the request", error);
+        return false;
+    }
+    for (r->n_stop_ids = 0; r->n_stop_ids < n; r->n_stop_ids++) {
+        snprintf(param, sizeof param, "%.20s[%zu]", name, r->n_stop_ids);
+        if (!openai_read_integer(error, param, json_array_get(value, r->n_stop_ids), 0, INT32_MAX, &id))
+            return false;
+        r->stop_ids[r->n_stop_ids] = (int32_t)id;
+    }
+    return true;
+}
+
+static bool read_cache_salt(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    if (!openai_expect(error, name, value, JSON_STRING))
+        return false;
+    if (json_string_length(value) == 0 || strlen(json_string_value(value)) != json_string_length(value))
+        return openai_refuse(error, "invalid_value", name, "%s must be a text that is not empty", name);
+    free(r->cache_salt);
+    r->cache_salt = strdup(json_string_value(value));
+    if (r->cache_salt == NULL)
+        openai_error_of(RUNNEL_NO_MEMORY, "not enough memory for the request", error);
+    return r->cache_salt != NULL;
+}
+
+static bool read_false(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    (void)r;
+    return openai_expect(error, name, value, JSON_TRUE) &&
+           (json_is_false(value) ||
+            openai_refuse(error, "unsupported_value", name, "%s: only false is supported", name));
+}
+
+static const struct {
+    const char *name;
+    read_fn read;
+    enum openai_shape shape;
+    double least, most;
+} fields[] = {{"stream", read_stream, OPENAI_BOOLEAN, 0, 0},
+              {"stream_options", read_stream_options, OPENAI_OBJECT, 0, 0},
+              {"continuous_usage_stats", read_usage_always, OPENAI_BOOLEAN, 0, 0},
+              {"priority", read_priority, OPENAI_WHOLE, INT32_MIN, INT32_MAX},
+              {"stop_token_ids", read_stop_ids, OPENAI_ARRAY, 0, 0},
+              {"cache_salt", read_cache_salt, OPENAI_STRING, 0, 0},
+              {"return_token_ids", read_false, OPENAI_FALSE, 0, 0}};
+
+int openai_read_served(struct openai_request *request, const char *name, const json_t *value,
+                       struct openai_error *error)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strcmp(fields[i].name, name) == 0)
+            return json_is_null(value) || fields[i].read(request, name, value, error) ? 1 : -1;
+    return 0;
+}
+
+void openai_fields_served(openai_field_fn *fn, void *user)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        fn(user, &(struct openai_field){fields[i].name, fields[i].shape, false, fields[i].least, fields[i].most});
+}

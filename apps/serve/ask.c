@@ -1,0 +1,416 @@
+/* From a body to a task whose streams are submitted: see serve.h.
+ *
+ *     JSON ──read──▶ request ──▶ its model, perhaps after a while ──measure──▶ streams
+ *
+ * Of a long body both steps run on a thread of libuv's (works.h). */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "digest.h"
+#include "serve.h"
+
+/* Of text that a reader who is behind has not taken: then its stream stops. */
+enum { COALESCE_BYTES = 4096 };
+
+static void link_task(struct serve *serve, struct serve_task *task)
+{
+    task->next = serve->tasks;
+    task->link = &serve->tasks;
+    if (task->next != NULL)
+        task->next->link = &task->next;
+    serve->tasks = task;
+}
+
+static bool open_choices(struct serve_task *task)
+{
+    task->n_choices = openai_request_choices(&task->request);
+    task->choices = calloc(task->n_choices, sizeof *task->choices);
+    task->streams = calloc(task->n_choices, sizeof *task->streams);
+    if (task->choices == NULL || task->streams == NULL)
+        return false;
+    for (; task->n_open < task->n_choices; task->n_open++)
+        if (!openai_choice_open(&task->choices[task->n_open], &task->request, task->n_open, task->model->handle)) {
+            openai_choice_close(&task->choices[task->n_open]);
+            return false;
+        }
+    return true;
+}
+
+static runnel_status submit_embedding(struct serve_task *task, size_t i, runnel_error *error)
+{
+    runnel_embed_request request;
+
+    openai_request_embed(&task->request, i, &request);
+    request.on_event = serve_task_event;
+    request.user = &task->streams[i];
+    request.label = task->head.id;
+    request.cache_salt = task->visit->key->tenant;
+    request.tenant = task->visit->key->tenant;
+    return runnel_embed(task->model->handle, &request, &task->streams[i].id, error);
+}
+
+static runnel_status submit_score(struct serve_task *task, size_t i, runnel_error *error)
+{
+    runnel_score_request request;
+
+    openai_request_score(&task->request, i, &request);
+    request.on_event = serve_task_event;
+    request.user = &task->streams[i];
+    request.label = task->head.id;
+    request.cache_salt = task->visit->key->tenant;
+    request.tenant = task->visit->key->tenant;
+    return runnel_score(task->model->handle, &request, &task->streams[i].id, error);
+}
+
+/* Of a key's requests those share cached prompts that name the same salt. Its digest keeps it apart from every other
+ * key's; a program without digests has no keys. */
+static uint64_t salt_of(const struct serve_task *task)
+{
+    const char *given = task->request.cache_salt;
+    uint64_t tenant = task->visit->key->tenant, salt = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    uint8_t digest[DIGEST_BYTES];
+    size_t n = given != NULL ? strlen(given) : 0;
+    char *both = n > 0 ? malloc(sizeof tenant + n) : NULL;
+
+    if (both == NULL)
+        return tenant;
+    memcpy(both, &tenant, sizeof tenant);
+    memcpy(both + sizeof tenant, given, n);
+    if (digest_of(both, sizeof tenant + n, digest)) {
+        memcpy(&salt, digest, sizeof salt);
+    } else {
+        for (size_t i = 0; i < sizeof tenant + n; i++)
+            salt = (salt ^ (unsigned char)both[i]) * UINT64_C(0x100000001b3);
+    }
+    free(both);
+    return salt;
+}
+
+static runnel_status submit_answer(struct serve_task *task, size_t i, uint64_t seed, runnel_error *error)
+{
+    const struct serve *serve = task->serve;
+    runnel_request request;
+    runnel_chat chat;
+
+    runnel_chat_default(&chat);
+    openai_request_choice(&task->request, i, seed, &request, &chat);
+    chat.template_text = serve->template_text.bytes;
+    chat.template_name = serve->options->template_name;
+    chat.now_s = serve->options->now_s;
+    app_draft(&task->model->options, &request);
+    request.on_event = serve_task_event;
+    request.user = &task->streams[i];
+    request.label = task->head.id;
+    request.cache_salt = salt_of(task);
+    request.tenant = task->visit->key->tenant;
+    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect == &serve_anthropic);
+    request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
+    return runnel_generate(task->model->handle, &request, &task->streams[i].id, error);
+}
+
+static runnel_status submit_one(struct serve_task *task, size_t i, uint64_t seed, runnel_error *error)
+{
+    switch (task->request.endpoint) {
+    case OPENAI_EMBEDDINGS:
+        return submit_embedding(task, i, error);
+    case OPENAI_RERANK:
+    case OPENAI_CLASSIFY:
+        return submit_score(task, i, error);
+    default:
+        return submit_answer(task, i, seed, error);
+    }
+}
+
+/* All of them, or none: what was submitted before a refusal is cancelled. */
+static bool submit(struct serve_task *task, runnel_error *error)
+{
+    uint64_t seed = task->serve->seed ^ (task->serve->number * UINT64_C(0x9e3779b97f4a7c15));
+
+    error->status = openai_infill(&task->request, task->model->handle, error);
+    if (error->status != RUNNEL_OK)
+        return false;
+    for (size_t i = 0; i < task->n_choices; i++) {
+        task->streams[i].task = task;
+        error->status = submit_one(task, i, seed, error);
+        if (error->status != RUNNEL_OK)
+            return false;
+        task->streams[i].live = true;
+        task->n_submitted++;
+    }
+    return true;
+}
+
+/* What a stream cannot show as it comes. */
+static bool can_stream(const struct openai_request *request, struct openai_error *error)
+{
+    if (!request->stream || request->best_of <= request->n)
+        return true;
+    return openai_refuse(error, "unsupported_value", "best_of",
+                         "best_of: which answers are the best is known at their end; stream must be false");
+}
+
+static const char *prefix_of(const struct serve_task *task)
+{
+    if (task->dialect == &serve_anthropic)
+        return "msg_";
+    return task->request.endpoint == OPENAI_CHAT        ? "chatcmpl-"
+           : task->request.endpoint == OPENAI_RESPONSES ? "resp_"
+           : task->request.endpoint == OPENAI_RERANK    ? "rerank-"
+           : task->request.endpoint == OPENAI_CLASSIFY  ? "classify-"
+                                                        : "cmpl-";
+}
+
+/* The task is let go: nothing runs for it, or what runs is cancelled. */
+static void let_go(struct serve_task *task)
+{
+    task->visit->task = NULL;
+    task->exchange = NULL;
+    serve_task_cancel(task);
+    serve_task_release(task);
+}
+
+static void refuse(struct serve_task *task, const struct openai_error *error, uint32_t retry_ms)
+{
+    struct serve *serve = task->serve;
+    struct http_exchange *exchange = task->exchange;
+
+    let_go(task);
+    serve_refuse(serve, exchange, error, retry_ms);
+}
+
+static void submit_all(struct serve_task *task)
+{
+    struct openai_error fault;
+    runnel_error error = {0};
+
+    if (!open_choices(task)) {
+        error.status = RUNNEL_NO_MEMORY;
+        snprintf(error.message, sizeof error.message, "not enough memory for the request");
+    } else if (!serve_open_answers(task, &fault)) {
+        refuse(task, &fault, fault.http == 429 ? 1000 : 0);
+        return;
+    } else if (submit(task, &error)) {
+        return;
+    }
+    serve_error_of(&error, &fault);
+    openai_grammar_fault(&task->request, &fault);
+    if (error.status == RUNNEL_UNSUPPORTED && (task->request.endpoint & OPENAI_SCORES) != 0) {
+        fault.http = 501;
+        fault.type = "not_supported_error";
+    }
+    refuse(task, &fault, error.status == RUNNEL_BUSY ? error.retry_ms + 1 : 0);
+}
+
+/* ---- A step on another thread ------------------------------------------------------------ */
+
+struct step {
+    struct serve_work work; /* first */
+    struct serve_task *task;
+    json_t *body; /* to be read; a reference. NULL: the prompts are to be measured */
+    enum openai_endpoint endpoint;
+    struct openai_error error; /* http 0: there is none */
+};
+
+static void start(struct serve_task *task);
+static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, const json_t *body,
+                      struct openai_error *error);
+static void measure(struct serve_task *task, struct openai_error *error);
+
+static void run_step(struct serve_work *work)
+{
+    struct step *step = (struct step *)work;
+
+    if (step->body != NULL)
+        read_body(step->task, step->endpoint, step->body, &step->error);
+    else
+        measure(step->task, &step->error);
+}
+
+static void step_done(struct serve_work *work, bool ran)
+{
+    struct step *step = (struct step *)work;
+    struct serve_task *task = step->task;
+    bool has_read = step->body != NULL;
+
+    if (!ran)
+        openai_no_memory(&step->error);
+    task->apart = false;
+    if (task->exchange == NULL)
+        serve_task_release(task);
+    else if (step->error.http != 0)
+        refuse(task, &step->error, 0);
+    else if (has_read)
+        start(task);
+    else
+        submit_all(task);
+    json_decref(step->body);
+    free(step);
+}
+
+static void begin_step(struct serve_task *task, json_t *body, enum openai_endpoint endpoint)
+{
+    struct step *step = calloc(1, sizeof *step);
+    struct openai_error error;
+
+    if (step == NULL) {
+        openai_no_memory(&error);
+        refuse(task, &error, 0);
+        return;
+    }
+    step->task = task;
+    step->body = json_incref(body);
+    step->endpoint = endpoint;
+    task->apart = true;
+    serve_work_begin(task->serve, task->visit, &step->work, run_step, step_done);
+}
+
+/* ---- From a request to its model --------------------------------------------------------- */
+
+static void start(struct serve_task *task)
+{
+    struct serve *serve = task->serve;
+
+    task->model = serve_find_model(serve, task->exchange, task->request.model);
+    if (task->model == NULL) {
+        task->visit->task = NULL;
+        task->exchange = NULL; /* it was refused, or begins anew with the model */
+        serve_task_release(task);
+        return;
+    }
+    serve_free_json(serve, task->visit->json);
+    task->visit->json = NULL;
+    serve_model_use(task->model);
+    serve_keep(task->model, task->keep_ms);
+    serve_new_id(serve, prefix_of(task), task->head.id);
+    task->number = serve->number;
+    task->head.created = (int64_t)time(NULL);
+    task->head.model = task->model->name;
+    task->head.details = true;
+    snprintf(task->visit->model, sizeof task->visit->model, "%s", task->model->name);
+    if (task->is_long)
+        begin_step(task, NULL, 0);
+    else
+        submit_all(task);
+}
+
+/* A prompt of so many tokens. */
+static void judge_length(const struct serve_task *task, size_t n, struct openai_error *error)
+{
+    runnel_error fault = {.status = RUNNEL_CONTEXT};
+
+    if (n <= task->model->info.context_tokens)
+        return;
+    snprintf(fault.message, sizeof fault.message, "the prompt has %zu tokens, the model's context %u", n,
+             task->model->info.context_tokens);
+    serve_error_of(&fault, error);
+}
+
+/* What cannot fit is refused here, so that what is submitted on the loop's thread is no longer than a context. The rest
+ * is judged there. */
+static void measure(struct serve_task *task, struct openai_error *error)
+{
+    const struct serve *serve = task->serve; /* its template and options stay as they are */
+    struct openai_request *request = &task->request;
+    runnel_error fault = {0};
+    runnel_request unused;
+    runnel_chat chat;
+    size_t n = 0;
+
+    if (request->messages != NULL) {
+        runnel_chat_default(&chat);
+        openai_request_choice(request, 0, 0, &unused, &chat);
+        chat.template_text = serve->template_text.bytes;
+        chat.template_name = serve->options->template_name;
+        chat.now_s = serve->options->now_s;
+        if (runnel_tokenize_chat(task->model->handle, &chat, NULL, 0, &n, &fault) == RUNNEL_OK)
+            judge_length(task, n, error);
+        return;
+    }
+    fault.status = openai_infill(request, task->model->handle, &fault);
+    if (fault.status != RUNNEL_OK)
+        serve_error_of(&fault, error);
+    for (size_t i = 0; i < request->n_prompts && error->http == 0; i++) {
+        const struct openai_prompt *prompt = &request->prompts[i];
+
+        if (prompt->tokens == NULL && prompt->text_bytes > SERVE_LOOP_BYTES &&
+            runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, NULL, 0, &n) ==
+                RUNNEL_OK)
+            judge_length(task, n, error);
+    }
+}
+
+/* ---- From a body to a request ------------------------------------------------------------ */
+
+/* A body in the task's dialect, read. False: *error says why. */
+static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, const json_t *body,
+                      struct openai_error *error)
+{
+    json_t *translated = NULL;
+    bool good = false;
+
+    *error = (struct openai_error){0};
+    if (task->dialect->endpoint != NULL)
+        endpoint = task->dialect->endpoint(body);
+    if (!serve_read_keep_alive(body, &task->keep_ms, error))
+        return false;
+    if (task->dialect->translate != NULL) {
+        translated = task->dialect->translate(body, error);
+        if (translated == NULL)
+            return error->http != 0 ? false : openai_no_memory(error);
+        body = translated;
+    }
+    good =
+        openai_request_read(&task->request, endpoint, OPENAI_SERVED, body, error) && can_stream(&task->request, error);
+    json_decref(translated);
+    if (good && task->dialect->llama_entries) {
+        task->request.llama_entries = true;
+        task->request.echo = false; /* OpenAI's alone, like best_of */
+        task->request.best_of = 0;
+    }
+    return good;
+}
+
+static struct serve_task *new_task(struct serve *serve, struct http_exchange *exchange)
+{
+    struct serve_task *task = calloc(1, sizeof *task);
+
+    if (task == NULL)
+        return NULL;
+    task->serve = serve;
+    task->exchange = exchange;
+    task->dialect = serve_dialect_of(exchange);
+    task->visit = visit_ref(visit_of(exchange));
+    task->visit->task = task;
+    task->is_long = task->visit->json != NULL;
+    task->began_ns = uv_hrtime();
+    task->told_ms = uv_now(&serve->loop);
+    link_task(serve, task);
+    return task;
+}
+
+void serve_ask(struct serve *serve, struct http_exchange *exchange, enum openai_endpoint endpoint)
+{
+    json_t *body = serve_read_json(serve, exchange);
+    struct serve_task *task = NULL;
+    struct openai_error error;
+
+    if (body == NULL)
+        return;
+    if (serve_ollama_load(serve, exchange, body)) {
+        json_decref(body);
+        return;
+    }
+    task = new_task(serve, exchange);
+    if (task == NULL) {
+        openai_no_memory(&error);
+        serve_refuse(serve, exchange, &error, 0);
+    } else if (task->is_long) {
+        begin_step(task, body, endpoint);
+    } else if (read_body(task, endpoint, body, &error)) {
+        start(task);
+    } else {
+        refuse(task, &error, 0);
+    }
+    json_decref(body);
+}

@@ -1,0 +1,636 @@
+/* /v1/batches: jobs over files of requests, one after another, by the code of `runnel batch` (docs/BATCH.md).
+ *
+ *     validating ─▶ in_progress ─▶ finalizing ─▶ completed, failed
+ *          └──────────────┴─▶ cancelling ─▶ cancelled
+ *
+ * A job goes on in small turns on the loop's thread, behind whatever asks for an answer now. Its journal lies in the
+ * folder: a server that was killed goes on with it at the next start, and the files are the same to the byte. What the end
+ * of a job will be is in its record before its files are moved to where clients see them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "apps/runnel/batch.h"
+#include "apps/openai/openai_fields.h"
+#include "files.h"
+
+enum { TICK_MS = 20, PATH_BYTES = 4096, MOST_REQUESTS = 50000, MOST_STREAMS = 32 };
+
+/* The one that runs. */
+struct serve_batch {
+    json_t *record; /* a reference */
+    struct serve_model *model;
+    struct app_options options;
+    struct batch *batch; /* owned */
+    char input[PATH_BYTES], output[PATH_BYTES], errors[PATH_BYTES], journal[PATH_BYTES];
+    bool ending; /* nothing is computed any more: its streams end */
+};
+
+/* ---- Records ----------------------------------------------------------------------------- */
+
+static const char *status_of(const json_t *record)
+{
+    const char *status = json_string_value(json_object_get(store_object(record), "status"));
+
+    return status != NULL ? status : "";
+}
+
+static bool is_status(const json_t *record, const char *status)
+{
+    return strcmp(status_of(record), status) == 0;
+}
+
+static bool is_over(const json_t *record)
+{
+    return is_status(record, "completed") || is_status(record, "failed") || is_status(record, "cancelled");
+}
+
+/* The status, and when it came: "in_progress_at". */
+static void set_status(json_t *record, const char *status)
+{
+    char member[32];
+
+    snprintf(member, sizeof member, "%s_at", status);
+    json_object_set_new(store_object(record), "status", json_string(status));
+    json_object_set_new(store_object(record), member, json_integer((json_int_t)time(NULL)));
+}
+
+static void set_error(json_t *record, const char *code, const char *message)
+{
+    json_object_set_new(store_object(record), "errors",
+                        json_pack("{s:s, s:[{s:s, s:s, s:n, s:n}]}", "object", "list", "data", "code", code, "message",
+                                  message, "param", "line"));
+}
+
+static uint64_t owner_of(const json_t *record)
+{
+    const char *text = json_string_value(json_object_get(record, "owner"));
+
+    return text != NULL ? strtoull(text, NULL, 16) : 0;
+}
+
+bool batches_uses(const struct serve_files *files, const char *file)
+{
+    const json_t *record = NULL;
+    size_t i = 0;
+
+    json_array_foreach(files->store.records[STORE_BATCHES], i, record)
+    {
+        const char *input = json_string_value(json_object_get(store_object(record), "input_file_id"));
+
+        if (input != NULL && strcmp(input, file) == 0 && !is_over(record))
+            return true;
+    }
+    return false;
+}
+
+/* ---- The end of a job -------------------------------------------------------------------- */
+
+static bool is_filled(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && status.st_size > 0;
+}
+
+/* An id for what the job has written; null: it has written nothing. */
+static void name_result(struct serve *serve, json_t *record, const char *member, const char *ending)
+{
+    char id[48], path[PATH_BYTES];
+
+    if (!store_path(&serve->files->store, store_id(record), ending, path, sizeof path) || !is_filled(path))
+        return;
+    files_new_id(serve, "file-", id);
+    json_object_set_new(store_object(record), member, json_string(id));
+}
+
+/* Moves it there, unless that was done. */
+static void move_result(struct serve *serve, const json_t *record, const char *member, const char *ending)
+{
+    struct serve_store *store = &serve->files->store;
+    const char *id = json_string_value(json_object_get(store_object(record), member));
+    char from[PATH_BYTES], to[PATH_BYTES], name[80];
+    struct stat status;
+
+    if (!store_path(store, store_id(record), ending, from, sizeof from))
+        return;
+    if (id == NULL) {
+        unlink(from);
+        return;
+    }
+    if (store_path(store, id, "", to, sizeof to))
+        rename(from, to);
+    if (store_find(store, STORE_FILES, id, owner_of(record)) != NULL || stat(to, &status) != 0)
+        return;
+    snprintf(name, sizeof name, "%.48s_%s.jsonl", store_id(record), ending[1] == 'o' ? "output" : "error");
+    json_decref(files_keep(serve, owner_of(record), id, name, "batch_output", (uint64_t)status.st_size));
+}
+
+/* From a record that says how the job ends to files that clients see. May be done twice. */
+static void finalize(struct serve *serve, json_t *record)
+{
+    const char *final = json_string_value(json_object_get(record, "final"));
+    char journal[PATH_BYTES];
+
+    move_result(serve, record, "output_file_id", ".out");
+    move_result(serve, record, "error_file_id", ".err");
+    set_status(record, final != NULL ? final : "failed");
+    store_save(&serve->files->store, record);
+    if (store_path(&serve->files->store, store_id(record), ".journal", journal, sizeof journal))
+        unlink(journal);
+}
+
+static void count(struct serve_batch *run)
+{
+    struct batch_counts counts = {0};
+    json_t *of = json_object_get(store_object(run->record), "request_counts");
+
+    if (run->batch->journal == NULL || !batch_journal_count(run->batch->journal, &counts))
+        return;
+    json_object_set_new(of, "completed", json_integer((json_int_t)counts.good));
+    json_object_set_new(of, "failed", json_integer((json_int_t)counts.bad));
+}
+
+/* Its files are written: what clients see of it is made of them, and it goes. */
+static void finish(struct serve *serve, struct serve_batch *run, const char *final)
+{
+    json_t *record = run->record;
+
+    count(run);
+    batch_end(run->batch);
+    json_object_set_new(record, "final", json_string(final));
+    if (!is_status(record, "cancelling"))
+        set_status(record, "finalizing");
+    name_result(serve, record, "output_file_id", ".out");
+    name_result(serve, record, "error_file_id", ".err");
+    if (store_save(&serve->files->store, record))
+        finalize(serve, record);
+    serve_model_leave(run->model);
+    serve->files->running = NULL;
+    json_decref(record);
+    free(run->batch);
+    free(run);
+}
+
+/* ---- A job ------------------------------------------------------------------------------- */
+
+static struct serve_model *model_of(struct serve *serve, const json_t *record)
+{
+    const char *name = json_string_value(json_object_get(record, "model"));
+
+    return name != NULL ? serve_model_named(&serve->models, name) : NULL;
+}
+
+/* The server's options, and those of a job over these files. */
+static void set_options(struct serve *serve, struct serve_batch *run)
+{
+    struct app_options *options = &run->options;
+    int64_t half = serve->options->max_streams / 2;
+
+    *options = run->model->options;
+    options->operands[0] = run->model->path;
+    options->operands[1] = run->input;
+    options->operands[2] = run->output;
+    options->n_operands = 3;
+    options->errors_file = run->errors;
+    options->resume = true;
+    options->batch_streams = half < 1 ? 1 : half < MOST_STREAMS ? half : MOST_STREAMS;
+}
+
+static bool set_paths(struct serve *serve, struct serve_batch *run)
+{
+    const struct serve_store *store = &serve->files->store;
+    const char *input = json_string_value(json_object_get(store_object(run->record), "input_file_id"));
+    const char *id = store_id(run->record);
+
+    return input != NULL && store_path(store, input, "", run->input, sizeof run->input) &&
+           store_path(store, id, ".out", run->output, sizeof run->output) &&
+           store_path(store, id, ".err", run->errors, sizeof run->errors) &&
+           store_path(store, id, ".journal", run->journal, sizeof run->journal);
+}
+
+/* Whose the batch is; NULL: the key is no longer there, and its batch goes on as it was let in. */
+static struct serve_key *key_of(struct serve *serve, uint64_t tenant)
+{
+    for (size_t i = 0; i < serve->keys.n; i++)
+        if (serve->keys.at[i]->tenant == tenant)
+            return serve->keys.at[i];
+    return NULL;
+}
+
+/* A line counts as the request that it is. */
+static enum batch_leave ask(void *user, uint64_t *retry_ms, struct openai_error *error)
+{
+    struct serve *serve = user;
+    struct serve_key *key = key_of(serve, serve->files->running->batch->tenant);
+    enum serve_excess excess = key != NULL ? serve_ask_key(serve, key, retry_ms, error) : EXCESS_NONE;
+
+    return excess == EXCESS_NONE ? BATCH_GO : excess == EXCESS_BUDGET ? BATCH_NEVER : BATCH_LATER;
+}
+
+static void pay(void *user, uint64_t tokens)
+{
+    struct serve *serve = user;
+    struct serve_key *key = key_of(serve, serve->files->running->batch->tenant);
+
+    if (key != NULL)
+        serve_limits_charge(&key->limits, (int64_t)tokens, uv_now(&serve->loop));
+}
+
+static struct serve_batch *new_run(struct serve *serve, json_t *record, struct serve_model *model)
+{
+    struct serve_batch *run = calloc(1, sizeof *run);
+    struct batch *batch = calloc(1, sizeof *batch);
+    const json_t *object = store_object(record);
+
+    if (run == NULL || batch == NULL) {
+        free(run);
+        free(batch);
+        return NULL;
+    }
+    *run = (struct serve_batch){.record = json_incref(record), .model = model, .batch = batch};
+    serve_model_use(model);
+    set_paths(serve, run);
+    set_options(serve, run);
+    batch->app = (struct app){
+        .options = &run->options, .engine = serve->app.engine, .model = model->handle, .info = model->info};
+    batch->model_name = model->name;
+    batch->template_text = serve->template_text;
+    batch->tenant = owner_of(record);
+    batch->owner = (struct batch_owner){ask, pay, serve};
+    batch->only_model = model->name;
+    batch->only_url = json_string_value(json_object_get(object, "endpoint"));
+    batch->input.fd = -1;
+    return run;
+}
+
+static void start(struct serve *serve, json_t *record, struct serve_model *model)
+{
+    struct serve_batch *run = new_run(serve, record, model);
+
+    if (run == NULL) /* memory is short: it is tried again */
+        return;
+    serve->files->running = run;
+    if (!batch_begin(run->batch, run->journal)) {
+        set_error(record, "batch_failed", "the job could not begin; the server's log says why");
+        finish(serve, run, "failed");
+        return;
+    }
+    if (is_status(record, "cancelling")) {
+        batch_cancel(run->batch);
+        return;
+    }
+    if (!is_status(record, "in_progress"))
+        set_status(record, "in_progress");
+    store_save(&serve->files->store, record);
+}
+
+/* Begins one that waits, if its model is there. */
+static void begin(struct serve *serve, json_t *record)
+{
+    struct serve_model *model = model_of(serve, record);
+
+    if (is_status(record, "finalizing")) {
+        finalize(serve, record);
+    } else if (model == NULL || model->load == SERVE_FAILED ||
+               (model->load == SERVE_UNLOADED && model->error[0] != '\0')) {
+        set_error(record, "model_not_found", "the model of the batch is not served any more");
+        json_object_set_new(record, "final", json_string("failed"));
+        finalize(serve, record);
+    } else if (model->load == SERVE_READY && !model->leaving) {
+        start(serve, record, model);
+    } else {
+        serve_model_want(model);
+    }
+}
+
+static bool go_on(struct serve_batch *run)
+{
+    if (!run->ending && batch_turn(run->batch))
+        return true;
+    if (!run->ending) { /* over: what still runs is not wanted */
+        run->ending = true;
+        batch_cancel(run->batch);
+    }
+    return batch_live(run->batch) > 0;
+}
+
+static void step(struct serve *serve)
+{
+    struct serve_batch *run = serve->files->running;
+    int code = APP_OK;
+
+    if (run == NULL || go_on(run))
+        return;
+    code = run->batch->code;
+    if (code == APP_CANCELLED && is_status(run->record, "cancelling")) {
+        batch_turn(run->batch); /* writes what is answered */
+        finish(serve, run, "cancelled");
+    } else if (code == APP_CANCELLED && run->batch->input_ended && run->batch->n_lines == 0) {
+        finish(serve, run, "completed");
+    } else {
+        set_error(run->record, "batch_failed", "the job could not go on; the server's log says why");
+        finish(serve, run, "failed");
+    }
+    serve_begin_batches(serve);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct serve *serve = timer->data;
+
+    if (serve->files->running == NULL)
+        serve_begin_batches(serve);
+    else
+        step(serve);
+}
+
+static void on_check(uv_check_t *check)
+{
+    step(check->data);
+}
+
+static json_t *first_waiting(const struct serve_files *files)
+{
+    json_t *record = NULL;
+    size_t i = 0;
+
+    json_array_foreach(files->store.records[STORE_BATCHES], i, record)
+    {
+        if (!is_over(record))
+            return record;
+    }
+    return NULL;
+}
+
+void serve_begin_batches(struct serve *serve)
+{
+    struct serve_files *files = serve->files;
+    json_t *record = first_waiting(files);
+
+    if (files->tick.data == NULL) {
+        uv_timer_init(&serve->loop, &files->tick);
+        uv_check_init(&serve->loop, &files->check);
+        files->tick.data = files->check.data = serve;
+    }
+    if (record == NULL || serve->draining) {
+        uv_timer_stop(&files->tick);
+        uv_check_stop(&files->check);
+        return;
+    }
+    uv_timer_start(&files->tick, on_tick, TICK_MS, TICK_MS);
+    uv_check_start(&files->check, on_check);
+    if (files->running == NULL)
+        begin(serve, record);
+}
+
+void serve_stop_batches(struct serve *serve)
+{
+    if (serve->files != NULL && serve->files->running != NULL)
+        batch_detach(serve->files->running->batch);
+}
+
+void serve_end_batches(struct serve *serve)
+{
+    struct serve_files *files = serve->files;
+    struct serve_batch *run = files != NULL ? files->running : NULL;
+
+    if (run == NULL)
+        return;
+    batch_end(run->batch);
+    json_decref(run->record);
+    free(run->batch);
+    free(run);
+    files->running = NULL;
+}
+
+/* ---- Making one -------------------------------------------------------------------------- */
+
+struct wish {
+    const char *input, *endpoint;
+    const json_t *metadata;
+    char model[SERVE_NAME_BYTES];
+    size_t n_requests;
+};
+
+const struct openai_field serve_batch_fields[] = {{"input_file_id", OPENAI_STRING, true, 0, 0},
+                                                  {"endpoint", OPENAI_STRING, true, 0, 0},
+                                                  {"completion_window", OPENAI_STRING, true, 0, 0},
+                                                  {"metadata", OPENAI_OBJECT, false, 0, 0},
+                                                  {0}};
+
+/* The model that the first line with a body names; the others must name none, or the same. */
+static void find_model(const char *text, size_t n, struct wish *wish)
+{
+    const char *end = memchr(text, '\n', n);
+    json_t *line = json_loadb(text, end != NULL ? (size_t)(end - text) : n, 0, NULL);
+    const char *model = json_string_value(json_object_get(json_object_get(line, "body"), "model"));
+
+    if (model != NULL)
+        snprintf(wish->model, sizeof wish->model, "%s", model);
+    json_decref(line);
+}
+
+static bool is_blank(const char *line, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')
+            return false;
+    return true;
+}
+
+/* Counts the lines, and looks at the first. */
+static bool look_into(const struct serve_store *store, struct wish *wish, struct openai_error *error)
+{
+    size_t n = 0;
+    char *text = store_read(store, wish->input, &n);
+
+    if (text == NULL)
+        return openai_refuse(error, "invalid_value", "input_file_id", "the file could not be read");
+    for (size_t at = 0, length = 0; at < n; at += length + 1) {
+        const char *end = memchr(text + at, '\n', n - at);
+
+        length = end != NULL ? (size_t)(end - text) - at : n - at;
+        if (is_blank(text + at, length))
+            continue;
+        if (wish->n_requests++ == 0)
+            find_model(text + at, length, wish);
+    }
+    free(text);
+    if (wish->n_requests > 0 && wish->n_requests <= MOST_REQUESTS)
+        return true;
+    return openai_refuse(error, "invalid_value", "input_file_id", "the file has %zu requests; allowed is 1 to %d",
+                         wish->n_requests, MOST_REQUESTS);
+}
+
+/* Of too many the oldest that is over is forgotten; its files stay. */
+static bool make_room(struct serve_store *store)
+{
+    const json_t *record = NULL;
+    size_t i = 0;
+
+    if (json_array_size(store->records[STORE_BATCHES]) < STORE_RECORDS)
+        return true;
+    json_array_foreach(store->records[STORE_BATCHES], i, record)
+    {
+        if (is_over(record)) {
+            store_remove(store, STORE_BATCHES, record);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_wish(struct serve *serve, const json_t *body, uint64_t owner, struct wish *wish,
+                      struct openai_error *error)
+{
+    struct serve_store *store = &serve->files->store;
+    const char *window = json_string_value(json_object_get(body, "completion_window"));
+
+    *wish = (struct wish){.input = json_string_value(json_object_get(body, "input_file_id")),
+                          .endpoint = json_string_value(json_object_get(body, "endpoint")),
+                          .metadata = json_object_get(body, "metadata")};
+    if (!openai_fields_check(serve_batch_fields, body, error))
+        return false;
+    if (strcmp(window, "24h") != 0)
+        return openai_refuse(error, "invalid_value", "completion_window", "completion_window must be '24h'");
+    if (openai_endpoint_of(wish->endpoint) == 0)
+        return openai_refuse(error, "invalid_value", "endpoint", "endpoint: '%.60s' takes no batches", wish->endpoint);
+    if (store_find(store, STORE_FILES, wish->input, owner) == NULL) {
+        openai_refuse(error, "not_found", "input_file_id", "there is no file '%.60s'", wish->input);
+        error->http = 404;
+        error->type = "not_found_error";
+        return false;
+    }
+    if (!look_into(store, wish, error))
+        return false;
+    return make_room(store) ||
+           openai_refuse(error, "storage_full", NULL, "%d batches wait: no more are taken", STORE_RECORDS);
+}
+
+static json_t *new_object(const struct wish *wish, const char *id)
+{
+    json_int_t now = (json_int_t)time(NULL);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:n, s:s, s:s, s:s, s:n, s:n, s:I, s:I, s:{s:I, s:i, s:i}}", "id", id,
+                               "object", "batch", "endpoint", wish->endpoint, "errors", "input_file_id", wish->input,
+                               "completion_window", "24h", "status", "validating", "output_file_id", "error_file_id",
+                               "created_at", now, "expires_at", now + 24 * 3600, "request_counts", "total",
+                               (json_int_t)wish->n_requests, "completed", 0, "failed", 0);
+    static const char *const later[] = {"in_progress_at", "finalizing_at", "completed_at", "failed_at",
+                                        "expired_at",     "cancelling_at", "cancelled_at"};
+
+    for (size_t i = 0; object != NULL && i < sizeof later / sizeof later[0]; i++)
+        json_object_set_new(object, later[i], json_null());
+    if (object != NULL)
+        json_object_set(object, "metadata", wish->metadata != NULL ? (json_t *)(uintptr_t)wish->metadata : json_null());
+    return object;
+}
+
+static void create(struct serve *serve, struct http_exchange *exchange, const struct wish *wish, uint64_t owner)
+{
+    struct serve_store *store = &serve->files->store;
+    struct serve_model *model = serve_find_model(serve, exchange, wish->model[0] != '\0' ? wish->model : NULL);
+    json_t *object = NULL, *record = NULL;
+    char id[48];
+
+    if (model == NULL) /* refused */
+        return;
+    files_new_id(serve, "batch-", id);
+    object = new_object(wish, id);
+    if (object == NULL || !store_add(store, STORE_BATCHES, owner, json_incref(object))) {
+        json_decref(object);
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the batch could not be written", 0);
+        return;
+    }
+    record = store_find(store, STORE_BATCHES, id, owner);
+    json_object_set_new(record, "model", json_string(model->name));
+    store_save(store, record);
+    files_reply(serve, exchange, object);
+    serve_begin_batches(serve);
+}
+
+void serve_batches_create(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    uint64_t owner = visit_of(exchange)->key->tenant;
+    struct openai_error error;
+    struct wish wish;
+    json_t *body = NULL;
+
+    (void)rest;
+    if (files_of(serve, exchange) == NULL || (body = serve_read_json(serve, exchange)) == NULL)
+        return;
+    if (read_wish(serve, body, owner, &wish, &error))
+        create(serve, exchange, &wish, owner);
+    else
+        serve_refuse(serve, exchange, &error, 0);
+    json_decref(body);
+}
+
+/* ---- One, and all ------------------------------------------------------------------------ */
+
+void serve_batches_list(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    (void)rest;
+    files_reply_list(serve, exchange, STORE_BATCHES);
+}
+
+static void reply_record(struct serve *serve, struct http_exchange *exchange, const json_t *record)
+{
+    struct serve_batch *run = serve->files->running;
+
+    if (run != NULL && run->record == record)
+        count(run);
+    files_reply(serve, exchange, json_incref(store_object(record)));
+}
+
+void serve_batches_one(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    struct serve_files *files = files_of(serve, exchange);
+    const json_t *record =
+        files != NULL ? store_find(&files->store, STORE_BATCHES, rest, visit_of(exchange)->key->tenant) : NULL;
+
+    if (record != NULL)
+        reply_record(serve, exchange, record);
+    else if (files != NULL)
+        files_refuse_unknown(serve, exchange, "batch", rest);
+}
+
+static void cancel(struct serve *serve, json_t *record)
+{
+    struct serve_batch *run = serve->files->running;
+
+    if (is_over(record) || is_status(record, "cancelling") || is_status(record, "finalizing"))
+        return;
+    set_status(record, "cancelling");
+    if (run != NULL && run->record == record) {
+        batch_cancel(run->batch);
+    } else {
+        json_object_set_new(record, "final", json_string("cancelled"));
+        finalize(serve, record);
+    }
+    store_save(&serve->files->store, record);
+}
+
+/* ID/cancel. */
+void serve_batches_cancel(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    struct serve_files *files = files_of(serve, exchange);
+    const char *slash = NULL;
+    json_t *record = NULL;
+    char id[64];
+
+    if (files == NULL) /* it was answered, and `rest` is gone with the exchange */
+        return;
+    slash = strchr(rest, '/');
+    snprintf(id, sizeof id, "%.*s", slash != NULL && slash - rest < 63 ? (int)(slash - rest) : 0, rest);
+    record = store_find(&files->store, STORE_BATCHES, id, visit_of(exchange)->key->tenant);
+    if (record == NULL || strcmp(slash, "/cancel") != 0) {
+        files_refuse_unknown(serve, exchange, "batch", rest);
+        return;
+    }
+    cancel(serve, record);
+    reply_record(serve, exchange, record);
+}

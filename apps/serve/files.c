@@ -1,0 +1,355 @@
+/* /v1/files: what clients have uploaded for batches, and what batches have written. Bodies of uploads are
+ * multipart/form-data with a part `purpose`, which is "batch", and a part `file`. See files.h, store.h. */
+#include "files.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "apps/openai/openai_fields.h"
+#include "multipart.h"
+
+enum { LIST_MOST = 10000, LIST_USUAL = 20 };
+
+/* ---- Answers ----------------------------------------------------------------------------- */
+
+void files_reply(struct serve *serve, struct http_exchange *exchange, json_t *value)
+{
+    if (value == NULL) {
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "not enough memory for the answer", 0);
+        return;
+    }
+    json_dumpf(value, serve_write(serve), JSON_COMPACT);
+    json_decref(value);
+    serve_reply(serve, exchange, 200, "application/json");
+}
+
+void files_refuse_unknown(struct serve *serve, struct http_exchange *exchange, const char *kind, const char *id)
+{
+    struct openai_error error = {.http = 404, .type = "not_found_error", .code = "not_found", .param = "id"};
+
+    snprintf(error.message, sizeof error.message, "there is no %s '%.80s'", kind, id);
+    serve_refuse(serve, exchange, &error, 0);
+}
+
+struct serve_files *files_of(struct serve *serve, struct http_exchange *exchange)
+{
+    if (serve->files->store.folder != NULL)
+        return serve->files;
+    serve_refuse_as(serve, exchange, 501, "not_supported_error", "not_supported",
+                    "this server keeps no files and runs no batches: it was started without --files-dir", 0);
+    return NULL;
+}
+
+static uint64_t owner_of(const struct http_exchange *exchange)
+{
+    return visit_of(exchange)->key->tenant;
+}
+
+/* ---- Lists ------------------------------------------------------------------------------- */
+
+/* The value of a word of the query, as it was sent, in to[0..room). False: it is not there, or too long. */
+static bool query_word(const struct http_exchange *exchange, const char *name, char *to, size_t room)
+{
+    const char *at = http_query(exchange);
+    size_t n = strlen(name);
+
+    while (*at != '\0') {
+        size_t word = strcspn(at, "&");
+
+        if (word > n && strncmp(at, name, n) == 0 && at[n] == '=') {
+            if (word - n - 1 >= room)
+                return false;
+            memcpy(to, at + n + 1, word - n - 1);
+            to[word - n - 1] = '\0';
+            return true;
+        }
+        at += word + (at[word] == '&');
+    }
+    return false;
+}
+
+struct list {
+    char after[64], purpose[32];
+    size_t limit;
+    bool oldest_first;
+};
+
+static bool read_list(const struct http_exchange *exchange, struct list *list, struct openai_error *error)
+{
+    char word[16], *end = NULL;
+    long limit = LIST_USUAL;
+
+    *list = (struct list){.limit = LIST_USUAL};
+    if (query_word(exchange, "limit", word, sizeof word)) {
+        limit = strtol(word, &end, 10);
+        if (*end != '\0' || limit < 1 || limit > LIST_MOST)
+            return openai_refuse(error, "invalid_value", "limit", "limit is %.15s; allowed is 1 to %d", word,
+                                 LIST_MOST);
+        list->limit = (size_t)limit;
+    }
+    if (query_word(exchange, "order", word, sizeof word)) {
+        list->oldest_first = strcmp(word, "asc") == 0;
+        if (!list->oldest_first && strcmp(word, "desc") != 0)
+            return openai_refuse(error, "invalid_value", "order", "order is 'asc' or 'desc', not '%.15s'", word);
+    }
+    query_word(exchange, "after", list->after, sizeof list->after);
+    query_word(exchange, "purpose", list->purpose, sizeof list->purpose);
+    return true;
+}
+
+static bool is_listed(const struct list *list, const json_t *record, uint64_t owner)
+{
+    const char *purpose = json_string_value(json_object_get(store_object(record), "purpose"));
+
+    return store_owns(record, owner) &&
+           (list->purpose[0] == '\0' || (purpose != NULL && strcmp(purpose, list->purpose) == 0));
+}
+
+/* The objects behind `after`, at most `limit`; *more: there are others behind these. */
+static json_t *page_of(const json_t *records, const struct list *list, uint64_t owner, bool *more)
+{
+    json_t *data = json_array();
+    bool begun = list->after[0] == '\0';
+    size_t n = json_array_size(records);
+
+    *more = false;
+    for (size_t i = 0; i < n && !*more; i++) {
+        const json_t *record = json_array_get(records, list->oldest_first ? i : n - 1 - i);
+
+        if (!is_listed(list, record, owner))
+            continue;
+        if (begun && json_array_size(data) == list->limit)
+            *more = true;
+        else if (begun)
+            json_array_append(data, store_object(record));
+        else
+            begun = strcmp(store_id(record), list->after) == 0;
+    }
+    return data;
+}
+
+void files_reply_list(struct serve *serve, struct http_exchange *exchange, enum store_kind kind)
+{
+    struct serve_files *files = files_of(serve, exchange);
+    struct openai_error error;
+    struct list list;
+    json_t *data = NULL;
+    bool more = false;
+    size_t n = 0;
+
+    if (files == NULL)
+        return;
+    if (!read_list(exchange, &list, &error)) {
+        serve_refuse(serve, exchange, &error, 0);
+        return;
+    }
+    data = page_of(files->store.records[kind], &list, owner_of(exchange), &more);
+    n = json_array_size(data);
+    files_reply(serve, exchange,
+                json_pack("{s:s, s:o, s:O?, s:O?, s:b}", "object", "list", "data", data, "first_id",
+                          json_object_get(json_array_get(data, 0), "id"), "last_id",
+                          json_object_get(json_array_get(data, n > 0 ? n - 1 : 0), "id"), "has_more", (int)more));
+}
+
+void serve_files_list(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    (void)rest;
+    files_reply_list(serve, exchange, STORE_FILES);
+}
+
+/* ---- Uploads ----------------------------------------------------------------------------- */
+
+void files_new_id(struct serve *serve, const char *prefix, char id[48])
+{
+    struct timespec now;
+    uint64_t bits = 0;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits)
+        bits = serve->seed ^ ++serve->number * UINT64_C(0x9e3779b97f4a7c15);
+    snprintf(id, 48, "%s%011llx%016llx", prefix,
+             (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000,
+             (unsigned long long)bits);
+}
+
+json_t *files_keep(struct serve *serve, uint64_t owner, const char *id, const char *name, const char *purpose,
+                   uint64_t bytes)
+{
+    json_t *object =
+        json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:s}", "id", id, "object", "file", "bytes", (json_int_t)bytes,
+                  "created_at", (json_int_t)time(NULL), "filename", name, "purpose", purpose, "status", "processed");
+
+    if (object == NULL || !store_add(&serve->files->store, STORE_FILES, owner, json_incref(object))) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+struct upload {
+    char purpose[32], filename[256];
+    const char *bytes; /* NULL: there is no file */
+    size_t n;
+};
+
+static bool bad_form(struct openai_error *error, const char *why)
+{
+    return openai_refuse(error, "invalid_form", "file", "%s", why);
+}
+
+static bool read_upload(struct http_exchange *exchange, struct upload *upload, struct openai_error *error)
+{
+    struct multipart form;
+    struct multipart_part part;
+    enum multipart_step step = MULTIPART_BAD;
+    const char *why = NULL;
+    size_t n = 0;
+    const char *body = http_body(exchange, &n);
+
+    *upload = (struct upload){0};
+    if (!multipart_open(&form, http_field(exchange, "content-type"), body, n, &why))
+        return bad_form(error, why);
+    while ((step = multipart_next(&form, &part, &why)) == MULTIPART_PART) {
+        if (strcmp(part.name, "file") == 0) {
+            upload->bytes = part.bytes;
+            upload->n = part.n;
+            snprintf(upload->filename, sizeof upload->filename, "%s", part.filename);
+        } else if (strcmp(part.name, "purpose") == 0) {
+            snprintf(upload->purpose, sizeof upload->purpose, "%.*s", (int)(part.n < 31 ? part.n : 31), part.bytes);
+        }
+    }
+    if (step == MULTIPART_BAD)
+        return bad_form(error, why);
+    if (upload->bytes == NULL)
+        return openai_refuse(error, "missing_required_parameter", "file", "file is missing");
+    if (upload->purpose[0] == '\0')
+        return openai_refuse(error, "missing_required_parameter", "purpose", "purpose is missing");
+    if (strcmp(upload->purpose, "batch") != 0)
+        return openai_refuse(error, "unsupported_value", "purpose", "purpose: only 'batch' is supported, not '%.30s'",
+                             upload->purpose);
+    return true;
+}
+
+/* A name that is no UTF-8 cannot be told. */
+static const char *name_of(const struct upload *upload)
+{
+    json_t *text = json_string(upload->filename);
+    bool good = text != NULL && upload->filename[0] != '\0';
+
+    json_decref(text);
+    return good ? upload->filename : "upload.jsonl";
+}
+
+static bool has_room(const struct serve_store *store, size_t n, struct openai_error *error)
+{
+    if (json_array_size(store->records[STORE_FILES]) < STORE_RECORDS && store->bytes + n <= store->most_bytes)
+        return true;
+    openai_refuse(error, "storage_full", "file", "there is no room for the file: %zu files have %llu bytes",
+                  json_array_size(store->records[STORE_FILES]), (unsigned long long)store->bytes);
+    error->http = 507;
+    error->type = "unavailable_error";
+    return false;
+}
+
+void serve_files_upload(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    struct serve_files *files = files_of(serve, exchange);
+    struct openai_error error;
+    struct upload upload;
+    json_t *object = NULL;
+    char id[48];
+
+    (void)rest;
+    if (files == NULL)
+        return;
+    if (!read_upload(exchange, &upload, &error) || !has_room(&files->store, upload.n, &error)) {
+        serve_refuse(serve, exchange, &error, 0);
+        return;
+    }
+    files_new_id(serve, "file-", id);
+    if (store_write(&files->store, id, upload.bytes, upload.n))
+        object = files_keep(serve, owner_of(exchange), id, name_of(&upload), "batch", upload.n);
+    if (object != NULL)
+        files_reply(serve, exchange, object);
+    else
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
+}
+
+/* ---- One file ---------------------------------------------------------------------------- */
+
+static void reply_content(struct serve *serve, struct http_exchange *exchange, const char *id)
+{
+    size_t n = 0;
+    char *bytes = store_read(&serve->files->store, id, &n);
+
+    if (bytes == NULL) {
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be read", 0);
+        return;
+    }
+    fwrite(bytes, 1, n, serve_write(serve));
+    free(bytes);
+    serve_reply(serve, exchange, 200, "application/octet-stream");
+}
+
+/* ID, or ID/content. */
+void serve_files_one(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    struct serve_files *files = files_of(serve, exchange);
+    const char *slash = NULL;
+    json_t *record = NULL;
+    char id[64];
+
+    if (files == NULL) /* it was answered, and `rest` is gone with the exchange */
+        return;
+    slash = strchr(rest, '/');
+    snprintf(id, sizeof id, "%.*s", slash != NULL ? (int)(slash - rest < 63 ? slash - rest : 63) : 63, rest);
+    record = store_find(&files->store, STORE_FILES, id, owner_of(exchange));
+    if (record == NULL || (slash != NULL && strcmp(slash, "/content") != 0))
+        files_refuse_unknown(serve, exchange, "file", rest);
+    else if (slash != NULL)
+        reply_content(serve, exchange, id);
+    else
+        files_reply(serve, exchange, json_incref(store_object(record)));
+}
+
+void serve_files_delete(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    struct serve_files *files = files_of(serve, exchange);
+    json_t *record = files != NULL ? store_find(&files->store, STORE_FILES, rest, owner_of(exchange)) : NULL;
+
+    if (files == NULL)
+        return;
+    if (record == NULL) {
+        files_refuse_unknown(serve, exchange, "file", rest);
+    } else if (batches_uses(files, rest)) {
+        serve_refuse_as(serve, exchange, 409, "invalid_request_error", "file_in_use",
+                        "a batch that is not over reads this file", 0);
+    } else {
+        store_remove(&files->store, STORE_FILES, record);
+        files_reply(serve, exchange, json_pack("{s:s, s:s, s:b}", "id", rest, "object", "file", "deleted", 1));
+    }
+}
+
+/* ---- The whole --------------------------------------------------------------------------- */
+
+bool serve_open_files(struct serve *serve)
+{
+    const struct app_options *options = serve->options;
+
+    serve->files = calloc(1, sizeof *serve->files);
+    if (serve->files == NULL) {
+        app_error("not enough memory");
+        return false;
+    }
+    return store_open(&serve->files->store, options->files_dir, options->files_bytes);
+}
+
+void serve_close_files(struct serve *serve)
+{
+    if (serve->files != NULL)
+        store_close(&serve->files->store);
+    free(serve->files);
+    serve->files = NULL;
+}

@@ -1,0 +1,124 @@
+/* See http_parse.h: the target of a request (RFC 9112, section 3.2; RFC 3986, section 3.3). Nothing is repaired: a path
+ * that another reader could take for a different one is refused. */
+#include "http_parse.h"
+
+#include <string.h>
+#include <strings.h>
+
+static int hex_of(char byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    byte |= 0x20;
+    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
+}
+
+/* "http://host/path": the path, "" where there is none. NULL: no such target. */
+static char *behind_host(char *target)
+{
+    size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    size_t host = scheme == 0 ? 0 : strcspn(target + scheme, "/?");
+
+    if (host == 0 || strpbrk(target + scheme, "@\\") != NULL)
+        return NULL;
+    return target + scheme + host;
+}
+
+/* Length of the UTF-8 character at text, which ends with a NUL; 0: none (overlong and surrogates too). */
+static size_t character(const unsigned char *text)
+{
+    size_t n = text[0] < 0x80   ? 1
+               : text[0] < 0xc2 ? 0
+               : text[0] < 0xe0 ? 2
+               : text[0] < 0xf0 ? 3
+               : text[0] < 0xf5 ? 4
+                                : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+static const char *decode(char *path)
+{
+    char *to = path;
+
+    for (const char *from = path; *from != '\0'; from++) {
+        int high = *from == '%' ? hex_of(from[1]) : 0, low = *from == '%' && high >= 0 ? hex_of(from[2]) : 0;
+        char byte = (char)(high * 16 + low);
+
+        if (high < 0 || low < 0)
+            return "the path has a percent sign without two digits";
+        if (*from != '%') {
+            *to++ = *from;
+            continue;
+        }
+        if (byte == '/' || byte == '\\' || (byte >= 0 && byte < ' ') || byte == 127)
+            return "the path has an encoded slash or control character";
+        *to++ = byte;
+        from += 2;
+    }
+    *to = '\0';
+    return NULL;
+}
+
+/* Empty segments but the last, "." and "..". */
+static bool is_crooked(const char *path)
+{
+    while (*path == '/') {
+        size_t n = strcspn(path + 1, "/");
+
+        if ((n == 0 && path[1] == '/') || (n == 1 && path[1] == '.') || (n == 2 && path[1] == '.' && path[2] == '.'))
+            return true;
+        path += 1 + n;
+    }
+    return false;
+}
+
+static bool refuse(const char **reason, const char *why)
+{
+    *reason = why;
+    return false;
+}
+
+bool http_target_split(char *target, size_t n, bool any, const char **path, const char **query, const char **reason)
+{
+    char *begin = target, *mark;
+
+    target[n] = '\0';
+    *query = "";
+    *path = "/";
+    if (any && strcmp(target, "*") == 0)
+        return true;
+    if (strchr(target, '#') != NULL)
+        return refuse(reason, "the target has a fragment");
+    if (*begin != '/')
+        begin = behind_host(target);
+    if (begin == NULL)
+        return refuse(reason, "the target is no path");
+    mark = strchr(begin, '?');
+    if (mark != NULL) {
+        *mark = '\0';
+        *query = mark + 1;
+    }
+    if (*begin == '\0')
+        return true;
+    *reason = decode(begin);
+    if (*reason != NULL)
+        return false;
+    if (is_crooked(begin) || strchr(begin, '\\') != NULL)
+        return refuse(reason, "the path has an empty segment or dots for one");
+    for (const char *at = begin; *at != '\0';) {
+        size_t bytes = character((const unsigned char *)at);
+
+        if (bytes == 0)
+            return refuse(reason, "the path is no UTF-8");
+        at += bytes;
+    }
+    *path = begin;
+    return true;
+}

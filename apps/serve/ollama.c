@@ -1,0 +1,492 @@
+/* Ollama's interface: /api/chat, /api/generate, /api/embed; ollama_models.c has what is about models. Answers in pieces are lines of JSON;
+ * they are what a body gets that does not say otherwise. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "routes.h"
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+#define EACH                                                                              \
+    {"model", OPENAI_STRING, false, 0, 0}, {"stream", OPENAI_BOOLEAN, false, 0, 0},       \
+        {"options", OPENAI_OBJECT, false, 0, 0}, {"keep_alive", OPENAI_ANY, false, 0, 0}, \
+        {"format", OPENAI_ANY, false, 0, 0},                                              \
+    {                                                                                     \
+        "think", OPENAI_ANY, false, 0, 0                                                  \
+    }
+
+const struct openai_field ollama_chat_fields[] = {
+    EACH, {"messages", OPENAI_MESSAGES, false, 0, 0}, {"tools", OPENAI_ARRAY, false, 0, 0}, {0}};
+
+const struct openai_field ollama_generate_fields[] = {EACH,
+                                                      {"prompt", OPENAI_STRING, false, 0, 0},
+                                                      {"system", OPENAI_STRING, false, 0, 0},
+                                                      {"raw", OPENAI_BOOLEAN, false, 0, 0},
+                                                      {"suffix", OPENAI_STRING, false, 0, 0},
+                                                      {"template", OPENAI_STRING, false, 0, 0},
+                                                      {0}};
+
+const struct openai_field ollama_embed_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
+                                                   {"input", OPENAI_PROMPTS, true, 0, 0},
+                                                   {"dimensions", OPENAI_WHOLE, false, 1, INT32_MAX},
+                                                   {"truncate", OPENAI_BOOLEAN, false, 0, 0},
+                                                   {"options", OPENAI_OBJECT, false, 0, 0},
+                                                   {"keep_alive", OPENAI_ANY, false, 0, 0},
+                                                   {0}};
+
+const struct openai_field ollama_show_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
+                                                  {"name", OPENAI_STRING, false, 0, 0},
+                                                  {"verbose", OPENAI_BOOLEAN, false, 0, 0},
+                                                  {0}};
+
+static bool copy(const json_t *from, const char *name, json_t *out, const char *as)
+{
+    json_t *value = json_object_get(from, name);
+
+    return value == NULL || json_is_null(value) || json_object_set(out, as, value) == 0;
+}
+
+/* How far penalties look back: 64 tokens unless told. -1 is everything, which is 0 here; 0 is nothing at all. */
+static bool read_window(const json_t *options, json_t *out)
+{
+    const json_t *window = json_object_get(options, "repeat_last_n");
+
+    if (window == NULL || json_is_null(window))
+        return json_object_set_new(out, "penalty_tokens", json_integer(64)) == 0;
+    if (!json_is_integer(window))
+        return copy(options, "repeat_last_n", out, "penalty_tokens");
+    if (json_integer_value(window) == 0)
+        return json_object_set_new(out, "repetition_penalty", json_real(1)) == 0 &&
+               json_object_set_new(out, "frequency_penalty", json_real(0)) == 0 &&
+               json_object_set_new(out, "presence_penalty", json_real(0)) == 0;
+    return json_object_set_new(out, "penalty_tokens",
+                               json_integer(json_integer_value(window) == -1 ? 0 : json_integer_value(window))) == 0;
+}
+
+/* With mirostat no other filter acts. */
+static bool read_mirostat(const json_t *options, json_t *out)
+{
+    return json_integer_value(json_object_get(options, "mirostat")) == 0 ||
+           json_object_set_new(out, "samplers", json_string("penalties,temperature,mirostat")) == 0;
+}
+
+/* "options", and what Ollama takes where they say nothing. Those of loading (num_ctx, ...) are not for a request. */
+static bool read_options(const json_t *body, json_t *out, struct openai_error *error)
+{
+    static const char *const names[][2] = {{"temperature", "temperature"},
+                                           {"top_p", "top_p"},
+                                           {"top_k", "top_k"},
+                                           {"min_p", "min_p"},
+                                           {"typical_p", "typical_p"},
+                                           {"mirostat", "mirostat"},
+                                           {"mirostat_tau", "mirostat_tau"},
+                                           {"mirostat_eta", "mirostat_eta"},
+                                           {"seed", "seed"},
+                                           {"stop", "stop"},
+                                           {"repeat_penalty", "repetition_penalty"},
+                                           {"frequency_penalty", "frequency_penalty"},
+                                           {"presence_penalty", "presence_penalty"}};
+    const json_t *options = json_object_get(body, "options"), *n = NULL;
+    bool good = json_object_set_new(out, "temperature", json_real(0.8)) == 0 &&
+                json_object_set_new(out, "top_p", json_real(0.9)) == 0 &&
+                json_object_set_new(out, "top_k", json_integer(40)) == 0;
+
+    if (options == NULL || json_is_null(options))
+        return good;
+    if (!openai_expect(error, "options", options, JSON_OBJECT))
+        return false;
+    for (size_t i = 0; good && i < sizeof names / sizeof names[0]; i++)
+        good = copy(options, names[i][0], out, names[i][1]);
+    good = good && read_window(options, out) && read_mirostat(options, out);
+    n = json_object_get(options, "num_predict");
+    if (good && n != NULL && !(json_is_integer(n) && json_integer_value(n) < 0)) /* -1, -2: no limit */
+        good = copy(options, "num_predict", out, "max_tokens");
+    return good;
+}
+
+/* Whether the model thinks aloud, and how much. */
+static bool read_think(const json_t *body, json_t *out, struct openai_error *error)
+{
+    static const char *const efforts[] = {"low", "medium", "high"};
+    json_t *think = json_object_get(body, "think");
+    const char *effort = json_string_value(think);
+    bool known = think == NULL || json_is_null(think) || json_is_boolean(think);
+
+    for (size_t i = 0; i < sizeof efforts / sizeof efforts[0]; i++)
+        known = known || (effort != NULL && strcmp(effort, efforts[i]) == 0);
+    if (!known)
+        return openai_refuse(error, "invalid_value", "think", "think must be true, false, 'low', 'medium' or 'high'");
+    if (think == NULL || json_is_null(think))
+        return true;
+    return json_object_set_new(out, "chat_template_kwargs",
+                               json_pack("{s:b}", "enable_thinking", !json_is_false(think))) == 0 &&
+           (effort == NULL || json_object_set(out, "reasoning_effort", think) == 0);
+}
+
+/* "json", or a schema. */
+static bool read_format(const json_t *body, json_t *out, struct openai_error *error)
+{
+    const json_t *format = json_object_get(body, "format");
+    const char *name = json_string_value(format);
+    json_t *value = NULL;
+
+    if (format == NULL || json_is_null(format) || (name != NULL && name[0] == '\0'))
+        return true;
+    if (name != NULL && strcmp(name, "json") == 0)
+        value = json_pack("{s:s}", "type", "json_object");
+    else if (json_is_object(format))
+        value = json_pack("{s:s,s:{s:s,s:b,s:O}}", "type", "json_schema", "json_schema", "name", "format", "strict", 1,
+                          "schema", format);
+    else
+        return openai_refuse(error, "invalid_value", "format", "format must be 'json' or a schema");
+    return json_object_set_new(out, "response_format", value) == 0;
+}
+
+/* A new body with what /api/chat and /api/generate share; NULL: *error, or no memory. */
+static json_t *translate(const json_t *body, struct openai_error *error)
+{
+    json_t *out = json_object(), *stream = json_object_get(body, "stream");
+
+    if (out != NULL && copy(body, "model", out, "model") &&
+        json_object_set(out, "stream", stream != NULL && !json_is_null(stream) ? stream : json_true()) == 0 &&
+        read_options(body, out, error) && read_think(body, out, error) && read_format(body, out, error))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* A content that is missing is an empty one: Ollama's client leaves it out. */
+static bool fix_content(json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+
+    return (content != NULL && !json_is_null(content)) || json_object_set_new(message, "content", json_string("")) == 0;
+}
+
+/* Arguments of calls come as objects, and OpenAI's are texts. */
+static bool fix_calls(json_t *message)
+{
+    json_t *call = NULL, *arguments = NULL;
+    char *text = NULL;
+    size_t i = 0;
+    bool good = true;
+
+    json_array_foreach(json_object_get(message, "tool_calls"), i, call)
+    {
+        arguments = json_object_get(json_object_get(call, "function"), "arguments");
+        if (!json_is_object(arguments))
+            continue;
+        text = json_dumps(arguments, JSON_COMPACT);
+        good = text != NULL &&
+               json_object_set_new(json_object_get(call, "function"), "arguments", json_string(text)) == 0 && good;
+        free(text);
+        if (json_object_get(call, "type") == NULL)
+            good = json_object_set_new(call, "type", json_string("function")) == 0 && good;
+    }
+    return good;
+}
+
+static json_t *translate_chat(const json_t *body, struct openai_error *error)
+{
+    json_t *out = translate(body, error), *messages = NULL;
+    size_t i = 0;
+    bool good = out != NULL;
+
+    if (!good)
+        return NULL;
+    messages = json_deep_copy(json_object_get(body, "messages"));
+    good = openai_expect(error, "messages", messages, JSON_ARRAY);
+    for (i = 0; good && i < json_array_size(messages); i++) {
+        good = openai_expect(error, "messages", json_array_get(messages, i), JSON_OBJECT);
+        if (good && json_array_size(json_object_get(json_array_get(messages, i), "images")) > 0)
+            good = openai_refuse(error, "unsupported_value", "messages.images", "images are not supported");
+        good = good && fix_content(json_array_get(messages, i)) && fix_calls(json_array_get(messages, i));
+    }
+    good = good && json_object_set(out, "messages", messages) == 0 && copy(body, "tools", out, "tools");
+    json_decref(messages);
+    if (good)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static bool has_suffix(const json_t *body)
+{
+    return json_string_length(json_object_get(body, "suffix")) > 0;
+}
+
+static enum openai_endpoint endpoint_of_generate(const json_t *body)
+{
+    return has_suffix(body) ? OPENAI_COMPLETIONS : OPENAI_CHAT;
+}
+
+/* The text between prompt and suffix: a completion of a model that fills gaps. */
+static json_t *translate_gap(const json_t *body, struct openai_error *error)
+{
+    json_t *out = NULL;
+
+    if (json_string_length(json_object_get(body, "system")) > 0) {
+        openai_refuse(error, "unsupported_value", "system", "a system's text does not go with a suffix");
+        return NULL;
+    }
+    out = translate(body, error);
+    if (out != NULL && copy(body, "prompt", out, "prompt") && copy(body, "suffix", out, "suffix") &&
+        (json_object_get(out, "max_tokens") != NULL ||
+         json_object_set_new(out, "max_tokens", json_integer(INT32_MAX)) == 0))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* A prompt is a conversation of one message, unless it is raw: then it is taken as it is by a template that says so. */
+static json_t *translate_generate(const json_t *body, struct openai_error *error)
+{
+    const json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
+    json_t *out = NULL, *messages = json_array();
+    bool good = messages != NULL && openai_expect(error, "prompt", prompt, JSON_STRING);
+
+    if (good && json_is_true(json_object_get(body, "raw")))
+        good = openai_refuse(error, "unsupported_value", "raw", "raw prompts are for POST /v1/completions");
+    if (good && json_string_length(json_object_get(body, "template")) > 0)
+        good = openai_refuse(error, "unsupported_value", "template", "templates of clients are not taken");
+    if (good && has_suffix(body)) {
+        json_decref(messages);
+        return translate_gap(body, error);
+    }
+    if (good && json_string_length(system) > 0)
+        good = json_array_append_new(messages, json_pack("{s:s,s:O}", "role", "system", "content", system)) == 0;
+    good = good && json_array_append_new(messages, json_pack("{s:s,s:O}", "role", "user", "content", prompt)) == 0;
+    out = good ? translate(body, error) : NULL;
+    if (out != NULL && json_object_set(out, "messages", messages) != 0) {
+        json_decref(out);
+        out = NULL;
+    }
+    json_decref(messages);
+    return out;
+}
+
+static json_t *translate_embed(const json_t *body, struct openai_error *error)
+{
+    json_t *out = json_object();
+
+    (void)error;
+    if (out != NULL && copy(body, "model", out, "model") && copy(body, "input", out, "input") &&
+        copy(body, "dimensions", out, "dimensions"))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* ---- Answers ----------------------------------------------------------------------------- */
+
+/* "model": .., "created_at": .. */
+static void put_head(FILE *to, const struct serve_task *task)
+{
+    time_t now = (time_t)task->head.created;
+    struct tm parts;
+    char text[40];
+
+    gmtime_r(&now, &parts);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    fputs("{\"model\":", to);
+    openai_string_write(to, task->request.model != NULL ? task->request.model : task->head.model);
+    fprintf(to, ",\"created_at\":\"%s\"", text);
+}
+
+/* In nanoseconds: since the request came, and the part of it in which its model was not loaded yet. */
+static void put_durations(FILE *to, const struct serve_task *task)
+{
+    fprintf(to, "\"total_duration\":%llu,\"load_duration\":%llu",
+            (unsigned long long)(uv_hrtime() - task->visit->began_ns),
+            (unsigned long long)(task->began_ns - task->visit->began_ns));
+}
+
+/* From the reason on. The prompt's time ends with the first token. */
+static void put_tail(FILE *to, const struct serve_task *task)
+{
+    const struct openai_choice *choice = &task->choices[0];
+    const runnel_timings *t = &choice->timings;
+    uint64_t first_us = t->first_token_us > 0 ? t->first_token_us : t->end_us;
+
+    fprintf(to, ",\"done\":true,\"done_reason\":\"%s\",", choice->finish == RUNNEL_FINISH_LENGTH ? "length" : "stop");
+    put_durations(to, task);
+    fprintf(to, ",\"prompt_eval_count\":%llu,\"prompt_eval_duration\":%llu,\"eval_count\":%llu,\"eval_duration\":%llu}",
+            (unsigned long long)choice->usage.prompt_tokens, (unsigned long long)(first_us - t->admitted_us) * 1000,
+            (unsigned long long)choice->usage.completion_tokens, (unsigned long long)(t->end_us - first_us) * 1000);
+}
+
+static void put_buffer(FILE *to, struct openai_buffer *buffer)
+{
+    fflush(buffer->to);
+    app_json_string(to, buffer->n > 0 ? buffer->bytes : "", buffer->n);
+}
+
+static void put_thinking(FILE *to, struct openai_choice *choice)
+{
+    fflush(choice->reasoning.to);
+    if (choice->reasoning.n == 0)
+        return;
+    fputs(",\"thinking\":", to);
+    put_buffer(to, &choice->reasoning);
+}
+
+static void put_calls(FILE *to, struct openai_choice *choice)
+{
+    const char *comma = "";
+
+    fputs(",\"tool_calls\":[", to);
+    for (size_t i = 0; i < choice->n_calls; i++) {
+        struct openai_call *call = choice->calls[i];
+
+        if (!call->complete)
+            continue;
+        fflush(call->arguments.to);
+        fprintf(to, "%s{\"function\":{\"name\":", comma);
+        put_buffer(to, &call->name);
+        fputs(",\"arguments\":", to);
+        if (call->arguments.n > 0)
+            fwrite(call->arguments.bytes, 1, call->arguments.n, to);
+        else
+            fputs("{}", to);
+        fputs("}}", to);
+        comma = ",";
+    }
+    fputc(']', to);
+}
+
+static bool has_calls(const struct openai_choice *choice)
+{
+    for (size_t i = 0; i < choice->n_calls; i++)
+        if (choice->calls[i]->complete)
+            return true;
+    return false;
+}
+
+static void answer_chat(struct serve_task *task, FILE *to)
+{
+    struct openai_choice *choice = &task->choices[0];
+
+    put_head(to, task);
+    fputs(",\"message\":{\"role\":\"assistant\",\"content\":", to);
+    put_buffer(to, &choice->content);
+    put_thinking(to, choice);
+    if (has_calls(choice))
+        put_calls(to, choice);
+    fputc('}', to);
+    put_tail(to, task);
+}
+
+static void answer_generate(struct serve_task *task, FILE *to)
+{
+    put_head(to, task);
+    fputs(",\"response\":", to);
+    put_buffer(to, &task->choices[0].content);
+    put_thinking(to, &task->choices[0]);
+    put_tail(to, task);
+}
+
+static void answer_embed(struct serve_task *task, FILE *to)
+{
+    unsigned long long tokens = 0;
+
+    fputs("{\"model\":", to);
+    openai_string_write(to, task->request.model != NULL ? task->request.model : task->head.model);
+    fputs(",\"embeddings\":[", to);
+    for (size_t i = 0; i < task->n_choices; i++) {
+        const struct openai_choice *choice = &task->choices[i];
+
+        fputs(i > 0 ? ",[" : "[", to);
+        for (size_t k = 0; k < choice->n_embedding; k++)
+            fprintf(to, "%s%.9g", k > 0 ? "," : "", (double)choice->embedding[k]);
+        fputc(']', to);
+        tokens += choice->usage.prompt_tokens;
+    }
+    fputs("],", to);
+    put_durations(to, task);
+    fprintf(to, ",\"prompt_eval_count\":%llu}", tokens);
+}
+
+/* ---- Answers in pieces ------------------------------------------------------------------- */
+
+/* A line with a fragment of the text, or of the thoughts. */
+static void put_line(struct serve_task *task, const runnel_event *event)
+{
+    FILE *to = NULL;
+    bool chat = task->dialect == &serve_ollama_chat, thinks = event->type == RUNNEL_EVENT_REASONING;
+
+    if (event->text_bytes == 0)
+        return;
+    serve_task_begin(task);
+    to = serve_write(task->serve);
+    put_head(to, task);
+    fputs(chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":", to);
+    app_json_string(to, thinks ? "" : event->text, thinks ? 0 : event->text_bytes);
+    if (thinks) {
+        fputs(",\"thinking\":", to);
+        app_json_string(to, event->text, event->text_bytes);
+    }
+    fputs(chat ? "},\"done\":false}\n" : ",\"done\":false}\n", to);
+    serve_task_send(task);
+}
+
+/* Calls are told at their end, whole. */
+static void chunk(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
+{
+    switch (event->type) {
+    case RUNNEL_EVENT_TOKEN:
+    case RUNNEL_EVENT_REASONING:
+        put_line(task, event);
+        break;
+    case RUNNEL_EVENT_PROGRESS:
+        break;
+    default:
+        openai_choice_event(serve_choice(stream), event);
+        break;
+    }
+}
+
+static void end(struct serve_task *task)
+{
+    struct openai_choice *choice = &task->choices[0];
+    bool chat = task->dialect == &serve_ollama_chat;
+    FILE *to = NULL;
+
+    serve_task_begin(task);
+    to = serve_write(task->serve);
+    put_head(to, task);
+    if (chat) {
+        fputs(",\"message\":{\"role\":\"assistant\",\"content\":\"\"", to);
+        if (has_calls(choice))
+            put_calls(to, choice);
+        fputc('}', to);
+    } else {
+        fputs(",\"response\":\"\"", to);
+    }
+    put_tail(to, task);
+    fputc('\n', to);
+    serve_task_send(task);
+}
+
+static void put_error(FILE *to, const struct openai_error *error)
+{
+    fputs("{\"error\":", to);
+    openai_string_write(to, error->message);
+    fputc('}', to);
+}
+
+static void fail(struct serve_task *task, const struct openai_error *error)
+{
+    FILE *to = serve_write(task->serve);
+
+    put_error(to, error);
+    fputc('\n', to);
+    serve_task_send(task);
+}
+
+#define PIECES .stream_type = "application/x-ndjson", .chunk = chunk, .end = end, .fail = fail, .put_error = put_error
+
+const struct serve_dialect serve_ollama_chat = {PIECES, .translate = translate_chat, .answer = answer_chat};
+const struct serve_dialect serve_ollama_generate = {PIECES, .translate = translate_generate,
+                                                    .endpoint = endpoint_of_generate, .answer = answer_generate};
+const struct serve_dialect serve_ollama_embed = {PIECES, .translate = translate_embed, .answer = answer_embed};

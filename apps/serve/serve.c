@@ -1,0 +1,282 @@
+/* runnel serve: begins, runs and ends the server. See serve.h. */
+#include "serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "runnel_uv.h"
+
+enum { LOOK_MS = 1000, SYSTEMD_FD = 3 };
+
+/* ---- Time -------------------------------------------------------------------------------- */
+
+/* A client of a stream that has nothing to say for a while learns that it is still alive. */
+static void on_look(uv_timer_t *timer)
+{
+    struct serve *serve = timer->data;
+    struct serve_task *next = NULL;
+    uint64_t ping_ms = (uint64_t)(serve->options->ping_s * 1000);
+
+    serve_settle(serve); /* models that were idle long enough */
+    for (struct serve_task *task = serve->tasks; task != NULL; task = next) {
+        next = task->next;
+        if (task->exchange != NULL && !task->apart && task->request.stream &&
+            uv_now(&serve->loop) - task->told_ms >= ping_ms)
+            serve_task_ping(task);
+    }
+}
+
+/* ---- The end ----------------------------------------------------------------------------- */
+
+static void stop(struct serve *serve)
+{
+    uv_stop(&serve->loop);
+}
+
+static void on_drained(void *user)
+{
+    stop(user);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct serve *serve = timer->data;
+
+    serve_complain(serve, "%g s have passed: what has not ended is cut off", serve->options->drain_s);
+    stop(serve);
+}
+
+/* The first signal lets what runs come to its end, the second one does not. */
+static void on_signal(uv_signal_t *signal, int number)
+{
+    struct serve *serve = signal->data;
+
+    (void)number;
+    if (serve->draining) {
+        stop(serve);
+        return;
+    }
+    serve->draining = true;
+    serve_tell(serve, "going down: what has begun comes to its end");
+    uv_timer_start(&serve->deadline, on_deadline, (uint64_t)(serve->options->drain_s * 1000), 0);
+    http_server_drain(serve->http, on_drained, serve);
+}
+
+/* SIGHUP: keys and models are read again. What cannot be read leaves the old ones in place. */
+static void on_hangup(uv_signal_t *signal, int number)
+{
+    struct serve *serve = signal->data;
+    char sentence[512];
+
+    (void)number;
+    if (serve_read_keys(serve, sentence))
+        serve_tell(serve, "read again: %zu key%s", serve->keys.n, app_plural(serve->keys.n));
+    else
+        serve_complain(serve, "the keys stay as they were: %s", sentence);
+    if (serve_reload_models(serve, sentence))
+        serve_tell(serve, "read again: %zu model%s", serve->models.n, app_plural(serve->models.n));
+    else
+        serve_complain(serve, "the models stay as they were: %s", sentence);
+}
+
+/* ---- Listening --------------------------------------------------------------------------- */
+
+static bool complain(const char *what, int error)
+{
+    app_error("cannot listen on %s: %s", what, uv_strerror(error));
+    return false;
+}
+
+/* The one socket that systemd hands over (sd_listen_fds(3)). */
+static bool has_socket(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+
+    return pid != NULL && n != NULL && strtol(pid, NULL, 10) == (long)getpid() && strtol(n, NULL, 10) == 1;
+}
+
+static bool listen_tcp(struct serve *serve, const char *scheme)
+{
+    const struct app_options *options = serve->options;
+    uint16_t port = 0;
+    int error = http_listen_tcp(serve->http, options->host, (uint16_t)options->port, &port);
+    char where[280];
+
+    snprintf(where, sizeof where, "%s port %d", options->host, (int)options->port);
+    if (error != 0)
+        return complain(where, error);
+    printf("listening on %s://%s%s%s:%u\n", scheme, strchr(options->host, ':') != NULL ? "[" : "", options->host,
+           strchr(options->host, ':') != NULL ? "]" : "", port);
+    return true;
+}
+
+/* Prints where: a host that starts a server reads the line. */
+static bool listen_all(struct serve *serve)
+{
+    const struct app_options *options = serve->options;
+    bool tls = options->tls_cert != NULL;
+    char sentence[256];
+    int error = 0;
+
+    if (tls && !http_use_tls(serve->http, options->tls_cert, options->tls_key, sentence)) {
+        app_error("%s", sentence);
+        return false;
+    }
+    if (has_socket()) {
+        error = http_listen_fd(serve->http, SYSTEMD_FD);
+        if (error != 0)
+            return complain("the socket that was handed over", error);
+        printf("listening on the socket that was handed over\n");
+    } else if (options->unix_path != NULL) {
+        error = http_listen_unix(serve->http, options->unix_path);
+        if (error != 0)
+            return complain(options->unix_path, error);
+        printf("listening on unix:%s\n", options->unix_path);
+    } else if (!listen_tcp(serve, tls ? "https" : "http")) {
+        return false;
+    }
+    return app_flush();
+}
+
+/* ---- The whole --------------------------------------------------------------------------- */
+
+static void watch(struct serve *serve)
+{
+    double ping_s = serve->options->ping_s;
+    uint64_t look_ms = ping_s < 1 ? (uint64_t)(ping_s * 1000) : LOOK_MS;
+
+    uv_timer_init(&serve->loop, &serve->pings);
+    uv_timer_init(&serve->loop, &serve->deadline);
+    uv_timer_init(&serve->loop, &serve->settle);
+    uv_signal_init(&serve->loop, &serve->interrupt);
+    uv_signal_init(&serve->loop, &serve->terminate);
+    uv_signal_init(&serve->loop, &serve->hangup);
+    serve->pings.data = serve->deadline.data = serve->interrupt.data = serve->terminate.data = serve->hangup.data =
+        serve->settle.data = serve;
+    uv_timer_start(&serve->pings, on_look, look_ms, look_ms);
+    uv_signal_start(&serve->interrupt, on_signal, SIGINT);
+    uv_signal_start(&serve->terminate, on_signal, SIGTERM);
+    uv_signal_start(&serve->hangup, on_hangup, SIGHUP);
+}
+
+static int open_server(struct serve *serve)
+{
+    const struct app_options *options = serve->options;
+    const struct http_handlers handlers = {.on_head = serve_on_head,
+                                           .on_request = serve_on_request,
+                                           .on_gone = serve_on_gone,
+                                           .on_slow = serve_on_slow,
+                                           .on_taken = serve_on_taken,
+                                           .on_end = visit_on_end,
+                                           .refusal = serve_refusal,
+                                           .user = serve};
+    const struct http_limits limits = {.body_bytes = options->max_body_bytes,
+                                       .connections = (size_t)options->max_connections};
+    runnel_engine_options engine_options;
+    int code = APP_OK;
+
+    serve->out.to = open_memstream(&serve->out.bytes, &serve->out.n);
+    serve->line.to = open_memstream(&serve->line.bytes, &serve->line.n);
+    if (serve->out.to == NULL || serve->line.to == NULL ||
+        getrandom(&serve->seed, sizeof serve->seed, 0) != sizeof serve->seed) {
+        app_error("not enough memory");
+        return APP_FAILURE;
+    }
+    if (options->template_file != NULL && !app_read_file(options->template_file, &serve->template_text))
+        return APP_FAILURE;
+    runnel_engine_options_default(&engine_options);
+    engine_options.max_streams = (uint32_t)options->max_streams;
+    engine_options.max_queued_bytes = options->max_queued_bytes;
+    code = serve_read_models(serve);
+    if (code == APP_OK)
+        code = serve_open_engine(serve, &engine_options);
+    if (code != APP_OK)
+        return code;
+    if (runnel_uv_attach(serve->app.engine, &serve->loop) != RUNNEL_OK ||
+        (serve->http = http_server_new(&serve->loop, &limits, &handlers)) == NULL) {
+        app_error("not enough memory");
+        return APP_FAILURE;
+    }
+    watch(serve);
+    code = serve_open_files(serve) && listen_all(serve) ? serve_load_models(serve) : APP_FAILURE;
+    if (code == APP_OK)
+        serve_begin_batches(serve);
+    return code;
+}
+
+static void close_handle(uv_handle_t *handle, void *user)
+{
+    (void)user;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* Tasks go first, with their connections; then the engine, which delivers the ends of what they had; then the loop. */
+static void close_server(struct serve *serve)
+{
+    serve->ending = true;
+    http_server_free(serve->http);
+    serve_work_close(serve);
+    serve_stop_batches(serve);
+    serve_models_unload(serve);
+    app_close(&serve->app);
+    serve_end_batches(serve);
+    uv_run(&serve->loop, UV_RUN_NOWAIT); /* what closes by itself does so */
+    serve_log_close(serve);
+    uv_walk(&serve->loop, close_handle, NULL);
+    uv_run(&serve->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&serve->loop);
+    serve_close_files(serve);
+    if (serve->out.to != NULL)
+        fclose(serve->out.to);
+    if (serve->line.to != NULL)
+        fclose(serve->line.to);
+    free(serve->out.bytes);
+    free(serve->line.bytes);
+    keys_fini(&serve->keys);
+    free(serve->template_text.bytes);
+    serve_models_end(serve);
+    serve_rows_fini(serve);
+}
+
+static bool check_options(const struct app_options *options)
+{
+    if ((options->tls_cert == NULL) != (options->tls_key == NULL)) {
+        app_error("--tls-cert and --tls-key belong together");
+        return false;
+    }
+    return true;
+}
+
+int app_serve(const struct app_options *options)
+{
+    struct serve *serve = NULL;
+    int code = APP_FAILURE;
+    char sentence[512];
+
+    if (!check_options(options))
+        return APP_USAGE;
+    serve = calloc(1, sizeof *serve);
+    if (serve == NULL || uv_loop_init(&serve->loop) != 0) {
+        app_error("not enough memory");
+        free(serve);
+        return APP_FAILURE;
+    }
+    serve->options = options;
+    serve->app.options = options;
+    serve->anyone = (struct serve_key){.scopes = SCOPE_ALL, .refs = 1};
+    if (serve_read_keys(serve, sentence))
+        code = open_server(serve);
+    else
+        app_error("%s", sentence);
+    if (code == APP_OK) {
+        uv_run(&serve->loop, UV_RUN_DEFAULT);
+        code = serve->code;
+    }
+    close_server(serve);
+    free(serve);
+    return code;
+}

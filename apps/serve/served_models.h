@@ -1,0 +1,133 @@
+/* The models of a server: those of the command line, which are loaded at the start and stay, and those of a folder or a
+ * configuration file, which are loaded when they are asked for.
+ *
+ *     UNLOADED ──asked for──▶ MEASURING ──▶ WAITING ──room──▶ LOADING ──▶ READY
+ *         ▲                    (its head)                                  │
+ *         └────────────── idle for keep_alive, or others need the room ◀───┘
+ *
+ * A request for a model that is not ready waits in its list, and its route's handler is called again when it is: nobody
+ * else waits for that. Room is made in the order of asking, by unloading what has no requests, the one that was used
+ * longest ago first. Where that is not enough, the models that stand in the way take no new requests any more (leaving):
+ * these wait behind, so each model has its turn.
+ *
+ * All changes are made by one function, settle, from a timer: so none happens in the middle of a handler. */
+#ifndef RUNNEL_SERVE_SERVED_MODELS_H
+#define RUNNEL_SERVE_SERVED_MODELS_H
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "apps/runnel/common.h"
+
+enum { SERVE_NAME_BYTES = 128, SERVE_MODELS_MOST = 4096 };
+
+struct serve;
+struct serve_visit;
+
+enum serve_load { SERVE_UNLOADED, SERVE_MEASURING, SERVE_WAITING, SERVE_LOADING, SERVE_READY, SERVE_FAILED };
+
+/* Of its file's head; "" and NULL: not known, or not loaded yet. */
+struct serve_facts {
+    char family[64], quantization[32], size[32];
+    char digest[65];     /* SHA-256 in hexadecimal digits */
+    char *template_text; /* owned */
+    uint32_t knows;      /* RUNNEL_TEMPLATE_ flags */
+};
+
+struct serve_model {
+    struct serve *serve;
+    char name[SERVE_NAME_BYTES]; /* of the file, without its directories and ".gguf", or as it was named */
+    char *path;                  /* owned */
+    json_t *entry;               /* of the configuration file; NULL: it is of none. A reference */
+    json_t *texts;               /* what its options point into; a reference, or NULL */
+    struct app_options options;  /* the program's, and its own instead; without what has memory of its own */
+    bool pinned;                 /* loaded from the start on, and never unloaded */
+    bool retired;                /* not in the list any more: goes with its last request */
+    bool leaving;                /* others need its memory: new requests wait */
+    bool wanted;                 /* by a batch */
+    bool loads;                  /* a load is under way: its last event is to come */
+    enum serve_load load;
+    runnel_model *handle;           /* NULL: it is not loaded */
+    runnel_model_info info;         /* once it is ready */
+    struct serve_facts facts;       /* likewise */
+    struct serve_facts read;        /* on a thread of libuv's, before they become these */
+    char error[RUNNEL_ERROR_BYTES]; /* of its last load, if it failed */
+    int64_t created;                /* of its file */
+    uint64_t file_bytes, bytes;     /* bytes: of memory that it takes, or will take */
+    uint64_t asked;                 /* the order of those that wait for room */
+    uint64_t n_users;               /* tasks that use it */
+    struct serve_visit *waiting;    /* that are to be handled when it is ready, the first first */
+    uint64_t used_ms;               /* by the loop's clock: when its last request ended */
+    int64_t keep_ms, own_keep_ms;   /* how long it stays without one, -1: for good; and where requests do not say */
+    uv_work_t work;
+};
+
+/* ---- models_list.c: which there are ---- */
+
+struct serve_models {
+    struct serve_model **at; /* [n]; owned */
+    size_t n;
+};
+
+/* Those of the command line, of --models-file and of --models-dir, in this order; two of one name are an error, but for
+ * a file of the folder, which gives way. False: *sentence says why. */
+bool serve_list_models(struct serve *serve, struct serve_models *list, char sentence[512]);
+void serve_models_fini(struct serve_models *list);
+void serve_model_free(struct serve_model *model);
+
+/* Whether both are the same file with the same options, so that one can go on as the other. */
+bool serve_model_same(const struct serve_model *a, const struct serve_model *b);
+
+/* By its name or an alias; NULL: there is none. */
+struct serve_model *serve_model_named(const struct serve_models *list, const char *name);
+
+/* ---- model_facts.c ---- */
+
+/* On any thread: reads the file. */
+void serve_facts_read(const struct serve_model *model, struct serve_facts *facts);
+void serve_facts_fini(struct serve_facts *facts);
+
+/* ---- model_rows.c ---- */
+
+/* Opens the server's engine with the rows of architectures that the program's options and its models name. An exit code.
+ * has: none of these models needs another one; else *sentence says so. */
+int serve_open_engine(struct serve *serve, runnel_engine_options *options);
+bool serve_has_rows(const struct serve *serve, const struct serve_models *list, char sentence[512]);
+void serve_rows_fini(struct serve *serve);
+
+/* ---- models.c: which are loaded ---- */
+
+/* Before the engine: which there are. An exit code. */
+int serve_read_models(struct serve *serve);
+
+/* Begins with them: those of the command line are loaded. An exit code. */
+int serve_load_models(struct serve *serve);
+
+/* The list again: what is the same goes on, the rest goes with its last request. False: *sentence says why, and nothing
+ * was changed. */
+bool serve_reload_models(struct serve *serve, char sentence[512]);
+
+/* Looks for what can be done now, soon. */
+void serve_settle(struct serve *serve);
+
+/* A task uses it; and does not any more. */
+void serve_model_use(struct serve_model *model);
+void serve_model_leave(struct serve_model *model);
+
+/* A batch waits for it: it is loaded as if a request did. It is asked for again and again until it is ready. */
+void serve_model_want(struct serve_model *model);
+
+/* Who waits has left. */
+void serve_visit_forget(struct serve_visit *visit);
+
+/* Requests that wait for a model. */
+uint64_t serve_count_waiting(const struct serve *serve);
+
+/* All that are there from the start on are ready. */
+bool serve_is_ready(const struct serve *serve);
+
+/* At the end: gives the models back to the engine; and, behind the engine's end, all else. */
+void serve_models_unload(struct serve *serve);
+void serve_models_end(struct serve *serve);
+
+#endif

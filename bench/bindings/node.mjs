@@ -1,0 +1,119 @@
+// What a token costs on Node's loop, and what a running engine does to the loop's timers and to its pool of threads.
+//
+//     node bench/bindings/node.mjs PACKAGE MODEL [SECONDS]      PACKAGE: build/PRESET/node_modules/runnel
+//
+// Processor time is that of the loop's thread alone (/proc/self/task/PID/schedstat), so the model's own work is not in it,
+// nor what else the machine does. Beside ours, in the same run: two hops to the pool for a token, as a binding has them
+// that decodes and samples as jobs of the pool; each hop is a job that does next to nothing.
+import fs from 'node:fs';
+import { stat } from 'node:fs/promises';
+import path from 'node:path';
+import { createRequire } from 'node:module';
+import { performance } from 'node:perf_hooks';
+
+const [folder, modelPath, seconds = '4'] = process.argv.slice(2);
+const { Engine } = createRequire(import.meta.url)(path.resolve(folder));
+const endless = { prompt: 'Once upon a time', maxTokens: -1, ignoreEos: 2, contextKeep: 0, temperature: 1 };
+
+/** Nanoseconds that this thread has run. */
+function ran() {
+  return Number(fs.readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ')[0]);
+}
+
+function quantiles(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? NaN;
+  return `p50 ${at(0.5).toFixed(3)}  p99 ${at(0.99).toFixed(3)}  worst ${at(1).toFixed(3)} ms (${sorted.length})`;
+}
+
+/** n streams that are read until `until` is over; the result is the tokens. */
+async function readAll(model, n, until) {
+  let tokens = 0;
+  const one = async (seed) => {
+    const stream = model.stream({ ...endless, seed });
+    await stream.next();
+    for await (const piece of stream) {
+      tokens += piece.tokens;
+      if (until.over) break;
+    }
+    await stream.result;
+  };
+  await Promise.all(Array.from({ length: n }, (_, i) => one(i)));
+  return tokens;
+}
+
+async function whileReading(model, n, body) {
+  const until = { over: false };
+  const reading = readAll(model, n, until);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const result = await body();
+  until.over = true;
+  await reading;
+  return result;
+}
+
+async function cost(model, n) {
+  const until = { over: false };
+  const before = ran();
+  setTimeout(() => (until.over = true), 1000 * Number(seconds));
+  const began = performance.now();
+  const tokens = await readAll(model, n, until);
+  const spent = (ran() - before) / tokens / 1000;
+  return `${spent.toFixed(3)} us a token (${tokens} tokens, ${(tokens / (performance.now() - began)).toFixed(0)}k/s)`;
+}
+
+/** How late a timer of 1 ms is. */
+async function lateness(ms) {
+  const late = [];
+  for (const end = performance.now() + ms; performance.now() < end; ) {
+    const due = performance.now() + 1;
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    late.push(performance.now() - due);
+  }
+  return late;
+}
+
+async function statLatency(ms) {
+  const took = [];
+  for (const end = performance.now() + ms; performance.now() < end; ) {
+    const began = performance.now();
+    await stat('.');
+    took.push(performance.now() - began);
+  }
+  return took;
+}
+
+async function hops(model, n) {
+  const before = ran();
+  const began = performance.now();
+  for (let i = 0; i < n; i++) {
+    await model.tokenize('a');
+    await model.tokenize('a');
+  }
+  const wall = (performance.now() - began) / n;
+  return `${((ran() - before) / n / 1000).toFixed(1)} us of the loop's thread, ${(1000 * wall).toFixed(1)} us until it is there`;
+}
+
+// One wake for each token, for those of a millisecond (the default with many streams), and for large batches, which is
+// what is left of the cost when the wake is shared by many.
+for (const gatherUs of [0, 1000, 30000]) {
+  const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });
+  const model = await engine.loadModel(modelPath, { contextTokens: 256 });
+  await cost(model, 64); // warms JavaScript up
+  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us: ${await cost(model, 64)}`);
+  await engine.close();
+}
+
+for (const transport of ['thread', 'uv']) {
+  const engine = new Engine({ transport, computeThreads: 1, maxStreams: 2000 });
+  const model = await engine.loadModel(modelPath, { contextTokens: 256 });
+  const ms = 500 * Number(seconds);
+  console.log(`transport ${transport}`);
+  for (const n of [1, 64, 256]) console.log(`  ${String(n).padStart(3)} streams: ${await cost(model, n)}`);
+  console.log(`  timer of 1 ms late, idle:        ${quantiles(await lateness(ms))}`);
+  console.log(`  timer of 1 ms late, 256 streams: ${quantiles(await whileReading(model, 256, () => lateness(ms)))}`);
+  console.log(`  fs.stat, idle:                   ${quantiles(await statLatency(ms))}`);
+  console.log(`  fs.stat, 256 streams:            ${quantiles(await whileReading(model, 256, () => statLatency(ms)))}`);
+  if (transport === 'thread') console.log(`  two hops to the pool a token:    ${await hops(model, 4000)}`);
+  await engine.close();
+}

@@ -1,0 +1,478 @@
+/* The engine's life and how its events reach JavaScript: see engine.h. */
+#include "engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <runnel_uv.h>
+
+#include "events.h"
+#include "fields.h"
+#include "log.h"
+
+struct node_slot *slot_new(struct node_engine *engine, uint32_t number)
+{
+    struct node_slot *slot = calloc(1, sizeof *slot);
+
+    if (slot == NULL)
+        return NULL;
+    slot->engine = engine;
+    slot->number = number;
+    slot->next = engine->slots;
+    if (slot->next != NULL)
+        slot->next->previous = slot;
+    engine->slots = slot;
+    return slot;
+}
+
+void slot_free(struct node_slot *slot)
+{
+    if (slot->previous != NULL)
+        slot->previous->next = slot->next;
+    else
+        slot->engine->slots = slot->next;
+    if (slot->next != NULL)
+        slot->next->previous = slot->previous;
+    free(slot);
+}
+
+struct node_engine *engine_open(napi_env env, napi_value value)
+{
+    struct node_engine *engine = addon_box(env, value, BOX_ENGINE);
+
+    if (engine != NULL && engine->engine == NULL) {
+        addon_fail(env, RUNNEL_CLOSED, "the engine is closed");
+        return NULL;
+    }
+    return engine;
+}
+
+void engine_release(struct node_engine *engine)
+{
+    if (--engine->references > 0)
+        return;
+    if (engine->stop_fd >= 0)
+        close(engine->stop_fd);
+    sem_destroy(&engine->drained);
+    pthread_mutex_destroy(&engine->lock);
+    pthread_cond_destroy(&engine->left);
+    free(engine);
+}
+
+bool engine_enter(struct node_engine *engine)
+{
+    bool open;
+
+    pthread_mutex_lock(&engine->lock);
+    open = !engine->closing;
+    engine->inside += open;
+    pthread_mutex_unlock(&engine->lock);
+    return open;
+}
+
+void engine_leave(struct node_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (--engine->inside == 0)
+        pthread_cond_broadcast(&engine->left);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- The watcher --------------------------------------------------------------------------- */
+
+/* Lets events gather. False: the watcher is to stop. */
+static bool gather(struct node_engine *engine)
+{
+    struct pollfd stop = {.fd = engine->stop_fd, .events = POLLIN};
+    uint32_t us = __atomic_load_n(&engine->gather_us, __ATOMIC_RELAXED);
+    struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+
+    return us == 0 || ppoll(&stop, 1, &time, NULL) <= 0;
+}
+
+static void *watch(void *data)
+{
+    struct node_engine *engine = data;
+    struct pollfd fds[2] = {{.fd = engine->fd, .events = POLLIN}, {.fd = engine->stop_fd, .events = POLLIN}};
+
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (fds[1].revents != 0)
+            break;
+        if ((fds[0].revents & POLLIN) == 0)
+            continue;
+        if (!gather(engine))
+            break;
+        if (napi_call_threadsafe_function(engine->wake, NULL, napi_tsfn_nonblocking) == napi_closing)
+            return NULL; /* the environment ends and has let go of the function for us */
+        while (sem_wait(&engine->drained) != 0 && errno == EINTR)
+            continue;
+    }
+    napi_release_threadsafe_function(engine->wake, napi_tsfn_release);
+    return NULL;
+}
+
+/* On the loop's thread: what waits, in one call. */
+static void drain(struct node_engine *engine)
+{
+    const runnel_event *events[RUNNEL_MAX_TAKE];
+
+    while (engine->engine != NULL && engine->n_events + RUNNEL_MAX_TAKE <= EVENTS_PER_WAKE) {
+        size_t n = runnel_engine_take(engine->engine, events, RUNNEL_MAX_TAKE);
+
+        for (size_t i = 0; i < n; i++)
+            events_add(engine, events[i]->user, events[i]);
+        if (n == 0)
+            break;
+    }
+    events_flush(engine);
+}
+
+static void on_wake(napi_env env, napi_value function, void *context, void *data)
+{
+    struct node_engine *engine = context;
+
+    (void)function;
+    (void)data;
+    if (env != NULL && engine->engine != NULL)
+        drain(engine);
+    sem_post(&engine->drained);
+}
+
+static bool start_watching(struct node_engine *engine)
+{
+    napi_env env = engine->env;
+    sigset_t all, before;
+    napi_value name;
+    int failed;
+
+    engine->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (engine->stop_fd < 0 || napi_create_string_latin1(env, "runnel", NAPI_AUTO_LENGTH, &name) != napi_ok ||
+        napi_create_threadsafe_function(env, NULL, NULL, name, 0, 1, NULL, NULL, engine, on_wake, &engine->wake) !=
+            napi_ok)
+        return false;
+    napi_unref_threadsafe_function(env, engine->wake);
+    sigfillset(&all); /* signals are Node's own */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&engine->watcher, NULL, watch, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0)
+        napi_release_threadsafe_function(engine->wake, napi_tsfn_release);
+    engine->watching = failed == 0;
+    return engine->watching;
+}
+
+static void stop_watching(struct node_engine *engine)
+{
+    uint64_t one = 1;
+
+    if (engine->uv && engine->engine != NULL)
+        runnel_uv_detach(engine->engine);
+    if (!engine->watching)
+        return;
+    engine->watching = false;
+    while (write(engine->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+    sem_post(&engine->drained);
+    pthread_join(engine->watcher, NULL);
+}
+
+/* ---- The end ------------------------------------------------------------------------------- */
+
+/* From now on no call reaches the engine from this thread; those of other threads are waited for by who frees it. */
+static void begin_closing(struct node_engine *engine)
+{
+    stop_watching(engine);
+    pthread_mutex_lock(&engine->lock);
+    engine->closing = true;
+    pthread_mutex_unlock(&engine->lock);
+    engine->freed = engine->engine;
+    engine->engine = NULL;
+}
+
+/* Any thread. */
+static void free_engine(struct node_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (engine->inside > 0)
+        pthread_cond_wait(&engine->left, &engine->lock);
+    pthread_mutex_unlock(&engine->lock);
+    runnel_engine_free(engine->freed);
+    engine->freed = NULL;
+}
+
+static void end_closing(struct node_engine *engine)
+{
+    napi_ref *references[] = {&engine->on_events, &engine->on_first, &engine->extras, &engine->on_choose,
+                              &engine->words_ref};
+
+    while (engine->slots != NULL)
+        slot_free(engine->slots);
+    log_free(engine->log);
+    log_free(engine->trace);
+    engine->log = engine->trace = NULL;
+    for (size_t i = 0; i < sizeof references / sizeof references[0]; i++) {
+        if (*references[i] != NULL)
+            napi_delete_reference(engine->env, *references[i]);
+        *references[i] = NULL;
+    }
+    free(engine->text);
+    engine->text = NULL;
+    engine->text_capacity = engine->text_bytes = 0;
+}
+
+static void on_environment_end(void *data)
+{
+    struct node_engine *engine = data;
+
+    if (engine->engine == NULL)
+        return;
+    begin_closing(engine);
+    free_engine(engine);
+    end_closing(engine);
+}
+
+static void run_close(napi_env env, void *data)
+{
+    (void)env;
+    free_engine(data);
+}
+
+static void end_close(napi_env env, napi_status status, void *data)
+{
+    struct node_engine *engine = data;
+    napi_deferred deferred = engine->deferred;
+
+    (void)status;
+    napi_delete_async_work(env, engine->work);
+    end_closing(engine);
+    napi_remove_env_cleanup_hook(env, on_environment_end, engine);
+    napi_resolve_deferred(env, deferred, addon_undefined(env));
+}
+
+/* engineClose(engine): a promise. */
+static napi_value engine_close(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    napi_value value, name, promise;
+
+    if (!addon_arguments(env, info, 1, &value))
+        return NULL;
+    engine = engine_open(env, value);
+    if (engine == NULL)
+        return NULL;
+    if (napi_create_string_latin1(env, "runnel close", NAPI_AUTO_LENGTH, &name) != napi_ok ||
+        napi_create_async_work(env, NULL, name, run_close, end_close, engine, &engine->work) != napi_ok)
+        return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
+    napi_create_promise(env, &engine->deferred, &promise);
+    begin_closing(engine);
+    napi_queue_async_work(env, engine->work);
+    return promise;
+}
+
+/* The handle is collected, or the environment has ended. JavaScript keeps it until close() is done. */
+static void finalize(napi_env env, void *data, void *hint)
+{
+    struct node_engine *engine = data;
+
+    (void)hint;
+    if (engine->engine != NULL) {
+        napi_remove_env_cleanup_hook(env, on_environment_end, engine);
+        on_environment_end(engine);
+    }
+    engine_release(engine);
+}
+
+/* ---- The beginning ------------------------------------------------------------------------- */
+
+static bool attach(struct node_engine *engine)
+{
+    struct uv_loop_s *loop = NULL;
+
+    if (!engine->uv)
+        return start_watching(engine);
+    return napi_get_uv_event_loop(engine->env, &loop) == napi_ok && runnel_uv_attach(engine->engine, loop) == RUNNEL_OK;
+}
+
+static bool keep_functions(struct node_engine *engine, napi_value functions)
+{
+    napi_env env = engine->env;
+    const char *names[] = {"onEvents", "onFirst", "extras", "onChoose"};
+    napi_ref *references[] = {&engine->on_events, &engine->on_first, &engine->extras, &engine->on_choose};
+    napi_value value, words;
+    void *data;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (napi_get_named_property(env, functions, names[i], &value) != napi_ok ||
+            napi_create_reference(env, value, 1, references[i]) != napi_ok)
+            return false;
+    if (napi_create_arraybuffer(env, EVENTS_PER_WAKE * WORDS_PER_EVENT * sizeof(int32_t), &data, &words) != napi_ok ||
+        napi_create_reference(env, words, 1, &engine->words_ref) != napi_ok)
+        return false;
+    engine->words = data;
+    addon_set(env, functions, "words", words);
+    return true;
+}
+
+/* functions.onLog and functions.onTrace, where they are given. */
+static bool attach_logs(struct node_engine *engine, napi_value functions, runnel_engine_options *options)
+{
+    napi_env env = engine->env;
+    napi_value on_log, on_trace;
+    napi_valuetype log_type, trace_type;
+
+    if (napi_get_named_property(env, functions, "onLog", &on_log) != napi_ok ||
+        napi_get_named_property(env, functions, "onTrace", &on_trace) != napi_ok)
+        return false;
+    napi_typeof(env, on_log, &log_type);
+    napi_typeof(env, on_trace, &trace_type);
+    if (log_type != napi_undefined) {
+        engine->log = log_new(env, on_log);
+        options->on_log = log_line;
+        options->log_user = engine->log;
+    }
+    if (trace_type != napi_undefined) {
+        engine->trace = log_new(env, on_trace);
+        options->on_trace = log_span;
+        options->trace_user = engine->trace;
+    }
+    return (log_type == napi_undefined || engine->log != NULL) &&
+           (trace_type == napi_undefined || engine->trace != NULL);
+}
+
+static bool new_engine(struct node_engine *engine, napi_value value, napi_value functions)
+{
+    struct arena arena = {0};
+    runnel_engine_options options;
+    runnel_error error = {0};
+    struct target target = {.fields = fields_of("runnel_engine_options"), .base = &options};
+    bool ok;
+
+    runnel_engine_options_default(&options);
+    ok = fields_read(engine->env, &arena, value, &target, 1) && attach_logs(engine, functions, &options);
+    options.delivery = engine->uv ? RUNNEL_DELIVER_HOST : RUNNEL_DELIVER_TAKE;
+    if (ok && runnel_engine_new(&options, &engine->engine, &error) != RUNNEL_OK) {
+        addon_throw(engine->env, &error);
+        ok = false;
+    }
+    arena_free(&arena);
+    return ok;
+}
+
+/* engineNew(options, uv, functions): functions = {onEvents, onFirst, extras, onChoose}, and gets `words`. */
+static napi_value engine_new(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    napi_value values[3], handle;
+
+    if (!addon_arguments(env, info, 3, values))
+        return NULL;
+    engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
+    engine->kind = BOX_ENGINE;
+    engine->env = env;
+    engine->references = 1;
+    engine->stop_fd = -1;
+    engine->text_is_ascii = true;
+    sem_init(&engine->drained, 0, 0);
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_cond_init(&engine->left, NULL);
+    napi_get_value_bool(env, values[1], &engine->uv);
+    if (napi_create_external(env, engine, finalize, NULL, &handle) != napi_ok) {
+        free(engine);
+        return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
+    }
+    if (!keep_functions(engine, values[2]) || !new_engine(engine, values[0], values[2])) {
+        end_closing(engine);
+        return NULL;
+    }
+    engine->fd = runnel_engine_fd(engine->engine);
+    if (!attach(engine)) {
+        runnel_engine_free(engine->engine);
+        engine->engine = NULL;
+        end_closing(engine);
+        return addon_fail(env, RUNNEL_NO_MEMORY, "no thread, or no handle on the loop, for the engine's events");
+    }
+    napi_add_env_cleanup_hook(env, on_environment_end, engine);
+    return handle;
+}
+
+/* engineKeep(engine, busy): the loop waits for its events, or does not. */
+static napi_value engine_keep(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    napi_value values[2];
+    bool busy = false;
+
+    if (!addon_arguments(env, info, 2, values))
+        return NULL;
+    engine = addon_box(env, values[0], BOX_ENGINE);
+    if (engine == NULL || !engine->watching)
+        return NULL;
+    napi_get_value_bool(env, values[1], &busy);
+    if (busy)
+        napi_ref_threadsafe_function(env, engine->wake);
+    else
+        napi_unref_threadsafe_function(env, engine->wake);
+    return NULL;
+}
+
+/* engineGather(engine, us): how long events gather before they wake the loop. */
+static napi_value engine_gather(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    napi_value values[2];
+    uint32_t us = 0;
+
+    if (!addon_arguments(env, info, 2, values) || (engine = addon_box(env, values[0], BOX_ENGINE)) == NULL)
+        return NULL;
+    napi_get_value_uint32(env, values[1], &us);
+    __atomic_store_n(&engine->gather_us, us, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* engineFlush(engine): transport "uv", in the check phase. */
+static napi_value engine_flush(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    napi_value value;
+
+    if (!addon_arguments(env, info, 1, &value))
+        return NULL;
+    engine = addon_box(env, value, BOX_ENGINE);
+    if (engine != NULL && engine->engine != NULL)
+        events_flush(engine);
+    return NULL;
+}
+
+/* engineDrain(engine): no requests from now on. */
+static napi_value engine_drain(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    runnel_status status;
+    napi_value value;
+
+    if (!addon_arguments(env, info, 1, &value))
+        return NULL;
+    engine = engine_open(env, value);
+    if (engine == NULL)
+        return NULL;
+    status = runnel_engine_drain(engine->engine, 0);
+    return status == RUNNEL_OK || status == RUNNEL_TIMEOUT ? NULL : addon_fail(env, status, NULL);
+}
+
+void engine_export(napi_env env, napi_value exports)
+{
+    static const struct method methods[] = {{"engineNew", engine_new},     {"engineClose", engine_close},
+                                            {"engineKeep", engine_keep},   {"engineFlush", engine_flush},
+                                            {"engineDrain", engine_drain}, {"engineGather", engine_gather}};
+
+    addon_export(env, exports, methods, sizeof methods / sizeof methods[0]);
+}

@@ -1,0 +1,36 @@
+'use strict';
+// A status of the library is an error with its name as `code`.
+
+class RunnelError extends Error {
+  constructor(code, status, message, retryMs) {
+    super(message);
+    this.code = code;
+    this.status = status;
+    if (retryMs > 0) this.retryMs = retryMs;
+  }
+
+  get name() {
+    return 'RunnelError';
+  }
+}
+
+/** What an AbortSignal ends with. `partial` is the result so far, where there is one. */
+class AbortError extends Error {
+  constructor(reason, partial) {
+    super('The operation was aborted', { cause: reason });
+    this.code = 'ABORT_ERR';
+    if (partial !== undefined) this.partial = partial;
+  }
+
+  get name() {
+    return 'AbortError';
+  }
+}
+
+const makeError = (code, status, message, retryMs) => new RunnelError(code, status, message, retryMs);
+
+function invalid(message) {
+  return new RunnelError('INVALID', -1, message, 0);
+}
+
+module.exports = { RunnelError, AbortError, makeError, invalid };

@@ -1,0 +1,658 @@
+'use strict';
+// runnel: token streams from language models on Node's own event loop. README.md of this folder is the manual.
+
+const native = require('./runnel.node');
+const { AbortError, RunnelError, invalid, makeError } = require('./errors.js');
+const options = require('./options.js');
+const { Piece, Stream } = require('./stream.js');
+
+const { constants } = native;
+const asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose');
+const EVENT_LOAD = 100;
+const WORDS = 10; // of an event: bindings/node/engine.h
+
+// With this many streams their tokens wait a little for each other: bench/bindings/node.mjs has what that saves.
+const GATHER_FROM = 8;
+const GATHER_US = 1000;
+const LEVELS = ['none', 'error', 'warning', 'info', 'debug'];
+
+native.setup(makeError);
+
+const TRAINING = ['running', 'done', 'cancelled', 'failed'];
+
+function closed() {
+  return new RunnelError('CLOSED', constants.CLOSED, 'the engine is closed', 0);
+}
+
+/** What `one` gives for 0, 1, ... until it says NOT_FOUND. */
+function every(one) {
+  const all = [];
+  for (;;) {
+    try {
+      all.push(one(all.length));
+    } catch (error) {
+      if (error.code === 'NOT_FOUND') return all;
+      throw error;
+    }
+  }
+}
+
+/** A load on its way. */
+class Load {
+  constructor(engine, handle, { onProgress, signal }, resolve, reject) {
+    Object.assign(this, { engine, handle, onProgress, signal, resolve, reject });
+    this.abort = () => native.modelCancelLoad(handle);
+    signal?.addEventListener('abort', this.abort, { once: true });
+  }
+
+  get _busy() {
+    return true;
+  }
+
+  /** True: it was the last event. */
+  event(state, fraction, error) {
+    if (state === constants.LOAD_PROGRESS) {
+      this.progress(fraction);
+      return false;
+    }
+    this.signal?.removeEventListener('abort', this.abort);
+    if (state === constants.LOAD_READY) this.progress(1);
+    const aborted = this.signal?.aborted;
+    if (state === constants.LOAD_READY && this.error === undefined && !aborted) {
+      this.resolve(new Model(this.engine, this.handle));
+      return true;
+    }
+    native.modelClose(this.handle);
+    if (this.error !== undefined) this.reject(this.error);
+    else if (state === constants.LOAD_FAILED) this.reject(error);
+    else if (aborted) this.reject(new AbortError(this.signal.reason));
+    else this.reject(new RunnelError('CANCELLED', constants.CANCELLED, 'the load was cancelled', 0));
+    return true;
+  }
+
+  /** What the caller's function throws ends the load. */
+  progress(fraction) {
+    if (this.onProgress === undefined || this.error !== undefined) return;
+    try {
+      this.onProgress(fraction);
+    } catch (error) {
+      this.error = error;
+      native.modelCancelLoad(this.handle);
+    }
+  }
+
+  _close() {
+    this.reject(closed());
+  }
+}
+
+class Engine {
+  #handle;
+  #words;
+  #floats;
+  #extras = [];
+  #running = []; // by slot: streams and loads
+  #free = [];
+  #busy = 0;
+  #gatherUs; // what the caller wants
+  #gathering = 0; // what is set
+  #closing;
+  #idle = [];
+
+  /**
+   * Options: those of runnel_engine_options; transport: 'thread' (default) or 'uv'; gatherUs: how long
+   * events wait for others before they wake the loop (0 with few streams, else a millisecond); onLog(level, line),
+   * onTrace(span).
+   */
+  constructor(given = {}) {
+    const { transport = 'thread', gatherUs, onLog, onTrace, ...rest } = options.object(given);
+    if (gatherUs !== undefined && !(Number.isInteger(gatherUs) && gatherUs >= 0 && gatherUs <= 1e6))
+      throw invalid('gatherUs must be an integer from 0 to 1000000');
+    this.#gatherUs = gatherUs;
+    if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
+    const functions = {
+      onEvents: (n, texts) => this.#onEvents(n, texts),
+      onFirst: () => setImmediate(() => native.engineFlush(this.#handle)),
+      onChoose: (slot, ...candidates) => this.#running[slot]._choose(...candidates),
+      extras: this.#extras,
+      onLog: onLog && ((level, line) => onLog(LEVELS[level], line)),
+      onTrace,
+    };
+    this.#handle = native.engineNew(options.engine(rest), transport === 'uv', functions);
+    this.#words = new Int32Array(functions.words);
+    this.#floats = new Float32Array(functions.words);
+  }
+
+  /** An engine, as the constructor makes it. */
+  static async open(given) {
+    return new Engine(given);
+  }
+
+  /** Options: those of runnel_model_options; onProgress(fraction), signal. */
+  loadModel(path, given = {}) {
+    return new Promise((resolve, reject) => {
+      const { onProgress, signal, ...rest } = options.object(given);
+      if (signal?.aborted) throw new AbortError(signal.reason);
+      if (onProgress !== undefined && typeof onProgress !== 'function') throw invalid('onProgress must be a function');
+      const slot = this.#slot();
+      try {
+        const handle = native.modelLoad(this.#open, String(path), options.model(rest), slot);
+        this.#enter(slot, new Load(this, handle, { onProgress, signal }, resolve, reject));
+      } catch (error) {
+        this.#free.push(slot);
+        throw error;
+      }
+    });
+  }
+
+  /** Counts: runnel_engine_stats. */
+  stats() {
+    return native.engineStats(this.#open, true);
+  }
+
+  /** Counters and histograms: runnel_metrics. */
+  metrics() {
+    return native.engineMetrics(this.#open, true);
+  }
+
+  /** The metrics of every model in the text format of Prometheus. */
+  prometheus() {
+    return native.enginePrometheus(this.#open, true);
+  }
+
+  /** The streams alive now. */
+  streams() {
+    return native.engineStreams(this.#open, true);
+  }
+
+  /** How often each expert was chosen: [{model, blocks: [[count, ...], ...]}, ...]. */
+  experts() {
+    return every((i) => native.engineExperts(this.#open, i, true));
+  }
+
+  /** What the machine can do at most: runnel_machine. Takes about a second. */
+  async measure() {
+    return native.engineMeasure(this.#open, false);
+  }
+
+  /**
+   * Trains a head that drafts for the model file, and writes it to `head`: an AsyncIterable of its progress, which ends
+   * with the training. Options: those of runnel_eagle_options; signal.
+   */
+  async *trainEagle(model, corpus, head, given = {}) {
+    const { signal, ...rest } = options.object(given);
+    if (signal?.aborted) throw new AbortError(signal.reason);
+    const training = native.trainingNew(this.#open, String(model), corpus, String(head), rest);
+    const abort = () => native.trainingCancel(training);
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      for (let step = -1; ; ) {
+        const progress = native.trainingProgress(training);
+        const state = TRAINING[progress.state];
+        if (state === 'cancelled') throw signal?.aborted ? new AbortError(signal.reason) : closed();
+        if (progress.step !== step || state === 'done') yield { ...progress, state };
+        if (state === 'done') return;
+        step = progress.step;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    } finally {
+      signal?.removeEventListener('abort', abort);
+      native.trainingFree(training);
+    }
+  }
+
+  /** Refuses new requests, and waits until those that run have ended. */
+  async drain() {
+    native.engineDrain(this.#open);
+    if (this.#count > 0) await new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  /** Ends all that runs and frees everything. What still waits for an answer gets an error CLOSED. */
+  close() {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close() {
+    await new Promise((resolve) => setImmediate(resolve)); // not inside a callback of the engine
+    const closed = native.engineClose(this.#handle);
+    for (const entry of this.#running.slice()) entry?._close();
+    for (const resolve of this.#idle.splice(0)) resolve();
+    await closed;
+    this.#running.length = 0; // the handles of models had to live until now
+  }
+
+  [asyncDispose]() {
+    return this.close();
+  }
+
+  // ---- For Model and Stream
+
+  get #open() {
+    if (this.#closing !== undefined) throw closed();
+    return this.#handle;
+  }
+
+  get #count() {
+    return this.#running.length - this.#free.length;
+  }
+
+  #slot() {
+    return this.#free.pop() ?? this.#running.push(undefined) - 1;
+  }
+
+  #enter(slot, entry) {
+    this.#running[slot] = entry;
+    this.#hold(1);
+  }
+
+  #leave(slot) {
+    if (this.#running[slot]._busy) this.#hold(-1);
+    this.#running[slot] = undefined;
+    this.#free.push(slot);
+    if (this.#count === 0) for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** The loop waits while something will come. */
+  #hold(change) {
+    const before = this.#busy;
+    this.#busy += change;
+    if ((before === 0) !== (this.#busy === 0)) native.engineKeep(this.#handle, this.#busy > 0);
+    const gather = this.#gatherUs ?? (this.#busy < GATHER_FROM ? 0 : GATHER_US);
+    if (gather === this.#gathering) return;
+    this.#gathering = gather;
+    native.engineGather(this.#handle, gather);
+  }
+
+  _submit(stream, submit) {
+    const slot = this.#slot();
+    try {
+      this.#open;
+      const id = submit(slot);
+      this.#enter(slot, stream);
+      return id;
+    } catch (error) {
+      this.#free.push(slot);
+      throw error;
+    }
+  }
+
+  _cancel(id) {
+    native.streamCancel(this.#handle, id);
+  }
+
+  _draw(logits) {
+    return native.candidatesDraw(this.#handle, logits);
+  }
+
+  _chosen(id, place) {
+    native.streamChoose(this.#handle, id, place);
+  }
+
+  _pause(id) {
+    native.streamPause(this.#handle, id);
+    this.#hold(-1);
+  }
+
+  _resume(id) {
+    native.streamResume(this.#handle, id);
+    this.#hold(1);
+  }
+
+  #onEvents(n, texts) {
+    const words = this.#words;
+    let at = 0;
+    for (let i = 0, o = 0; i < n; i++, o += WORDS) {
+      const length = words[o + 4];
+      const text = length > 0 ? texts.slice(at, at + length) : '';
+      at += length;
+      this.#onEvent(o, text);
+    }
+    this.#extras.length = 0;
+  }
+
+  #onEvent(o, text) {
+    const words = this.#words;
+    const slot = words[o];
+    const type = words[o + 1];
+    const entry = this.#running[slot];
+    const extra = words[o + 6] >= 0 ? this.#extras[words[o + 6]] : undefined;
+    if (type === EVENT_LOAD) {
+      if (entry.event(words[o + 2], this.#floats[o + 7], extra)) this.#leave(slot);
+      return;
+    }
+    if (type >= constants.EVENT_DONE) this.#leave(slot);
+    entry._event(type, text, words[o + 2], words[o + 3], words[o + 5], this.#floats[o + 7], words[o + 8], extra);
+  }
+}
+
+function tokenizeFlags({ bos = true, special = false } = {}) {
+  return (bos ? constants.TOKENIZE_BOS : 0) | (special ? constants.TOKENIZE_SPECIAL : 0);
+}
+
+function chatOptions(chat) {
+  return options.chat(Array.isArray(chat) ? { messages: chat } : chat);
+}
+
+/** What a template knows, as names. */
+function template(info) {
+  const knows = Object.keys(constants)
+    .filter((name) => name.startsWith('TEMPLATE_') && (info.knows & constants[name]) !== 0)
+    .map((name) => name.slice('TEMPLATE_'.length).toLowerCase());
+  return { ...info, knows };
+}
+
+class Model {
+  #engine;
+  #handle;
+
+  /** Made by Engine.loadModel. */
+  constructor(engine, handle) {
+    this.#engine = engine;
+    this.#handle = handle;
+  }
+
+  get engine() {
+    return this.#engine;
+  }
+
+  /** Sizes and ids of the model: runnel_model_info. */
+  get info() {
+    return native.modelInfo(this.#handle);
+  }
+
+  /** Submits a request. The pieces of its answer are read from the stream, with `for await`. */
+  stream(given) {
+    const { signal, onAbort, highWater, choose, ...rest } = options.object(given);
+    return this.#stream(rest, { signal, onAbort, highWater, choose, wantLogprobs: rest.wantLogprobs });
+  }
+
+  /** The whole answer. */
+  async generate(given) {
+    const { signal, onAbort, choose, ...rest } = options.object(given);
+    return this.#stream(rest, { signal, onAbort, choose, collect: true, wantLogprobs: rest.wantLogprobs }).result;
+  }
+
+  #stream(rest, own) {
+    const request = options.request(rest);
+    const chooses = own.choose !== undefined;
+    return new Stream(this.#engine, own, (slot) => native.generate(this.#handle, request, slot, chooses));
+  }
+
+  /** The embedding of a text: {embedding, usage, timings}. */
+  async embed(given) {
+    const { signal, onAbort, ...rest } = options.object(typeof given === 'string' ? { text: given } : given);
+    const request = options.embedding(rest);
+    const submit = (slot) => native.embed(this.#handle, request, slot);
+    return new Stream(this.#engine, { signal, onAbort, collect: true }, submit).result;
+  }
+
+  /** Scores of a text, or of a text with a query: {scores, usage, timings}. Options: those of runnel_score_request. */
+  async score(given) {
+    const { signal, onAbort, ...rest } = options.object(given);
+    const request = options.scoring(rest);
+    const submit = (slot) => native.score(this.#handle, request, slot);
+    const { embedding, usage, timings } = await new Stream(this.#engine, { signal, onAbort, collect: true }, submit).result;
+    return { scores: embedding, usage, timings };
+  }
+
+  /** What score() gives: {nScores, ofTokens, hasTemplate, labels}. */
+  get scores() {
+    return native.modelScores(this.#handle);
+  }
+
+  /** A conversation whose turns are not computed again. */
+  session() {
+    return new Session(this, this.#handle, native.sessionNew(this.#handle));
+  }
+
+  /** A session from a file that Session.export has written. Options: cacheSalt, label, signal. */
+  async importSession(path, given = {}) {
+    const { signal, ...rest } = options.object(given);
+    let session;
+    const submit = (slot) => {
+      const [id, sessionId] = native.sessionImport(this.#handle, { ...rest, path: String(path) }, slot);
+      session = sessionId;
+      return id;
+    };
+    await new Stream(this.#engine, { signal, collect: true }, submit).result;
+    return new Session(this, this.#handle, session);
+  }
+
+  // ---- Text. Each of these is done on a thread of Node's pool; NAMESync does it at once.
+
+  /** Token ids. Options: bos (BOS and EOS as the model asks for), special (control tokens in the text are such). */
+  async tokenize(text, given) {
+    return native.tokenize(this.#handle, text, tokenizeFlags(given), false);
+  }
+
+  tokenizeSync(text, given) {
+    return native.tokenize(this.#handle, text, tokenizeFlags(given), true);
+  }
+
+  /** The text of tokens. Options: special (control tokens by name), bytes (a Buffer, which may not be whole UTF-8). */
+  async detokenize(tokens, { special = false, bytes = false } = {}) {
+    const buffer = await native.detokenize(this.#handle, tokens, special ? 1 : 0, false);
+    return bytes ? buffer : buffer.toString();
+  }
+
+  detokenizeSync(tokens, { special = false, bytes = false } = {}) {
+    const buffer = native.detokenize(this.#handle, tokens, special ? 1 : 0, true);
+    return bytes ? buffer : buffer.toString();
+  }
+
+  /** The prompt that a conversation becomes: {messages, tools, variables, ...}, or the messages alone. */
+  async applyTemplate(chat) {
+    return native.applyTemplate(this.#handle, chatOptions(chat), false);
+  }
+
+  applyTemplateSync(chat) {
+    return native.applyTemplate(this.#handle, chatOptions(chat), true);
+  }
+
+  /** The same as token ids. */
+  async tokenizeChat(chat) {
+    return native.tokenizeChat(this.#handle, chatOptions(chat), false);
+  }
+
+  tokenizeChatSync(chat) {
+    return native.tokenizeChat(this.#handle, chatOptions(chat), true);
+  }
+
+  /** The prompt of a text with a gap: {prefix, suffix, repository, name, files, suffixFirst}; for `tokens`. */
+  async tokenizeInfill(infill) {
+    return native.tokenizeInfill(this.#handle, infill, false);
+  }
+
+  tokenizeInfillSync(infill) {
+    return native.tokenizeInfill(this.#handle, infill, true);
+  }
+
+  /** Can what a request asks its answer to be (grammar, tools) be had? Throws what is wrong with it. */
+  async checkGrammar(given) {
+    return native.grammarCheck(this.#handle, options.request(given), false);
+  }
+
+  checkGrammarSync(given) {
+    return native.grammarCheck(this.#handle, options.request(given), true);
+  }
+
+  /** The chat templates of the file, and what each knows. */
+  templates() {
+    return every((i) => template(native.modelTemplate(this.#handle, i, true)));
+  }
+
+  /** Options of a request that the file recommends. */
+  recommendedSampling() {
+    return native.modelSampling(this.#handle, true);
+  }
+
+  /** Cancels what runs on it and frees it when the last stream has ended. */
+  async close() {
+    native.modelClose(this.#handle);
+  }
+
+  [asyncDispose]() {
+    return this.close();
+  }
+}
+
+const abandoned = new FinalizationRegistry(({ handle, id }) => native.sessionFree(handle, id));
+
+class Session {
+  #model;
+  #handle;
+  #id;
+
+  /** Made by Model.session, fork or importSession. */
+  constructor(model, handle, id) {
+    this.#model = model;
+    this.#handle = handle;
+    this.#id = id;
+    abandoned.register(this, { handle, id }, this);
+  }
+
+  get id() {
+    return this.#id;
+  }
+
+  get model() {
+    return this.#model;
+  }
+
+  /** The next turn: options of Model.stream. */
+  stream(given) {
+    return this.#model.stream({ ...options.object(given), session: this });
+  }
+
+  async generate(given) {
+    return this.#model.generate({ ...options.object(given), session: this });
+  }
+
+  /** A copy, as of the turns submitted before. */
+  fork() {
+    return new Session(this.#model, this.#handle, native.sessionFork(this.#handle, this.#id));
+  }
+
+  /** Writes the session to a file. Options: note (a string or Buffer that is kept with it), label, signal. */
+  async export(path, given = {}) {
+    const { signal, ...rest } = options.object(given);
+    const submit = (slot) => native.sessionExport(this.#handle, { ...rest, path: String(path) }, slot, this.#id);
+    return new Stream(this.#model.engine, { signal, collect: true }, submit).result;
+  }
+
+  async close() {
+    abandoned.unregister(this);
+    native.sessionFree(this.#handle, this.#id);
+  }
+
+  [asyncDispose]() {
+    return this.close();
+  }
+}
+
+/** A model file that is looked into, without loading it. */
+class ModelFile {
+  #handle;
+
+  /** Made by ModelFile.open. */
+  constructor(handle) {
+    this.#handle = handle;
+  }
+
+  static async open(path) {
+    return new ModelFile(await native.fileOpen(undefined, String(path), false));
+  }
+
+  get info() {
+    return native.fileInfo(this.#handle, true);
+  }
+
+  /** Entry `index` of the metadata, with `value`: its text, or the texts of an array's first elements. */
+  metadata(index, { elements = 16 } = {}) {
+    const entry = native.fileMetadata(this.#handle, index, true);
+    const text = (i) => native.fileMetadataText(this.#handle, index, i, true);
+    const isArray = entry.type.startsWith('array');
+    const n = Math.min(entry.count, elements);
+    return { ...entry, value: isArray ? Array.from({ length: n }, (_, i) => text(i)) : text(0) };
+  }
+
+  tensor(index) {
+    return native.fileTensor(this.#handle, index, true);
+  }
+
+  /** Rows as those of the engine's option `architectures`. */
+  setArchitectures(rows) {
+    native.fileSetArchitectures(this.#handle, rows, true);
+  }
+
+  kvBytesPerToken(kvType = 'f16') {
+    return native.fileKvBytesPerToken(this.#handle, options.named('KV_', kvType, 'kvType'), true);
+  }
+
+  templates() {
+    return every((i) => template(native.fileTemplate(this.#handle, i, true)));
+  }
+
+  recommendedSampling() {
+    return native.fileSampling(this.#handle, true);
+  }
+
+  /** The forward pass, as text. */
+  plan() {
+    return native.filePlan(this.#handle, true);
+  }
+
+  close() {
+    native.fileClose(this.#handle);
+  }
+}
+
+/** Cache folders: docs/TIERS.md. */
+const cache = {
+  ls: async (path) => native.cacheLs(undefined, String(path), undefined, false),
+  inspect: async (path, fingerprint) => native.cacheInspect(undefined, String(path), { fingerprint }, false),
+  verify: async (path, fingerprint) => native.cacheVerify(undefined, String(path), { fingerprint }, false),
+  purge: async (path, given) => native.cachePurge(undefined, String(path), given, false),
+};
+
+/** A Jinja template by itself, with the members of `context`. */
+async function renderTemplate(text, context = {}, { nowS = 0 } = {}) {
+  return native.renderTemplate(undefined, text, options.json(context), nowS, false);
+}
+
+/** What a chat template knows. */
+async function inspectTemplate(text) {
+  return template(await native.inspectTemplate(undefined, text, false));
+}
+
+/** The note of a session's file: a Buffer. */
+async function readSessionNote(path) {
+  return native.sessionReadNote(undefined, String(path), false);
+}
+
+/** The architectures that load. */
+function architectures() {
+  const all = [];
+  for (let row; (row = native.architecture(all.length)) !== undefined; ) all.push(row);
+  return all;
+}
+
+module.exports = {
+  Engine,
+  Model,
+  Session,
+  Stream,
+  Piece,
+  ModelFile,
+  RunnelError,
+  AbortError,
+  cache,
+  renderTemplate,
+  inspectTemplate,
+  readSessionNote,
+  architectures,
+  nameOf: native.nameOf,
+  constants,
+  version: native.version,
+};

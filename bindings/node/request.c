@@ -1,0 +1,213 @@
+/* Requests from objects of JavaScript, and what can be done to a running stream. */
+#include <runnel_scores.h>
+#include <stdlib.h>
+
+#include "fields.h"
+#include "choose.h"
+#include "model.h"
+#include "parse.h"
+
+bool parse_options(napi_env env, struct arena *arena, napi_value options, struct parsed *parsed)
+{
+    struct target targets[] = {{.fields = fields_request, .base = &parsed->request},
+                               {.fields = fields_sampling, .base = &parsed->request.sampling},
+                               {.fields = fields_samplers, .base = &parsed->samplers},
+                               {.fields = fields_chat, .base = &parsed->chat}};
+
+    runnel_request_default(&parsed->request);
+    runnel_samplers_default(&parsed->samplers);
+    runnel_chat_default(&parsed->chat);
+    if (!fields_read(env, arena, options, targets, 4))
+        return false;
+    if (targets[2].touched)
+        parsed->request.sampling.samplers = &parsed->samplers;
+    if (targets[3].touched)
+        parsed->request.chat = &parsed->chat;
+    return true;
+}
+
+static napi_value stream_value(napi_env env, struct node_slot *slot, runnel_status status, const runnel_error *error,
+                               runnel_stream stream)
+{
+    napi_value value = NULL;
+
+    if (status != RUNNEL_OK) {
+        slot_free(slot);
+        return addon_throw(env, error);
+    }
+    napi_create_bigint_uint64(env, stream.id, &value);
+    return value;
+}
+
+/* The model and slot of (model, options, slot). */
+static struct node_slot *begin(napi_env env, const napi_value *values, struct node_model **model)
+{
+    struct node_slot *slot = NULL;
+    uint32_t number = 0;
+
+    *model = model_open(env, values[0]);
+    if (*model == NULL)
+        return NULL;
+    napi_get_value_uint32(env, values[2], &number);
+    slot = slot_new((*model)->engine, number);
+    if (slot == NULL)
+        addon_fail(env, RUNNEL_NO_MEMORY, NULL);
+    return slot;
+}
+
+/* generate(model, options, slot, chooses): the stream's id. */
+static napi_value generate(napi_env env, napi_callback_info info)
+{
+    struct arena arena = {0};
+    runnel_stream stream = {0};
+    runnel_error error = {0};
+    struct node_model *model;
+    struct node_slot *slot;
+    struct parsed parsed;
+    napi_value values[4], result = NULL;
+    bool chooses = false;
+
+    if (!addon_arguments(env, info, 4, values) || (slot = begin(env, values, &model)) == NULL)
+        return NULL;
+    napi_get_value_bool(env, values[3], &chooses);
+    if (parse_options(env, &arena, values[1], &parsed)) {
+        if (chooses) {
+            parsed.request.sampling.samplers = &parsed.samplers;
+            parsed.samplers.choose = choose_by_javascript;
+            parsed.samplers.choose_user = slot;
+        }
+        parsed.request.on_event = engine_callback(model->engine);
+        parsed.request.user = slot;
+        result =
+            stream_value(env, slot, runnel_generate(model->model, &parsed.request, &stream, &error), &error, stream);
+    } else {
+        slot_free(slot);
+    }
+    arena_free(&arena);
+    return result;
+}
+
+/* embed(model, options, slot) */
+static napi_value embed(napi_env env, napi_callback_info info)
+{
+    struct arena arena = {0};
+    runnel_stream stream = {0};
+    runnel_error error = {0};
+    runnel_embed_request request;
+    struct target target = {.fields = fields_of("runnel_embed_request"), .base = &request};
+    struct node_model *model;
+    struct node_slot *slot;
+    napi_value values[3], result = NULL;
+
+    if (!addon_arguments(env, info, 3, values) || (slot = begin(env, values, &model)) == NULL)
+        return NULL;
+    runnel_embed_request_default(&request);
+    if (fields_read(env, &arena, values[1], &target, 1)) {
+        request.on_event = engine_callback(model->engine);
+        request.user = slot;
+        result = stream_value(env, slot, runnel_embed(model->model, &request, &stream, &error), &error, stream);
+    } else {
+        slot_free(slot);
+    }
+    arena_free(&arena);
+    return result;
+}
+
+/* score(model, options, slot) */
+static napi_value score(napi_env env, napi_callback_info info)
+{
+    struct arena arena = {0};
+    runnel_stream stream = {0};
+    runnel_error error = {0};
+    runnel_score_request request;
+    struct target target = {.fields = fields_of("runnel_score_request"), .base = &request};
+    struct node_model *model;
+    struct node_slot *slot;
+    napi_value values[3], result = NULL;
+
+    if (!addon_arguments(env, info, 3, values) || (slot = begin(env, values, &model)) == NULL)
+        return NULL;
+    runnel_score_request_default(&request);
+    if (fields_read(env, &arena, values[1], &target, 1)) {
+        request.on_event = engine_callback(model->engine);
+        request.user = slot;
+        result = stream_value(env, slot, runnel_score(model->model, &request, &stream, &error), &error, stream);
+    } else {
+        slot_free(slot);
+    }
+    arena_free(&arena);
+    return result;
+}
+
+/* modelScores(model): runnel_scores_info and labels. */
+static napi_value model_scores(napi_env env, napi_callback_info info)
+{
+    runnel_scores_info scores = {.struct_size = sizeof scores};
+    struct node_model *model;
+    napi_value value, object, labels;
+    runnel_status status;
+    const char *text;
+    size_t bytes;
+
+    if (!addon_arguments(env, info, 1, &value) || (model = model_open(env, value)) == NULL)
+        return NULL;
+    status = runnel_model_scores(model->model, &scores);
+    if (status != RUNNEL_OK)
+        return addon_fail(env, status, NULL);
+    object = fields_write(env, fields_of("runnel_scores_info"), &scores);
+    if (object == NULL || napi_create_array(env, &labels) != napi_ok)
+        return NULL;
+    for (uint32_t i = 0; i < scores.n_labels; i++)
+        if (runnel_model_label(model->model, i, &text, &bytes) == RUNNEL_OK)
+            napi_set_element(env, labels, i, addon_string(env, text, bytes));
+    addon_set(env, object, "labels", labels);
+    return object;
+}
+
+/* A call of (engine, stream); a stream that has ended is no error, since its end may be on its way here. */
+static napi_value stream_call(napi_env env, napi_callback_info info,
+                              runnel_status (*call)(runnel_engine *engine, runnel_stream stream))
+{
+    struct node_engine *engine;
+    runnel_stream stream = {0};
+    runnel_status status;
+    napi_value values[2];
+
+    if (!addon_arguments(env, info, 2, values))
+        return NULL;
+    engine = addon_box(env, values[0], BOX_ENGINE);
+    if (engine == NULL || engine->engine == NULL)
+        return NULL;
+    if (!addon_id(env, values[1], &stream.id))
+        return addon_fail(env, RUNNEL_INVALID, "not a stream");
+    status = call(engine->engine, stream);
+    return status == RUNNEL_OK || status == RUNNEL_NOT_FOUND ? NULL : addon_fail(env, status, NULL);
+}
+
+static napi_value stream_cancel(napi_env env, napi_callback_info info)
+{
+    return stream_call(env, info, runnel_stream_cancel);
+}
+
+static napi_value stream_pause(napi_env env, napi_callback_info info)
+{
+    return stream_call(env, info, runnel_stream_pause);
+}
+
+static napi_value stream_resume(napi_env env, napi_callback_info info)
+{
+    return stream_call(env, info, runnel_stream_resume);
+}
+
+void request_export(napi_env env, napi_value exports)
+{
+    static const struct method methods[] = {{"generate", generate},
+                                            {"embed", embed},
+                                            {"score", score},
+                                            {"modelScores", model_scores},
+                                            {"streamCancel", stream_cancel},
+                                            {"streamPause", stream_pause},
+                                            {"streamResume", stream_resume}};
+
+    addon_export(env, exports, methods, sizeof methods / sizeof methods[0]);
+}

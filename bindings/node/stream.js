@@ -1,0 +1,308 @@
+'use strict';
+// A stream of one request: an AsyncIterable of pieces, and a promise of the whole.
+
+const { AbortError, RunnelError, invalid } = require('./errors.js');
+const { constants } = require('./runnel.node');
+
+const DONE = Object.freeze({ value: undefined, done: true });
+const TYPES = [];
+TYPES[constants.EVENT_TOKEN] = 'text';
+TYPES[constants.EVENT_PROGRESS] = 'progress';
+TYPES[constants.EVENT_LOGITS] = 'logits';
+TYPES[constants.EVENT_REASONING] = 'reasoning';
+TYPES[constants.EVENT_TOOL_CALL] = 'toolCall';
+TYPES[constants.EVENT_TOOL_ID] = 'toolId';
+TYPES[constants.EVENT_TOOL_ARGUMENTS] = 'toolArguments';
+TYPES[constants.EVENT_TOOL_END] = 'toolEnd';
+TYPES[constants.EVENT_EMBEDDING] = 'embedding';
+const FINISHES = [];
+FINISHES[constants.FINISH_NONE] = 'none';
+FINISHES[constants.FINISH_STOP] = 'stop';
+FINISHES[constants.FINISH_LENGTH] = 'length';
+
+/** A part of an answer. */
+class Piece {
+  constructor(type, text, token, tokens, toolCall, shifts) {
+    this.type = type;
+    this.text = text;
+    this.token = token;
+    this.tokens = tokens;
+    this.toolCall = toolCall;
+    this.shifts = shifts;
+    this.logprob = undefined;
+    this.top = undefined;
+    this.value = undefined;
+  }
+
+  toString() {
+    return this.text;
+  }
+}
+
+/** What has been received of an answer. */
+class Answer {
+  text = '';
+  reasoning = '';
+  tokens = [];
+  toolCalls = [];
+  finish = 'none';
+  stop = -1;
+  stopToken = -1;
+  usage = undefined;
+  timings = undefined;
+  logprobs = undefined;
+  embedding = undefined;
+
+  add(type, text, token, toolCall, extra) {
+    switch (type) {
+      case constants.EVENT_TOKEN:
+        this.text += text;
+        if (token >= 0) this.tokens.push(token);
+        break;
+      case constants.EVENT_REASONING:
+        this.reasoning += text;
+        break;
+      case constants.EVENT_TOOL_CALL:
+        this.toolCalls[toolCall] = { name: text, id: undefined, arguments: '' };
+        break;
+      case constants.EVENT_TOOL_ID:
+        this.toolCalls[toolCall].id = text;
+        break;
+      case constants.EVENT_TOOL_ARGUMENTS:
+        this.toolCalls[toolCall].arguments += text;
+        break;
+      case constants.EVENT_EMBEDDING:
+        this.embedding = extra;
+        break;
+    }
+  }
+}
+
+class Stream {
+  #engine;
+  #id;
+  #answer = new Answer();
+  #queue = [];
+  #head = 0;
+  #waiting = [];
+  #highWater;
+  #wantLogprobs;
+  #collect; // nobody iterates: pieces are not kept
+  #paused = false;
+  #ended = false;
+  #error; // of the end, where it is one
+  #result; // the promise, once someone has asked for it
+  #settle;
+  #signal;
+  #onAbort;
+  #aborted = false;
+  #returned = false;
+  #choose;
+  #thrown; // {error} of the caller's own function
+
+  /** For Model: submit(slot) gives the stream's id. */
+  constructor(engine, options, submit) {
+    const { signal, onAbort = 'throw', highWater = 64, collect = false, choose } = options;
+    if (onAbort !== 'throw' && onAbort !== 'return') throw invalid("onAbort must be 'throw' or 'return'");
+    if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');
+    if (signal !== undefined && typeof signal?.addEventListener !== 'function')
+      throw invalid('signal must be an AbortSignal');
+    if (choose !== undefined && typeof choose !== 'function') throw invalid('choose must be a function');
+    this.#engine = engine;
+    this.#highWater = highWater;
+    this.#collect = collect;
+    this.#wantLogprobs = options.wantLogprobs;
+    this.#onAbort = onAbort;
+    this.#choose = choose;
+    if (signal?.aborted) {
+      this.#signal = signal;
+      this.#aborted = true;
+      this.#end(constants.EVENT_CANCELLED, undefined);
+      return;
+    }
+    this.#id = engine._submit(this, submit);
+    if (signal !== undefined) {
+      this.#signal = signal;
+      signal.addEventListener('abort', this.#abort, { once: true });
+    }
+  }
+
+  #abort = () => {
+    this.#aborted = true;
+    this.cancel();
+  };
+
+  /** The library's number of the stream, as in engine.streams(). */
+  get id() {
+    return this.#id;
+  }
+
+  /** Ends the stream early: what it has is its result, with finish 'cancelled'. */
+  cancel() {
+    if (!this.#ended && this.#id !== undefined) this.#engine._cancel(this.#id);
+  }
+
+  /** Everything at once, when the stream has ended. Pieces are not held back meanwhile. */
+  get result() {
+    this.#highWater = Infinity;
+    this.#resume();
+    if (this.#result === undefined) {
+      this.#result = new Promise((resolve, reject) => {
+        this.#settle = () => (this.#error === undefined ? resolve(this.#answer) : reject(this.#error));
+      });
+      if (this.#ended) this.#settle();
+    }
+    return this.#result;
+  }
+
+  // ---- Iteration
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  next() {
+    if (this.#head < this.#queue.length) {
+      const piece = this.#queue[this.#head];
+      this.#queue[this.#head++] = undefined;
+      if (this.#head === this.#queue.length) {
+        this.#queue.length = this.#head = 0;
+        if (this.#paused) this.#resume();
+      }
+      return Promise.resolve({ value: piece, done: false });
+    }
+    if (this.#returned) return Promise.resolve(DONE);
+    if (this.#ended) {
+      this.#returned = true;
+      return this.#error === undefined ? Promise.resolve(DONE) : Promise.reject(this.#error);
+    }
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  /** A loop that ends early comes here. */
+  return(value) {
+    this.#returned = true;
+    this.#queue.length = this.#head = 0;
+    this.#collect = true;
+    this.cancel();
+    this.#resume();
+    return Promise.resolve({ value, done: true });
+  }
+
+  /** Cancels, and waits for the end. */
+  async [Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')]() {
+    const ended = this.result.catch(() => {});
+    await this.return();
+    await ended;
+  }
+
+  /** A web stream of the text: strings, or bytes of UTF-8. Cancelling it cancels the stream. */
+  readable({ bytes = false } = {}) {
+    const encoder = bytes ? new TextEncoder() : undefined;
+    return new ReadableStream(
+      {
+        pull: async (controller) => {
+          for (;;) {
+            const { value, done } = await this.next();
+            if (done) return controller.close();
+            if (value.type !== 'text' || value.text === '') continue;
+            return controller.enqueue(bytes ? encoder.encode(value.text) : value.text);
+          }
+        },
+        cancel: () => this.return(),
+      },
+      { highWaterMark: 0 },
+    );
+  }
+
+  // ---- For Engine, on its turn of the loop
+
+  /** Holds the loop: something will come. */
+  get _busy() {
+    return !this.#paused;
+  }
+
+  _event(type, text, token, tokens, toolCall, logprob, shifts, extra) {
+    if (type >= constants.EVENT_DONE) return this.#end(type, extra);
+    this.#answer.add(type, text, token, toolCall, extra);
+    if (this.#wantLogprobs && type === constants.EVENT_TOKEN && token >= 0)
+      (this.#answer.logprobs ??= []).push({ token, logprob, top: extra });
+    if (this.#collect) return;
+    const piece = new Piece(TYPES[type], text, token, tokens, toolCall, shifts);
+    if (type === constants.EVENT_TOKEN && this.#wantLogprobs) {
+      piece.logprob = token >= 0 ? logprob : undefined;
+      piece.top = extra;
+    } else if (extra !== undefined) {
+      piece.value = extra;
+    }
+    if (this.#waiting.length > 0) return this.#waiting.shift().resolve({ value: piece, done: false });
+    this.#queue.push(piece);
+    if (this.#queue.length - this.#head >= this.#highWater && !this.#paused) this.#pause();
+  }
+
+  /** The function `choose` draws: it gives a place, undefined (go on with these logits), or a promise of a place. */
+  _choose(tokens, logits, position, sequence) {
+    const draw = () => this.#engine._draw(logits);
+    try {
+      const place = this.#choose({ tokens, logits, position, sequence, draw });
+      if (typeof place?.then !== 'function') return place ?? constants.CHOOSE_DRAW;
+      place.then((later) => this.#ended || this.#engine._chosen(this.#id, later)).catch((error) => this.#fail(error));
+      return constants.CHOOSE_LATER;
+    } catch (error) {
+      this.#fail(error);
+      return constants.CHOOSE_LATER;
+    }
+  }
+
+  /** The caller's own function has thrown: the stream ends with that. */
+  #fail(error) {
+    this.#thrown ??= { error };
+    this.cancel();
+  }
+
+  /** The engine is closed under it. */
+  _close() {
+    if (!this.#ended) this.#end(constants.EVENT_FAILED, { error: new RunnelError('CLOSED', -11, 'the engine is closed', 0) });
+  }
+
+  #pause() {
+    this.#paused = true;
+    this.#engine._pause(this.#id);
+  }
+
+  #resume() {
+    if (!this.#paused) return;
+    this.#paused = false;
+    if (!this.#ended) this.#engine._resume(this.#id);
+  }
+
+  #end(type, extra) {
+    const answer = this.#answer;
+    this.#ended = true;
+    this.#signal?.removeEventListener('abort', this.#abort);
+    answer.finish = type === constants.EVENT_DONE ? FINISHES[extra.finish] : 'cancelled';
+    answer.stop = extra?.stop ?? -1;
+    answer.stopToken = extra?.stopToken ?? -1;
+    answer.usage = extra?.usage;
+    answer.timings = extra?.timings;
+    if (this.#thrown !== undefined) {
+      answer.finish = 'failed';
+      this.#error = this.#thrown.error;
+    } else if (type === constants.EVENT_FAILED) {
+      answer.finish = 'failed';
+      this.#error = extra.error;
+      this.#error.partial = answer;
+    } else if (type === constants.EVENT_CANCELLED && this.#aborted && this.#onAbort === 'throw') {
+      this.#error = new AbortError(this.#signal.reason, answer);
+    }
+    this.#settle?.();
+    if (this.#waiting.length === 0) return;
+    const [first, ...others] = this.#waiting.splice(0);
+    this.#returned = true;
+    if (this.#error === undefined) first.resolve(DONE);
+    else first.reject(this.#error);
+    for (const waiter of others) waiter.resolve(DONE);
+  }
+}
+
+module.exports = { Stream, Piece };

@@ -1,0 +1,177 @@
+/* Piece: one event of a stream, as an object that nobody changes. It refers to no container, so it is none of the cycle
+ * collector's business. */
+#include "binding.h"
+
+#include <structmember.h>
+
+typedef struct piece {
+    PyObject_HEAD PyObject *kind, *text, *logprob, *top, *logits, *embedding;
+    int token;
+    unsigned n_tokens, tool_call;
+    unsigned long long position, prompt_done, prompt_total, shifts, shifted_tokens;
+} piece;
+
+static PyTypeObject *piece_type;
+static allocfunc piece_alloc;
+static freefunc piece_free;
+static PyObject *no_text;
+
+/* Names of the events in lower case, by number. */
+#define LAST_EVENT RUNNEL_EVENT_FAILED
+static PyObject *kinds[LAST_EVENT + 1];
+
+static void piece_dealloc(PyObject *object)
+{
+    piece *self = (piece *)object;
+
+    Py_XDECREF(self->kind);
+    Py_XDECREF(self->text);
+    Py_XDECREF(self->logprob);
+    Py_XDECREF(self->top);
+    Py_XDECREF(self->logits);
+    Py_XDECREF(self->embedding);
+    piece_free(object);
+    Py_DECREF(piece_type);
+}
+
+static PyObject *piece_str(PyObject *object)
+{
+    PyObject *text = ((piece *)object)->text;
+
+    Py_INCREF(text);
+    return text;
+}
+
+static PyObject *piece_repr(PyObject *object)
+{
+    piece *self = (piece *)object;
+
+    return PyUnicode_FromFormat("Piece(%R, %R, token=%d)", self->kind, self->text, self->token);
+}
+
+static PyObject *top_tuple(const runnel_event *event)
+{
+    PyObject *top = PyTuple_New((Py_ssize_t)event->n_top);
+
+    for (uint32_t i = 0; top != NULL && i < event->n_top; i++) {
+        PyObject *pair = Py_BuildValue("(id)", event->top[i].token, (double)event->top[i].logprob);
+
+        if (pair == NULL || PyTuple_SetItem(top, (Py_ssize_t)i, pair) < 0)
+            Py_CLEAR(top);
+    }
+    return top;
+}
+
+/* What few pieces have. 0 or -1. */
+static int fill_rest(piece *self, const runnel_event *event, bool logprobs)
+{
+    if (logprobs && event->type == RUNNEL_EVENT_TOKEN && event->token >= 0) {
+        self->logprob = PyFloat_FromDouble((double)event->logprob);
+        if (self->logprob == NULL)
+            return -1;
+    }
+    if (event->n_top > 0 && event->type == RUNNEL_EVENT_TOKEN && (self->top = top_tuple(event)) == NULL)
+        return -1;
+    if (event->type == RUNNEL_EVENT_LOGITS) {
+        self->logits = rnpy_view(event->logits, event->n_logits * sizeof(float), "f");
+        if (self->logits == NULL)
+            return -1;
+    }
+    if (event->type == RUNNEL_EVENT_EMBEDDING) {
+        self->embedding = rnpy_view(event->embedding, event->n_embedding * sizeof(float), "f");
+        if (self->embedding == NULL)
+            return -1;
+    }
+    self->position = event->position;
+    self->prompt_done = event->prompt_done;
+    self->prompt_total = event->prompt_total;
+    return 0;
+}
+
+static bool has_text(const runnel_event *event)
+{
+    return event->type == RUNNEL_EVENT_TOKEN ||
+           (event->type >= RUNNEL_EVENT_REASONING && event->type <= RUNNEL_EVENT_TOOL_END);
+}
+
+PyObject *rnpy_piece_new(const runnel_event *event, bool logprobs)
+{
+    piece *self = (piece *)piece_alloc(piece_type, 0);
+
+    if (self == NULL)
+        return NULL;
+    if (has_text(event) && event->text_bytes > 0) {
+        self->text = PyUnicode_DecodeUTF8(event->text, (Py_ssize_t)event->text_bytes, "replace");
+        if (self->text == NULL)
+            goto fail;
+    } else {
+        Py_INCREF(no_text);
+        self->text = no_text;
+    }
+    self->kind = kinds[event->type];
+    Py_INCREF(self->kind);
+    self->token = has_text(event) ? event->token : -1;
+    self->n_tokens = event->n_tokens;
+    self->tool_call = event->tool_call;
+    self->shifts = event->usage.shifts;
+    self->shifted_tokens = event->usage.shifted_tokens;
+    if ((logprobs || event->type != RUNNEL_EVENT_TOKEN) && fill_rest(self, event, logprobs) < 0)
+        goto fail;
+    return (PyObject *)self;
+fail:
+    Py_DECREF((PyObject *)self);
+    return NULL;
+}
+
+#define MEMBER(name, type, help)                           \
+    {                                                      \
+#name, type, offsetof(piece, name), READONLY, help \
+    }
+static PyMemberDef members[] = {
+    MEMBER(kind, T_OBJECT, "the event's name: 'token', 'reasoning', 'tool_call', 'progress', ..."),
+    MEMBER(text, T_OBJECT, "a fragment of the answer, of its reasoning or of a call, as kind says; else ''"),
+    MEMBER(token, T_INT, "its id; -1: only text"),
+    MEMBER(n_tokens, T_UINT, "how many tokens this is the first event of"),
+    MEMBER(logprob, T_OBJECT, "of the token, with want_logprobs; else None"),
+    MEMBER(top, T_OBJECT, "with n_top: ((token, logprob), ...), best first; else None"),
+    MEMBER(tool_call, T_UINT, "number of the call in this answer"),
+    MEMBER(logits, T_OBJECT, "kind 'logits': a memoryview of floats; else None"),
+    MEMBER(embedding, T_OBJECT, "kind 'embedding': a memoryview of floats; else None"),
+    MEMBER(position, T_ULONGLONG, "kind 'logits': position in the prompt"),
+    MEMBER(prompt_done, T_ULONGLONG, "kind 'progress': positions done"),
+    MEMBER(prompt_total, T_ULONGLONG, "kind 'progress': of so many"),
+    MEMBER(shifts, T_ULONGLONG, "with context_keep: how often the context was full before"),
+    MEMBER(shifted_tokens, T_ULONGLONG, "with context_keep: how many tokens went before"),
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)"One event of a stream. str(piece) is its text."},
+    {Py_tp_dealloc, RNPY_SLOT(piece_dealloc)},
+    {Py_tp_str, RNPY_SLOT(piece_str)},
+    {Py_tp_repr, RNPY_SLOT(piece_repr)},
+    {Py_tp_members, members},
+    {Py_tp_new, RNPY_SLOT(rnpy_no_new)},
+    {0, NULL},
+};
+static PyType_Spec spec = {"runnel.Piece", sizeof(piece), 0, Py_TPFLAGS_DEFAULT, slots};
+
+int rnpy_piece_ready(PyObject *module)
+{
+    for (int i = 0; i <= LAST_EVENT; i++) {
+        PyObject *name = PyUnicode_FromString(runnel_event_name((runnel_event_type)i));
+
+        kinds[i] = name == NULL ? NULL : PyObject_CallMethod(name, "lower", NULL);
+        Py_XDECREF(name);
+        if (kinds[i] == NULL)
+            return -1;
+        PyUnicode_InternInPlace(&kinds[i]);
+    }
+    no_text = PyUnicode_FromString("");
+    piece_type = rnpy_add_type(module, &spec);
+    if (no_text == NULL || piece_type == NULL)
+        return -1;
+    piece_alloc = (allocfunc)PyType_GetSlot(piece_type, Py_tp_alloc);
+    piece_free = (freefunc)PyType_GetSlot(piece_type, Py_tp_free);
+    return piece_alloc == NULL || piece_free == NULL ? -1 : 0;
+}

@@ -1,0 +1,713 @@
+/* Stream: what Python has of a runnel_stream. Two kinds:
+ *
+ *   with a host      events come inside Engine.dispatch, become pieces and wait in a ring. A reader that finds none
+ *                    leaves a waiter; the next event wakes it. More than HIGH pieces pause the stream, LOW resume it.
+ *   without          the reader takes each event itself, in runnel_stream_read, without the GIL while it blocks.
+ *
+ * A host is an object of Python for one event loop: wake(waiter) wakes a reader from any thread, ended() says that a
+ * stream of the loop has ended. While a host dispatches on its own thread its waiters are futures, and are set here. */
+#include "binding.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HIGH = 64, LOW = 16 };
+
+PyTypeObject *rnpy_stream_type;
+static PyObject *name_done, *name_set_result, *name_wake, *name_ended;
+
+/* ---- What has come ------------------------------------------------------------------------- */
+
+static int append(rnpy_bytes *bytes, const void *data, size_t n)
+{
+    if (bytes->room - bytes->n < n) {
+        size_t room = bytes->room < 64 ? 64 : bytes->room;
+        char *grown;
+
+        while (room - bytes->n < n)
+            room *= 2;
+        grown = realloc(bytes->data, room);
+        if (grown == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        bytes->data = grown;
+        bytes->room = room;
+    }
+    if (n > 0)
+        memcpy(bytes->data + bytes->n, data, n);
+    bytes->n += n;
+    return 0;
+}
+
+static void clear_bytes(rnpy_bytes *bytes)
+{
+    free(bytes->data);
+    memset(bytes, 0, sizeof *bytes);
+}
+
+/* The answer so far. 0 or -1. */
+static int remember(rnpy_stream *self, const runnel_event *event)
+{
+    if (event->type == RUNNEL_EVENT_REASONING)
+        return append(&self->reasoning, event->text, event->text_bytes);
+    if (event->type != RUNNEL_EVENT_TOKEN)
+        return 0;
+    if (append(&self->text, event->text, event->text_bytes) < 0)
+        return -1;
+    if (event->token < 0)
+        return 0;
+    if (append(&self->tokens, &event->token, sizeof event->token) < 0)
+        return -1;
+    return self->wants_logprobs ? append(&self->logprobs, &event->logprob, sizeof event->logprob) : 0;
+}
+
+static int push(rnpy_stream *self, PyObject *piece)
+{
+    if (self->count == self->room) {
+        size_t room = self->room == 0 ? 16 : self->room * 2;
+        PyObject **grown = malloc(room * sizeof(PyObject *));
+
+        if (grown == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        for (size_t i = 0; i < self->count; i++)
+            grown[i] = self->ready[(self->first + i) % self->room];
+        free(self->ready);
+        self->ready = grown;
+        self->first = 0;
+        self->room = room;
+    }
+    self->ready[(self->first + self->count++) % self->room] = piece;
+    return 0;
+}
+
+static PyObject *take_piece(rnpy_stream *self)
+{
+    PyObject *piece = self->ready[self->first];
+
+    self->first = self->first + 1 == self->room ? 0 : self->first + 1;
+    self->count--;
+    return piece;
+}
+
+static void drop_pieces(rnpy_stream *self)
+{
+    while (self->count > 0)
+        Py_DECREF(take_piece(self));
+}
+
+/* Pieces that the result is made of, besides the text. */
+static bool is_kept(const rnpy_stream *self, const runnel_event *event)
+{
+    switch (event->type) {
+    case RUNNEL_EVENT_TOKEN:
+        return event->n_top > 0;
+    case RUNNEL_EVENT_LOGITS:
+        return self->collect;
+    case RUNNEL_EVENT_REASONING:
+    case RUNNEL_EVENT_PROGRESS:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static int take_event(rnpy_stream *self, const runnel_event *event)
+{
+    PyObject *piece;
+    bool kept;
+
+    if (self->abandoned)
+        return 0;
+    if (remember(self, event) < 0)
+        return -1;
+    kept = is_kept(self, event);
+    if (self->collect && !kept)
+        return 0;
+    piece = rnpy_piece_new(event, self->wants_logprobs);
+    if (piece == NULL)
+        return -1;
+    if ((kept && PyList_Append(self->kept, piece) < 0) || (!self->collect && push(self, piece) < 0)) {
+        Py_DECREF(piece);
+        return -1;
+    }
+    if (self->collect)
+        Py_DECREF(piece);
+    return 0;
+}
+
+static void take_end(rnpy_stream *self, const runnel_event *event)
+{
+    self->live = false;
+    self->end = event->type;
+    self->finish = event->finish;
+    self->stop = event->stop;
+    self->stop_token = event->stop_token;
+    self->status = event->status;
+    snprintf(self->error, sizeof self->error, "%s", event->error == NULL ? "" : event->error);
+    self->usage = event->usage;
+    self->timings = event->timings;
+}
+
+static bool is_terminal(const runnel_event *event)
+{
+    return event->type == RUNNEL_EVENT_DONE || event->type == RUNNEL_EVENT_CANCELLED ||
+           event->type == RUNNEL_EVENT_FAILED;
+}
+
+/* An exception of ours while an event was taken: the reader gets it, and the stream goes no further. */
+static void keep_failure(rnpy_stream *self)
+{
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (self->failure == NULL) {
+        self->failure = value;
+        value = NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    runnel_stream_cancel(self->engine->engine, self->id);
+}
+
+/* ---- Waking the reader --------------------------------------------------------------------- */
+
+static void wake(rnpy_stream *self)
+{
+    PyObject *waiter = self->waiter, *done, *result;
+
+    if (waiter == NULL)
+        return;
+    self->waiter = NULL;
+    if (self->host == rnpy_dispatching()) {
+        done = PyObject_CallMethodObjArgs(waiter, name_done, NULL);
+        result = done == Py_False ? PyObject_CallMethodObjArgs(waiter, name_set_result, Py_None, NULL) : done;
+        if (done != result)
+            Py_XDECREF(done);
+    } else {
+        result = PyObject_CallMethodObjArgs(self->host, name_wake, waiter, NULL);
+    }
+    if (result == NULL)
+        PyErr_WriteUnraisable(waiter);
+    Py_XDECREF(result);
+    Py_DECREF(waiter);
+}
+
+static void say_ended(rnpy_stream *self)
+{
+    PyObject *result = PyObject_CallMethodObjArgs(self->host, name_ended, NULL);
+
+    if (result == NULL)
+        PyErr_WriteUnraisable(self->host);
+    Py_XDECREF(result);
+}
+
+static void pause_if_full(rnpy_stream *self)
+{
+    if (self->count < HIGH || self->paused || atomic_load(&self->engine->closing))
+        return;
+    self->paused = runnel_stream_pause(self->engine->engine, self->id) == RUNNEL_OK;
+}
+
+void rnpy_stream_on_event(void *stream, const runnel_event *event)
+{
+    rnpy_stream *self = stream;
+    bool ends = is_terminal(event);
+    PyThreadState *taken = rnpy_gil_take();
+
+    RNPY_LOCK((PyObject *)self);
+    self->id = event->stream;
+    if (ends) {
+        take_end(self, event);
+    } else {
+        if (self->failure == NULL && take_event(self, event) < 0)
+            keep_failure(self);
+        pause_if_full(self);
+    }
+    if (ends || !self->collect || self->failure != NULL)
+        wake(self);
+    RNPY_UNLOCK();
+    if (ends) {
+        say_ended(self);
+        Py_DECREF((PyObject *)self);
+    }
+    rnpy_gil_give(taken);
+}
+
+/* ---- A token that Python draws ------------------------------------------------------------- */
+
+static PyObject *candidates_dict(const runnel_candidates *candidates, PyObject *logits)
+{
+    PyObject *dict = PyDict_New();
+
+    if (dict == NULL)
+        return NULL;
+    Py_INCREF(logits);
+    if (rnpy_put(dict, "position", PyLong_FromUnsignedLongLong(candidates->position)) < 0 ||
+        rnpy_put(dict, "sequence", rnpy_view(candidates->sequence, candidates->n_sequence * sizeof(int32_t), "i")) <
+            0 ||
+        rnpy_put(dict, "tokens", rnpy_view(candidates->tokens, candidates->n * sizeof(int32_t), "i")) < 0 ||
+        rnpy_put(dict, "logits", logits) < 0)
+        Py_CLEAR(dict);
+    return dict;
+}
+
+/* What the function returned, and the logits as it left them. */
+static int64_t chosen(PyObject *result, PyObject *bytes, runnel_candidates *candidates)
+{
+    int64_t place = RUNNEL_CHOOSE_DRAW;
+
+    if (result != Py_None)
+        place = PyLong_AsLongLong(result);
+    if (PyErr_Occurred())
+        return place;
+    if ((size_t)PyByteArray_Size(bytes) != candidates->n * sizeof(float))
+        PyErr_SetString(PyExc_ValueError, "choose: the array of logits has another size now");
+    else
+        memcpy(candidates->logits, PyByteArray_AsString(bytes), candidates->n * sizeof(float));
+    return place;
+}
+
+static int64_t call_choose(rnpy_stream *self, runnel_candidates *candidates)
+{
+    size_t room = candidates->n * sizeof(float);
+    PyObject *bytes = PyByteArray_FromStringAndSize((const char *)candidates->logits, (Py_ssize_t)room);
+    PyObject *view = bytes == NULL ? NULL : PyMemoryView_FromObject(bytes);
+    PyObject *logits = view == NULL ? NULL : PyObject_CallMethod(view, "cast", "s", "f");
+    PyObject *dict = logits == NULL ? NULL : candidates_dict(candidates, logits);
+    PyObject *result = dict == NULL ? NULL : PyObject_CallFunctionObjArgs(self->choose, dict, NULL);
+    int64_t place = result == NULL ? RUNNEL_CHOOSE_DRAW : chosen(result, bytes, candidates);
+
+    Py_XDECREF(result);
+    Py_XDECREF(dict);
+    Py_XDECREF(logits);
+    Py_XDECREF(view);
+    Py_XDECREF(bytes);
+    return place;
+}
+
+int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates)
+{
+    rnpy_stream *self = stream;
+    int64_t place = RUNNEL_CHOOSE_DRAW;
+    PyThreadState *taken;
+
+    if (self->abandoned)
+        return place;
+    taken = rnpy_gil_take();
+    self->id.id = candidates->stream;
+    if (self->failure == NULL) {
+        place = call_choose(self, candidates);
+        if (PyErr_Occurred())
+            keep_failure(self);
+    }
+    rnpy_gil_give(taken);
+    return place;
+}
+
+/* ---- The object ---------------------------------------------------------------------------- */
+
+rnpy_stream *rnpy_stream_new(rnpy_engine *engine, PyObject *host, PyObject *choose)
+{
+    rnpy_stream *self = (rnpy_stream *)PyType_GenericAlloc(rnpy_stream_type, 0);
+
+    if (self == NULL)
+        return NULL;
+    Py_INCREF((PyObject *)engine);
+    self->engine = engine;
+    self->kept = PyList_New(0);
+    if (self->kept == NULL) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    if (choose != NULL) {
+        Py_INCREF(choose);
+        self->choose = choose;
+    }
+    if (host != Py_None) {
+        Py_INCREF(host);
+        self->host = host;
+        Py_INCREF((PyObject *)self); /* the engine's, until the terminal event */
+    }
+    self->live = true;
+    return self;
+}
+
+void rnpy_stream_drop(rnpy_stream *stream)
+{
+    stream->live = false;
+    if (stream->host != NULL)
+        Py_DECREF((PyObject *)stream);
+    Py_DECREF((PyObject *)stream);
+}
+
+PyObject *rnpy_stream_began(rnpy_stream *stream, runnel_stream id, runnel_status status, const runnel_error *error)
+{
+    if (status == RUNNEL_OK) {
+        stream->id = id;
+        return (PyObject *)stream;
+    }
+    rnpy_stream_drop(stream);
+    return rnpy_raise_error(status, error);
+}
+
+static int stream_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT((PyObject *)self->engine);
+    Py_VISIT(self->host);
+    Py_VISIT(self->waiter);
+    Py_VISIT(self->choose);
+    Py_VISIT(self->failure);
+    Py_VISIT(self->kept);
+    return 0;
+}
+
+static int stream_clear(PyObject *object)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    Py_CLEAR(self->waiter);
+    Py_CLEAR(self->choose);
+    Py_CLEAR(self->failure);
+    Py_CLEAR(self->kept);
+    return 0;
+}
+
+/* Cancels without a word. */
+static void let_go(rnpy_stream *self)
+{
+    if (!self->live || !rnpy_engine_try_enter(self->engine))
+        return;
+    self->abandoned = true;
+    runnel_stream_cancel(self->engine->engine, self->id);
+    if (self->host == NULL) { /* its end, within a step, is for nobody, but has to be read */
+        runnel_event event;
+
+        rnpy_gil_release();
+        while (runnel_stream_next(self->engine->engine, self->id, -1, &event) == RUNNEL_OK && !is_terminal(&event))
+            ;
+        rnpy_gil_restore();
+        self->live = false;
+    }
+    rnpy_engine_leave(self->engine);
+}
+
+static void stream_dealloc(PyObject *object)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    PyObject_GC_UnTrack(object);
+    if (self->engine != NULL && self->host == NULL)
+        let_go(self);
+    drop_pieces(self);
+    free(self->ready);
+    clear_bytes(&self->text);
+    clear_bytes(&self->reasoning);
+    clear_bytes(&self->tokens);
+    clear_bytes(&self->logprobs);
+    stream_clear(object);
+    Py_XDECREF(self->host);
+    Py_XDECREF((PyObject *)self->engine);
+    rnpy_free_object(object);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------- */
+
+/* Nothing is left to read. NULL with an exception: `stop`, or why the stream ended. */
+static PyObject *raise_end(rnpy_stream *self, PyObject *stop)
+{
+    if (self->failure != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(self->failure), self->failure);
+        return NULL;
+    }
+    if (self->end == RUNNEL_EVENT_FAILED)
+        return rnpy_raise(self->status, self->error, 0);
+    if (self->end == RUNNEL_EVENT_CANCELLED && !self->cancelled)
+        return rnpy_raise(RUNNEL_CANCELLED, "the stream was cancelled with its model or engine", 0);
+    PyErr_SetNone(stop);
+    return NULL;
+}
+
+static void resume_if_low(rnpy_stream *self)
+{
+    if (!self->paused || self->count > LOW || !rnpy_engine_try_enter(self->engine))
+        return;
+    self->paused = false;
+    runnel_stream_resume(self->engine->engine, self->id);
+    rnpy_engine_leave(self->engine);
+}
+
+static PyObject *stream_pop(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+    PyObject *piece = NULL;
+
+    (void)unused;
+    RNPY_LOCK(object);
+    if (self->count > 0) {
+        piece = take_piece(self);
+        resume_if_low(self);
+    } else if (self->live && self->failure == NULL) {
+        Py_INCREF(Py_None);
+        piece = Py_None;
+    } else {
+        raise_end(self, PyExc_StopAsyncIteration);
+    }
+    RNPY_UNLOCK();
+    return piece;
+}
+
+static PyObject *stream_wait(PyObject *object, PyObject *waiter)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+    bool waits;
+
+    RNPY_LOCK(object);
+    Py_CLEAR(self->waiter);
+    waits = waiter != Py_None && self->live && self->failure == NULL && (self->collect || self->count == 0);
+    if (waits) {
+        Py_INCREF(waiter);
+        self->waiter = waiter;
+    }
+    RNPY_UNLOCK();
+    return PyBool_FromLong(waits);
+}
+
+/* Reads one event into the stream. 0; 1: none within the slice; -1: an exception. */
+static int read_one(rnpy_stream *self)
+{
+    runnel_engine *engine = rnpy_engine_enter(self->engine);
+    runnel_status status;
+    runnel_event event;
+    int result = 0;
+
+    if (engine == NULL)
+        return -1;
+    status = runnel_stream_next(engine, self->id, 0, &event);
+    if (status == RUNNEL_TIMEOUT) {
+        rnpy_gil_release();
+        status = runnel_stream_next(engine, self->id, RNPY_SLICE_MS, &event);
+        rnpy_gil_restore();
+    }
+    if (status == RUNNEL_TIMEOUT)
+        result = 1;
+    else if (status != RUNNEL_OK)
+        rnpy_raise(status, NULL, 0);
+    else if (is_terminal(&event))
+        take_end(self, &event);
+    else if (take_event(self, &event) < 0)
+        keep_failure(self);
+    rnpy_engine_leave(self->engine);
+    if (result == 1 && PyErr_CheckSignals() < 0)
+        result = -1;
+    return PyErr_Occurred() ? -1 : result;
+}
+
+static PyObject *stream_next(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    (void)unused;
+    while (self->count == 0 && self->live && self->failure == NULL)
+        if (read_one(self) < 0)
+            return NULL;
+    return self->count > 0 ? take_piece(self) : raise_end(self, PyExc_StopIteration);
+}
+
+/* From now on only the result is wanted. */
+static PyObject *stream_collect(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    (void)unused;
+    RNPY_LOCK(object);
+    self->collect = true;
+    drop_pieces(self);
+    resume_if_low(self);
+    RNPY_UNLOCK();
+    Py_RETURN_NONE;
+}
+
+static PyObject *stream_finish(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    (void)unused;
+    while (self->live && self->failure == NULL)
+        if (read_one(self) < 0)
+            return NULL;
+    Py_RETURN_NONE;
+}
+
+static const char *finish_name(const rnpy_stream *self)
+{
+    if (self->live)
+        return "none";
+    if (self->end == RUNNEL_EVENT_CANCELLED)
+        return "cancelled";
+    return self->finish == RUNNEL_FINISH_STOP ? "stop" : "length";
+}
+
+/* None where there is none, or the stream has not ended. */
+static PyObject *stop_of(const rnpy_stream *self, int32_t stop)
+{
+    if (self->live || self->end != RUNNEL_EVENT_DONE || stop < 0)
+        Py_RETURN_NONE;
+    return PyLong_FromLong(stop);
+}
+
+static PyObject *stream_result(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+    PyObject *dict = NULL;
+
+    (void)unused;
+    if (self->failure != NULL || (!self->live && self->end == RUNNEL_EVENT_FAILED) ||
+        (!self->live && self->end == RUNNEL_EVENT_CANCELLED && !self->cancelled))
+        return raise_end(self, PyExc_StopIteration);
+    dict = PyDict_New();
+    if (dict == NULL)
+        return NULL;
+    Py_INCREF(self->kept);
+    if (rnpy_put(dict, "text", PyUnicode_DecodeUTF8(self->text.data, (Py_ssize_t)self->text.n, "replace")) < 0 ||
+        rnpy_put(dict, "reasoning",
+                 PyUnicode_DecodeUTF8(self->reasoning.data, (Py_ssize_t)self->reasoning.n, "replace")) < 0 ||
+        rnpy_put(dict, "tokens", rnpy_view(self->tokens.data, self->tokens.n, "i")) < 0 ||
+        rnpy_put(dict, "logprobs", rnpy_view(self->logprobs.data, self->logprobs.n, "f")) < 0 ||
+        rnpy_put(dict, "finish", PyUnicode_FromString(finish_name(self))) < 0 ||
+        rnpy_put(dict, "stop", stop_of(self, self->stop)) < 0 ||
+        rnpy_put(dict, "stop_token", stop_of(self, self->stop_token)) < 0 ||
+        rnpy_put(dict, "usage", rnpy_get_fields(&rnpy_usage_fields, &self->usage)) < 0 ||
+        rnpy_put(dict, "timings", rnpy_get_fields(&rnpy_timings_fields, &self->timings)) < 0 ||
+        rnpy_put(dict, "kept", self->kept) < 0)
+        Py_CLEAR(dict);
+    return dict;
+}
+
+/* ---- Steering ------------------------------------------------------------------------------ */
+
+static PyObject *stream_cancel(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+    runnel_status status;
+
+    (void)unused;
+    if (!self->live || !rnpy_engine_try_enter(self->engine))
+        Py_RETURN_FALSE;
+    self->cancelled = true;
+    status = runnel_stream_cancel(self->engine->engine, self->id);
+    rnpy_engine_leave(self->engine);
+    return PyBool_FromLong(status == RUNNEL_OK);
+}
+
+/* Nobody will read or ask any more. */
+static PyObject *stream_abandon(PyObject *object, PyObject *unused)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    (void)unused;
+    RNPY_LOCK(object);
+    self->abandoned = true;
+    drop_pieces(self);
+    let_go(self);
+    RNPY_UNLOCK();
+    Py_RETURN_NONE;
+}
+
+static PyObject *stream_choose(PyObject *object, PyObject *argument)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+    size_t place = PyLong_AsSize_t(argument);
+    runnel_engine *engine = PyErr_Occurred() ? NULL : rnpy_engine_enter(self->engine);
+    runnel_status status;
+
+    if (engine == NULL)
+        return NULL;
+    status = runnel_stream_choose(engine, self->id, place);
+    rnpy_engine_leave(self->engine);
+    if (status != RUNNEL_OK)
+        return rnpy_raise(status, NULL, 0);
+    Py_RETURN_NONE;
+}
+
+/* pause(True), pause(False): by the host's own wish, besides what HIGH and LOW do. */
+static PyObject *stream_pause(PyObject *object, PyObject *argument)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+    int pause = PyObject_IsTrue(argument);
+    runnel_engine *engine = pause < 0 ? NULL : rnpy_engine_enter(self->engine);
+    runnel_status status;
+
+    if (engine == NULL)
+        return NULL;
+    status = pause ? runnel_stream_pause(engine, self->id) : runnel_stream_resume(engine, self->id);
+    rnpy_engine_leave(self->engine);
+    if (status != RUNNEL_OK)
+        return rnpy_raise(status, NULL, 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_live(PyObject *object, void *closure)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    (void)closure;
+    return PyBool_FromLong(self->live && self->failure == NULL);
+}
+
+static PyObject *get_id(PyObject *object, void *closure)
+{
+    (void)closure;
+    return PyLong_FromUnsignedLongLong(((rnpy_stream *)object)->id.id);
+}
+
+static PyMethodDef methods[] = {
+    {"pop", RNPY_METHOD(stream_pop), METH_NOARGS, "The next piece; None: there is none yet."},
+    {"wait", RNPY_METHOD(stream_wait), METH_O, "Leaves a waiter; False: there is something to read already."},
+    {"next", RNPY_METHOD(stream_next), METH_NOARGS, "The next piece; blocks."},
+    {"collect", RNPY_METHOD(stream_collect), METH_NOARGS, "Only the result is wanted from now on."},
+    {"finish", RNPY_METHOD(stream_finish), METH_NOARGS, "Blocks until the stream has ended or a piece is kept."},
+    {"result", RNPY_METHOD(stream_result), METH_NOARGS, "What has come, as a dict."},
+    {"cancel", RNPY_METHOD(stream_cancel), METH_NOARGS, "Ends the stream early; False: it has ended."},
+    {"abandon", RNPY_METHOD(stream_abandon), METH_NOARGS, "Cancels; nobody will read any more."},
+    {"choose", RNPY_METHOD(stream_choose), METH_O, "The choice that was put off."},
+    {"pause", RNPY_METHOD(stream_pause), METH_O, "Pauses (True) or resumes (False) delivery."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getters[] = {
+    {"live", get_live, NULL, "False: the terminal event or a failure of a callback has come", NULL},
+    {"id", get_id, NULL, "of the stream in its engine", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, RNPY_SLOT(rnpy_no_new)},
+    {Py_tp_dealloc, RNPY_SLOT(stream_dealloc)},
+    {Py_tp_traverse, RNPY_SLOT(stream_traverse)},
+    {Py_tp_clear, RNPY_SLOT(stream_clear)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getters},
+    {0, NULL},
+};
+static PyType_Spec spec = {"runnel._runnel.Stream", sizeof(rnpy_stream), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                           slots};
+
+int rnpy_stream_ready(PyObject *module)
+{
+    name_done = PyUnicode_InternFromString("done");
+    name_set_result = PyUnicode_InternFromString("set_result");
+    name_wake = PyUnicode_InternFromString("wake");
+    name_ended = PyUnicode_InternFromString("ended");
+    if (name_done == NULL || name_set_result == NULL || name_wake == NULL || name_ended == NULL)
+        return -1;
+    rnpy_stream_type = rnpy_add_type(module, &spec);
+    return rnpy_stream_type == NULL ? -1 : 0;
+}

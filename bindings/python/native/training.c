@@ -1,0 +1,122 @@
+/* Training: of a head that drafts. It runs on a thread of the engine; wait tells how far it is. */
+#include "binding.h"
+
+#include <unistd.h>
+
+#include "runnel_files.h"
+
+typedef struct training {
+    PyObject_HEAD rnpy_engine *engine; /* outlives it */
+    runnel_training *training;
+    atomic_int waiting; /* one thread at a time is inside wait */
+} training;
+
+static runnel_status begin(training *self, PyObject *paths[3], PyObject *options, runnel_error *error)
+{
+    PyObject *keep = PyList_New(0);
+    runnel_eagle_options eagle;
+    runnel_status status = RUNNEL_INVALID;
+    const char *texts[3];
+    size_t bytes[3];
+    runnel_engine *engine = NULL;
+
+    runnel_eagle_options_default(&eagle);
+    if (keep != NULL && rnpy_text(paths[0], "model", &texts[0], &bytes[0], keep) == 0 &&
+        rnpy_text(paths[1], "corpus", &texts[1], &bytes[1], keep) == 0 &&
+        rnpy_text(paths[2], "head", &texts[2], &bytes[2], keep) == 0 &&
+        rnpy_set_fields(&rnpy_eagle_fields, &eagle, options, keep) == 0)
+        engine = rnpy_engine_enter(self->engine);
+    if (engine != NULL) {
+        rnpy_gil_release();
+        status = runnel_eagle_train(engine, texts[0], texts[1], bytes[1], texts[2], &eagle, &self->training, error);
+        rnpy_gil_restore();
+        rnpy_engine_leave(self->engine);
+    }
+    Py_XDECREF(keep);
+    return status;
+}
+
+/* Training(engine, model, corpus, head, options) */
+static PyObject *training_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    PyObject *engine, *paths[3], *options;
+    runnel_error error = {0};
+    runnel_status status;
+    training *self;
+
+    (void)keywords;
+    if (!PyArg_ParseTuple(arguments, "O!OOOO!", rnpy_engine_type, &engine, &paths[0], &paths[1], &paths[2],
+                          &PyDict_Type, &options))
+        return NULL;
+    self = (training *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    Py_INCREF(engine);
+    self->engine = (rnpy_engine *)engine;
+    status = begin(self, paths, options, &error);
+    if (status == RUNNEL_OK)
+        return (PyObject *)self;
+    if (!PyErr_Occurred())
+        rnpy_raise_error(status, &error);
+    Py_DECREF((PyObject *)self);
+    return NULL;
+}
+
+/* wait(timeout_ms): its progress as a dict. */
+static PyObject *training_wait(PyObject *object, PyObject *argument)
+{
+    training *self = (training *)object;
+    runnel_training_progress progress = {.struct_size = sizeof progress};
+    long long timeout = PyLong_AsLongLong(argument);
+    runnel_error error = {0};
+    runnel_status status;
+
+    if (PyErr_Occurred())
+        return NULL;
+    if (atomic_exchange(&self->waiting, 1))
+        return rnpy_raise(RUNNEL_STATE, "another thread waits for this training", 0);
+    rnpy_gil_release();
+    status = runnel_training_wait(self->training, timeout, &progress, &error);
+    rnpy_gil_restore();
+    atomic_store(&self->waiting, 0);
+    if (PyErr_CheckSignals() < 0)
+        return NULL;
+    return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_progress_fields, &progress) : rnpy_raise_error(status, &error);
+}
+
+static PyObject *training_cancel(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    runnel_training_cancel(((training *)object)->training);
+    Py_RETURN_NONE;
+}
+
+static void training_dealloc(PyObject *object)
+{
+    training *self = (training *)object;
+
+    if (self->training != NULL && self->engine->process == getpid()) {
+        rnpy_gil_release();
+        runnel_training_free(self->training);
+        rnpy_gil_restore();
+    }
+    Py_XDECREF((PyObject *)self->engine);
+    rnpy_free_object(object);
+}
+
+static PyMethodDef methods[] = {
+    {"wait", RNPY_METHOD(training_wait), METH_O, "wait(timeout_ms): how far it is."},
+    {"cancel", RNPY_METHOD(training_cancel), METH_NOARGS, "Ends it within a step, with its state saved."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {{Py_tp_new, RNPY_SLOT(training_new)},
+                              {Py_tp_dealloc, RNPY_SLOT(training_dealloc)},
+                              {Py_tp_methods, methods},
+                              {0, NULL}};
+static PyType_Spec spec = {"runnel._runnel.Training", sizeof(training), 0, Py_TPFLAGS_DEFAULT, slots};
+
+int rnpy_training_ready(PyObject *module)
+{
+    return rnpy_add_type(module, &spec) == NULL ? -1 : 0;
+}

@@ -1,0 +1,256 @@
+"""The classes of an event loop."""
+
+import atexit
+import os
+import sys
+import weakref
+
+from . import _runnel
+from ._hosts import Hosts
+from ._shared import (
+    EngineBase,
+    ModelBase,
+    Record,
+    Result,
+    SessionBase,
+    open_engine,
+    plain_options,
+    request_options,
+    start_training,
+)
+
+open_engines = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    """The interpreter ends: engines that are still open end in front of it."""
+    for core in list(open_engines):
+        try:
+            core.close()
+        except Exception:  # the others are closed all the same
+            sys.excepthook(*sys.exc_info())
+
+
+class Engine(EngineBase):
+    """Threads, memory and models: `async with Engine() as engine`.
+
+    Options are those of runnel_engine_options. on_log(level, line) gets the lines of the log (default: the logger
+    "runnel"), on_trace(span) the spans of the trace; both run on the thread of a loop that dispatches.
+    """
+
+    def __init__(self, *, on_log=None, on_trace=None, **options):
+        self._core = open_engine(options, on_log, on_trace)
+        self._hosts = Hosts(self._core)
+        open_engines.add(self._core)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        await self.aclose()
+
+    async def aclose(self):
+        """Cancels what runs, waits for its end and frees the engine. Idempotent."""
+        host = self._hosts.current()
+        if not self._core.closed:
+            host.forget()
+            await host.in_thread(self._core.close)
+
+    async def drain(self):
+        """Refuses new requests from now on, and waits until all streams have ended."""
+        while not await self._hosts.current().in_thread(self._core.drain, 100):
+            pass
+
+    async def load_model(self, path, *, on_progress=None, **options):
+        """Loads a GGUF file. Options are those of runnel_model_options; on_progress(fraction) is called on the loop.
+        Cancelling the task cancels the load."""
+        host = self._hosts.current()
+        host.began()
+        try:
+            core = _runnel.Model(self._core, os.fspath(path), plain_options(options), host, on_progress)
+        except BaseException:
+            host.ended()
+            raise
+        waiter = host.waiter()
+        if core.wait(waiter):
+            try:
+                await host.wait(waiter)
+            except BaseException:
+                core.close()
+                raise
+        core.check()
+        return Model(self, core)
+
+    def train(self, model, corpus, head, **options):
+        """Begins to train a head that drafts for a model's file: docs/EAGLE.md. Options are those of
+        runnel_eagle_options."""
+        return start_training(self._core, self._hosts, model, corpus, head, options)
+
+    async def measure(self):
+        """What the machine can do at most; takes about a second."""
+        return Record(**await self._hosts.current().in_thread(self._core.measure))
+
+
+class Model(ModelBase):
+    """A loaded model."""
+
+    def stream(self, prompt=None, **options):
+        """Submits a request and returns its Stream. Options are the members of runnel_request, runnel_sampling,
+        runnel_samplers and runnel_chat by their names; `messages` is a list of messages in OpenAI's form, `grammar`
+        a runnel.Grammar, `choose` a function that draws."""
+        return self._submit(request_options(prompt, options), False)
+
+    async def generate(self, prompt=None, **options):
+        """The same, to its end: a Result. Its pieces are not made one by one."""
+        return await self._submit(request_options(prompt, options), True).result()
+
+    def _submit(self, options, collect):
+        return self._begin(lambda host: self._core.generate(options, host, collect))
+
+    def _begin(self, submit):
+        host = self._engine._hosts.current()
+        host.began()
+        try:
+            core = submit(host)
+        except BaseException:
+            host.ended()
+            raise
+        return Stream(core, host)
+
+    async def embed(self, text=None, **options):
+        """The embedding of a text, or of `tokens`: a memoryview of floats. Options are those of
+        runnel_embed_request."""
+        return (await self._embed({"text": text, **options}).result()).embedding
+
+    def _embed(self, options):
+        options = plain_options(options)
+        return self._begin(lambda host: self._core.embed(options, host))
+
+    async def score(self, text=None, *, query=None, **options):
+        """How well a text answers a query, or how it is classified: a memoryview of floats, one for each label.
+        Options are those of runnel_score_request."""
+        options = plain_options({"text": text, "query": query, **options})
+        return (await self._begin(lambda host: self._core.score(options, host)).result()).embedding
+
+    def session(self):
+        """A conversation whose KV blocks stay between its turns."""
+        return Session(self, self._core.session_new())
+
+    async def load_session(self, path, **options):
+        """A session from a file: docs/SESSIONS.md."""
+        options = plain_options({"path": path, **options})
+        made = []
+
+        def begin(host):
+            id, core = self._core.session_import(options, host)
+            made.append(id)
+            return core
+
+        await self._begin(begin).result()
+        return Session(self, made[0])
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        self.close()
+
+
+class Session(SessionBase):
+    """A conversation: its turns run one after another, in the order of their calls."""
+
+    __slots__ = ()
+
+    def stream(self, prompt=None, **options):
+        """As Model.stream; the prompt continues the session."""
+        return self._model.stream(prompt, session=self, **options)
+
+    async def generate(self, prompt=None, **options):
+        return await self._model.generate(prompt, session=self, **options)
+
+    async def save(self, path, **options):
+        """Writes the session to a file once its turns have ended: docs/SESSIONS.md. note: bytes of your own."""
+        core, id, options = self._model._core, self._id, plain_options({"path": path, **options})
+        return await self._model._begin(lambda host: core.session_export(id, options, host)).result()
+
+
+class Stream:
+    """A running request: `async for piece in stream`. A loop that is left early, a cancelled task, aclose() and the
+    last reference that goes all cancel it. A reader that is behind pauses its stream, and costs the others nothing."""
+
+    __slots__ = ("_core", "_host", "__weakref__")
+
+    def __init__(self, core, host):
+        self._core = core
+        self._host = host
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        piece = self._core.pop()
+        while piece is None:
+            await self._wait()
+            piece = self._core.pop()
+        return piece
+
+    async def _wait(self):
+        waiter = self._host.waiter()
+        if not self._core.wait(waiter):
+            return
+        try:
+            await self._host.wait(waiter)
+        except BaseException:
+            self._core.wait(None)
+            self._core.cancel()
+            raise
+
+    async def result(self):
+        """Waits for the end. Pieces that were not read are only in the result. A stream that was cancelled by
+        cancel() has a result, too; one that failed raises its error."""
+        self._core.collect()
+        while self._core.live:
+            await self._wait()
+        return Result(self._core.result())
+
+    def cancel(self):
+        """Ends the stream within a step: False: it has ended already. Pieces that have come can still be read."""
+        return self._core.cancel()
+
+    async def aclose(self):
+        """Cancels and waits for the end."""
+        self._core.cancel()
+        self._core.collect()
+        while self._core.live:
+            await self._wait()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        await self.aclose()
+
+    def pause(self):
+        """Stops delivery; the stream stops after a bounded number of tokens."""
+        self._core.pause(True)
+
+    def resume(self):
+        self._core.pause(False)
+
+    def choose(self, place):
+        """Makes the choice for which `choose` has returned CHOOSE_LATER."""
+        self._core.choose(place)
+
+    @property
+    def id(self):
+        return self._core.id
+
+    @property
+    def ended(self):
+        return not self._core.live
+
+    def __del__(self):
+        core = getattr(self, "_core", None)
+        if core is not None:
+            core.abandon()

@@ -1,0 +1,181 @@
+"""Event loops. A host is what the extension knows of one: who waits on it is woken there, and while streams or loads of
+it run, the engine's descriptor is watched. Each engine has one for each loop that uses it."""
+
+import asyncio
+import sys
+import threading
+import weakref
+
+#: events in one turn of the loop, so that its timers are not late
+EVENTS_PER_TURN = 256
+
+
+class AsyncioHost:
+    """asyncio and what looks like it (uvloop)."""
+
+    def __init__(self, core, loop):
+        self._core = core
+        self._loop = weakref.ref(loop)
+        self._lock = threading.RLock()  # a garbage collection inside may end another stream
+        self._running = 0
+        self._watched = False
+
+    def began(self):
+        """Something begins to run; on the loop's thread. Its end is told by ended()."""
+        with self._lock:
+            self._running += 1
+        if not self._watched:
+            self._watched = True
+            self._loop().add_reader(self._core.fd(), self._core.dispatch, self, EVENTS_PER_TURN)
+
+    def ended(self):
+        """On any thread."""
+        with self._lock:
+            self._running -= 1
+            idle = self._running == 0
+        if not idle:
+            return
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self._watched = False
+        elif asyncio._get_running_loop() is loop:
+            self._unwatch()
+        else:
+            self._call(loop, self._unwatch)
+
+    def _unwatch(self):
+        loop = self._loop()
+        if self._running == 0 and self._watched and loop is not None:
+            self._watched = False
+            if not self._core.closed:
+                loop.remove_reader(self._core.fd())
+
+    @staticmethod
+    def _call(loop, function, *arguments):
+        try:
+            loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            if not loop.is_closed():
+                raise
+
+    def waiter(self):
+        return self._loop().create_future()
+
+    @staticmethod
+    async def wait(waiter):
+        await waiter
+
+    def wake(self, waiter):
+        """On any thread."""
+        loop = self._loop()
+        if loop is not None and not loop.is_closed():
+            self._call(loop, self._set, waiter)
+
+    @staticmethod
+    def _set(waiter):
+        if not waiter.done():
+            waiter.set_result(None)
+
+    async def in_thread(self, function, *arguments):
+        return await self._loop().run_in_executor(None, function, *arguments)
+
+    def forget(self):
+        """The engine is about to be closed; on the loop's thread."""
+        if self._watched:
+            self._watched = False
+            self._loop().remove_reader(self._core.fd())
+
+
+class TrioHost:
+    """trio, also through anyio."""
+
+    def __init__(self, core, token):
+        import trio
+
+        self._trio = trio
+        self._core = core
+        self._token = token
+        self._lock = threading.RLock()  # a garbage collection inside may end another stream
+        self._running = 0
+        self._watcher = None
+
+    def began(self):
+        with self._lock:
+            self._running += 1
+        if self._watcher is None:
+            self._watcher = self._trio.CancelScope()
+            self._trio.lowlevel.spawn_system_task(self._watch, self._watcher)
+
+    async def _watch(self, scope):
+        with scope:
+            descriptor = self._core.fd()
+            while not self._core.closed:
+                await self._trio.lowlevel.wait_readable(descriptor)
+                if self._core.closed:
+                    break
+                self._core.dispatch(None, EVENTS_PER_TURN)
+
+    def ended(self):
+        with self._lock:
+            self._running -= 1
+            idle = self._running == 0
+        if idle:
+            self._call(self._unwatch)
+
+    def _unwatch(self):
+        if self._running == 0:
+            self.forget()
+
+    def _call(self, function, *arguments):
+        try:
+            self._token.run_sync_soon(function, *arguments)
+        except self._trio.RunFinishedError:
+            pass
+
+    def waiter(self):
+        return self._trio.Event()
+
+    @staticmethod
+    async def wait(waiter):
+        await waiter.wait()
+
+    def wake(self, waiter):
+        self._call(waiter.set)
+
+    async def in_thread(self, function, *arguments):
+        return await self._trio.to_thread.run_sync(function, *arguments)
+
+    def forget(self):
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+
+def _is_trio():
+    if "trio" not in sys.modules:
+        return False
+    import sniffio
+
+    try:
+        return sniffio.current_async_library() == "trio"
+    except sniffio.AsyncLibraryNotFoundError:
+        return False
+
+
+class Hosts:
+    """The hosts of one engine."""
+
+    def __init__(self, core):
+        self._core = core
+        self._hosts = weakref.WeakKeyDictionary()
+
+    def current(self):
+        """The host of the loop that runs on this thread."""
+        if _is_trio():
+            key, kind = sys.modules["trio"].lowlevel.current_trio_token(), TrioHost
+        else:
+            key, kind = asyncio.get_running_loop(), AsyncioHost
+        host = self._hosts.get(key)
+        if host is None:
+            host = self._hosts[key] = kind(self._core, key)
+        return host

@@ -1,0 +1,648 @@
+"""Objects shaped as those of OpenAI's Python client, over a model in this process: no HTTP, no key.
+
+    client = runnel.openai.AsyncOpenAI(model)
+    answer = await client.chat.completions.create(messages=[{"role": "user", "content": "Hello"}], max_tokens=100)
+    print(answer.choices[0].message.content)
+
+OpenAI is the same with calls that block. Parameters are OpenAI's, and besides them all options of Model.stream. Those
+of OpenAI's that need its servers (`user`, `store`, ...) have no effect; any other is a TypeError. Errors are runnel's.
+The same request gives the same text as the server of `runnel serve`.
+"""
+
+import base64
+import collections
+import json
+import math
+import secrets
+import time
+import types
+
+from . import _engine, blocking
+from ._runnel import InvalidError, NotFoundError
+from ._shared import Grammar, request_options
+
+
+class Object(types.SimpleNamespace):
+    """A part of an answer: its members are attributes. Those of OpenAI's that it has no use for are None."""
+
+    annotations = audio = function_call = refusal = tool_calls = role = content = reasoning_content = None
+    system_fingerprint = service_tier = metadata = usage = logprobs = id = type = name = None
+    audio_tokens = reasoning_tokens = None
+
+    def model_dump(self, *, exclude_none=False, **_):
+        """As a dict."""
+        return {name: _dump(value, exclude_none) for name, value in vars(self).items()
+                if value is not None or not exclude_none}
+
+    def model_dump_json(self, *, indent=None, exclude_none=False, **_):
+        """As a JSON text."""
+        return json.dumps(self.model_dump(exclude_none=exclude_none), indent=indent)
+
+    to_dict, to_json = model_dump, model_dump_json
+
+
+def _dump(value, exclude_none):
+    if isinstance(value, Object):
+        return value.model_dump(exclude_none=exclude_none)
+    return [_dump(item, exclude_none) for item in value] if isinstance(value, list) else value
+
+
+# ---- Requests ------------------------------------------------------------------------------
+
+_RENAMED = {"max_completion_tokens": "max_tokens", "stop": "stops"}
+_WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity",
+                   "prompt_cache_retention", "prediction", "extra_headers", "extra_query"}
+_MASK = 2**64 - 1
+#: the smallest float that is not denormal: a top_p of 0 is the likeliest token alone
+_SMALLEST = 2.0**-126
+
+
+def _mix(x):
+    """The finaliser of MurmurHash3: neighbours become strangers."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ x >> 33) * factor & _MASK
+    return x ^ x >> 33
+
+
+def _seed_of(seed, choice):
+    """The seed of a further choice, as the server has it."""
+    return _mix(_mix(seed + 0x9E3779B97F4A7C15 & _MASK) + choice & _MASK) if choice else seed
+
+
+def _options(parameters):
+    """What chats and completions have in common, as options of Model.stream."""
+    options = {"temperature": 1, "top_p": 1, "repetition_penalty": 1}
+    for name, value in {**parameters, **(parameters.get("extra_body") or {})}.items():
+        if value is not None and name not in _WITHOUT_EFFECT and name != "extra_body":
+            options[_RENAMED.get(name, name)] = value
+    options["seed"] = options.get("seed", secrets.randbits(64)) & _MASK
+    options["top_p"] = options["top_p"] or _SMALLEST
+    if "logit_bias" in options:
+        options["biases"] = {int(token): bias for token, bias in options.pop("logit_bias").items()}
+    if "timeout" in options:
+        options["deadline_ms"] = max(1, int(options.pop("timeout") * 1000))
+    return options
+
+
+def _text_of(content):
+    """Parts of type text become one text."""
+    if not isinstance(content, (list, tuple)):
+        return content
+    for part in content:
+        if part.get("type") != "text":
+            raise InvalidError(f"messages: only parts of type text are supported, not {part.get('type')!r}")
+    return "\n".join(part["text"] for part in content)
+
+
+def _open_arguments(call):
+    """Arguments come to the template as the object that their text spells."""
+    function = call["function"]
+    try:
+        arguments = json.loads(function["arguments"])
+    except (KeyError, TypeError, ValueError):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+
+
+def _message(message):
+    """A message as the template gets it; that of an answer may be given as it is."""
+    if not isinstance(message, dict):
+        message = message.model_dump(exclude_none=True)
+    message = {name: value for name, value in message.items() if value is not None}
+    if "content" in message or message.get("role") == "assistant":
+        message["content"] = _text_of(message.get("content"))
+    if "tool_calls" in message:
+        message["tool_calls"] = [_open_arguments(call) for call in message["tool_calls"]]
+    return message
+
+
+def _grammar(form, tools, choice):
+    kind = (form or {}).get("type", "text")
+    of = form["json_schema"] if kind == "json_schema" else form
+    if kind in ("json_schema", "json_object") and of.get("schema") is not None:
+        return Grammar.json_schema(of["schema"], allow_unenforced=not of.get("strict"))
+    if kind == "json_object":
+        return Grammar.json_object()
+    if kind != "text":
+        raise InvalidError(f"response_format: text, json_object and json_schema with a schema are known, not {kind!r}")
+    if choice is None:
+        return None
+    return Grammar("none", allow_unenforced=not any(tool["function"].get("strict") for tool in tools))
+
+
+def _chat_options(messages, parameters):
+    options = _options(parameters)
+    tools, choice = options.pop("tools", None), options.pop("tool_choice", None)
+    if isinstance(choice, dict):
+        choice = choice["function"]["name"]
+    if choice == "none" or not tools:
+        if choice not in (None, "auto", "none"):
+            raise InvalidError("tool_choice asks for a call, and there are no tools")
+        tools = choice = None
+    options.update(messages=[_message(message) for message in messages], tools=tools, tool_choice=choice,
+                   single_call=options.pop("parallel_tool_calls", True) is False)
+    options.setdefault("grammar", _grammar(options.pop("response_format", None), tools, choice))
+    variables = dict(options.pop("chat_template_kwargs", {}))
+    if "reasoning_effort" in options:
+        variables.setdefault("reasoning_effort", options.pop("reasoning_effort"))
+    if variables:
+        options.setdefault("variables", variables)
+    if options.pop("logprobs", False):
+        options.update(want_logprobs=True, n_top=options.pop("top_logprobs", 0))
+    return options
+
+
+def _prompts(input):
+    """A text, several, ids or arrays of ids: options of each."""
+    if isinstance(input, str) or (len(input) > 0 and isinstance(input[0], int)):
+        input = [input]
+    return [{"prompt" if isinstance(one, str) else "tokens": one} for one in input]
+
+
+def _completion_options(parameters):
+    options = {"max_tokens": 16, **_options(parameters)}
+    options.setdefault("grammar", _grammar(options.pop("response_format", None), (), None))
+    if "logprobs" in options:
+        options.update(want_logprobs=True, n_top=options.pop("logprobs"))
+    return options
+
+
+# ---- Answers -------------------------------------------------------------------------------
+
+
+def _finite(logprob):
+    """OpenAI's stand-in for what has no logarithm."""
+    return logprob if math.isfinite(logprob) else -9999.0
+
+
+def _spelled(data):
+    """A token as a key: pieces of characters stay apart."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+
+class _Answer:
+    """The answer to a call, whole or in chunks: several choices, `n` for each prompt."""
+
+    def __init__(self, model, name, n, options):
+        self._core = model._core
+        self._head = {"id": self.prefix + secrets.token_hex(12), "created": int(time.time()), "model": name}
+        self._n = n
+        self._logprobs = options[0].get("want_logprobs", False)
+        self._top = options[0].get("n_top", 0)
+        self.options = options
+        self.with_usage = False
+        self._characters = [0] * len(options)
+
+    def _piece(self, token):
+        """The bytes of a token within a text: the second of two, as a vocabulary may take the first one's space."""
+        both = self._core.detokenize([token, token], True)
+        return both[len(self._core.detokenize([token], True)):]
+
+    def _whole_logprobs(self, index, result):
+        if not self._logprobs:
+            return None
+        tops = result.top or [()] * len(result.tokens)
+        return self._list(index, list(zip(result.tokens, result.logprobs, tops)))
+
+    def _chunk_logprobs(self, index, piece):
+        if not self._logprobs or piece.logprob is None:
+            return None
+        return self._list(index, [(piece.token, piece.logprob, piece.top or ())])
+
+    def _usage(self, results):
+        """A prompt counts once, however many answers it gets."""
+        usages = [result.usage for result in results]
+        prompt = sum(usage.prompt_tokens for usage in usages[::self._n])
+        answers = sum(usage.completion_tokens for usage in usages)
+        accepted = sum(usage.accepted_tokens for usage in usages)
+        drafted = sum(usage.drafted_tokens for usage in usages)
+        return Object(
+            prompt_tokens=prompt, completion_tokens=answers, total_tokens=prompt + answers,
+            prompt_tokens_details=Object(cached_tokens=sum(usage.cached_tokens for usage in usages[::self._n])),
+            completion_tokens_details=Object(accepted_prediction_tokens=accepted,
+                                             rejected_prediction_tokens=drafted - accepted))
+
+    def _stop(self, index, result):
+        """vLLM's stop_reason: the stop string or the id of the stop token that ended the answer."""
+        if result.stop is None:
+            return result.stop_token
+        stops = self.options[index]["stops"]
+        return stops if isinstance(stops, str) else stops[result.stop]
+
+    def whole(self, results):
+        choices = [Object(index=index, **self._choice(index, result)) for index, result in enumerate(results)]
+        return Object(**self._head, object=self.object, choices=choices, usage=self._usage(results))
+
+    def _end(self, index, result, finish, **members):
+        return [self._chunk(index, finish=finish, stop_reason=self._stop(index, result), **members)]
+
+    def _chunk(self, index, piece=None, finish=None, **members):
+        logprobs = self._chunk_logprobs(index, piece) if piece is not None else None
+        choice = Object(index=index, logprobs=logprobs, finish_reason=finish, **members)
+        return Object(**self._head, object=self.chunk_object, choices=[choice], usage=None)
+
+    def usage_chunk(self, results):
+        return Object(**self._head, object=self.chunk_object, choices=[], usage=self._usage(results))
+
+
+class _Chat(_Answer):
+    prefix, object, chunk_object = "chatcmpl-", "chat.completion", "chat.completion.chunk"
+
+    def __init__(self, model, name, n, options):
+        super().__init__(model, name, n, options)
+        self._names, self._ids, self._begun = {}, {}, [0] * len(options)
+
+    def _entry(self, token, logprob, **members):
+        data = self._piece(token)
+        return Object(token=data.decode(errors="replace"), logprob=_finite(logprob), bytes=list(data), **members)
+
+    def _list(self, index, triples):
+        return Object(refusal=None, content=[
+            self._entry(token, logprob, top_logprobs=[self._entry(*other) for other in top])
+            for token, logprob, top in triples])
+
+    def _call_id(self, index, number, given):
+        return given or f"call_{self._head['id'].rpartition('-')[2]}_{index}_{number}"
+
+    def _choice(self, index, result):
+        # a call that was cut off is shown only where the answer's length is why
+        calls = [Object(id=self._call_id(index, number, call.id), type="function",
+                        function=Object(name=call.name, arguments=call.arguments))
+                 for number, call in enumerate(result.tool_calls) if call.complete or result.finish == "length"]
+        if self.options[index]["single_call"]:
+            calls = calls[:1]
+        message = Object(role="assistant", content=None if calls and not result.text else result.text, refusal=None)
+        if result.reasoning:
+            message.reasoning_content = result.reasoning
+        if calls:
+            message.tool_calls = calls
+        finish = "length" if result.finish == "length" else "tool_calls" if calls else "stop"
+        return {"message": message, "logprobs": self._whole_logprobs(index, result), "finish_reason": finish,
+                "stop_reason": self._stop(index, result)}
+
+    def begin(self, index):
+        return [self._chunk(index, delta=Object(role="assistant", content=""))]
+
+    def take(self, index, piece):
+        if piece.kind.startswith("tool_"):
+            return self._take_call(index, piece)
+        member = {"token": "content", "reasoning": "reasoning_content"}.get(piece.kind)
+        if member is None or not (piece.text or (self._logprobs and piece.logprob is not None)):
+            return []
+        return [self._chunk(index, piece, delta=Object(**{member: piece.text}))]
+
+    def _take_call(self, index, piece):
+        number = piece.tool_call
+        if number > 0 and self.options[index]["single_call"]:
+            return []
+        if piece.kind == "tool_call":
+            self._names[index, number] = piece.text
+        elif piece.kind == "tool_id":
+            self._ids[index, number] = piece.text
+        else:
+            return self._announce(index, number) + self._arguments(index, number, piece)
+        return []
+
+    def _announce(self, index, number):
+        """The name, once the id is known or will not come."""
+        name = self._names.pop((index, number), None)
+        if name is None:
+            return []
+        self._begun[index] += 1
+        call = Object(index=number, id=self._call_id(index, number, self._ids.get((index, number))), type="function",
+                      function=Object(name=name, arguments=""))
+        return [self._chunk(index, delta=Object(tool_calls=[call]))]
+
+    def _arguments(self, index, number, piece):
+        if piece.kind != "tool_arguments" or not piece.text:
+            return []
+        call = Object(index=number, function=Object(arguments=piece.text))
+        return [self._chunk(index, delta=Object(tool_calls=[call]))]
+
+    def end(self, index, result):
+        finish = "length" if result.finish == "length" else "tool_calls" if self._begun[index] else "stop"
+        return self._end(index, result, finish, delta=Object())
+
+
+class _Completion(_Answer):
+    prefix, object, chunk_object = "cmpl-", "text_completion", "text_completion"
+
+    def __init__(self, model, name, n, options):
+        super().__init__(model, name, n, options)
+        self._echo = [one.pop("echo", False) for one in options]
+
+    def _list(self, index, triples):
+        lists = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for token, logprob, top in triples:
+            data = self._piece(token)
+            lists["tokens"].append(_spelled(data))
+            lists["token_logprobs"].append(_finite(logprob))
+            lists["top_logprobs"].append({_spelled(self._piece(other)): _finite(value) for other, value in top})
+            lists["text_offset"].append(self._characters[index])
+            self._characters[index] += sum(byte & 0xC0 != 0x80 for byte in data)
+        return Object(**lists if self._top else {**lists, "top_logprobs": None})
+
+    def _prompt(self, index):
+        if not self._echo[index]:
+            return ""
+        options = self.options[index]
+        prompt = options.get("prompt")
+        return self._core.detokenize(options["tokens"], True).decode(errors="replace") if prompt is None else prompt
+
+    def _choice(self, index, result):
+        return {"text": self._prompt(index) + result.text, "logprobs": self._whole_logprobs(index, result),
+                "finish_reason": "length" if result.finish == "length" else "stop",
+                "stop_reason": self._stop(index, result)}
+
+    def begin(self, index):
+        return [self._chunk(index, text=self._prompt(index))] if self._echo[index] else []
+
+    def take(self, index, piece):
+        if piece.kind != "token" or not (piece.text or self._logprobs):
+            return []
+        return [self._chunk(index, piece, text=piece.text)]
+
+    def end(self, index, result):
+        return self._end(index, result, "length" if result.finish == "length" else "stop", text="")
+
+
+def _choices(each, n):
+    """Options of each choice: n for each prompt, with seeds of their own."""
+    return [{**options, "seed": _seed_of(options["seed"], choice)} for options in each for choice in range(n)]
+
+
+def _ask_chat(model, name, messages, parameters):
+    n = parameters.pop("n", None) or 1
+    return _Chat(model, name, n, _choices([_chat_options(messages, parameters)], n))
+
+
+def _ask_completion(model, name, prompt, parameters):
+    n, suffix = parameters.pop("n", None) or 1, parameters.pop("suffix", None)
+    options, prompts = _completion_options(parameters), _prompts(prompt)
+    if options.get("echo") and "n_top" in options:
+        raise InvalidError("echo together with logprobs is not supported")
+    if suffix is not None:
+        prompts = [{"tokens": model.tokenize_infill(one["prompt"], suffix)} for one in prompts]
+    return _Completion(model, name, n, _choices([{**options, **one} for one in prompts], n))
+
+
+def _submit(model, answer, collect):
+    streams = []
+    try:
+        for options in answer.options:
+            streams.append(model._submit(request_options(None, options), collect))
+    except BaseException:
+        _cancel(streams)
+        raise
+    return streams
+
+
+def _cancel(streams):
+    for stream in streams:
+        stream.cancel()
+
+
+class _Chunks:
+    """The chunks of an answer. Its choices are computed together and come one after another. Leaving the loop and the
+    last reference that goes cancel what has not come."""
+
+    def __init__(self, model, answer, options):
+        answer.with_usage = bool((options or {}).get("include_usage"))
+        self._answer = answer
+        self._streams = collections.deque(_submit(model, answer, False))
+        self._results = []
+        self._ready = collections.deque(answer.begin(0))
+
+    def _take(self, piece):
+        self._ready.extend(self._answer.take(len(self._results), piece))
+
+    def _end(self, result):
+        """Of the first stream that is left."""
+        self._ready.extend(self._answer.end(len(self._results), result))
+        self._results.append(result)
+        self._streams.popleft()
+        if self._streams:
+            self._ready.extend(self._answer.begin(len(self._results)))
+        elif self._answer.with_usage:
+            self._ready.append(self._answer.usage_chunk(self._results))
+
+
+class Stream(_Chunks):
+    """`for chunk in stream`."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        while not self._ready:
+            if not self._streams:
+                raise StopIteration
+            piece = next(self._streams[0], None)
+            if piece is None:
+                self._end(self._streams[0].result())
+            else:
+                self._take(piece)
+        return self._ready.popleft()
+
+    def close(self):
+        _cancel(self._streams)
+        self._streams.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+
+class AsyncStream(_Chunks):
+    """`async for chunk in stream`."""
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        while not self._ready:
+            if not self._streams:
+                raise StopAsyncIteration
+            try:
+                self._take(await self._streams[0].__anext__())
+            except StopAsyncIteration:
+                self._end(await self._streams[0].result())
+        return self._ready.popleft()
+
+    async def close(self):
+        _cancel(self._streams)
+        while self._streams:
+            await self._streams.popleft().aclose()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        await self.close()
+
+
+def _results(streams):
+    try:
+        return [stream.result() for stream in streams]
+    finally:
+        _cancel(streams)
+
+
+async def _async_results(streams):
+    try:
+        return [await stream.result() for stream in streams]
+    finally:
+        _cancel(streams)
+
+
+# ---- Embeddings ----------------------------------------------------------------------------
+
+
+def _embed(model, input, dimensions):
+    streams = []
+    for one in _prompts(input):
+        options = {"text": one.get("prompt"), "tokens": one.get("tokens"), "dimensions": dimensions}
+        streams.append(model._embed({name: value for name, value in options.items() if value is not None}))
+    return streams
+
+
+def _embeddings(name, form, results):
+    if form not in (None, "float", "base64"):
+        raise InvalidError(f"encoding_format: float or base64 is wanted, not {form!r}")
+    write = (lambda view: base64.b64encode(view.tobytes()).decode()) if form == "base64" else list
+    tokens = sum(result.usage.prompt_tokens for result in results)
+    data = [Object(object="embedding", index=index, embedding=write(result.embedding))
+            for index, result in enumerate(results)]
+    return Object(object="list", data=data, model=name, usage=Object(prompt_tokens=tokens, total_tokens=tokens))
+
+
+# ---- Clients -------------------------------------------------------------------------------
+
+
+class _Resource:
+    def __init__(self, models):
+        self._models = models
+
+    def _find(self, name):
+        """The model of this name. Of one alone any name is right."""
+        if isinstance(self._models, dict):
+            if name not in self._models:
+                raise NotFoundError(f"there is no model {name!r}")
+            return self._models[name], name
+        return self._models, name or "runnel"
+
+
+class _Completions(_Resource):
+    def create(self, *, stream=False, stream_options=None, model=None, **parameters):
+        """The answer, or with `stream` a Stream of its chunks."""
+        model, name = self._find(model)
+        answer = self._ask(model, name, parameters)
+        return Stream(model, answer, stream_options) if stream else answer.whole(_results(_submit(model, answer, True)))
+
+
+class _AsyncCompletions(_Resource):
+    async def create(self, *, stream=False, stream_options=None, model=None, **parameters):
+        """The answer, or with `stream` an AsyncStream of its chunks."""
+        model, name = self._find(model)
+        answer = self._ask(model, name, parameters)
+        if stream:
+            return AsyncStream(model, answer, stream_options)
+        return answer.whole(await _async_results(_submit(model, answer, True)))
+
+
+class _OfChats:
+    @staticmethod
+    def _ask(model, name, parameters):
+        return _ask_chat(model, name, parameters.pop("messages"), parameters)
+
+
+class _OfTexts:
+    @staticmethod
+    def _ask(model, name, parameters):
+        return _ask_completion(model, name, parameters.pop("prompt"), parameters)
+
+
+class ChatCompletions(_OfChats, _Completions):
+    """client.chat.completions"""
+
+
+class AsyncChatCompletions(_OfChats, _AsyncCompletions):
+    """client.chat.completions"""
+
+
+class Completions(_OfTexts, _Completions):
+    """client.completions"""
+
+
+class AsyncCompletions(_OfTexts, _AsyncCompletions):
+    """client.completions"""
+
+
+class Embeddings(_Resource):
+    """client.embeddings"""
+
+    def create(self, *, input, model=None, dimensions=None, encoding_format=None, user=None):
+        model, name = self._find(model)
+        return _embeddings(name, encoding_format, _results(_embed(model, input, dimensions)))
+
+
+class AsyncEmbeddings(_Resource):
+    """client.embeddings"""
+
+    async def create(self, *, input, model=None, dimensions=None, encoding_format=None, user=None):
+        model, name = self._find(model)
+        return _embeddings(name, encoding_format, await _async_results(_embed(model, input, dimensions)))
+
+
+def _each(models, kind):
+    """Models of an engine of either kind serve both clients."""
+    if isinstance(models, dict):
+        return {name: _each(model, kind) for name, model in models.items()}
+    return models if isinstance(models, kind) else kind(models._engine, models._core)
+
+
+class Chat:
+    """client.chat"""
+
+    __slots__ = ("completions",)
+
+    def __init__(self, models):
+        self.completions = ChatCompletions(models)
+
+
+class AsyncChat:
+    """client.chat"""
+
+    __slots__ = ("completions",)
+
+    def __init__(self, models):
+        self.completions = AsyncChatCompletions(models)
+
+
+class OpenAI:
+    """Over a model, or a dict of models by the names that `model` asks for; runnel's or runnel.blocking's."""
+
+    __slots__ = ("chat", "completions", "embeddings")
+
+    def __init__(self, models):
+        models = _each(models, blocking.Model)
+        self.chat = Chat(models)
+        self.completions = Completions(models)
+        self.embeddings = Embeddings(models)
+
+
+class AsyncOpenAI:
+    """As OpenAI, on an event loop."""
+
+    __slots__ = ("chat", "completions", "embeddings")
+
+    def __init__(self, models):
+        models = _each(models, _engine.Model)
+        self.chat = AsyncChat(models)
+        self.completions = AsyncCompletions(models)
+        self.embeddings = AsyncEmbeddings(models)

@@ -1,0 +1,414 @@
+/* The CUDA backend's life and its steps: see backend.h. */
+#include <string.h>
+
+#include "base/check.h"
+#include "gpu/steps.h"
+#include "model/kv.h"
+
+static struct rn_gpu_backend *self(const struct rn_backend *backend)
+{
+    return (struct rn_gpu_backend *)backend;
+}
+
+static struct rn_gpu_driver *driver_of(const struct rn_gpu_backend *backend)
+{
+    return backend->device->driver;
+}
+
+/* Blocks of the kernel may have so many bytes of shared memory from now on. */
+static int allow(struct rn_gpu_backend *backend, enum rn_kernel kernel, uint32_t bytes)
+{
+    struct rn_gpu_device *device = backend->device;
+    int result;
+
+    if (bytes <= device->shared_bytes[kernel])
+        return RN_GPU_OK;
+    result = device->driver->function_set(device->driver, device->kernels[kernel], RN_GPU_FUNCTION_SHARED, (int)bytes);
+    if (result == RN_GPU_OK)
+        device->shared_bytes[kernel] = bytes;
+    return result;
+}
+
+int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const void *args)
+{
+    const struct rn_kernel_info *info = rn_kernel_info(kernel);
+    struct rn_launch launch = info->launch(args);
+    unsigned char copy[RN_GPU_ARGUMENT_BYTES];
+    void *arguments[] = {copy};
+
+    RN_CHECK(info->args_bytes <= sizeof copy);
+    if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
+        return RN_GPU_OK; /* of no rows */
+    if (backend->allows)
+        return allow(backend, kernel, launch.shared_bytes);
+    memcpy(copy, args, info->args_bytes);
+    return driver_of(backend)->launch(driver_of(backend), backend->device->kernels[kernel], launch.grid[0],
+                                      launch.grid[1], launch.grid[2], launch.threads, 1, 1, launch.shared_bytes,
+                                      backend->stream, arguments, NULL);
+}
+
+/* ---- Memory ---- */
+
+static void free_piece(struct rn_gpu_backend *backend, uint64_t *piece)
+{
+    if (*piece != 0)
+        driver_of(backend)->memory_free(driver_of(backend), *piece);
+    *piece = 0;
+}
+
+static void free_host(struct rn_gpu_backend *backend, void *memory)
+{
+    if (memory != NULL)
+        driver_of(backend)->host_free(driver_of(backend), memory);
+}
+
+static void free_stream(struct rn_gpu_backend *backend, struct rn_gpu_stream *stream)
+{
+    if (stream != NULL)
+        driver_of(backend)->stream_free(driver_of(backend), stream);
+}
+
+static void free_graphs(struct rn_gpu_backend *backend)
+{
+    for (int i = 0; i < RN_GPU_GRAPHS; i++)
+        if (backend->graphs[i].exec != NULL)
+            driver_of(backend)->exec_free(driver_of(backend), backend->graphs[i].exec);
+    memset(backend->graphs, 0, sizeof backend->graphs);
+}
+
+/* What prepare has taken. */
+static void release(struct rn_gpu_backend *backend)
+{
+    driver_of(backend)->context_set(driver_of(backend), backend->device->context);
+    free_graphs(backend);
+    free_stream(backend, backend->stream);
+    free_stream(backend, backend->copies_in);
+    free_stream(backend, backend->copies_out);
+    free_host(backend, backend->host_in);
+    free_host(backend, backend->host_logits);
+    free_host(backend, backend->host_ids);
+    free_piece(backend, &backend->weights);
+    free_piece(backend, &backend->blocks);
+    free_piece(backend, &backend->slots);
+    free_piece(backend, &backend->inputs);
+    rn_free(backend->heap, backend->weight_at);
+    rn_free(backend->heap, backend->vector_at);
+    rn_free(backend->heap, backend->rope_at);
+    rn_free(backend->heap, backend->slot_at);
+    rn_free(backend->heap, backend->layer_at);
+    rn_free(backend->heap, backend->layer_values_at);
+    *backend = (struct rn_gpu_backend){
+        .base = backend->base, .heap = backend->heap, .device = backend->device, .has_graphs = true};
+}
+
+/* Where things lie, on the host's heap. */
+static bool take_tables(struct rn_gpu_backend *backend)
+{
+    const struct rn_plan *plan = backend->plan;
+
+    backend->weight_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->weight_at);
+    backend->vector_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->vector_at);
+    backend->rope_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->rope_at);
+    backend->slot_at = rn_calloc(backend->heap, plan->n_slots, sizeof *backend->slot_at);
+    backend->layer_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_at);
+    backend->layer_values_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_values_at);
+    return backend->weight_at != NULL && backend->vector_at != NULL && backend->rope_at != NULL &&
+           backend->slot_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL;
+}
+
+/* Slots one behind the other; their bytes. */
+static uint64_t place_slots(struct rn_gpu_backend *backend)
+{
+    const struct rn_plan *plan = backend->plan;
+    uint64_t at = 0, rows;
+
+    for (uint32_t i = 0; i < plan->n_slots; i++) {
+        rows = plan->slots[i].logits || backend->limits.max_outs > backend->limits.max_rows ? backend->limits.max_outs
+                                                                                            : backend->limits.max_rows;
+        backend->slot_at[i] = at;
+        at +=
+            (rows * plan->slots[i].width * sizeof(float) + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+    }
+    return at;
+}
+
+static int take_piece(struct rn_gpu_backend *backend, uint64_t bytes, uint64_t *piece)
+{
+    return driver_of(backend)->memory_new(driver_of(backend), piece, bytes == 0 ? RN_GPU_ALIGNMENT : bytes);
+}
+
+static int take_host(struct rn_gpu_backend *backend, uint64_t bytes, void **memory)
+{
+    return driver_of(backend)->host_new(driver_of(backend), memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE);
+}
+
+/* The workspace of attention lies behind the slots. */
+static int take_slots(struct rn_gpu_backend *backend)
+{
+    backend->workspace_at = place_slots(backend);
+    return take_piece(backend, backend->workspace_at + rn_gpu_workspace_bytes(backend), &backend->slots);
+}
+
+static int take_streams(struct rn_gpu_backend *backend)
+{
+    struct rn_gpu_driver *driver = driver_of(backend);
+    int result = driver->stream_new(driver, &backend->stream, RN_GPU_STREAM_APART);
+
+    if (result == RN_GPU_OK)
+        result = driver->stream_new(driver, &backend->copies_in, RN_GPU_STREAM_APART);
+    if (result == RN_GPU_OK)
+        result = driver->stream_new(driver, &backend->copies_out, RN_GPU_STREAM_APART);
+    return result;
+}
+
+/* Everything that steps need but the weights' bytes. */
+static int take_memory(struct rn_gpu_backend *backend)
+{
+    uint64_t in_bytes = rn_gpu_inputs_place(backend);
+    uint64_t logits_bytes = (uint64_t)backend->limits.max_outs * backend->plan->n_vocab * sizeof(float);
+    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL;
+    int result = take_piece(backend, rn_gpu_weights_place(backend, backend->plan), &backend->weights);
+
+    rn_gpu_blocks_place(backend, backend->plan);
+    if (result == RN_GPU_OK)
+        result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
+    if (result == RN_GPU_OK)
+        result = take_slots(backend);
+    if (result == RN_GPU_OK)
+        result = take_piece(backend, in_bytes, &backend->inputs);
+    if (result == RN_GPU_OK)
+        result = take_host(backend, in_bytes, &host_in);
+    if (result == RN_GPU_OK)
+        result = take_host(backend, logits_bytes, &host_logits);
+    if (result == RN_GPU_OK && rn_gpu_ids_bytes(backend) > 0)
+        result = take_host(backend, rn_gpu_ids_bytes(backend), &host_ids);
+    backend->host_ids = host_ids;
+    backend->host_in = host_in;
+    backend->host_logits = host_logits;
+    return result == RN_GPU_OK ? take_streams(backend) : result;
+}
+
+/* ---- Prepare ---- */
+
+static runnel_status complain(struct rn_gpu_backend *backend, int result, runnel_error *error)
+{
+    char text[128];
+
+    rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
+    if (result == RN_GPU_OUT_OF_MEMORY)
+        return rn_error_set(error, RUNNEL_NO_MEMORY,
+                            "cuda: device %u: no memory for the weights, the activations and %u KV blocks: %s",
+                            backend->device->index, backend->limits.n_blocks, text);
+    return rn_error_set(error, RUNNEL_DEVICE, "cuda: device %u: the weights cannot be brought there: %s",
+                        backend->device->index, text);
+}
+
+static runnel_status check(const struct rn_plan *plan, const struct rn_backend_limits *limits,
+                           const struct rn_device_caps *caps, runnel_error *error)
+{
+    runnel_status status;
+
+    if (limits->max_rows == 0 || limits->max_seqs == 0 || limits->max_outs == 0 || limits->n_blocks == 0 ||
+        limits->context_tokens == 0 || limits->block_tokens == 0 ||
+        (limits->block_tokens & (limits->block_tokens - 1)) != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero or a bad block size");
+    if (plan->state_bytes > 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: there are no kernels for the recurrent states of %s",
+                            plan->architecture);
+    status = rn_limits_check(limits, plan, caps, error);
+    return status == RUNNEL_OK ? rn_gpu_plan_check(plan, error) : status;
+}
+
+static runnel_status prepare(struct rn_backend *base, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error)
+{
+    struct rn_gpu_backend *backend = self(base);
+    runnel_status status = check(plan, limits, backend->base.caps, error);
+    bool wanted = true;
+    int result;
+
+    RN_CHECK(backend->plan == NULL);
+    if (status != RUNNEL_OK)
+        return status;
+    if (progress != NULL && !progress(user, 0))
+        return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
+    backend->plan = plan;
+    backend->limits = *limits;
+    if (!take_tables(backend)) {
+        release(backend);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a backend of CUDA");
+    }
+    result = driver_of(backend)->context_set(driver_of(backend), backend->device->context);
+    if (result == RN_GPU_OK)
+        result = take_memory(backend);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_program_allow(backend);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_weights_send(backend, progress, user, &wanted);
+    if (result != RN_GPU_OK)
+        status = complain(backend, result, error);
+    else if (!wanted || (progress != NULL && !progress(user, 1)))
+        status = rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
+    if (status != RUNNEL_OK)
+        release(backend);
+    return status;
+}
+
+/* ---- Graphs ---- */
+
+static bool same_shape(const struct rn_gpu_shape *a, const struct rn_gpu_shape *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* The shape's entry, or the one that was not used for longest, which becomes its. */
+static struct rn_gpu_graph_entry *entry_of(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+{
+    struct rn_gpu_graph_entry *oldest = &backend->graphs[0];
+
+    for (int i = 0; i < RN_GPU_GRAPHS; i++) {
+        if (backend->graphs[i].used != 0 && same_shape(&backend->graphs[i].shape, shape))
+            return &backend->graphs[i];
+        if (backend->graphs[i].used < oldest->used)
+            oldest = &backend->graphs[i];
+    }
+    if (oldest->exec != NULL)
+        driver_of(backend)->exec_free(driver_of(backend), oldest->exec);
+    *oldest = (struct rn_gpu_graph_entry){.shape = *shape};
+    return oldest;
+}
+
+/* The ops of a step as a graph. NULL: the driver has none, and what was captured has not run. */
+static struct rn_gpu_exec *capture(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+{
+    struct rn_gpu_driver *driver = driver_of(backend);
+    struct rn_gpu_graph *graph = NULL;
+    struct rn_gpu_exec *exec = NULL;
+    int result, ended;
+
+    if (driver->capture_begin(driver, backend->stream, RN_GPU_CAPTURE_RELAXED) != RN_GPU_OK)
+        return NULL;
+    result = rn_gpu_program_run(backend, shape);
+    ended = driver->capture_end(driver, backend->stream, &graph);
+    if (result == RN_GPU_OK && ended == RN_GPU_OK && driver->graph_ready(driver, &exec, graph, 0) != RN_GPU_OK)
+        exec = NULL;
+    if (ended == RN_GPU_OK && graph != NULL)
+        driver->graph_free(driver, graph);
+    return exec;
+}
+
+/* A shape that comes a second time gets a graph. */
+static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+{
+    struct rn_gpu_driver *driver = driver_of(backend);
+    struct rn_gpu_graph_entry *entry;
+
+    if (!backend->has_graphs || shape->n_rows > RN_GPU_GRAPH_ROWS)
+        return rn_gpu_program_run(backend, shape);
+    entry = entry_of(backend, shape);
+    if (entry->used != 0 && entry->exec == NULL) {
+        entry->exec = capture(backend, shape);
+        backend->has_graphs = entry->exec != NULL;
+    }
+    entry->used = ++backend->n_steps;
+    return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream)
+                               : rn_gpu_program_run(backend, shape);
+}
+
+/* ---- Steps ---- */
+
+static void end_step(struct rn_gpu_backend *backend, int result)
+{
+    struct rn_step *step = backend->step;
+    uint32_t n_vocab = backend->plan->n_vocab;
+
+    backend->step = NULL;
+    result = backend->failed != RN_GPU_OK ? backend->failed : result;
+    step->status = result == RN_GPU_OK ? RUNNEL_OK : RUNNEL_DEVICE;
+    if (step->status == RUNNEL_OK && step->logits != NULL && step->n_outs > 0)
+        memcpy(step->logits, backend->host_logits, (size_t)step->n_outs * n_vocab * sizeof(float));
+    if (step->status == RUNNEL_OK)
+        rn_gpu_ids_count(backend, &backend->shape);
+    step->on_done(step); /* nothing of the backend is touched behind it */
+}
+
+static void on_stream_done(struct rn_gpu_stream *stream, int result, void *user)
+{
+    (void)stream;
+    end_step(user, result);
+}
+
+static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    struct rn_gpu_driver *driver = driver_of(backend);
+    uint64_t logits = backend->slots + backend->slot_at[backend->plan->logits_slot];
+    int result = driver->context_set(driver, backend->device->context);
+
+    if (result == RN_GPU_OK)
+        result = rn_gpu_inputs_send(backend, step, &backend->shape);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_blocks_copy(backend, step);
+    if (result == RN_GPU_OK)
+        result = run_ops(backend, &backend->shape);
+    if (result == RN_GPU_OK && step->n_outs > 0 && step->logits != NULL)
+        result = driver->copy_out(driver, backend->host_logits, logits,
+                                  (size_t)step->n_outs * backend->plan->n_vocab * sizeof(float), backend->stream);
+    return result;
+}
+
+static void submit_async(struct rn_backend *base, struct rn_step *step)
+{
+    struct rn_gpu_backend *backend = self(base);
+    struct rn_gpu_driver *driver = driver_of(backend);
+
+    RN_CHECK(backend->plan != NULL && backend->step == NULL);
+    RN_ASSERT(rn_step_check(step, backend->plan, &backend->limits));
+    backend->step = step;
+    backend->failed = RN_GPU_OK;
+    backend->failed = enqueue(backend, step);
+    if (driver->stream_callback(driver, backend->stream, on_stream_done, backend, 0) == RN_GPU_OK)
+        return;
+    /* Nobody else can say it. What is on its way touches the backend's own memory alone. */
+    backend->failed = backend->failed != RN_GPU_OK ? backend->failed : RN_GPU_UNKNOWN;
+    driver->stream_finish(driver, backend->stream);
+    end_step(backend, RN_GPU_UNKNOWN);
+}
+
+/* ---- Life ---- */
+
+static void free_backend(struct rn_backend *base)
+{
+    struct rn_gpu_backend *backend = self(base);
+
+    RN_ASSERT(backend->step == NULL);
+    if (backend->plan != NULL)
+        release(backend);
+    rn_free(backend->heap, backend);
+}
+
+static const struct rn_backend_ops gpu_ops = {
+    .name = "cuda",
+    .prepare = prepare,
+    .submit_async = submit_async,
+    .free = free_backend,
+    .block_bytes = rn_gpu_block_bytes,
+    .layout = rn_gpu_layout,
+    .state_bytes = rn_gpu_state_bytes,
+    .copy_async = rn_gpu_copy_async,
+    .host_alloc = rn_gpu_host_alloc,
+    .host_free = rn_gpu_host_free,
+};
+
+struct rn_backend *rn_gpu_backend_new(struct rn_heap *heap, struct rn_gpu_device *device)
+{
+    struct rn_gpu_backend *backend = rn_calloc(heap, 1, sizeof *backend);
+
+    if (backend == NULL)
+        return NULL;
+    backend->base = (struct rn_backend){&gpu_ops, &device->caps};
+    backend->heap = heap;
+    backend->device = device;
+    backend->has_graphs = true;
+    return &backend->base;
+}

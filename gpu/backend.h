@@ -1,0 +1,105 @@
+/* The CUDA device's inside: a device has the driver, the context and the kernels; a backend on it has the memory of one
+ * model and the launches of its steps.
+ *
+ *   submit ─▶ copy in (tokens, tables) ─▶ launches, or a graph of them ─▶ copy out (logits) ─▶ callback ─▶ on_done
+ *                                one stream, in this order; nothing waits for it
+ *
+ * All memory is taken by prepare, in four pieces: weights, blocks, slots, and what a step brings; host memory for both
+ * ends of a step is pinned. The arguments of a launch depend on the numbers of rows alone, since what a step brings
+ * lies where the step before had it: so a step of the same numbers is the same graph.
+ *
+ * A callback of the stream ends a step, not a host function: of a lost context the driver calls the former, with its
+ * error, and never the latter. Then the step is back as DEVICE, and so is each one after it; the engine lives. */
+#ifndef RN_GPU_BACKEND_H
+#define RN_GPU_BACKEND_H
+
+#include "gpu/kernels/kernels.h"
+#include "gpu/module.h"
+#include "model/backend.h"
+
+struct rn_gpu_device {
+    struct rn_device base; /* first */
+    struct rn_heap *heap;
+    struct rn_gpu_module module;
+    struct rn_gpu_driver *driver; /* the module's */
+    uint32_t index;
+    int ordinal; /* the driver's name of it */
+    struct rn_gpu_context *context;
+    struct rn_gpu_image *image;
+    struct rn_gpu_function *kernels[RN_KERNEL_COUNT];
+    uint32_t shared_bytes[RN_KERNEL_COUNT]; /* dynamic shared memory that a block may have */
+    struct rn_device_caps caps;
+    char name[96];
+    int major, minor, units;
+    char layout[32]; /* of blocks, and who computed them: tensor cores of other capabilities may round otherwise */
+};
+
+/* On a module that is open, which the device closes; NULL, and the module is as it was. For the kind, and for tests
+ * with drivers of their own. */
+struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
+                                     runnel_error *error);
+
+enum {
+    RN_GPU_GRAPHS = 32,     /* that a backend keeps */
+    RN_GPU_GRAPH_ROWS = 64, /* steps of more rows are launched one by one: there the launches are hidden */
+    RN_GPU_SPLIT_ROWS = 64, /* attention of steps of more rows is not split over positions: tiles fill the device */
+    RN_GPU_ALIGNMENT = 256
+};
+
+/* What decides about a step's launches, but for what a step brings. */
+struct rn_gpu_shape {
+    uint32_t n_rows, n_outs, n_seqs;
+    uint32_t longest; /* positions of the longest sequence, rounded up as attention wants it */
+};
+
+struct rn_gpu_graph_entry {
+    struct rn_gpu_shape shape;
+    struct rn_gpu_exec *exec; /* NULL: the shape was seen once */
+    uint64_t used;            /* when last; 0: an empty entry */
+};
+
+enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
+
+/* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
+struct rn_gpu_inputs {
+    uint64_t tokens, positions, seqs, wanted, tables_at, tables;
+    uint32_t n_tables; /* words of `tables`, at most */
+};
+
+struct rn_gpu_backend {
+    struct rn_backend base; /* first */
+    struct rn_heap *heap;
+    struct rn_gpu_device *device;
+    const struct rn_plan *plan; /* NULL before prepare */
+    struct rn_backend_limits limits;
+    struct rn_gpu_stream *stream;                 /* of steps */
+    struct rn_gpu_stream *copies_in, *copies_out; /* of block copies */
+
+    /* Pieces of the device's memory; 0: not taken. */
+    uint64_t weights, blocks, slots, inputs;
+
+    /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
+    uint64_t *weight_at;       /* [plan->n_weights]: as a matrix or table in the kernels' order */
+    uint64_t *vector_at;       /* [plan->n_weights]: as f32 */
+    uint64_t *rope_at;         /* [plan->n_ropes]: inv_freq, double */
+    uint64_t *slot_at;         /* [plan->n_slots] */
+    uint64_t workspace_at;     /* behind the slots: see rn_gpu_workspace_bytes */
+    uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
+    uint64_t *layer_values_at; /* ... and its values */
+    uint64_t block_bytes;
+
+    struct rn_gpu_inputs in;
+    unsigned char *host_in; /* pinned; what a step brings */
+    float *host_logits;     /* pinned; [max_outs, n_vocab] */
+    int32_t *host_ids; /* pinned; of each counted op (rn_op.counted), in order, [max_rows, used]; NULL: none counts */
+
+    struct rn_step *step;      /* in flight; NULL: none */
+    struct rn_gpu_shape shape; /* its shape */
+    int failed;                /* what a call of the step in flight has returned */
+    bool allows; /* launches are not launched: what shared memory they want is allowed. While prepare runs */
+    bool has_graphs;
+    uint64_t n_steps;
+    struct rn_gpu_graph_entry graphs[RN_GPU_GRAPHS];
+};
+
+#endif

@@ -1,0 +1,201 @@
+/* KV blocks: where layers lie in one, copies within a step, and copies between the device and the host.
+ *
+ *   block = layer 0: keys [position][head], values [position][head]; layer 1: ...; rows as kv.h says
+ *
+ * So a block is one piece, here and in the host's memory. Copies to the host and from it have streams of their own:
+ * they do not wait for steps, nor steps for them. What is behind n_positions is cleared in the host's memory, and only
+ * what stands before is copied. */
+#include <string.h>
+
+#include "base/check.h"
+#include "gpu/steps.h"
+#include "model/kv.h"
+
+static struct rn_gpu_backend *of(const struct rn_backend *backend)
+{
+    return (struct rn_gpu_backend *)backend;
+}
+
+/* Bytes of one position of a layer's keys or values. */
+static uint64_t position_bytes(const struct rn_gpu_backend *backend, uint32_t heads, uint32_t width)
+{
+    return heads * (uint64_t)rn_kv_row_bytes(backend->limits.kv_type, width / heads);
+}
+
+static uint64_t key_bytes(const struct rn_gpu_backend *backend, uint32_t layer)
+{
+    const struct rn_kv_layer *kv = &backend->plan->kv_layers[layer];
+
+    return position_bytes(backend, kv->kv_heads, kv->k_width);
+}
+
+static uint64_t value_bytes(const struct rn_gpu_backend *backend, uint32_t layer)
+{
+    const struct rn_kv_layer *kv = &backend->plan->kv_layers[layer];
+
+    return position_bytes(backend, kv->kv_heads, kv->v_width);
+}
+
+void rn_gpu_blocks_place(struct rn_gpu_backend *backend, const struct rn_plan *plan)
+{
+    uint64_t at = 0, tokens = backend->limits.block_tokens;
+
+    for (uint32_t i = 0; i < plan->n_kv_layers; i++) {
+        backend->layer_at[i] = at;
+        at += key_bytes(backend, i) * tokens;
+        backend->layer_values_at[i] = at;
+        at += value_bytes(backend, i) * tokens;
+    }
+    backend->block_bytes = at;
+    RN_ASSERT(at == rn_plan_kv_bytes(plan, backend->limits.kv_type) * tokens);
+}
+
+static uint64_t block_at(const struct rn_gpu_backend *backend, uint32_t block)
+{
+    RN_CHECK(block < backend->limits.n_blocks);
+    return backend->blocks + block * backend->block_bytes;
+}
+
+int rn_gpu_blocks_copy(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    int result = RN_GPU_OK;
+
+    for (uint32_t i = 0; i < step->n_copies && result == RN_GPU_OK && backend->block_bytes > 0; i++)
+        result = driver->copy_within(driver, block_at(backend, step->copies[i].to),
+                                     block_at(backend, step->copies[i].from), backend->block_bytes, backend->stream);
+    return result;
+}
+
+size_t rn_gpu_block_bytes(const struct rn_backend *backend)
+{
+    return of(backend)->block_bytes;
+}
+
+const char *rn_gpu_layout(const struct rn_backend *backend)
+{
+    return of(backend)->device->layout;
+}
+
+size_t rn_gpu_state_bytes(const struct rn_backend *backend)
+{
+    (void)backend;
+    return 0; /* plans with states are refused */
+}
+
+/* ---- Host copies ---- */
+
+/* The first n positions of a part of the block, which are [part, part + whole); the rest is cleared. */
+static int read_part(struct rn_gpu_backend *backend, uint64_t block, unsigned char *host, uint64_t part, uint64_t row,
+                     uint32_t n)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    uint64_t whole = row * backend->limits.block_tokens, kept = row * n;
+
+    memset(host + part + kept, 0, whole - kept);
+    return kept == 0 ? RN_GPU_OK : driver->copy_out(driver, host + part, block + part, kept, backend->copies_out);
+}
+
+static int read_block(struct rn_gpu_backend *backend, const struct rn_host_copy *copy)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    uint64_t block = block_at(backend, copy->block);
+    int result = RN_GPU_OK;
+
+    if (copy->n_positions >= backend->limits.block_tokens)
+        return driver->copy_out(driver, copy->host, block, backend->block_bytes, backend->copies_out);
+    for (uint32_t i = 0; i < backend->plan->n_kv_layers && result == RN_GPU_OK; i++) {
+        result = read_part(backend, block, copy->host, backend->layer_at[i], key_bytes(backend, i), copy->n_positions);
+        if (result == RN_GPU_OK && value_bytes(backend, i) > 0)
+            result = read_part(backend, block, copy->host, backend->layer_values_at[i], value_bytes(backend, i),
+                               copy->n_positions);
+    }
+    return result;
+}
+
+static int enqueue(struct rn_gpu_backend *backend, const struct rn_host_copy *copy)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+
+    RN_CHECK(!copy->is_state);
+    return copy->to_host ? read_block(backend, copy)
+                         : driver->copy_in(driver, block_at(backend, copy->block), copy->host, backend->block_bytes,
+                                           backend->copies_in);
+}
+
+/* A list has copies in both directions, or in one. */
+struct directions {
+    bool in, out;
+};
+
+static struct directions directions_of(const struct rn_host_copies *copies)
+{
+    struct directions found = {false, false};
+
+    for (uint32_t i = 0; i < copies->n; i++) {
+        found.in = found.in || !copies->items[i].to_host;
+        found.out = found.out || copies->items[i].to_host;
+    }
+    return found;
+}
+
+static void on_copied(struct rn_gpu_stream *stream, int result, void *user)
+{
+    struct rn_host_copies *copies = user;
+
+    (void)stream;
+    copies->status = result == RN_GPU_OK ? RUNNEL_OK : RUNNEL_DEVICE;
+    copies->on_done(copies);
+}
+
+/* Everything of a list is enqueued; of one with both directions what goes in is done, too: one callback ends it. */
+static int enqueue_all(struct rn_gpu_backend *backend, const struct rn_host_copies *copies,
+                       const struct directions *directions)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    int result = driver->context_set(driver, backend->device->context);
+
+    for (uint32_t i = 0; i < copies->n && result == RN_GPU_OK && backend->block_bytes > 0; i++)
+        result = enqueue(backend, &copies->items[i]);
+    if (result == RN_GPU_OK && directions->in && directions->out)
+        result = driver->stream_finish(driver, backend->copies_in);
+    return result;
+}
+
+void rn_gpu_copy_async(struct rn_backend *base, struct rn_host_copies *copies)
+{
+    struct rn_gpu_backend *backend = of(base);
+    struct rn_gpu_driver *driver = backend->device->driver;
+    struct directions directions = directions_of(copies);
+    struct rn_gpu_stream *last = directions.out ? backend->copies_out : backend->copies_in;
+    int result = enqueue_all(backend, copies, &directions);
+
+    if (result == RN_GPU_OK)
+        result = driver->stream_callback(driver, last, on_copied, copies, 0);
+    if (result == RN_GPU_OK)
+        return;
+    /* What is on its way ends first: its memory is the caller's. */
+    driver->stream_finish(driver, backend->copies_in);
+    driver->stream_finish(driver, backend->copies_out);
+    on_copied(last, result, copies);
+}
+
+void *rn_gpu_host_alloc(struct rn_backend *base, size_t bytes)
+{
+    struct rn_gpu_device *device = of(base)->device;
+    void *memory = NULL;
+
+    if (device->driver->context_set(device->driver, device->context) != RN_GPU_OK ||
+        device->driver->host_new(device->driver, &memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE) != RN_GPU_OK)
+        return NULL;
+    return memory;
+}
+
+void rn_gpu_host_free(struct rn_backend *base, void *memory)
+{
+    struct rn_gpu_device *device = of(base)->device;
+
+    if (memory == NULL || device->driver->context_set(device->driver, device->context) != RN_GPU_OK)
+        return;
+    device->driver->host_free(device->driver, memory);
+}

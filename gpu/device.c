@@ -1,0 +1,204 @@
+/* The kind "cuda": how many there are, how one is opened, and what it says of itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "gpu/backend.h"
+#include "gpu/gpu.h"
+#include "gpu/steps.h"
+
+enum {
+    MAX_ROWS = 8192,
+    GOOD_ROWS = 512,
+    GOOD_OUTS = 64,
+    BLOCK_TOKENS = 32, /* as the CPU's, and a multiple of what attention reads at once */
+    OLDEST_MAJOR = 8   /* compute capability: bfloat16 in the tensor cores, asynchronous copies */
+};
+
+static struct rn_gpu_device *of(const struct rn_device *device)
+{
+    return (struct rn_gpu_device *)device;
+}
+
+/* The sentence for a call that failed while the device was opened. */
+static runnel_status complain(struct rn_gpu_driver *driver, const char *what, uint32_t index, int result,
+                              runnel_error *error)
+{
+    char text[128];
+
+    rn_gpu_error_text(driver, result, text, sizeof text);
+    return rn_error_set(error, result == RN_GPU_OUT_OF_MEMORY ? RUNNEL_NO_MEMORY : RUNNEL_DEVICE,
+                        "cuda: device %u: %s: %s", index, what, text);
+}
+
+static int look_up_kernels(struct rn_gpu_device *device)
+{
+    struct rn_gpu_driver *driver = device->driver;
+    int result = RN_GPU_OK;
+
+    for (uint32_t i = 0; i < RN_KERNEL_COUNT && result == RN_GPU_OK; i++) {
+        result = driver->module_function(driver, &device->kernels[i], device->image,
+                                         rn_kernel_info((enum rn_kernel)i)->name);
+        device->shared_bytes[i] = 48 << 10; /* what each block may have without being told */
+    }
+    return result;
+}
+
+/* All that is asked of the driver before there is a context. */
+static int look_at(struct rn_gpu_device *device)
+{
+    struct rn_gpu_driver *driver = device->driver;
+    int result = driver->device_get(driver, &device->ordinal, (int)device->index);
+
+    if (result == RN_GPU_OK)
+        result = driver->device_name(driver, device->name, sizeof device->name, device->ordinal);
+    if (result == RN_GPU_OK)
+        result = driver->device_attribute(driver, &device->major, RN_GPU_DEVICE_MAJOR, device->ordinal);
+    if (result == RN_GPU_OK)
+        result = driver->device_attribute(driver, &device->minor, RN_GPU_DEVICE_MINOR, device->ordinal);
+    if (result == RN_GPU_OK)
+        result = driver->device_attribute(driver, &device->units, RN_GPU_DEVICE_UNITS, device->ordinal);
+    snprintf(device->layout, sizeof device->layout, "cuda 2 %d.%d%s", device->major, device->minor,
+             device->module.kernels->emulation != NULL ? " emulated" : "");
+    return result;
+}
+
+/* The context and the kernels in it. */
+static runnel_status start(struct rn_gpu_device *device, runnel_error *error)
+{
+    struct rn_gpu_driver *driver = device->driver;
+    int result = look_at(device);
+
+    if (result != RN_GPU_OK)
+        return complain(driver, "it cannot be looked at", device->index, result, error);
+    if (device->major < OLDEST_MAJOR)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "cuda: device %u, %s, has compute capability %d.%d, which is below %d.0", device->index,
+                            device->name, device->major, device->minor, OLDEST_MAJOR);
+    result = driver->context_retain(driver, &device->context, device->ordinal);
+    if (result != RN_GPU_OK) {
+        device->context = NULL;
+        return complain(driver, "it cannot be opened", device->index, result, error);
+    }
+    result = driver->context_set(driver, device->context);
+    if (result == RN_GPU_OK)
+        result = driver->module_load(driver, &device->image, device->module.kernels->image);
+    if (result == RN_GPU_OK)
+        result = look_up_kernels(device);
+    return result == RN_GPU_OK ? RUNNEL_OK
+                               : complain(driver, "the kernels cannot be loaded", device->index, result, error);
+}
+
+static void stop(struct rn_gpu_device *device)
+{
+    struct rn_gpu_driver *driver = device->driver;
+
+    if (device->image != NULL) {
+        driver->context_set(driver, device->context);
+        driver->module_free(driver, device->image);
+    }
+    if (device->context != NULL)
+        driver->context_release(driver, device->ordinal);
+    rn_free(device->heap, device);
+}
+
+struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
+                                     runnel_error *error)
+{
+    struct rn_gpu_device *device = rn_calloc(heap, 1, sizeof *device);
+
+    if (device == NULL) {
+        rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a device");
+        return NULL;
+    }
+    device->base = (struct rn_device){&rn_gpu_kind, &device->caps};
+    device->heap = heap;
+    device->module = *module;
+    device->driver = module->driver;
+    device->index = index;
+    device->caps = (struct rn_device_caps){.kv_types = rn_gpu_kv_types(),
+                                           .max_rows = MAX_ROWS,
+                                           .max_outs = MAX_ROWS,
+                                           .good_rows = GOOD_ROWS,
+                                           .good_outs = GOOD_OUTS,
+                                           .block_tokens = BLOCK_TOKENS,
+                                           .good_ring = 1,
+                                           .ring = 1};
+    if (start(device, error) == RUNNEL_OK)
+        return &device->base;
+    stop(device);
+    return NULL;
+}
+
+/* ---- The kind ---- */
+
+static uint32_t count(struct rn_heap *heap, const char *library, runnel_error *error)
+{
+    struct rn_gpu_module module;
+    int n = 0;
+
+    if (rn_gpu_module_open(heap, library, &module, error) != RUNNEL_OK)
+        return 0;
+    if (module.driver->device_count(module.driver, &n) != RN_GPU_OK || n <= 0)
+        rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the driver finds no device");
+    rn_gpu_module_close(&module);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
+static struct rn_device *open_kind(struct rn_heap *heap, const struct rn_device_options *options, runnel_error *error)
+{
+    struct rn_gpu_module module;
+    struct rn_device *device;
+
+    if (rn_gpu_module_open(heap, options->library, &module, error) != RUNNEL_OK)
+        return NULL;
+    device = rn_gpu_device_open(heap, &module, options->index, error);
+    if (device == NULL)
+        rn_gpu_module_close(&module);
+    return device;
+}
+
+static void close_kind(struct rn_device *base)
+{
+    struct rn_gpu_module module = of(base)->module;
+
+    stop(of(base));
+    rn_gpu_module_close(&module);
+}
+
+static struct rn_backend *new_backend(struct rn_device *device, struct rn_heap *heap)
+{
+    return rn_gpu_backend_new(heap, of(device));
+}
+
+/* 0 bytes of a device that is lost: nothing fits. */
+static void memory_of(const struct rn_device *base, struct rn_device_memory *memory)
+{
+    const struct rn_gpu_device *device = of(base);
+    size_t free_bytes = 0, total_bytes = 0;
+
+    if (device->driver->context_set(device->driver, device->context) != RN_GPU_OK ||
+        device->driver->memory_info(device->driver, &free_bytes, &total_bytes) != RN_GPU_OK)
+        free_bytes = total_bytes = 0;
+    *memory = (struct rn_device_memory){total_bytes, free_bytes, false};
+}
+
+static void describe(const struct rn_device *base, char *text, size_t size)
+{
+    const struct rn_gpu_device *device = of(base);
+    struct rn_device_memory memory;
+
+    memory_of(base, &memory);
+    snprintf(text, size, "CUDA device %u: %s, compute capability %d.%d, %d multiprocessors, %.1f GiB", device->index,
+             device->name, device->major, device->minor, device->units, (double)memory.total_bytes / (1 << 30));
+}
+
+const struct rn_device_kind rn_gpu_kind = {
+    .name = "cuda",
+    .count = count,
+    .open = open_kind,
+    .close = close_kind,
+    .new_backend = new_backend,
+    .memory = memory_of,
+    .describe = describe,
+};

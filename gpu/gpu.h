@@ -1,0 +1,10 @@
+/* CUDA keeps the contract of a device (model/device.h): the kind "cuda". Nothing of CUDA is linked: the driver is
+ * loaded when a model asks for the device, and the kernels lie in a library of their own (module.h). */
+#ifndef RN_GPU_GPU_H
+#define RN_GPU_GPU_H
+
+#include "model/device.h"
+
+extern const struct rn_device_kind rn_gpu_kind;
+
+#endif

@@ -1,0 +1,97 @@
+/* What a step brings: arrays of fixed places, and behind them the block tables, one sequence's behind the other's.
+ *
+ *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_outs] · tables_at [max_seqs] · tables
+ *
+ * All are uint32_t. One copy brings as much of it as the step has: the arrays whole, of the tables what its sequences
+ * use. */
+#include <string.h>
+
+#include "base/check.h"
+#include "gpu/steps.h"
+
+static uint64_t aligned(uint64_t words)
+{
+    return (words * sizeof(uint32_t) + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+}
+
+/* Blocks of the longest sequence that there can be. */
+static uint32_t blocks_of_context(const struct rn_backend_limits *limits)
+{
+    return (limits->context_tokens + limits->block_tokens - 1) / limits->block_tokens;
+}
+
+uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
+{
+    const struct rn_backend_limits *limits = &backend->limits;
+    struct rn_gpu_inputs *in = &backend->in;
+
+    in->tokens = 0;
+    in->positions = in->tokens + aligned(limits->max_rows);
+    in->seqs = in->positions + aligned(limits->max_rows);
+    in->wanted = in->seqs + aligned(limits->max_rows);
+    in->tables_at = in->wanted + aligned(limits->max_outs);
+    in->tables = in->tables_at + aligned(limits->max_seqs);
+    in->n_tables = limits->max_seqs * blocks_of_context(limits);
+    return in->tables + aligned(in->n_tables);
+}
+
+static uint32_t *array(const struct rn_gpu_backend *backend, uint64_t at)
+{
+    return (uint32_t *)(void *)(backend->host_in + at);
+}
+
+static void put_rows(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape)
+{
+    uint32_t *tokens = array(backend, backend->in.tokens), *positions = array(backend, backend->in.positions);
+    uint32_t *seqs = array(backend, backend->in.seqs), *wanted = array(backend, backend->in.wanted);
+
+    for (uint32_t r = 0; r < step->n_rows; r++) {
+        const struct rn_step_row *row = &step->rows[r];
+
+        tokens[r] = (uint32_t)row->token;
+        positions[r] = row->position;
+        seqs[r] = row->seq;
+        if (row->out >= 0)
+            wanted[row->out] = r;
+        shape->longest = row->position + 1 > shape->longest ? row->position + 1 : shape->longest;
+    }
+}
+
+/* Of each sequence the blocks that its rows look at. How many words the tables have. */
+static uint64_t put_tables(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    uint32_t *tables_at = array(backend, backend->in.tables_at), *tables = array(backend, backend->in.tables);
+    uint32_t most = blocks_of_context(&backend->limits), at = 0;
+
+    for (uint32_t s = 0; s < step->n_seqs; s++) {
+        uint32_t n = step->seqs[s].n_blocks < most ? step->seqs[s].n_blocks : most;
+
+        tables_at[s] = at;
+        memcpy(tables + at, step->seqs[s].blocks, n * sizeof *tables);
+        at += n;
+    }
+    return at;
+}
+
+uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions)
+{
+    uint64_t context = backend->limits.context_tokens, longest = RN_ATTENTION_CHUNK;
+
+    context = (context + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK * RN_ATTENTION_CHUNK;
+    while (longest < positions)
+        longest *= 2; /* so that a graph serves until its sequences are twice as long */
+    return (uint32_t)(longest < context ? longest : context);
+}
+
+int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    uint64_t words;
+
+    *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0};
+    put_rows(backend, step, shape);
+    words = put_tables(backend, step);
+    shape->longest = rn_gpu_longest(backend, shape->longest);
+    return driver->copy_in(driver, backend->inputs, backend->host_in, backend->in.tables + words * sizeof(uint32_t),
+                           backend->stream);
+}

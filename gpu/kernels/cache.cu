@@ -1,0 +1,117 @@
+/* ROPE, KV_STORE, and rows that are gathered. */
+#include "gpu/kernels/cache.cuh"
+
+/* A block has a row: the sines of its position, in double, once for all heads.
+ *
+ *   shared   [dims / 2] cosines, [dims / 2] sines, times the magnitude */
+RN_KERNEL(rope, rn_rope_args, 256, 4)
+{
+    uint32_t half = args.dims / 2, row = block_x();
+    shared<float> cosines(0, half), sines(half * 4, half);
+    global<float> a(args.a, (uint64_t)args.n_rows * args.heads * args.k_dim);
+    global<float> out(args.out, (uint64_t)args.n_rows * args.heads * args.k_dim);
+    double position = (double)global<uint32_t>(args.positions, args.n_rows).get(row);
+
+    for (uint32_t i = thread_of_block(); i < half; i += 256) {
+        double angle = position * global<double>(args.inv_freq, half).get(i);
+        cosines.put(i, (float)(cos(angle) * args.magnitude));
+        sines.put(i, (float)(sin(angle) * args.magnitude));
+    }
+    sync_block();
+    for (uint32_t i = thread_of_block(); i < args.heads * half; i += 256) {
+        uint64_t head = ((uint64_t)row * args.heads + i / half) * args.k_dim;
+        uint32_t pair = i % half, x = args.neox != 0 ? pair : 2 * pair, y = args.neox != 0 ? pair + half : x + 1;
+        float c = cosines.get(pair), s = sines.get(pair), ax = a.get(head + x), ay = a.get(head + y);
+        out.put(head + x, fmaf(ax, c, -(ay * s)));
+        out.put(head + y, fmaf(ax, s, ay * c));
+    }
+    if (args.a == args.out)
+        return;
+    for (uint32_t i = thread_of_block(); i < args.heads * (args.k_dim - args.dims); i += 256) {
+        uint32_t rest = args.k_dim - args.dims;
+        uint64_t at = ((uint64_t)row * args.heads + i / rest) * args.k_dim + args.dims + i % rest;
+        out.put(at, a.get(at));
+    }
+}
+
+namespace
+{
+
+/* To the nearest of E4M3, ties to even; at most 448. */
+DEVICE uint32_t fp8_of(float x)
+{
+    uint32_t sign = bits_of(x) >> 24 & 0x80, size = bits_of(x) & 0x7fffffffu;
+
+    if (size > 0x7f800000u)
+        return sign | 0x7f;
+    if (size < 121u << 23) /* below 2^-6 the unit is 2^-9 */
+        return sign | (bits_of(float_of(size) * 512.0f + 12582912.0f) & 15);
+    size = size > 0x43e00000u ? 0x43e00000u : size;
+    return sign | (((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120 << 3));
+}
+
+/* A group of up to 32 numbers, one for each lane of the warp; `is_one`: this lane has one. */
+DEVICE void store_group(uint32_t type, const bytes_at &out, uint64_t row, uint32_t group, bool is_one, float x)
+{
+    uint32_t i = group * KV_GROUP + lane_of_warp(), most = bits_of(x) & 0x7fffffffu, scale;
+    float d, inverse, t;
+
+    if (type == KV_Q8) {
+        UNROLL
+        for (uint32_t mask = 16; mask > 0; mask /= 2) {
+            uint32_t other = shuffle_xor(most, mask);
+            most = other > most ? other : most;
+        }
+        d = float_of(most) / 127.0f;
+        scale = most >= 0x7f800000u ? 0x7e00 : half_of(d < 65504.0f ? d : 65504.0f);
+        d = float_of_half(scale);
+        inverse = d > 0 ? 1.0f / d : 0;
+        t = inverse == 0 ? 0 : x * inverse;
+        t = t < -127.0f ? -127.0f : t > 127.0f ? 127.0f : t;
+        if (lane_of_warp() == 0)
+            out.put(row + group * KV_GROUP_BYTES, (uint16_t)scale);
+        if (is_one)
+            out.put(row + group * KV_GROUP_BYTES + 2 + lane_of_warp(), (int8_t)(int32_t)rintf(t));
+        return;
+    }
+    if (!is_one)
+        return;
+    if (type == KV_F32)
+        out.put(row + i * 4, x);
+    else if (type == KV_FP8)
+        out.put(row + i, (uint8_t)fp8_of(x));
+    else
+        out.put(row + i * 2, (uint16_t)(type == KV_F16 ? half_of(x) : pack_bf16(x, 0) & 0xffff));
+}
+
+} // namespace
+
+/* A block has the keys or the values of a row, a warp a group of 32 numbers at a time. */
+RN_KERNEL(kv_store, rn_kv_store_args, 256, 4)
+{
+    const rn_cache_args &cache = args.cache;
+    bool of_keys = block_y() == 0;
+    uint32_t dim = of_keys ? cache.k_dim : cache.v_dim, groups = (dim + KV_GROUP - 1) / KV_GROUP, row = block_x();
+    uint32_t bytes = kv_row_bytes(cache.type, dim), lane = lane_of_warp();
+    global<float> from(of_keys ? args.k : args.v, (uint64_t)args.n_rows * cache.kv_heads * dim);
+    bytes_at out(of_keys ? cache.keys : cache.values);
+    kv_place place = place_of(cache, global<uint32_t>(args.seqs, args.n_rows).get(row),
+                              global<uint32_t>(args.places, args.n_rows).get(row));
+
+    for (uint32_t i = warp_of_block(); i < cache.kv_heads * groups; i += 8) {
+        uint32_t head = i / groups, group = i % groups;
+        bool is_one = group * KV_GROUP + lane < dim;
+        float x = is_one ? from.get(((uint64_t)row * cache.kv_heads + head) * dim + group * KV_GROUP + lane) : 0;
+        store_group(cache.type, out, row_at(cache, place, head, bytes), group, is_one, x);
+    }
+}
+
+RN_KERNEL(gather, rn_gather_args, 256, 4)
+{
+    uint32_t index = global<uint32_t>(args.index, args.n_rows).get(block_x());
+    global<float> a(args.a, (uint64_t)args.rows * args.width), out(args.out, (uint64_t)args.n_rows * args.out_width);
+
+    for (uint32_t i = thread_of_block(); i < args.width; i += 256)
+        out.put((uint64_t)block_x() * args.out_width + args.at + i,
+                index < args.rows ? a.get((uint64_t)index * args.width + i) : 0.0f);
+}

@@ -1,0 +1,248 @@
+/* wrap.cuh for the emulation. */
+#ifndef RN_GPU_WRAP_HOST_CUH
+#define RN_GPU_WRAP_HOST_CUH
+
+#include <math.h>
+#include <string.h>
+
+#include "gpu/kernels/emulate/inside.h"
+
+#define DEVICE inline
+#define UNROLL
+/* The body is a function of the arguments; the table of kernels has one of a pointer to them. */
+#define RN_KERNEL(name, args_type, threads, blocks)     \
+    static void body_##name(const args_type &args);     \
+    extern "C" void rn_kernel_##name(const void *args)  \
+    {                                                   \
+        body_##name(*static_cast<const args_type *>(args)); \
+    }                                                   \
+    static void body_##name(const args_type &args)
+
+#define RN_HERE (rn_emulated_site{__FILE__, __LINE__})
+
+inline uint32_t thread_of_block()
+{
+    return rn_emulated_here()->thread;
+}
+inline uint32_t block_x()
+{
+    return rn_emulated_here()->block[0];
+}
+inline uint32_t block_y()
+{
+    return rn_emulated_here()->block[1];
+}
+inline uint32_t block_z()
+{
+    return rn_emulated_here()->block[2];
+}
+inline uint32_t grid_z()
+{
+    return rn_emulated_here()->grid[2];
+}
+
+#define sync_block() rn_emulated_sync_block(RN_HERE)
+#define sync_warp() rn_emulated_sync_warp(RN_HERE)
+
+/* A value from one lane to another. */
+template <class T> struct emulated_shuffle {
+    T value, result;
+    uint32_t from;
+    static void together(void *const data[32])
+    {
+        for (int lane = 0; lane < 32; lane++) {
+            emulated_shuffle *own = static_cast<emulated_shuffle *>(data[lane]);
+            own->result = static_cast<emulated_shuffle *>(data[own->from % 32])->value;
+        }
+    }
+};
+
+template <class T> inline T emulated_shuffled(rn_emulated_site site, T value, uint32_t from)
+{
+    emulated_shuffle<T> own = {value, value, from};
+
+    rn_emulated_warp(site, emulated_shuffle<T>::together, &own);
+    return own.result;
+}
+
+#define shuffle_xor(v, mask) emulated_shuffled(RN_HERE, v, (rn_emulated_here()->thread % 32) ^ (mask))
+#define shuffle(v, lane) emulated_shuffled(RN_HERE, v, lane)
+
+inline uint32_t bits_of(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+inline float float_of(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline uint32_t emulated_bf16(float value)
+{
+    uint32_t bits = bits_of(value);
+
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+inline uint32_t pack_bf16(float low, float high)
+{
+    return emulated_bf16(low) | emulated_bf16(high) << 16;
+}
+
+inline uint32_t minus_bf16(uint32_t a, uint32_t b)
+{
+    return pack_bf16(float_of(a << 16) - float_of(b << 16), float_of(a & 0xffff0000u) - float_of(b & 0xffff0000u));
+}
+
+inline float float_of_half(uint32_t half)
+{
+    uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, rest = half & 1023;
+
+    if (exponent == 0)
+        return (sign != 0 ? -1.0f : 1.0f) * (float)rest * 5.9604644775390625e-8f;
+    return float_of(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | rest << 13);
+}
+
+/* Below 2^-14 the unit is 2^-24, which adding 0.5 leaves as the last bit. */
+inline uint32_t half_of(float value)
+{
+    uint32_t sign = bits_of(value) >> 16 & 0x8000u, size = bits_of(value) & 0x7fffffffu;
+
+    if (size > 0x7f800000u)
+        return sign | 0x7e00;
+    if (size >= 0x477ff000u) /* 65520 */
+        return sign | 0x7c00;
+    if (size < 0x38800000u)
+        return sign | (bits_of(float_of(size) + 0.5f) - 0x3f000000u);
+    return sign | ((size - 0x38000000u + 0xfff + (size >> 13 & 1)) >> 13);
+}
+
+/* The product of the tensor cores, in float, by ascending k. A lane's registers as wrap.cuh says. */
+struct emulated_mma {
+    float *c;
+    const uint32_t *a, *b;
+    static void together(void *const data[32])
+    {
+        float a[16][16], b[16][8];
+
+        for (int lane = 0; lane < 32; lane++) {
+            const emulated_mma *own = static_cast<const emulated_mma *>(data[lane]);
+            int g = lane / 4, t = lane % 4;
+
+            for (int i = 0; i < 4; i++) {
+                a[g + i % 2 * 8][2 * t + i / 2 * 8] = float_of(own->a[i] << 16);
+                a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = float_of(own->a[i] & 0xffff0000u);
+            }
+            for (int i = 0; i < 2; i++) {
+                b[2 * t + i * 8][g] = float_of(own->b[i] << 16);
+                b[2 * t + i * 8 + 1][g] = float_of(own->b[i] & 0xffff0000u);
+            }
+        }
+        float sums[16][8] = {};
+        for (int m = 0; m < 16; m++)
+            for (int k = 0; k < 16; k++)
+                for (int n = 0; n < 8; n++)
+                    sums[m][n] += a[m][k] * b[k][n];
+        for (int lane = 0; lane < 32; lane++) {
+            float *c = static_cast<const emulated_mma *>(data[lane])->c;
+            for (int i = 0; i < 4; i++)
+                c[i] += sums[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
+        }
+    }
+};
+
+inline void emulated_mma_bf16(rn_emulated_site site, float *c, const uint32_t *a, const uint32_t *b)
+{
+    emulated_mma own = {c, a, b};
+
+    rn_emulated_warp(site, emulated_mma::together, &own);
+}
+#define mma_bf16(c, a, b) emulated_mma_bf16(RN_HERE, c, a, b)
+
+struct bytes_at {
+    uint64_t at, begin, end;
+    bytes_at(uint64_t address) : at(address)
+    {
+        rn_emulated_range_of(address, &begin, &end);
+    }
+    void check(uint64_t place, uint64_t bytes, uint64_t alignment) const
+    {
+        if (place < begin || place > end || end - place < bytes)
+            rn_emulated_fail("global memory: %llu bytes at %llu of an array whose allocation has %llu before and %llu "
+                             "behind its begin",
+                             (unsigned long long)bytes, (unsigned long long)(place - at),
+                             (unsigned long long)(at - begin), (unsigned long long)(end - at));
+        if (place % alignment != 0)
+            rn_emulated_fail("global memory: an access to %llu bytes is not aligned", (unsigned long long)bytes);
+    }
+    template <class T> T get(uint64_t offset) const
+    {
+        check(at + offset, sizeof(T), alignof(T));
+        T value;
+        memcpy(&value, reinterpret_cast<const void *>(at + offset), sizeof value);
+        return value;
+    }
+    template <class T> void put(uint64_t offset, T value) const
+    {
+        check(at + offset, sizeof(T), alignof(T));
+        memcpy(reinterpret_cast<void *>(at + offset), &value, sizeof value);
+    }
+};
+
+template <class T> struct global {
+    bytes_at bytes;
+    uint64_t n;
+    global(uint64_t address, uint64_t count) : bytes(address), n(count)
+    {
+    }
+    void check(uint64_t i) const
+    {
+        if (i >= n)
+            rn_emulated_fail("global memory: element %llu of an array of %llu", (unsigned long long)i,
+                             (unsigned long long)n);
+    }
+    T get(uint64_t i) const
+    {
+        check(i);
+        return bytes.template get<T>(i * sizeof(T));
+    }
+    void put(uint64_t i, T value) const
+    {
+        check(i);
+        bytes.put(i * sizeof(T), value);
+    }
+};
+
+template <class T> struct shared {
+    static_assert(sizeof(T) % 4 == 0, "whole words");
+    uint32_t offset, n;
+    shared(uint32_t byte, uint32_t count) : offset(byte), n(count)
+    {
+    }
+    void *at(uint32_t i, bool writes) const
+    {
+        if (i >= n)
+            rn_emulated_fail("shared memory: element %u of an array of %u", i, n);
+        return rn_emulated_shared(offset + i * sizeof(T), sizeof(T), writes);
+    }
+    T get(uint32_t i) const
+    {
+        T value;
+        memcpy(&value, at(i, false), sizeof value);
+        return value;
+    }
+    void put(uint32_t i, T value) const
+    {
+        memcpy(at(i, true), &value, sizeof value);
+    }
+};
+
+#endif

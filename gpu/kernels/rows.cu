@@ -1,0 +1,101 @@
+/* Ops that work on each row by itself: looking up, norms, and what is done to values one by one. */
+#include "gpu/kernels/formats.cuh"
+
+namespace
+{
+
+/* A block has 256 threads and a row; four threads have a step's 32 columns, as lanes of a product do. */
+template <class F> DEVICE void embed(const rn_embed_args &args)
+{
+    uint32_t row = block_x(), index = global<uint32_t>(args.index, args.n_rows).get(row);
+    uint32_t cells = (args.cols + CELL - 1) / CELL, g = index % 8, half = index / 8 % 2;
+    uint64_t tile = (uint64_t)(index / TILE_ROWS) * tile_bytes(cells, F::UNIT_CELLS, F::UNIT_BYTES);
+    global<float> out(args.out, (uint64_t)args.n_rows * args.cols);
+    bytes_at table(args.table);
+
+    for (uint32_t i = thread_of_block(); i < cells * 8; i += 256) {
+        uint32_t cell = i / 8, step = i / 4 % 2, t = i % 4;
+        typename F::raw raw;
+        step_numbers w;
+        if (index < args.table_rows) {
+            F::read(table, tile, cell, g * 4 + t, raw);
+            F::expand(raw, step, g * 4 + t, w);
+        }
+        UNROLL
+        for (uint32_t j = 0; j < 8; j++) {
+            uint32_t column = cell * CELL + step * STEP + j / 4 * 16 + 4 * t + j % 4;
+            float value = 0;
+            if (column >= args.cols)
+                continue;
+            if (index < args.table_rows) {
+                UNROLL
+                for (uint32_t part = 0; part < F::PARTS; part++) {
+                    const uint32_t *registers = w.a[part][j / 4];
+                    uint32_t pair = half == 0 ? registers[j % 2 * 2] : registers[j % 2 * 2 + 1];
+                    value += j % 4 / 2 == 0 ? low_bf16(pair) : high_bf16(pair);
+                }
+                if (F::SCALED)
+                    value *= half == 0 ? w.scale[j / 4][0] : w.scale[j / 4][1];
+                if (F::MINIMA)
+                    value -= half == 0 ? w.minimum[0] : w.minimum[1];
+            }
+            out.put((uint64_t)row * args.cols + column, value * args.scale);
+        }
+    }
+}
+
+/* The sum over a block of 256 threads, the same in each: over each warp's lanes by halves, then the warps in order. */
+DEVICE float sum_of_block(float value, const shared<float> &sums)
+{
+    float total = 0;
+
+    UNROLL
+    for (uint32_t mask = 16; mask > 0; mask /= 2)
+        value += shuffle_xor(value, mask);
+    if (lane_of_warp() == 0)
+        sums.put(warp_of_block(), value);
+    sync_block();
+    for (uint32_t i = 0; i < 8; i++)
+        total += sums.get(i);
+    sync_block();
+    return total;
+}
+
+} // namespace
+
+#define EMBED(id, type)                             \
+    RN_KERNEL(embed_##type, rn_embed_args, 256, 4)  \
+    {                                               \
+        embed<format_##type>(args);                 \
+    }
+RN_KERNEL_TYPES(EMBED)
+
+/* A block has a group of a row. */
+RN_KERNEL(norm, rn_norm_args, 256, 4)
+{
+    uint64_t n = (uint64_t)args.n_rows * args.width, begin = (uint64_t)block_x() * args.group;
+    uint32_t at = args.weight_rows == 1 ? 0 : block_x() % (args.width / args.group) * args.group;
+    global<float> a(args.a, n);
+    global<float> out(args.out, n);
+    shared<float> sums(0, 8);
+    float sum = 0, mean = 0, square = 0, factor;
+
+    if (args.around_mean != 0) {
+        for (uint32_t i = thread_of_block(); i < args.group; i += 256)
+            sum += a.get(begin + i);
+        mean = sum_of_block(sum, sums) / (float)args.group;
+    }
+    for (uint32_t i = thread_of_block(); i < args.group; i += 256) {
+        float d = a.get(begin + i) - mean;
+        square = fmaf(d, d, square);
+    }
+    factor = 1.0f / sqrtf(sum_of_block(square, sums) / (float)args.group + args.eps);
+    for (uint32_t i = thread_of_block(); i < args.group; i += 256) {
+        float y = (a.get(begin + i) - mean) * factor;
+        if (args.weight != 0)
+            y *= global<float>(args.weight, (uint64_t)args.weight_rows * args.group).get(at + i);
+        if (args.bias != 0)
+            y += global<float>(args.bias, (uint64_t)args.weight_rows * args.group).get(at + i);
+        out.put(begin + i, y);
+    }
+}

@@ -1,0 +1,78 @@
+/* What the kernels' source says instead of CUDA C, so that it is CUDA C for nvcc and C++ for the emulation
+ * (emulate/emulator.h): who a thread is, barriers, shuffles, the tensor cores, checked views of memory, and numbers of
+ * 16 bits. Each of the two headers has all of it, in the same words:
+ *
+ *   RN_KERNEL(name, struct args, threads, blocks)   a kernel of so many threads a block, of which so many blocks fit
+ *                                                   into a multiprocessor's registers; `args` is its argument
+ *   thread_of_block() block_x() block_y() block_z() grid_z()
+ *   sync_block() sync_warp()                        barriers; every thread of the block or the warp comes
+ *   shuffle_xor(v, mask) shuffle(v, lane)           v (float, uint32_t) of another lane
+ *   mma_bf16(c, a, b)                               c += a b, a [16, 16] and b [16, 8] in bfloat16, c [16, 8] in float.
+ *                                                   With g = lane / 4 and t = lane % 4 a lane has of c (g, 2t), (g, 2t + 1),
+ *                                                   (g + 8, 2t), (g + 8, 2t + 1); of a, in pairs: (g, 2t ..), (g + 8, 2t ..),
+ *                                                   (g, 2t + 8 ..), (g + 8, 2t + 8 ..); of b (2t .., g), (2t + 8 .., g)
+ *   global<T>(address, n)                           n values at an address of the device: get(i), put(i, v);
+ *   bytes_at(address)                               bytes there: get<T>(offset), put<T>(offset, v), aligned to T
+ *   shared<T>(offset, n)                            n values of the block's shared memory, from a byte on; T has a
+ *                                                   multiple of 4 bytes
+ *   words2, words4                                  2 or 4 words that are read and written at once
+ *   bits_of(float) float_of(bits)
+ *   pack_bf16(low, high)                            two floats to the nearest bfloat16, ties to even, low in the low half
+ *   minus_bf16(a, b)                                a - b of each half; exact, as it is used
+ *   float_of_half(bits) half_of(float)              the nearest, ties to even
+ *   fma(a, b, c)                                    in float, rounded once; all else is compiled without contraction
+ */
+#ifndef RN_GPU_WRAP_CUH
+#define RN_GPU_WRAP_CUH
+
+#include <stdint.h>
+
+#include "gpu/kernels/kernels.h"
+
+struct alignas(8) words2 {
+    uint32_t w[2];
+};
+struct alignas(16) words4 {
+    uint32_t w[4];
+};
+struct alignas(16) floats4 {
+    float v[4];
+};
+
+enum : uint32_t { WARP = 32 };
+
+#ifdef __CUDACC__
+#include "gpu/kernels/wrap_device.cuh"
+#else
+#include "gpu/kernels/emulate/wrap_host.cuh"
+#endif
+
+DEVICE uint32_t lane_of_warp()
+{
+    return thread_of_block() % WARP;
+}
+
+DEVICE uint32_t warp_of_block()
+{
+    return thread_of_block() / WARP;
+}
+
+/* The float whose bfloat16 is the low or the high half. */
+DEVICE float low_bf16(uint32_t pair)
+{
+    return float_of(pair << 16);
+}
+
+DEVICE float high_bf16(uint32_t pair)
+{
+    return float_of(pair & 0xffff0000u);
+}
+
+/* Two numbers in bfloat16 and what is left of each. */
+DEVICE void split_pair(float x, float y, uint32_t *high, uint32_t *low)
+{
+    *high = pack_bf16(x, y);
+    *low = pack_bf16(x - low_bf16(*high), y - high_bf16(*high));
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* wrap.cuh for nvcc. */
+#ifndef RN_GPU_WRAP_DEVICE_CUH
+#define RN_GPU_WRAP_DEVICE_CUH
+
+#include <cuda_fp16.h>
+
+#define DEVICE __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define RN_KERNEL(name, args_type, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) rn_kernel_##name(const __grid_constant__ args_type args)
+
+DEVICE uint32_t thread_of_block()
+{
+    return threadIdx.x;
+}
+DEVICE uint32_t block_x()
+{
+    return blockIdx.x;
+}
+DEVICE uint32_t block_y()
+{
+    return blockIdx.y;
+}
+DEVICE uint32_t block_z()
+{
+    return blockIdx.z;
+}
+DEVICE uint32_t grid_z()
+{
+    return gridDim.z;
+}
+
+#define sync_block() __syncthreads()
+#define sync_warp() __syncwarp()
+#define shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
+#define shuffle(v, lane) __shfl_sync(0xffffffffu, v, lane)
+
+DEVICE void mma_bf16(float *c, const uint32_t *a, const uint32_t *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+template <class T> struct global {
+    T *at;
+    DEVICE global(uint64_t address, uint64_t) : at((T *)address)
+    {
+    }
+    DEVICE T get(uint64_t i) const
+    {
+        return at[i];
+    }
+    DEVICE void put(uint64_t i, T value) const
+    {
+        at[i] = value;
+    }
+};
+
+struct bytes_at {
+    unsigned char *at;
+    DEVICE bytes_at(uint64_t address) : at((unsigned char *)address)
+    {
+    }
+    template <class T> DEVICE T get(uint64_t offset) const
+    {
+        return *(const T *)(at + offset);
+    }
+    template <class T> DEVICE void put(uint64_t offset, T value) const
+    {
+        *(T *)(at + offset) = value;
+    }
+};
+
+extern __shared__ words4 rn_shared_memory[];
+
+template <class T> struct shared {
+    static_assert(sizeof(T) % 4 == 0, "whole words");
+    T *at;
+    DEVICE shared(uint32_t offset, uint32_t) : at((T *)((unsigned char *)rn_shared_memory + offset))
+    {
+    }
+    DEVICE T get(uint32_t i) const
+    {
+        return at[i];
+    }
+    DEVICE void put(uint32_t i, T value) const
+    {
+        at[i] = value;
+    }
+};
+
+DEVICE uint32_t bits_of(float value)
+{
+    return __float_as_uint(value);
+}
+DEVICE float float_of(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+DEVICE uint32_t pack_bf16(float low, float high)
+{
+    uint32_t pair;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+DEVICE uint32_t minus_bf16(uint32_t a, uint32_t b)
+{
+    uint32_t difference;
+
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(difference) : "r"(a), "r"(0x3f803f80u), "r"(b ^ 0x80008000u));
+    return difference;
+}
+
+DEVICE float float_of_half(uint32_t bits)
+{
+    return __half2float(__ushort_as_half((unsigned short)bits));
+}
+DEVICE uint32_t half_of(float value)
+{
+    return __half_as_ushort(__float2half_rn(value));
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* The file of kernels: see module.h. */
+#include "gpu/module.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "gpu/kernels/kernels.h"
+
+enum { EMULATED_BYTES = 256 << 20 }; /* memory of the emulated device */
+
+/* They are the kernels that this build knows. */
+static bool is_known(const struct rn_gpu_kernels *kernels)
+{
+    const struct rn_kernel_info *info;
+
+    if (kernels == NULL || kernels->version != RN_GPU_MODULE_VERSION || kernels->n != RN_KERNEL_COUNT)
+        return false;
+    for (uint32_t i = 0; i < kernels->n; i++) {
+        info = rn_kernel_info((enum rn_kernel)i);
+        if (strcmp(kernels->list[i].name, info->name) != 0 || kernels->list[i].argument_bytes != info->args_bytes)
+            return false;
+    }
+    return true;
+}
+
+static runnel_status open_driver(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error)
+{
+    if (module->kernels->emulation == NULL)
+        return rn_gpu_driver_real(heap, NULL, &module->driver, error);
+    module->driver = rn_gpu_driver_emulated(heap, module->kernels->emulation, EMULATED_BYTES);
+    return module->driver != NULL ? RUNNEL_OK
+                                  : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the emulated driver of CUDA");
+}
+
+runnel_status rn_gpu_module_open(struct rn_heap *heap, const char *file, struct rn_gpu_module *module,
+                                 runnel_error *error)
+{
+    rn_gpu_kernels_fn kernels = NULL;
+    void *address;
+    runnel_status status;
+
+    file = file == NULL ? "librunnel-cuda.so" : file;
+    *module = (struct rn_gpu_module){.library = dlopen(file, RTLD_NOW | RTLD_LOCAL)};
+    if (module->library == NULL)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels are not there: %s", dlerror());
+    address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
+    memcpy(&kernels, &address, sizeof kernels); /* C has no cast from an object's address to a function's */
+    module->kernels = kernels == NULL ? NULL : kernels();
+    if (!is_known(module->kernels))
+        status =
+            rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: %s has not the kernels of this version of runnel", file);
+    else
+        status = open_driver(heap, module, error);
+    if (status != RUNNEL_OK)
+        rn_gpu_module_close(module);
+    return status;
+}
+
+void rn_gpu_module_close(struct rn_gpu_module *module)
+{
+    if (module->driver != NULL)
+        module->driver->close(module->driver);
+    if (module->library != NULL)
+        dlclose(module->library);
+    *module = (struct rn_gpu_module){NULL, NULL, NULL};
+}

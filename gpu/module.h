@@ -1,0 +1,42 @@
+/* The file in which the kernels lie: librunnel-cuda.so, which holds code for devices, or librunnel-cuda-emulated.so,
+ * which holds the same kernels compiled for the host and is opened with the emulated driver. It is loaded at run time.
+ * Its one function is runnel_cuda_module. */
+#ifndef RN_GPU_MODULE_H
+#define RN_GPU_MODULE_H
+
+#include "gpu/driver.h"
+
+enum { RN_GPU_MODULE_VERSION = 1 }; /* of the struct below */
+
+/* A kernel that it has. */
+struct rn_gpu_listed {
+    const char *name;
+    uint32_t argument_bytes;
+};
+
+/* What such a file has. */
+struct rn_gpu_kernels {
+    uint32_t version;                         /* RN_GPU_MODULE_VERSION */
+    uint32_t n;                               /* kernels */
+    const struct rn_gpu_listed *list;         /* [n], as gpu/kernels/kernels.h has them */
+    const void *image;                        /* what cuModuleLoadData takes; not NULL */
+    const struct rn_gpu_emulation *emulation; /* NULL: the image is for a device */
+};
+
+typedef const struct rn_gpu_kernels *(*rn_gpu_kernels_fn)(void);
+#define RN_GPU_KERNELS_SYMBOL "runnel_cuda_module"
+
+/* Kernels and the driver that runs them. */
+struct rn_gpu_module {
+    void *library;
+    const struct rn_gpu_kernels *kernels;
+    struct rn_gpu_driver *driver;
+};
+
+/* Opens the file, NULL: librunnel-cuda.so, and the driver that its kernels need. UNSUPPORTED: the file is not there, or
+ * not of this build's kernels, or there is no driver or device; the sentence says which. NO_MEMORY. */
+runnel_status rn_gpu_module_open(struct rn_heap *heap, const char *file, struct rn_gpu_module *module,
+                                 runnel_error *error);
+void rn_gpu_module_close(struct rn_gpu_module *module);
+
+#endif

@@ -1,0 +1,64 @@
+/* Between the files of the CUDA backend: see backend.h. */
+#ifndef RN_GPU_STEPS_H
+#define RN_GPU_STEPS_H
+
+#include "gpu/backend.h"
+
+#define RN_GPU_NOWHERE UINT64_MAX
+
+/* backend.c: NULL on refusal of memory. */
+struct rn_backend *rn_gpu_backend_new(struct rn_heap *heap, struct rn_gpu_device *device);
+
+/* backend.c: one launch on the backend's stream. `args` are those of the kernel. */
+int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const void *args);
+
+/* weights.c: where each weight lies, in bytes from the first, and how many bytes that makes. send: brings them there
+ * and waits for it. *wanted false: the load was cancelled. */
+uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
+int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted);
+
+/* program.c: KV types that the kernels have, as bits. */
+uint32_t rn_gpu_kv_types(void);
+
+/* program.c: the kernels can compute the plan. UNSUPPORTED names an op and its tensor. */
+runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error);
+
+/* program.c: dynamic shared memory of every launch of a step is allowed. Before the first step. */
+int rn_gpu_program_allow(struct rn_gpu_backend *backend);
+
+/* program.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen, once the
+ * step of this shape is done. */
+uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend);
+void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
+
+/* program.c: memory between the launches of an attention that is split over positions. */
+uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
+
+/* inputs.c: as many positions, rounded up to what a step's shape has: whole chunks of attention, a power of two of them
+ * or the whole context. */
+uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions);
+
+/* program.c: launches all ops of a step of this shape. */
+int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
+
+/* inputs.c: where each thing that a step brings lies in the inputs, and how many bytes all of it has at most. */
+uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend);
+
+/* inputs.c: writes what the step brings to the pinned memory, and sends it; tells the shape. */
+int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape);
+
+/* blocks.c: where layers lie in a block. */
+void rn_gpu_blocks_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
+
+/* blocks.c: the copies of a step. */
+int rn_gpu_blocks_copy(struct rn_gpu_backend *backend, const struct rn_step *step);
+
+/* blocks.c: the contract's (model/backend.h). */
+size_t rn_gpu_block_bytes(const struct rn_backend *backend);
+const char *rn_gpu_layout(const struct rn_backend *backend);
+size_t rn_gpu_state_bytes(const struct rn_backend *backend);
+void rn_gpu_copy_async(struct rn_backend *backend, struct rn_host_copies *copies);
+void *rn_gpu_host_alloc(struct rn_backend *backend, size_t bytes);
+void rn_gpu_host_free(struct rn_backend *backend, void *memory);
+
+#endif

@@ -1,0 +1,271 @@
+/* Weights to the device: matrices and tables in the kernels' order, vectors as f32.
+ *
+ *   file ─▶ pinned half ─copy in─▶ device's half ─tile kernel─▶ weights        two halves: one is filled while
+ *                                                                              the other is on its way
+ *
+ * A matrix goes in pieces of whole tiles. The staging memory is given back at the end. */
+#include <string.h>
+
+#include "base/check.h"
+#include "gpu/steps.h"
+#include "model/op_info.h"
+
+enum {
+    HALF_BYTES = 16 << 20, /* of the staging memory; more where 16 rows are longer */
+    TILE_ROWS = 16
+};
+
+struct staging {
+    struct rn_gpu_backend *backend;
+    size_t half_bytes;
+    unsigned char *host; /* two halves */
+    uint64_t device;     /* likewise */
+    struct rn_gpu_event *free[2];
+    uint64_t n; /* pieces so far */
+    uint64_t done_bytes, all_bytes;
+    rn_progress_fn progress;
+    void *user;
+};
+
+/* ---- Where weights lie ---- */
+
+/* How the plan's ops use each weight: as a matrix or table, as a vector. */
+static void mark(const struct rn_plan *plan, uint32_t w, bool *matrix, bool *vector)
+{
+    const struct rn_op_info *info;
+
+    *matrix = *vector = false;
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        info = rn_op_info(plan->ops[i].kind);
+        if (plan->ops[i].weight == (int32_t)w &&
+            (info->weight == RN_WEIGHT_TABLE || info->weight == RN_WEIGHT_MATRIX || info->weight == RN_WEIGHT_EXPERTS))
+            *matrix = true;
+        else if (plan->ops[i].weight == (int32_t)w || plan->ops[i].bias == (int32_t)w)
+            *vector = true;
+    }
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+}
+
+/* An earlier weight of the same tensor; w: none. */
+static uint32_t first_of(const struct rn_plan *plan, uint32_t w)
+{
+    uint32_t i;
+
+    for (i = 0; i < w && plan->weights[i].tensor != plan->weights[w].tensor; i++) {
+    }
+    return i;
+}
+
+uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan)
+{
+    uint64_t at = 0;
+
+    for (uint32_t w = 0; w < plan->n_weights; w++) {
+        const struct rn_weight *weight = &plan->weights[w];
+        uint32_t first = first_of(plan, w);
+        bool matrix, vector;
+
+        mark(plan, w, &matrix, &vector);
+        backend->weight_at[w] = matrix && first < w ? backend->weight_at[first] : RN_GPU_NOWHERE;
+        if (matrix && backend->weight_at[w] == RN_GPU_NOWHERE) {
+            backend->weight_at[w] = at;
+            at += aligned(weight->experts * rn_tiled_bytes(weight->type_id, weight->rows, weight->cols));
+        }
+        backend->vector_at[w] = vector ? at : RN_GPU_NOWHERE;
+        at += vector ? aligned((uint64_t)weight->rows * weight->cols * sizeof(float)) : 0;
+    }
+    for (uint32_t i = 0; i < plan->n_ropes; i++) {
+        backend->rope_at[i] = at;
+        at += aligned(plan->ropes[i].dims / 2 * sizeof(double));
+    }
+    return at;
+}
+
+/* ---- The way ---- */
+
+static unsigned char *half_host(const struct staging *s)
+{
+    return s->host + s->n % 2 * s->half_bytes;
+}
+
+static uint64_t half_device(const struct staging *s)
+{
+    return s->device + s->n % 2 * s->half_bytes;
+}
+
+/* The next half may be filled. */
+static int await_half(const struct staging *s)
+{
+    struct rn_gpu_driver *driver = s->backend->device->driver;
+
+    return s->n < 2 ? RN_GPU_OK : driver->event_finish(driver, s->free[s->n % 2]);
+}
+
+/* The half is on its way: it is free when the stream comes here. */
+static int end_half(struct staging *s, size_t file_bytes)
+{
+    struct rn_gpu_driver *driver = s->backend->device->driver;
+    int result = driver->event_record(driver, s->free[s->n % 2], s->backend->stream);
+
+    s->n++;
+    s->done_bytes += file_bytes;
+    return result;
+}
+
+/* Rows [row, row + n) of an expert's matrix; of a weight without experts there is one, 0. */
+static int send_rows(struct staging *s, const struct rn_weight *weight, uint32_t expert, rn_address to, uint32_t row,
+                     uint32_t n)
+{
+    const unsigned char *data = weight->tensor->data;
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    size_t bytes = n * weight->row_bytes;
+    struct rn_tile_args args = {half_device(s), to + rn_tiled_bytes(weight->type_id, row, weight->cols), n,
+                                weight->cols};
+    struct rn_typed_kernels kernels;
+    int result = await_half(s);
+
+    RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
+    if (result != RN_GPU_OK)
+        return result;
+    memcpy(half_host(s), data + ((size_t)expert * weight->rows + row) * weight->row_bytes, bytes);
+    result = driver->copy_in(driver, half_device(s), half_host(s), bytes, backend->stream);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_launch(backend, kernels.tile, &args);
+    return result == RN_GPU_OK ? end_half(s, bytes) : result;
+}
+
+static bool is_wanted(const struct staging *s)
+{
+    return s->progress == NULL || s->progress(s->user, (float)((double)s->done_bytes / (double)s->all_bytes));
+}
+
+/* *wanted false: the host has cancelled the load. */
+static int send_expert(struct staging *s, const struct rn_weight *weight, uint32_t expert, rn_address to, bool *wanted)
+{
+    uint32_t most = (uint32_t)(s->half_bytes / weight->row_bytes / TILE_ROWS * TILE_ROWS), n;
+    int result = RN_GPU_OK;
+
+    for (uint32_t row = 0; row < weight->rows && result == RN_GPU_OK && *wanted; row += n) {
+        n = weight->rows - row < most ? weight->rows - row : most;
+        result = send_rows(s, weight, expert, to, row, n);
+        *wanted = is_wanted(s);
+    }
+    return result;
+}
+
+/* All experts, one behind the other. */
+static int send_matrix(struct staging *s, const struct rn_weight *weight, rn_address to, bool *wanted)
+{
+    uint64_t bytes = rn_tiled_bytes(weight->type_id, weight->rows, weight->cols);
+    int result = RN_GPU_OK;
+
+    for (uint32_t e = 0; e < weight->experts && result == RN_GPU_OK && *wanted; e++)
+        result = send_expert(s, weight, e, to + e * bytes, wanted);
+    return result;
+}
+
+/* Decoded row by row. */
+static int send_vector(struct staging *s, const struct rn_weight *weight, rn_address to)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    size_t bytes = (size_t)weight->rows * weight->cols * sizeof(float);
+    const unsigned char *data = weight->tensor->data;
+    int result = await_half(s);
+
+    if (result != RN_GPU_OK)
+        return result;
+    for (uint32_t row = 0; row < weight->rows; row++)
+        weight->type->decode(data + row * weight->row_bytes, (float *)(void *)half_host(s) + (size_t)row * weight->cols,
+                             weight->cols);
+    result = driver->copy_in(driver, to, half_host(s), bytes, backend->stream);
+    return result == RN_GPU_OK ? end_half(s, weight->rows * weight->row_bytes) : result;
+}
+
+static int send_rope(struct staging *s, const struct rn_rope *rope, rn_address to)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    size_t bytes = rope->dims / 2 * sizeof(double);
+    int result = await_half(s);
+
+    if (result != RN_GPU_OK)
+        return result;
+    memcpy(half_host(s), rope->inv_freq, bytes);
+    result = driver->copy_in(driver, to, half_host(s), bytes, backend->stream);
+    return result == RN_GPU_OK ? end_half(s, 0) : result;
+}
+
+static int send_all(struct staging *s, bool *wanted)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    const struct rn_plan *plan = backend->plan;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    int result = RN_GPU_OK;
+
+    for (uint32_t w = 0; w < plan->n_weights && result == RN_GPU_OK && *wanted; w++) {
+        bool is_first = first_of(plan, w) == w || backend->weight_at[w] != backend->weight_at[first_of(plan, w)];
+
+        if (backend->weight_at[w] != RN_GPU_NOWHERE && is_first)
+            result = send_matrix(s, &plan->weights[w], backend->weights + backend->weight_at[w], wanted);
+        if (result == RN_GPU_OK && *wanted && backend->vector_at[w] != RN_GPU_NOWHERE)
+            result = send_vector(s, &plan->weights[w], backend->weights + backend->vector_at[w]);
+    }
+    for (uint32_t i = 0; i < plan->n_ropes && result == RN_GPU_OK && *wanted; i++)
+        result = send_rope(s, &plan->ropes[i], backend->weights + backend->rope_at[i]);
+    return result == RN_GPU_OK ? driver->stream_finish(driver, backend->stream) : result;
+}
+
+/* What a half must hold: 16 rows of each matrix, each vector; and no more than HALF_BYTES of a matrix. */
+static size_t half_bytes_of(const struct rn_gpu_backend *backend)
+{
+    const struct rn_plan *plan = backend->plan;
+    uint64_t most = RN_GPU_ALIGNMENT, whole, tile;
+
+    for (uint32_t w = 0; w < plan->n_weights; w++) {
+        const struct rn_weight *weight = &plan->weights[w];
+
+        whole = (weight->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS * (uint64_t)weight->row_bytes;
+        tile = TILE_ROWS * (uint64_t)weight->row_bytes;
+        whole = whole < HALF_BYTES ? whole : HALF_BYTES > tile ? HALF_BYTES : tile;
+        most = backend->weight_at[w] != RN_GPU_NOWHERE && whole > most ? whole : most;
+        whole = (uint64_t)weight->rows * weight->cols * sizeof(float);
+        most = backend->vector_at[w] != RN_GPU_NOWHERE && whole > most ? whole : most;
+    }
+    for (uint32_t i = 0; i < plan->n_ropes; i++)
+        most = plan->ropes[i].dims / 2 * sizeof(double) > most ? plan->ropes[i].dims / 2 * sizeof(double) : most;
+    return (size_t)aligned(most);
+}
+
+int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    struct staging s = {.backend = backend, .half_bytes = half_bytes_of(backend), .progress = progress, .user = user};
+    void *host = NULL;
+    int result = driver->host_new(driver, &host, 2 * s.half_bytes, RN_GPU_HOST_PORTABLE);
+
+    *wanted = true;
+    s.host = host;
+    s.all_bytes = backend->plan->weight_bytes + 1;
+    if (result == RN_GPU_OK)
+        result = driver->memory_new(driver, &s.device, 2 * s.half_bytes);
+    for (int i = 0; i < 2 && result == RN_GPU_OK; i++)
+        result = driver->event_new(driver, &s.free[i], RN_GPU_EVENT_NO_TIME);
+    if (result == RN_GPU_OK)
+        result = send_all(&s, wanted);
+    if (host != NULL) /* a copy may be under way although the call behind it has failed */
+        driver->stream_finish(driver, backend->stream);
+    for (int i = 0; i < 2; i++)
+        if (s.free[i] != NULL)
+            driver->event_free(driver, s.free[i]);
+    if (s.device != 0)
+        driver->memory_free(driver, s.device);
+    if (host != NULL)
+        driver->host_free(driver, host);
+    return result;
+}

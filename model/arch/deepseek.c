@@ -1,0 +1,150 @@
+/* Keys of architectures whose attention goes by a latent (model/latent.c): DeepSeek-V2 (arXiv 2405.04434) and what was
+ * made in its manner. */
+#include <math.h>
+
+#include "model/arch/families.h"
+#include "model/hparams.h"
+#include "model/rope.h"
+
+/* YaRN's other number m: scores grow by (1 + 0.1 m ln(factor))^2 instead of the rotated vectors, which are divided by
+ * it. Files have 0.1 m as yarn_log_multiplier. `even`: the vectors' own growth has the same m, unless that is 0, so
+ * that they keep their size. */
+static void scale_scores(struct rn_hparams *h, bool even)
+{
+    struct rn_rope_hparams *rope = &h->ropes[0];
+    double m = rope->log_multiplier / 0.1, growth;
+    uint32_t i;
+
+    rope->log_multiplier = even && m != 0 ? 1 : m;
+    growth = rope->scaling == RN_ROPE_YARN && rope->ext_factor != 0
+                 ? rn_rope_magnitude(rope)
+                 : rope->attention_factor * (1 + 0.1 * log(rope->factor));
+    growth *= 1 + 0.1 * m * log(rope->factor);
+    for (i = 0; i < h->n_layers; i++)
+        h->layers[i].attention_scale *= growth * growth;
+}
+
+/* One model of this kind came without the key of its gating: that with this vocabulary. */
+static void guess_gating(const struct rn_hparams_reader *r)
+{
+    enum { GLM_FLASH_VOCABULARY = 154880, GLM_FLASH_BLOCKS = 47 };
+    const struct rn_tensor *embedding = rn_gguf_find_tensor(r->gguf, "token_embd.weight");
+    uint32_t blocks = r->hparams->n_layers - r->hparams->n_nextn;
+
+    if (!rn_hparams_has(r, "expert_gating_func") && (blocks == GLM_FLASH_BLOCKS || blocks == GLM_FLASH_BLOCKS + 1) &&
+        embedding != NULL && embedding->dims[1] == GLM_FLASH_VOCABULARY)
+        r->hparams->experts_gating = RN_GATING_SIGMOID;
+}
+
+runnel_status rn_arch_deepseek2_keys(const struct rn_hparams_reader *r)
+{
+    runnel_status status = rn_hparams_latent(r);
+
+    if (status == RUNNEL_OK)
+        scale_scores(r->hparams, true);
+    guess_gating(r);
+    return status;
+}
+
+runnel_status rn_arch_mistral4_keys(const struct rn_hparams_reader *r)
+{
+    runnel_status status = rn_hparams_latent(r);
+
+    if (status == RUNNEL_OK)
+        scale_scores(r->hparams, false);
+    return status;
+}
+
+/* The indexer of a row whose queries are made by q_lora_rank. neox: its pairs, which may be others than attention's. All
+ * blocks choose. */
+static runnel_status read_indexer(const struct rn_hparams_reader *r, bool neox)
+{
+    struct rn_hparams *h = r->hparams;
+    struct rn_indexer_hparams *x = &h->indexer;
+    struct rn_rope_hparams rope = h->ropes[0];
+    int32_t index = 0;
+    runnel_status status;
+    uint32_t i;
+
+    status = rn_hparams_u32(r, "attention.indexer.head_count", true, 1, RN_MAX_HEADS, &x->heads);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.indexer.key_length", true, 1, RN_MAX_HEAD_DIM, &x->k_dim);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.indexer.top_k", true, 1, UINT32_MAX, &x->most);
+    rope.neox = neox;
+    if (status == RUNNEL_OK && neox != h->ropes[0].neox)
+        status = rn_hparams_add_rope(r, &rope, &index);
+    if (status != RUNNEL_OK)
+        return status;
+    x->rope = (uint32_t)index;
+    h->layer_eps = h->layer_eps < 0 ? 1e-6 : h->layer_eps; /* files do not say */
+    for (i = 0; i < h->n_layers; i++)
+        h->layers[i].chooses = true;
+    if (rope.dims > x->k_dim)
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.key_length", "is less than what rotates of it");
+    if ((uint64_t)x->heads * x->k_dim > RN_MAX_WIDTH)
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.head_count", "makes rows of more than 16 Mi values");
+    return RUNNEL_OK;
+}
+
+runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r)
+{
+    runnel_status status = rn_arch_mistral4_keys(r);
+
+    return status == RUNNEL_OK ? read_indexer(r, true) : status;
+}
+
+/* Which blocks choose: a truth value for all, or for each but prediction layers. Files of GLM-5.2, known by its
+ * context, may lack the key: of them the first three choose, then every fourth. */
+static runnel_status read_choosers(const struct rn_hparams_reader *r)
+{
+    enum { GLM_5_2_CONTEXT = 1048576 };
+    struct rn_hparams *h = r->hparams;
+    const struct rn_gguf_entry *types;
+    runnel_status status = RUNNEL_OK;
+    char key[RN_KEY_BYTES];
+    bool all = true;
+    uint32_t i;
+
+    rn_hparams_key(h, "attention.indexer.types", key);
+    types = rn_gguf_find(r->gguf, key);
+    if (types != NULL && types->type != RN_GGUF_ARRAY)
+        status = rn_gguf_get_bool(r->gguf, key, true, &all, r->error);
+    else if (types != NULL)
+        status = rn_gguf_get_array(r->gguf, key, true, types->item == RN_GGUF_BOOL ? RN_GGUF_BOOL : RN_GGUF_U32, &types,
+                                   r->error);
+    if (status == RUNNEL_OK && types != NULL && types->type == RN_GGUF_ARRAY && types->count < h->n_layers - h->n_nextn)
+        status =
+            rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "has fewer elements than there are blocks");
+    for (i = 0; status == RUNNEL_OK && i < h->n_layers - h->n_nextn; i++)
+        h->layers[i].chooses = types == NULL ? h->trained_tokens < GLM_5_2_CONTEXT || i < 3 || i % 4 == 2
+                               : types->type != RN_GGUF_ARRAY ? all
+                                                              : rn_gguf_item_i64(types, i) != 0;
+    if (status == RUNNEL_OK && !h->layers[0].chooses)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "has no choice for the first block");
+    return status;
+}
+
+/* Without YaRN's second number. */
+runnel_status rn_arch_glm_dsa_keys(const struct rn_hparams_reader *r)
+{
+    runnel_status status;
+
+    r->hparams->ropes[0].log_multiplier = 0;
+    status = rn_arch_mistral4_keys(r);
+    if (status == RUNNEL_OK)
+        status = read_indexer(r, false);
+    return status == RUNNEL_OK ? read_choosers(r) : status;
+}
+
+/* Files do not say by how much: the model's configuration (arXiv 2404.06395 for what it does). */
+runnel_status rn_arch_minicpm3_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    runnel_status status = rn_hparams_latent(r);
+
+    h->embedding_scale = 12;
+    h->residual_scale = 1.4 / sqrt((double)h->n_layers);
+    h->logit_scale = 256.0 / h->embedding;
+    return status;
+}

@@ -1,0 +1,68 @@
+/* Attention to chosen positions (DeepSeek Sparse Attention: the report of DeepSeek-V3.2-Exp, 2025).
+ *
+ * Beside what attention keeps of a position, the cache has one small key of each, in a layer of its own. With a few
+ * light heads of queries, and a weight for each of these heads, a row gives every position up to its own a score, and
+ * attention looks at those with the largest scores only:
+ *
+ *     low ──── indexer.attn_q_b ─ ROPE ─ heads of queries ─┐
+ *     normed ─ indexer.proj ──── a weight for each head ───┴─ CHOOSE ─ positions ─▶ ATTENTION of this block, and of
+ *     normed ─ indexer.attn_k ─ norm ─ ROPE ─ KV_STORE ······· the cache            those behind it that do not choose
+ *
+ * low is what attention's own queries are made of. Scores are compared with each other, not used: what the report
+ * scales them by is left out, and so is the Hadamard transform of queries and keys, which keeps their products. */
+#include "model/build.h"
+
+static const char *const tensors[] = {"blk.%d.indexer.attn_k.weight", "blk.%d.indexer.k_norm.weight",
+                                      "blk.%d.indexer.k_norm.bias", "blk.%d.indexer.attn_q_b.weight",
+                                      "blk.%d.indexer.proj.weight"};
+
+static int16_t keys(struct rn_build *b, int16_t normed)
+{
+    int16_t k = rn_build_linear(b, normed, "blk.%d.indexer.attn_k", b->hparams.indexer.k_dim);
+    int16_t out = rn_build_layer_norm(b, k, "blk.%d.indexer.k_norm");
+
+    rn_build_release(b, k);
+    rn_build_vector(b, "blk.%d.indexer.k_norm.bias", b->hparams.indexer.k_dim, false); /* the norm's, and required */
+    rn_build_rope(b, b->hparams.indexer.rope, out, 1);
+    return out;
+}
+
+static void store(struct rn_build *b, int16_t normed, int32_t layer)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_KV_STORE);
+
+    op.a = keys(b, normed);
+    op.layer = layer;
+    rn_build_op(b, &op);
+    rn_build_release(b, op.a);
+}
+
+void rn_build_choose(struct rn_build *b, int16_t normed, int16_t low)
+{
+    const struct rn_indexer_hparams *h = &b->hparams.indexer;
+    struct rn_op op = rn_build_empty(b, RN_OP_CHOOSE);
+    size_t i;
+
+    if (h->most == 0)
+        return;
+    for (i = 0; !b->hparams.layers[b->layer].chooses && i < sizeof tensors / sizeof tensors[0]; i++)
+        rn_build_ignore(b, tensors[i]);
+    if (!b->hparams.layers[b->layer].chooses)
+        return;
+    if (b->only_nextn && !rn_build_has(b, "blk.%d.indexer.attn_k.weight"))
+        return; /* such a layer looks at everything */
+    op.layer = rn_build_cache(b, (struct rn_kv_layer){.k_width = h->k_dim, .kv_heads = 1});
+    op.heads = h->heads;
+    op.k_dim = h->k_dim;
+    op.used = h->most < b->plan->context_tokens ? h->most : b->plan->context_tokens;
+    store(b, normed, op.layer);
+    op.a = rn_build_linear(b, low, "blk.%d.indexer.attn_q_b", h->heads * h->k_dim);
+    rn_build_rope(b, h->rope, op.a, h->heads);
+    op.b = rn_build_linear(b, normed, "blk.%d.indexer.proj", h->heads);
+    if (b->chosen >= 0)
+        rn_build_release(b, b->chosen);
+    op.out = b->chosen = rn_build_slot(b, op.used, true);
+    rn_build_op(b, &op);
+    rn_build_release(b, op.a);
+    rn_build_release(b, op.b);
+}

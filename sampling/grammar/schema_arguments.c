@@ -1,0 +1,253 @@
+/* Arguments of calls in other forms than JSON: see schema.h for which, schema_parts.h for how.
+ *
+ *     PARAMS   <parameter=city>\nParis\n</parameter>     a string is its bare text, up to what closes it
+ *     PYTHON   city="Paris"
+ *     MARKED   city:<|"|>Paris<|"|>
+ *
+ * A parameter that is marked carries no type. Whoever reads the answer tells it by the schema's types, and where these
+ * leave a choice, by its looks (text/answer/params.c). So a string that may be something else as well is written
+ * only where it does not look like a number, a word of JSON or Python, a list or an object. */
+#include <string.h>
+
+#include "sampling/grammar/schema_parts.h"
+#include "text/answer/tools.h"
+
+#define CDATA "<![CDATA["
+#define CDATA_END "]]>"
+#define MARKED_BREAKS "{}[](),:\"'" /* bytes that end a bare name */
+
+rn_expr rn_schema_lacking(struct rn_grammar *g, rn_expr from, rn_expr what)
+{
+    static const struct rn_code_points all[] = {{0, 0x10ffff}};
+    rn_expr any = rn_grammar_repeat(g, rn_grammar_set(g, all, 1, false), 0, RN_GRAMMAR_FOREVER);
+
+    return rn_grammar_without(g, from == RN_GRAMMAR_NONE ? any : from,
+                              rn_grammar_sequence(g, (rn_expr[]){any, what, any}, 3));
+}
+
+static rn_expr pattern(struct rn_schema_maker *m, const char *text)
+{
+    return m->form->pattern(m->form->user, m->g, text);
+}
+
+static rn_expr name_text(struct rn_schema_maker *m, const struct rn_str *name)
+{
+    return rn_grammar_bytes(m->g, name->bytes, name->n);
+}
+
+/* ---- Names ---- */
+
+static bool is_identifier(const struct rn_str *name)
+{
+    for (size_t i = 0; i < name->n; i++) {
+        char c = name->bytes[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+              (unsigned char)c >= 0x80))
+            return false;
+    }
+    return name->n > 0 && name->n <= 255 && !(name->bytes[0] >= '0' && name->bytes[0] <= '9');
+}
+
+/* May it stand between what opens a parameter and what follows its name? */
+static bool is_parameter(const struct rn_param_syntax *params, const struct rn_str *name)
+{
+    char end = params->openers[0].pattern[0];
+
+    for (size_t i = 0; i < name->n; i++)
+        if ((unsigned char)name->bytes[i] < ' ' || name->bytes[i] == '<' || name->bytes[i] == end)
+            return false;
+    return name->n > 0 && name->n <= 255;
+}
+
+static bool is_bare(const char *mark, const struct rn_str *name)
+{
+    for (size_t i = 0; i < name->n; i++) {
+        unsigned char c = (unsigned char)name->bytes[i];
+
+        if (c <= ' ' || c == 0x7f || strchr(MARKED_BREAKS, c) != NULL)
+            return false;
+    }
+    return name->n > 0 && name->bytes[0] != mark[0];
+}
+
+rn_expr rn_schema_key(struct rn_schema_maker *m, const struct rn_str *name)
+{
+    if (m->mark != RN_GRAMMAR_NONE && is_bare(m->form->mark, name))
+        return name_text(m, name);
+    return rn_schema_spelled(m, name->bytes, name->n, true);
+}
+
+/* ---- Values of parameters ---- */
+
+struct value {
+    rn_expr text;   /* strings, bare */
+    rn_expr others; /* all else, as JSON */
+};
+
+/* Only those of the listed values that are no strings. */
+static const struct rn_list *without_strings(struct rn_schema_maker *m, const struct rn_list *values)
+{
+    struct rn_list *kept = rn_list_new(m->arena, values->n);
+
+    for (size_t i = 0; i < values->n; i++)
+        if (values->items[i].kind != RN_VALUE_STRING)
+            rn_list_push(m->arena, kept, values->items[i]);
+    return kept;
+}
+
+static rn_expr or_else(struct rn_schema_maker *m, rn_expr e, rn_expr other)
+{
+    return e == RN_GRAMMAR_NONE ? other : rn_grammar_alternatives(m->g, (rn_expr[]){e, other}, 2);
+}
+
+/* The goal's values: strings apart from all else; RN_GRAMMAR_NONE: there are none. */
+static struct value split(struct rn_schema_maker *m, const struct rn_literal_list *goal)
+{
+    struct rn_literals literals = rn_literals_of(m, goal);
+    struct value v = {RN_GRAMMAR_NONE, RN_GRAMMAR_NONE};
+    struct rn_case_list *at;
+
+    for (at = rn_schema_solve(m, literals); at != NULL; at = at->next) {
+        struct rn_case the = at->the;
+
+        if ((the.kinds & RN_KIND_STRING) != 0) {
+            m->raw = true;
+            v.text = or_else(m, v.text, rn_schema_content(m, &the, literals));
+            m->raw = false;
+        }
+        the.kinds &= ~(uint32_t)RN_KIND_STRING;
+        if (the.has_values)
+            the.values = without_strings(m, the.values);
+        m->python = m->form->params->python;
+        if (the.has_values ? the.values->n > 0 : the.kinds != 0)
+            v.others = or_else(m, v.others, rn_schema_case(m, literals, &the));
+        m->python = false;
+        rn_schema_look(m);
+    }
+    return v;
+}
+
+/* Texts that a reader takes for a value of JSON or Python. */
+static rn_expr looks_like_value(struct rn_grammar *g)
+{
+    static const char *const words[] = {"true", "false", "null", "True", "False", "None"};
+    static const struct rn_code_points white[] = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}, digit[] = {{'0', '9'}};
+    static const struct rn_code_points number[] = {{'0', '9'}, {'.', '.'}, {'e', 'e'},
+                                                   {'E', 'E'}, {'+', '+'}, {'-', '-'}};
+    static const struct rn_code_points bracket[] = {{'{', '{'}, {'[', '['}, {'(', '('}}, all[] = {{0, 0x10ffff}};
+    rn_expr space = rn_grammar_repeat(g, rn_grammar_set(g, white, 3, false), 0, RN_GRAMMAR_FOREVER), parts[9];
+    size_t n = 0;
+
+    for (; n < 6; n++)
+        parts[n] = rn_grammar_bytes(g, words[n], strlen(words[n]));
+    parts[n++] = rn_grammar_sequence(
+        g,
+        (rn_expr[]){rn_grammar_repeat(g, rn_grammar_bytes(g, "-", 1), 0, 1), rn_grammar_set(g, digit, 1, false),
+                    rn_grammar_repeat(g, rn_grammar_set(g, number, 6, false), 0, RN_GRAMMAR_FOREVER)},
+        3);
+    parts[n++] =
+        rn_grammar_sequence(g,
+                            (rn_expr[]){rn_grammar_set(g, bracket, 3, false),
+                                        rn_grammar_repeat(g, rn_grammar_set(g, all, 1, false), 0, RN_GRAMMAR_FOREVER)},
+                            2);
+    return rn_grammar_sequence(g, (rn_expr[]){space, rn_grammar_alternatives(g, parts, n), space}, 3);
+}
+
+/* Bare text between its marks: what closes it is not in it. */
+static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, bool ambiguous)
+{
+    const struct rn_param_syntax *params = m->form->params;
+    rn_expr close = rn_schema_literal_text(m, params->close), end = rn_schema_literal_text(m, CDATA_END), bare, whole;
+
+    if (params->cdata)
+        close = or_else(m, close, rn_schema_literal_text(m, CDATA));
+    bare = rn_schema_lacking(m->g, text, close);
+    if (ambiguous)
+        bare = rn_grammar_without(m->g, bare, looks_like_value(m->g));
+    if (!params->cdata)
+        return bare;
+    whole = rn_schema_lacking(m->g, text, end); /* never anything but text */
+    return or_else(m, bare, rn_grammar_sequence(m->g, (rn_expr[]){rn_schema_literal_text(m, CDATA), whole, end}, 3));
+}
+
+static rn_expr opened_by(struct rn_schema_maker *m, int opener, rn_expr value)
+{
+    const struct rn_param_syntax *params = m->form->params;
+    rn_expr line = params->lines ? rn_schema_literal_text(m, "\n") : rn_grammar_empty(m->g);
+
+    return rn_grammar_sequence(m->g, (rn_expr[]){pattern(m, params->openers[opener].pattern), line, value, line}, 4);
+}
+
+/* The opener with this rule; -1: there is none. */
+static int find_opener(const struct rn_param_syntax *params, enum rn_value_rule rule)
+{
+    for (int i = 0; i < 3 && params->openers[i].pattern != NULL; i++)
+        if (params->openers[i].rule == rule)
+            return i;
+    return -1;
+}
+
+static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal)
+{
+    const struct rn_param_syntax *params = m->form->params;
+    int text = find_opener(params, RN_VALUE_TEXT), json = find_opener(params, RN_VALUE_JSON);
+    uint32_t types = m->form->types(m->form->user, name->bytes, name->n);
+    struct value v = split(m, goal);
+    rn_expr e = RN_GRAMMAR_NONE;
+
+    if (text < 0 || json < 0)
+        text = json = find_opener(params, RN_VALUE_BY_SCHEMA);
+    if (v.text != RN_GRAMMAR_NONE && (text != json || types == 0 || (types & RN_SCHEMA_STRING) != 0))
+        e = opened_by(m, text, bare_text(m, v.text, text == json && types != RN_SCHEMA_STRING));
+    if (v.others != RN_GRAMMAR_NONE && (text != json || types != RN_SCHEMA_STRING))
+        e = or_else(m, e, opened_by(m, json, v.others));
+    if (e == RN_GRAMMAR_NONE)
+        return RN_GRAMMAR_NONE;
+    return rn_grammar_sequence(
+        m->g, (rn_expr[]){pattern(m, params->open), name_text(m, name), e, pattern(m, params->close)}, 4);
+}
+
+/* A value that is judged when it is whole ends at the first mark that closes it, even within a JSON string. */
+bool rn_schema_ambiguous(struct rn_schema_maker *m)
+{
+    struct rn_value properties = rn_dict_at(m->root, "properties");
+    uint32_t types;
+
+    if (m->form->kind != RN_ARGUMENTS_PARAMS || properties.kind != RN_VALUE_DICT)
+        return false;
+    for (size_t i = 0; i < properties.dict->n; i++) {
+        const struct rn_str *name = properties.dict->entries[i].key.string;
+
+        types = m->form->types(m->form->user, name->bytes, name->n);
+        if (types == 0 || ((types & RN_SCHEMA_STRING) != 0 && types != RN_SCHEMA_STRING))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Members ---- */
+
+rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal)
+{
+    const char *colon = m->form->kind == RN_ARGUMENTS_PYTHON ? "=" : ":";
+    rn_expr key;
+
+    if (m->form->kind == RN_ARGUMENTS_PARAMS)
+        return is_parameter(m->form->params, name) ? parameter(m, name, goal) : RN_GRAMMAR_NONE;
+    if (m->form->kind == RN_ARGUMENTS_PYTHON && !is_identifier(name))
+        return RN_GRAMMAR_NONE;
+    key = m->form->kind == RN_ARGUMENTS_PYTHON ? name_text(m, name) : rn_schema_key(m, name);
+    return rn_grammar_sequence(m->g, (rn_expr[]){key, rn_schema_literal_text(m, colon), rn_schema_goal(m, goal)}, 3);
+}
+
+rn_expr rn_schema_between(struct rn_schema_maker *m)
+{
+    if (m->form->kind == RN_ARGUMENTS_PARAMS)
+        return pattern(m, RN_F_SPACE);
+    if (m->form->kind == RN_ARGUMENTS_PYTHON)
+        return rn_grammar_sequence(
+            m->g, (rn_expr[]){rn_schema_literal_text(m, ","), rn_schema_optional(m, rn_schema_literal_text(m, " "))},
+            2);
+    return rn_schema_literal_text(m, ",");
+}

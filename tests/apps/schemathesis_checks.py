@@ -1,0 +1,42 @@
+"""What test_serve_schemathesis.py asks of answers beside schemathesis's own checks. It is loaded by schemathesis."""
+import json
+import re
+
+import schemathesis
+
+# Why a body that a schema allows may be refused with 400: what no schema says.
+SAID = re.compile("|".join((
+    r"^grammar: ", r"has said already what the answer may be",  # that there is one, and that it can be parsed
+    r"there is no sampler|both draw the token", r"is not in the vocabulary of|the vocabulary has", r"way to call tools$",  # of the model
+    r"^tool_choice(:| asks)", r"needs logprobs", r"echo together with", r"best_of", r"choices are asked for",  # of two
+    r"half the context$", r"never fit", r"tokens, \d+ fit$",  # the length in tokens
+    r"\d bytes",  # a length in bytes, not in characters
+    r"must be above 0$", r"too big|number overflow",  # JSON's numbers are those of C ...
+    r"must be an integer, not a number|must be a string or an array of token ids",  # ... and 5.0 is no integer
+    r"more than the model's", r"at most \d+ run at once$",  # of the model and of the server
+    r"^function_call|^messages\[\d+\]\.name is missing$",  # a function of the request; answers of functions have a name
+    r"prompt must be a text where there is a suffix", r"^the prompt is empty|has no message$",  # nothing to say
+    r"stays$",  # /models/unload
+    r"suffix is not supported|raw prompts are for|templates of clients",  # of Ollama's
+)))
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict")
+
+
+@schemathesis.hook
+def before_call(_, case, __):
+    """An answer that goes on behind a full context ends by its length alone: it gets one."""
+    body = case.body
+    if case.meta is not None and case.meta.generation.mode.is_positive and isinstance(body, dict):
+        if isinstance(body.get("context_keep"), int):
+            case.body = {**body, **dict.fromkeys(LIMITS, 4)}
+
+
+@schemathesis.check
+def refused_for_a_reason(_, response, case):
+    """In place of positive_data_acceptance, which knows no reasons."""
+    if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code != 400:
+        return
+    error = json.loads(response.content)["error"]
+    message = error if isinstance(error, str) else error["message"]
+    if not SAID.search(message):
+        raise AssertionError(f"what the schema allows was refused: {message}")

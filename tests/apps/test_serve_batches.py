@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""/v1/files and /v1/batches of runnel serve: what a batch writes is what `runnel batch` writes, byte for byte."""
+import json
+import os
+import tempfile
+import unittest
+
+import common
+from batch_job import EMBED, TEXT, Job, line
+from server import Server
+
+STORY = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+LINES = [line("a", TEXT, STORY), line("b", TEXT, {"prompt": "The fox", "temperature": "hot"}),
+         line("c", TEXT, {"prompt": "The fox", "max_tokens": 8}), "", line("d", TEXT, {**STORY, "n": 2}), "no JSON"]
+DONE = ("completed", "failed", "cancelled")
+
+
+def form(fields, boundary="x-y-z"):
+    """Fields of a form: name, filename or None, bytes."""
+    body = b""
+    for name, filename, data in fields:
+        what = f'form-data; name="{name}"' + (f'; filename="{filename}"' if filename else "")
+        body += f"--{boundary}\r\nContent-Disposition: {what}\r\n\r\n".encode() + data + b"\r\n"
+    return body + f"--{boundary}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+class Client:
+    """What a client of the two routes does; key: its own."""
+
+    def __init__(self, server, key=None):
+        self.server, self.headers = server, {"Authorization": f"Bearer {key}"} if key else {}
+
+    def ask(self, method, path, body=None, headers=None):
+        status, data, _ = self.server.ask(method, path, body, {**self.headers, **(headers or {})})
+        return status, data
+
+    def json(self, method, path, body=None):
+        status, data = self.ask(method, path, json.dumps(body) if body is not None else None)
+        return status, json.loads(data)
+
+    def upload(self, data, filename="in.jsonl", purpose=b"batch"):
+        status, answer = self.ask("POST", "/v1/files", *form([("purpose", None, purpose), ("file", filename, data)]))
+        return status, json.loads(answer)
+
+    def begin(self, lines, url=TEXT, **more):
+        status, file = self.upload("\n".join(lines).encode())
+        assert status == 200, file
+        return self.json("POST", "/v1/batches", {"input_file_id": file["id"], "endpoint": url,
+                                                 "completion_window": "24h", **more})
+
+    def wait(self, batch, until=DONE):
+        while batch["status"] not in until:
+            status, batch = self.json("GET", f"/v1/batches/{batch['id']}")
+            assert status == 200, batch
+        return batch
+
+    def content(self, file):
+        status, data = self.ask("GET", f"/v1/files/{file}/content")
+        assert status == 200, data
+        return data
+
+
+def plain(data):
+    """Lines without what follows from the file's name and date."""
+    lines = [json.loads(text) for text in data.splitlines()]
+    for item in lines:
+        if item["response"]:
+            for key in ("created", "model"):
+                item["response"]["body"].pop(key, None)
+    return lines
+
+
+class Batches(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.server = self.start()
+
+    def tearDown(self):
+        self.assertEqual(self.server.stop()[0], 0)
+
+    def start(self, *options):
+        return Server("--files-dir", os.path.join(self.folder, "files"), *options)
+
+    def test_files(self):
+        client = Client(self.server)
+        for data, name in ((b"{}\n", "a.jsonl"), (b"", "empty"), (b"\r\n--x-y-\r\n\0\xff", 'a\\"b;c'), (b"x" * 100000, "")):
+            with self.subTest(name=name):
+                status, file = client.upload(data, name)
+                self.assertEqual(status, 200, file)
+                self.assertEqual((file["object"], file["bytes"], file["purpose"], file["filename"]),
+                                 ("file", len(data), "batch", name.replace('\\"', '"') or "upload.jsonl"))
+                self.assertEqual(client.content(file["id"]), data)
+                self.assertEqual(client.json("GET", f"/v1/files/{file['id']}"), (200, file))
+        _, all_files = client.json("GET", "/v1/files")
+        self.assertEqual((len(all_files["data"]), all_files["has_more"]), (4, False))
+        _, two = client.json("GET", "/v1/files?limit=3&order=asc&purpose=batch")
+        _, rest = client.json("GET", f"/v1/files?order=asc&after={two['last_id']}")
+        self.assertEqual((two["has_more"], two["data"] + rest["data"]), (True, all_files["data"][::-1]))
+        self.assertEqual(client.json("GET", "/v1/files?purpose=vision")[1]["data"], [])
+        for file in all_files["data"]:
+            self.assertEqual(client.json("DELETE", f"/v1/files/{file['id']}"),
+                             (200, {"id": file["id"], "object": "file", "deleted": True}))
+            self.assertEqual(client.json("GET", f"/v1/files/{file['id']}")[0], 404)
+        self.assertEqual(os.listdir(os.path.join(self.folder, "files")), ["lock"])
+
+    def test_bad_forms(self):
+        whole, good = form([("purpose", None, b"batch"), ("file", "a", b"x")])
+        part = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n'
+        for data, headers in ((whole, {"Content-Type": "application/json"}), (whole, {}),
+                              (whole, {"Content-Type": "multipart/form-data"}),
+                              (whole, {"Content-Type": "multipart/form-data; boundary=" + "b" * 71}),
+                              (whole, {"Content-Type": 'multipart/form-data; boundary="'}),
+                              (whole, {"Content-Type": "multipart/form-data; boundary=other"}),
+                              (whole[:-6], good), (whole[:40], good), (b"", good), (b"--x-y-z", good),
+                              (part * 17 + b"--b--", {"Content-Type": "multipart/form-data; boundary=b"}),
+                              (b"--b\r\nX: " + b"y" * 5000, {"Content-Type": "multipart/form-data; boundary=b"}),
+                              (b"--b\r\n\r\nx\r\n--b--", {"Content-Type": "multipart/form-data; boundary=b"}),
+                              (b"--b\r\nContent-Disposition: attachment\r\n\r\nx\r\n--b--",
+                               {"Content-Type": "multipart/form-data; boundary=b"}),
+                              form([("purpose", None, b"batch")]), form([("file", "a", b"x")]),
+                              form([("purpose", None, b"fine-tune"), ("file", "a", b"x")]),
+                              form([("purpose", None, b"batch"), ("file", "a" * 300, b"x")])):
+            with self.subTest(data=data[:60], headers=headers):
+                status, answer = Client(self.server).ask("POST", "/v1/files", data, headers)
+                self.assertEqual(status, 400, answer)
+                self.assertIn(json.loads(answer)["error"]["param"], ("file", "purpose"))
+        for path in ("/v1/files?limit=0", "/v1/files?limit=x", "/v1/batches?order=up"):
+            self.assertEqual(self.server.get(path)[0], 400)
+
+    def test_a_batch_writes_what_the_program_writes(self):
+        client = Client(self.server)
+        status, batch = client.begin(LINES, metadata={"k": "v"})
+        self.assertEqual((status, batch["object"], batch["request_counts"]["total"], batch["metadata"]),
+                         (200, "batch", 5, {"k": "v"}))
+        batch = client.wait(batch)
+        self.assertEqual((batch["status"], batch["request_counts"]),
+                         ("completed", {"total": 5, "completed": 3, "failed": 2}))
+        self.assertLessEqual(batch["in_progress_at"], batch["completed_at"])
+        job = Job("\n".join(LINES), apart=True)
+        self.assertEqual(job.run().returncode, 0)
+        self.assertEqual(plain(client.content(batch["output_file_id"])), plain(job.output.read_bytes()))
+        self.assertEqual(plain(client.content(batch["error_file_id"])), plain(job.errors.read_bytes()))
+        self.assertEqual(client.json("GET", f"/v1/files/{batch['output_file_id']}")[1]["purpose"], "batch_output")
+        for text in client.content(batch["output_file_id"]).splitlines():
+            answer = json.loads(text)
+            if answer["custom_id"] == "a":
+                self.assertEqual(answer["response"]["body"]["choices"], self.server.post(TEXT, STORY)[1]["choices"])
+        self.assertEqual(client.json("GET", "/v1/batches")[1]["data"], [batch])
+        left = sorted(name.split(".")[-1] for name in os.listdir(os.path.join(self.folder, "files")) if "batch-" in name)
+        self.assertEqual(left, ["json"])
+
+    def test_lines_must_be_of_the_batch(self):
+        client = Client(self.server)
+        batch = client.wait(client.begin([line("a", EMBED, {"input": "x", "model": "runnel-tiny-Q8_0"}),
+                                          line("b", TEXT, STORY), line("c", EMBED, {"input": "x", "model": "other"})],
+                                         url=EMBED)[1])
+        self.assertEqual(batch["request_counts"], {"total": 3, "completed": 1, "failed": 2})
+        errors = [json.loads(text) for text in client.content(batch["error_file_id"]).splitlines()]
+        for error, word in zip(errors, ("url", "model")):
+            self.assertEqual(error["response"]["status_code"], 400)
+            self.assertIn(word, error["response"]["body"]["error"]["message"])
+
+    def test_bad_batches(self):
+        client = Client(self.server)
+        _, file = client.upload("\n".join(LINES).encode())
+        _, empty = client.upload(b"\n \n")
+        _, other = client.upload(line("a", TEXT, {**STORY, "model": "gpt-5"}).encode())
+        good = {"input_file_id": file["id"], "endpoint": TEXT, "completion_window": "24h"}
+        for more, status, param in (({"input_file_id": 5}, 400, "input_file_id"),
+                                    ({"input_file_id": "file-1"}, 404, "input_file_id"),
+                                    ({"input_file_id": "../lock"}, 404, "input_file_id"),
+                                    ({"input_file_id": empty["id"]}, 400, "input_file_id"),
+                                    ({"input_file_id": other["id"]}, 404, "model"),
+                                    ({"endpoint": "/v1/audio"}, 400, "endpoint"), ({"endpoint": None}, 400, "endpoint"),
+                                    ({"completion_window": "1h"}, 400, "completion_window"),
+                                    ({"metadata": []}, 400, "metadata")):
+            with self.subTest(more=more):
+                got, answer = client.json("POST", "/v1/batches", {**good, **more})
+                self.assertEqual((got, answer["error"]["param"]), (status, param), answer)
+        for path in ("/v1/batches/batch-1", "/v1/files/file-1", "/v1/files/lock", f"/v1/files/{file['id']}/contents"):
+            self.assertEqual(client.json("GET", path)[0], 404)
+        for path, status in (("/v1/batches/batch-1/cancel", 404), (f"/v1/batches/{file['id']}", 405),
+                             ("/v1/batches/x/cancel/y", 405), ("/v1/batches/x/y/cancel", 404)):
+            self.assertEqual(client.json("POST", path, {})[0], status)
+        self.assertEqual(client.json("DELETE", f"/v1/files/{file['id']}/content")[0], 405)
+        self.assertEqual(client.json("GET", "/v1/batches")[1]["data"], [])
+
+    def long(self, n=40):
+        return [line(f"l{i}", TEXT, {"prompt": f"Once {i}", "max_tokens": 200, "ignore_eos": True}) for i in range(n)]
+
+    def test_cancel(self):
+        client = Client(self.server)
+        running = client.wait(client.begin(self.long(500))[1], until=("in_progress",))
+        _, waiting = client.begin(LINES)
+        self.assertEqual(client.json("DELETE", f"/v1/files/{running['input_file_id']}")[0], 409)
+        _, waiting = client.json("POST", f"/v1/batches/{waiting['id']}/cancel")
+        self.assertEqual((waiting["status"], waiting["output_file_id"]), ("cancelled", None))
+        status, running = client.json("POST", f"/v1/batches/{running['id']}/cancel")
+        self.assertEqual((status, running["status"] in ("cancelling", "cancelled")), (200, True))
+        running = client.wait(running)
+        self.assertEqual(running["status"], "cancelled")
+        self.assertLess(running["request_counts"]["completed"], 500)
+        while self.server.metric("runnel_streams") > 0:
+            pass
+        _, again = client.json("POST", f"/v1/batches/{running['id']}/cancel")
+        self.assertEqual(again, running)
+        self.assertEqual(client.wait(client.begin(LINES)[1])["status"], "completed")
+
+    def with_keys(self, text, *options):
+        self.server.stop()
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write(text)
+            keys.flush()
+            self.server = self.start("--api-key-file", keys.name, *options)
+        self.server.get("/health")
+
+    def test_each_line_asks_its_keys_rate(self):
+        """Three requests in a minute: three lines are answered, the next one waits, as another request of the key."""
+        self.with_keys("one requests=3\ntwo\n")
+        client, other = Client(self.server, "one"), Client(self.server, "two")
+        _, batch = client.begin([line(f"r{i}", TEXT, {"prompt": f"Once {i}", "max_tokens": 4}) for i in range(5)])
+        while batch["request_counts"]["completed"] < 3:
+            _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
+        status, answer = client.json("POST", TEXT, {"prompt": "a", "max_tokens": 1})
+        self.assertEqual((status, answer["error"]["code"]), (429, "rate_limit_exceeded"))
+        self.assertEqual(other.json("POST", TEXT, {"prompt": "a", "max_tokens": 1})[0], 200)
+        self.assertEqual(client.json("POST", f"/v1/batches/{batch['id']}/cancel")[0], 200)
+        batch = client.wait(batch)
+        self.assertEqual((batch["status"], batch["request_counts"]["completed"]), ("cancelled", 3))
+
+    def test_each_line_asks_its_keys_budget(self):
+        """One line at a time: what is left of a budget of 10 tokens lets one in, and those behind it are told."""
+        self.with_keys("one budget=10\n", "--max-streams", 2)
+        client = Client(self.server, "one")
+        _, batch = client.begin([line(f"b{i}", TEXT, {"prompt": "Once upon a time", "max_tokens": 20,
+                                                      "ignore_eos": True}) for i in range(3)])
+        batch = client.wait(batch)
+        self.assertEqual((batch["status"], batch["request_counts"]),
+                         ("completed", {"total": 3, "completed": 1, "failed": 2}))
+        for item in map(json.loads, client.content(batch["error_file_id"]).splitlines()):
+            self.assertEqual((item["response"]["status_code"], item["response"]["body"]["error"]["code"]),
+                             (429, "insufficient_quota"))
+
+    def test_killed_and_started_again(self):
+        """The files are those of an undisturbed batch, also where the server was killed in the middle."""
+        client = Client(self.server)
+        lines = self.long()
+        whole = client.wait(client.begin(lines)[1])
+        _, batch = client.begin(lines)
+        while batch["status"] != "in_progress" or batch["request_counts"]["completed"] < 3:
+            _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
+        self.server.process.kill()
+        self.server.stop()
+        self.server = self.start()
+        client = Client(self.server)
+        batch = client.wait(client.json("GET", f"/v1/batches/{batch['id']}")[1])
+        self.assertEqual((batch["status"], batch["request_counts"]), ("completed", whole["request_counts"]))
+        self.assertEqual(plain(client.content(batch["output_file_id"])), plain(client.content(whole["output_file_id"])))
+        self.assertIsNone(batch["error_file_id"])
+
+    def test_going_down_and_coming_back(self):
+        client = Client(self.server)
+        _, batch = client.begin(self.long())
+        client.wait(batch, until=("in_progress",))
+        self.assertEqual(self.server.stop()[0], 0)
+        self.server = self.start()
+        self.assertEqual(Client(self.server).wait(batch)["status"], "completed")
+
+    def test_others_see_nothing(self):
+        self.server.stop()
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("one\ntwo\nthree scopes=chat\n")
+            keys.flush()
+            self.server = self.start("--api-key-file", keys.name)
+        one, two, three = (Client(self.server, key) for key in ("one", "two", "three"))
+        self.server.get("/health")
+        _, batch = one.begin(LINES)
+        batch = one.wait(batch)
+        for path in (f"/v1/batches/{batch['id']}", f"/v1/files/{batch['input_file_id']}",
+                     f"/v1/files/{batch['output_file_id']}/content"):
+            self.assertEqual((one.ask("GET", path)[0], two.ask("GET", path)[0], three.ask("GET", path)[0]), (200, 404, 403))
+        self.assertEqual(two.json("DELETE", f"/v1/files/{batch['input_file_id']}")[0], 404)
+        self.assertEqual(two.json("POST", f"/v1/batches/{batch['id']}/cancel")[0], 404)
+        self.assertEqual(two.json("POST", "/v1/batches", {"input_file_id": batch["input_file_id"], "endpoint": TEXT,
+                                                          "completion_window": "24h"})[0], 404)
+        for path in ("/v1/files", "/v1/batches"):
+            self.assertEqual(two.json("GET", path)[1]["data"], [])
+            self.assertTrue(one.json("GET", path)[1]["data"])
+
+    def test_limits(self):
+        self.server.stop()
+        self.server = self.start("--files-size", 1000)
+        client = Client(self.server)
+        self.assertEqual(client.upload(b"x" * 600)[0], 200)
+        self.assertEqual(client.upload(b"x" * 600)[0], 507)
+        self.assertEqual(client.upload(b"x" * 400)[0], 200)
+        second = common.run("serve", common.MODEL, "--port", 0, "--files-dir", os.path.join(self.folder, "files"))
+        self.assertEqual((second.returncode, b"another server uses it" in second.stderr), (1, True))
+
+    def test_without_a_folder(self):
+        server = Server()
+        for method, path in (("GET", "/v1/files"), ("GET", "/v1/files/x"), ("DELETE", "/v1/files/x"),
+                             ("GET", "/v1/batches"), ("GET", "/v1/batches/x"), ("POST", "/v1/batches/x/cancel")):
+            self.assertEqual(server.ask(method, path)[0], 501)
+        self.assertEqual(server.ask("POST", "/v1/files", *form([]))[0], 501)
+        self.assertEqual(server.stop()[0], 0)
+
+
+if __name__ == "__main__":
+    common.main("__main__")

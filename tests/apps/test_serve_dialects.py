@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""runnel serve in the words of Anthropic and Ollama: the same text as in OpenAI's."""
+import json
+import unittest
+
+import common
+from batch_job import CHAT
+from common import MODEL, run
+from server import NAME, Server, template
+
+USER = [{"role": "user", "content": "What is 2+2?"}]
+MESSAGES = "/v1/messages"
+CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
+TOOLS = [{"name": "f", "input_schema": CLOSED}]
+TOOL = {"type": "function", "function": {"name": "f", "parameters": CLOSED}}
+GREEDY = {"max_tokens": 24, "temperature": 0}
+
+
+class Dialects(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.template = cls.enterClassContext(template())
+        cls.server = Server(*cls.template)
+
+    @classmethod
+    def tearDownClass(cls):
+        code, said = cls.server.stop()
+        assert code == 0, (code, said)
+
+    def chat(self, **more):
+        status, body = self.server.post(CHAT, {"messages": USER, **GREEDY, **more})
+        self.assertEqual(status, 200, body)
+        return body["choices"][0], body["usage"]
+
+    def lines(self, path, body):
+        status, data, headers = self.server.ask("POST", path, json.dumps(body))
+        self.assertEqual((status, headers["content-type"]), (200, "application/x-ndjson"), data)
+        return [json.loads(text) for text in data.decode().splitlines()]
+
+    # ---- Anthropic
+
+    def test_messages(self):
+        want, usage = self.chat()
+        status, got = self.server.post(MESSAGES, {"model": NAME, "messages": USER, **GREEDY})
+        self.assertEqual((status, got["type"], got["role"], got["model"]), (200, "message", "assistant", NAME))
+        self.assertEqual(got["content"], [{"type": "text", "text": want["message"]["content"]}])
+        self.assertEqual(got["stop_reason"], {"length": "max_tokens", "stop": "end_turn"}[want["finish_reason"]])
+        self.assertEqual(got["usage"]["input_tokens"] + got["usage"]["cache_read_input_tokens"], usage["prompt_tokens"])
+        self.assertEqual(got["usage"]["output_tokens"], usage["completion_tokens"])
+
+    def test_blocks_are_messages(self):
+        turns = [{"role": "user", "content": [{"type": "text", "text": "Call f"}]},
+                 {"role": "assistant", "content": [{"type": "text", "text": "Now."},
+                                                   {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}]},
+                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "3"},
+                                              {"type": "text", "text": "And?"}]}]
+        same = [{"role": "system", "content": "Be\nshort"}, {"role": "user", "content": "Call f"},
+                {"role": "assistant", "content": "Now.", "tool_calls": [
+                    {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}]},
+                {"role": "tool", "tool_call_id": "t1", "content": "3"}, {"role": "user", "content": "And?"}]
+        system = [{"type": "text", "text": "Be"}, {"type": "text", "text": "short"}]
+        _, want = self.server.post(CHAT, {"messages": same, **GREEDY})
+        status, got = self.server.post(MESSAGES, {"messages": turns, "system": system, **GREEDY})
+        self.assertEqual(status, 200, got)
+        self.assertEqual(got["content"][0]["text"], want["choices"][0]["message"]["content"])
+        _, count = self.server.post(MESSAGES + "/count_tokens", {"messages": turns, "system": system})
+        self.assertEqual(count, {"input_tokens": want["usage"]["prompt_tokens"]})
+
+    def join(self, events):
+        """The message that the events of a stream add up to."""
+        message = events[0][1]["message"]
+        for name, event in events:
+            self.assertEqual(name, event["type"])
+            if name == "content_block_start":
+                self.assertEqual(event["index"], len(message["content"]))
+                message["content"].append({**event["content_block"], "json": ""})
+            elif name == "content_block_delta":
+                block, delta = message["content"][event["index"]], event["delta"]
+                block["text" if delta["type"] == "text_delta" else "json"] += delta.get("text", delta.get("partial_json"))
+            elif name == "message_delta":
+                message.update(event["delta"])
+                message["usage"] = event["usage"]
+        for block in message["content"]:
+            arguments = block.pop("json")
+            if block["type"] == "tool_use":
+                block["input"] = json.loads(arguments) if arguments else {}
+        return message
+
+    def test_messages_in_pieces(self):
+        for more in ({}, {"tools": TOOLS, "max_tokens": 400,
+                          "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}):
+            with self.subTest(more=more):
+                body = {"messages": USER, **GREEDY, **more}
+                _, want = self.server.post(MESSAGES, body)
+                events = self.server.events(MESSAGES, body)
+                self.assertEqual((events[0][0], events[-1][0]), ("message_start", "message_stop"))
+                got = self.join(events)
+                for message in (got, want):
+                    for key in ("id", "usage"):
+                        message.pop(key)
+                    for block in message["content"]:
+                        block.pop("id", None)
+                self.assertEqual(got, want)
+                self.assertEqual(want["content"][-1]["type"], "tool_use" if more else "text")
+
+    def test_bad_messages(self):
+        for body, status, part in (({"messages": USER}, 400, "max_tokens"),
+                                   ({"messages": USER, "max_tokens": 5, "model": "x"}, 404, "no model"),
+                                   ({"messages": [{"role": "system", "content": "a"}], "max_tokens": 5}, 400, "role"),
+                                   ({"messages": [{"role": "user", "content": [{"type": "image"}]}], "max_tokens": 5},
+                                    400, "image"),
+                                   ({"messages": [5], "max_tokens": 5}, 400, "messages[0]"),
+                                   ({"messages": USER, "tools": [{}], "max_tokens": 5}, 400, "tools"),
+                                   ({"messages": USER, "tool_choice": {"type": "x"}, "max_tokens": 5}, 400,
+                                    "tool_choice"),
+                                   ([], 400, "object")):
+            with self.subTest(body=body):
+                got, answer = self.server.post(MESSAGES, body)
+                self.assertEqual((got, answer["type"], sorted(answer["error"])), (status, "error", ["message", "type"]))
+                self.assertIn(part, answer["error"]["message"])
+
+    def test_stop_sequences(self):
+        text = self.chat()[0]["message"]["content"]
+        stop = text[5:8]
+        body = {"messages": USER, **GREEDY, "stop_sequences": ["no such text", stop]}
+        _, got = self.server.post(MESSAGES, body)
+        self.assertEqual((got["stop_reason"], got["stop_sequence"]), ("stop_sequence", stop))
+        self.assertEqual(got["content"][0]["text"], text[:text.index(stop)])
+        told = self.join(self.server.events(MESSAGES, body))
+        self.assertEqual([told[key] for key in ("stop_reason", "stop_sequence", "content")],
+                         [got[key] for key in ("stop_reason", "stop_sequence", "content")])
+
+    def test_thinking(self):
+        with template("{{ enable_thinking }} {{ thinking_budget }}</think><think>\n") as options:
+            server = Server(*options)
+            for thinking, variables in (({"type": "enabled", "budget_tokens": 2000},
+                                         {"enable_thinking": True, "thinking_budget": 2000}),
+                                        ({"type": "adaptive"}, {"enable_thinking": True}),
+                                        ({"type": "disabled"}, {"enable_thinking": False}), (None, {})):
+                with self.subTest(thinking=thinking):
+                    body = {"messages": USER, "max_tokens": 6, "temperature": 0}
+                    _, want = server.post(CHAT, {**body, "chat_template_kwargs": variables})
+                    _, got = server.post(MESSAGES, {**body, "thinking": thinking})
+                    said = want["choices"][0]["message"]
+                    self.assertTrue(said["reasoning_content"])
+                    self.assertEqual(got["content"][0], {"type": "thinking", "thinking": said["reasoning_content"],
+                                                         "signature": ""})
+                    count = server.post(MESSAGES + "/count_tokens", {"messages": USER, "thinking": thinking})[1]
+                    self.assertEqual(count["input_tokens"], want["usage"]["prompt_tokens"])
+            for thinking, part in (({"type": "much"}, "thinking.type"), ({}, "thinking.type"),
+                                   ({"type": "enabled", "budget_tokens": "5"}, "budget_tokens")):
+                status, got = server.post(MESSAGES, {"messages": USER, "max_tokens": 6, "thinking": thinking})
+                self.assertEqual((status, part in got["error"]["message"]), (400, True), got)
+            self.assertEqual(server.stop()[0], 0)
+
+    def test_a_tool_that_failed(self):
+        def turns(result):
+            return [{"role": "user", "content": "Call f"},
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", **result}]}]
+
+        def same(content, **more):
+            return [{"role": "user", "content": "Call f"},
+                    {"role": "assistant", "content": None, "tool_calls": [
+                        {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                    {"role": "tool", "tool_call_id": "t1", "content": content, **more}]
+
+        with template("{% for m in messages %}{{ m.role }}:{{ m.is_error }}:{{ m.content }}\n{% endfor %}") as options:
+            server = Server(*options)
+            for result, messages in (({"content": "no file", "is_error": True}, same("Error: no file", is_error=True)),
+                                     ({"content": "error 5", "is_error": True}, same("error 5", is_error=True)),
+                                     ({"is_error": True}, same("Error: ", is_error=True)),
+                                     ({"content": "3", "is_error": False}, same("3")), ({"content": "3"}, same("3"))):
+                with self.subTest(result=result):
+                    _, want = server.post(CHAT, {"messages": messages, **GREEDY})
+                    status, got = server.post(MESSAGES, {"messages": turns(result), **GREEDY})
+                    self.assertEqual(status, 200, got)
+                    self.assertEqual(got["content"][0]["text"], want["choices"][0]["message"]["content"])
+                    count = server.post(MESSAGES + "/count_tokens", {"messages": turns(result)})[1]
+                    self.assertEqual(count["input_tokens"], want["usage"]["prompt_tokens"])
+            status, got = server.post(MESSAGES, {"messages": turns({"is_error": "yes"}), **GREEDY})
+            self.assertEqual((status, "messages[2]" in got["error"]["message"]), (400, True), got)
+            self.assertEqual(server.stop()[0], 0)
+
+    def test_request_id(self):
+        for body in ({"messages": USER, **GREEDY}, {"messages": USER, **GREEDY, "stream": True}, {}):
+            _, _, headers = self.server.ask("POST", MESSAGES, json.dumps(body))
+            self.assertRegex(headers["request-id"], "^req_")
+            self.assertEqual(headers["request-id"], headers["x-request-id"])
+        self.assertNotIn("request-id", self.server.ask("POST", CHAT, json.dumps({"messages": USER, **GREEDY}))[2])
+
+    # ---- Ollama
+
+    def test_ollama(self):
+        want, usage = self.chat(top_k=40, top_p=0.9)
+        options = {"temperature": 0, "num_predict": 24}
+        status, got = self.server.post("/api/chat", {"model": NAME, "messages": USER, "stream": False,
+                                                     "options": options})
+        self.assertEqual((status, got["done"], got["message"]["content"]), (200, True, want["message"]["content"]))
+        self.assertEqual((got["prompt_eval_count"], got["eval_count"]),
+                         (usage["prompt_tokens"], usage["completion_tokens"]))
+        self.judge_durations(got)
+        lines = self.lines("/api/chat", {"model": NAME, "messages": USER, "options": options})
+        self.assertEqual("".join(x["message"]["content"] for x in lines), want["message"]["content"])
+        self.assertEqual([x["done"] for x in lines], [False] * (len(lines) - 1) + [True])
+        self.judge_durations(lines[-1])
+        lines = self.lines("/api/generate", {"model": NAME, "prompt": USER[0]["content"], "options": options})
+        self.assertEqual("".join(x["response"] for x in lines), want["message"]["content"])
+        schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}},
+                  "required": ["a"], "additionalProperties": False}
+        _, got = self.server.post("/api/chat", {"messages": USER, "stream": False, "format": schema,
+                                                "options": {"temperature": 0}})
+        self.assertEqual(list(json.loads(got["message"]["content"])), ["a"])
+
+    def test_ollama_samplers(self):
+        """Each option against the same in OpenAI's words; each changes the text."""
+        hot, all_of_it = {"temperature": 1.5, "top_p": 1, "top_k": 200, "seed": 35}, {"penalty_tokens": 64}
+        loud, mirostat = {"presence_penalty": 2}, {"samplers": "penalties,temperature,mirostat"}
+        rows = [({}, {}, all_of_it), ({"typical_p": 0.3}, {"typical_p": 0.3}, all_of_it),
+                ({"min_p": 0.2}, {"min_p": 0.2}, all_of_it),
+                ({"mirostat": 1, "mirostat_tau": 1.5}, {"mirostat": 1, "mirostat_tau": 1.5, **mirostat}, {}),
+                ({"mirostat": 2, "mirostat_tau": 0.5}, {"mirostat": 2, "mirostat_tau": 0.5, **mirostat}, {}),
+                ({"mirostat": 2, "mirostat_tau": 2, "mirostat_eta": 0.9},
+                 {"mirostat": 2, "mirostat_tau": 2, "mirostat_eta": 0.9, **mirostat}, {}),
+                ({"repeat_penalty": 1.5}, {"repetition_penalty": 1.5}, all_of_it),
+                (loud, loud, all_of_it), ({**loud, "repeat_last_n": -1}, loud, {"penalty_tokens": 0}),
+                ({**loud, "repeat_last_n": 2}, loud, {"penalty_tokens": 2}), ({**loud, "repeat_last_n": 0}, {}, {}),
+                ({"frequency_penalty": 2}, {"frequency_penalty": 2}, all_of_it)]
+        ask = [{"role": "user", "content": "Tell me a story about a lamb."}]
+        story = ("Once upon a time, a lamb named Hugo lived near the harbour. One morning, when the wind was cold, Hugo "
+                 "painted a yellow shell near the old mill.")
+        turns = ask + [{"role": "assistant", "content": " ".join([story] * 5)}, *ask]
+        texts = []
+        for options, same, window in rows:
+            with self.subTest(options=options):
+                want, _ = self.chat(**{"messages": turns, "max_tokens": 40, **hot, **same, **window})
+                _, got = self.server.post("/api/chat", {"messages": turns, "stream": False, "options": {
+                    **hot, "num_predict": 40, **options}})
+                self.assertEqual(got["message"]["content"], want["message"]["content"])
+                texts.append(want["message"]["content"])
+        free, last_64, everything, last_2, none = texts[0], *texts[7:11]
+        self.assertEqual(none, free)
+        self.assertTrue(last_64 not in (everything, last_2) and free not in texts[1:9] + texts[11:], texts)
+        for options in ({"repeat_last_n": "x"}, {"repeat_last_n": -2}, {"mirostat": 3}, {"mirostat": "on"}, {"typical_p": 7}):
+            status, got = self.server.post("/api/chat", {"messages": USER, "stream": False, "options": options})
+            self.assertEqual((status, list(got)), (400, ["error"]))
+
+    def judge_durations(self, answer):
+        self.assertGreater(answer["prompt_eval_duration"], 0)
+        self.assertGreater(answer["eval_duration"], 0)
+        self.assertLess(answer["load_duration"], answer["total_duration"])
+        self.assertLessEqual(answer["prompt_eval_duration"] + answer["eval_duration"], answer["total_duration"])
+
+    def test_ollama_thinks(self):
+        with template("{{ enable_thinking }} {{ reasoning_effort }}</think><think>\n") as options:
+            server = Server(*options)
+            options = {"temperature": 0, "num_predict": 6}
+            for think in (True, "low", "high", False):
+                with self.subTest(think=think):
+                    body = {"prompt": "x", "messages": USER, "think": think, "options": options, "stream": False}
+                    text, chat = (server.post(path, body)[1] for path in ("/api/generate", "/api/chat"))
+                    _, want = server.post(CHAT, {
+                        "messages": USER, "max_tokens": 6, "temperature": 0, "top_p": 0.9, "top_k": 40,
+                        "chat_template_kwargs": {"enable_thinking": think is not False},
+                        **({"reasoning_effort": think} if isinstance(think, str) else {})})
+                    said = want["choices"][0]["message"]
+                    self.assertTrue(said["reasoning_content"])
+                    self.assertEqual((text["thinking"], text["response"]), (said["reasoning_content"], said["content"]))
+                    self.assertEqual(chat["message"]["thinking"], said["reasoning_content"])
+                    self.assertEqual(text["prompt_eval_count"], want["usage"]["prompt_tokens"])
+                    status, data, _ = server.ask("POST", "/api/generate", json.dumps({**body, "stream": True}))
+                    lines = [json.loads(line) for line in data.decode().splitlines()]
+                    self.assertEqual("".join(x.get("thinking", "") for x in lines), text["thinking"])
+                    self.assertEqual("".join(x["response"] for x in lines), text["response"])
+            for think in (5, "much", ["low"], {}):
+                status, got = server.post("/api/chat", {"messages": USER, "think": think})
+                self.assertEqual((status, "think" in got["error"]), (400, True))
+            self.assertEqual(server.post("/api/show", {"model": NAME})[1]["capabilities"],
+                             ["completion", "embedding", "thinking"])
+            self.assertEqual(server.stop()[0], 0)
+
+    def test_ollama_calls(self):
+        body = {"messages": USER, "tools": [TOOL], "options": {"temperature": 0, "num_predict": 60}}
+        _, whole = self.server.post("/api/chat", {**body, "stream": False})
+        pieces = self.lines("/api/chat", body)
+        self.assertEqual(pieces[-1]["message"].get("tool_calls"), whole["message"].get("tool_calls"))
+        turns = USER + [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+                        {"role": "tool", "content": "4", "tool_name": "f"}]
+        self.assertEqual(self.server.post("/api/chat", {**body, "messages": turns, "stream": False})[0], 200)
+
+    def test_ollama_lists(self):
+        get = self.server.get
+        self.assertEqual(json.loads(get("/api/version")[1]), {"version": json.loads(
+            get("/props")[1])["build_info"].split()[1]})
+        for path in ("/api/tags", "/api/ps"):
+            self.assertEqual([m["name"] for m in json.loads(get(path)[1])["models"]], [NAME])
+        for path in ("/api/tags", "/api/ps"):
+            model = json.loads(get(path)[1])["models"][0]
+            self.assertEqual(model["details"]["family"], "llama")
+            self.assertRegex(model["digest"], "[0-9a-f]{64}")
+        shown = self.server.post("/api/show", {"model": NAME})[1]
+        info = json.loads(run("info", MODEL, "--json").stdout)
+        self.assertEqual(shown["model_info"], {
+            "general.architecture": "llama", "general.parameter_count": info["parameters"], "llama.block_count": 6,
+            **{key: common.metadata()[key] for key in ("llama.context_length", "llama.embedding_length")}})
+        self.assertEqual(shown["details"]["quantization_level"], "Q8_0")
+        self.assertEqual(shown["details"]["parameter_size"], f"{info['parameters'] / 1e6:.2f}M")
+        self.assertEqual(shown["capabilities"], ["completion", "embedding", "tools"])
+        with open(self.template[1]) as file:
+            self.assertEqual(shown["template"], file.read())
+        self.assertEqual(self.server.post("/api/show", {"model": "x"})[0], 404)
+        status, got = self.server.post("/api/embed", {"model": NAME, "input": ["Hello"]})
+        want = json.loads(run("embed", MODEL, "Hello", "--json", "-q").stdout)["data"][0]["embedding"]
+        self.assertEqual((status, got["embeddings"]), (200, [want]))
+        for path, body in (("/api/chat", {"messages": 5}), ("/api/chat", {"messages": USER, "options": 5}),
+                           ("/api/generate", {}), ("/api/generate", {"prompt": "a", "raw": True}),
+                           ("/api/chat", {"messages": [{"role": "user", "content": "a", "images": ["x"]}]}),
+                           ("/api/chat", {"messages": USER, "format": "xml"}), ("/api/show", {})):
+            with self.subTest(path=path, body=body):
+                status, got = self.server.post(path, body)
+                self.assertEqual((status, list(got)), (400, ["error"]))
+
+
+if __name__ == "__main__":
+    common.main("__main__")

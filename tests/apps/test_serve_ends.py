@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""runnel serve: how it is reached (https, a unix socket) and how it ends (a deadline for what runs); pages of other hosts."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import tempfile
+import unittest
+
+import common
+from common import MODEL
+from server import NAME, Server, parse_events
+
+TEXT = "/v1/completions"
+BODY = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}
+ENDLESS = {**BODY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0, "stream": True}
+
+
+def start(*options):
+    """The process, and the line by which it says where it listens."""
+    process = subprocess.Popen([common.program, "serve", MODEL, "-t", "2", *map(str, options)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    return process, process.stdout.readline().decode()
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=common.PATIENCE)
+    return process.returncode
+
+
+def expected():
+    words = [common.program, "run", MODEL, "-p", BODY["prompt"], "-n", "12", "--temperature", "0", "-q"]
+    return subprocess.run(words, capture_output=True, check=True).stdout.decode().removesuffix("\n")
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("x")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+def talk(test, connection):
+    """A whole answer and a streamed one over one connection; the program's text."""
+    want = expected()
+    connection.request("POST", TEXT, json.dumps(BODY))
+    answer = connection.getresponse()
+    test.assertEqual((answer.status, json.loads(answer.read())["choices"][0]["text"]), (200, want))
+    connection.request("POST", TEXT, json.dumps({**BODY, "stream": True}))
+    events = parse_events(connection.getresponse().read())
+    test.assertEqual("".join(c["text"] for _, e in events if e != "[DONE]" for c in e["choices"]), want)
+    connection.close()
+
+
+class Reached(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def certificate(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("openssl is missing")
+        paths = self.folder / "cert.pem", self.folder / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-out", paths[0], "-keyout", paths[1]],
+                       check=True, capture_output=True)
+        return paths
+
+    def test_tls(self):
+        cert, key = self.certificate()
+        process, line = start("--port", 0, "--tls-cert", cert, "--tls-key", key)
+        self.addCleanup(process.kill)
+        if "listening" not in line and b"OpenSSL" in process.stderr.read():
+            self.skipTest("built without OpenSSL")
+        port = int(re.fullmatch(r"listening on https://127\.0\.0\.1:(\d+)\n", line)[1])
+        context = ssl.create_default_context(cafile=cert)
+        talk(self, http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=common.PATIENCE))
+        with self.assertRaises(ssl.SSLCertVerificationError):
+            http.client.HTTPSConnection("127.0.0.1", port, context=ssl.create_default_context()).request("GET", "/health")
+        with socket.create_connection(("127.0.0.1", port)) as plain:  # no TLS
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertNotIn(b"200", plain.recv(1000))
+        client = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+        client.request("POST", TEXT, json.dumps(ENDLESS))
+        answer = client.getresponse()
+        answer.read(100)
+        client.sock.close()  # who leaves is seen here, too
+        answer.close()
+        client = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+        while True:
+            client.request("GET", "/metrics")
+            if b"\nrunnel_streams 0\n" in client.getresponse().read():
+                break
+        client.close()
+        self.assertEqual(stop(process), 0)
+
+    def test_tls_files_that_are_none(self):
+        cert, key = self.certificate()
+        for words in (("--tls-cert", key, "--tls-key", cert), ("--tls-cert", "/nosuch", "--tls-key", key)):
+            process, line = start("--port", 0, *words)
+            said = process.stderr.read()
+            self.assertEqual((line, process.wait()), ("", 1), said)
+            self.assertEqual(said.count(b"\n"), 1, said)
+
+    def test_unix(self):
+        path = self.folder / "socket"
+        process, line = start("--unix", path)
+        self.addCleanup(process.kill)
+        self.assertEqual(line, f"listening on unix:{path}\n")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        talk(self, Unix(str(path)))
+        second, line = start("--unix", path)  # it is served
+        self.assertEqual((line, second.wait(common.PATIENCE)), ("", 1))
+        self.assertIn(b"cannot listen on", second.stderr.read())
+        self.assertEqual(stop(process), 0)
+        self.assertFalse(path.exists())
+
+    def test_unix_socket_that_nobody_serves(self):
+        path = self.folder / "socket"
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+        process, line = start("--unix", path)
+        self.assertEqual(line, f"listening on unix:{path}\n")
+        talk(self, Unix(str(path)))
+        self.assertEqual(stop(process), 0)
+        (self.folder / "file").write_text("not a socket")
+        process, line = start("--unix", self.folder / "file")
+        self.assertEqual((line, process.wait(common.PATIENCE)), ("", 1))
+        self.assertEqual((self.folder / "file").read_text(), "not a socket")
+
+
+class Deadline(unittest.TestCase):
+    def test_what_does_not_end_is_cut_off(self):
+        server = Server("--drain", 0.2)
+        client = server.connect()
+        client.request("POST", TEXT, json.dumps(ENDLESS))
+        answer = client.getresponse()
+        answer.read(100)
+        waits = server.begin(TEXT, {**ENDLESS, "stream": False})  # a whole answer that will never be one
+        server.process.send_signal(signal.SIGTERM)
+        with self.assertRaises((http.client.IncompleteRead, ConnectionResetError)):
+            raise http.client.IncompleteRead(answer.read())  # whatever came, no end of it did
+        self.assertNotIn(b"200 OK", waits.recv(100000))
+        waits.close()
+        code, said = server.stop()
+        self.assertEqual(code, 0)
+        self.assertIn("going down", said)
+        self.assertIn("0.2 s have passed", said)
+
+    def test_all_variables_at_once(self):
+        """tests/apps/test_fields.c walks the table; here some of them act."""
+        env = {**os.environ, "RUNNEL_MAX_STREAMS": "1", "RUNNEL_CTX": "64", "RUNNEL_CORS": "https://a.example",
+               "RUNNEL_NO_PAGE": "1", "RUNNEL_LOG_JSON": "1", "RUNNEL_MAX_BODY": "1K", "RUNNEL_DRAIN": "0.1",
+               "RUNNEL_METRICS_COMPAT": "vllm"}
+        server = Server(env=env)
+        self.assertEqual(json.loads(server.get("/v1/models")[1])["data"][0]["max_model_len"], 64)
+        self.assertEqual(server.post(TEXT, {"prompt": "a", "n": 2})[0], 400)  # more answers than may run at all
+        self.assertEqual(server.get("/")[0], 404)
+        self.assertEqual(server.ask("POST", TEXT, " " * 1025)[0], 413)
+        self.assertIn(b"\nvllm:", server.get("/metrics")[1])
+        code, said = server.stop()
+        self.assertEqual(code, 0)
+        self.assertTrue(all(json.loads(line) for line in said.splitlines()))
+
+
+class Cors(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--cors", "https://a.example,http://localhost:3000", "--quiet")
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop()[0] == 0
+
+    def preflight(self, origin, asked):
+        headers = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}
+        client = self.server.connect()
+        client.request("OPTIONS", TEXT, None, headers)
+        answer = client.getresponse()
+        self.assertEqual((answer.status, answer.read()), (204, b""))
+        client.close()
+        return {name.lower(): ", ".join(answer.headers.get_all(name)) for name in answer.headers}
+
+    def test_preflight(self):
+        usual = "authorization, content-type, x-api-key, x-request-id"
+        own = "anthropic-version,x-api-key, x-stainless-os,X-Stainless-Retry-Count"
+        for origin in ("https://a.example", "http://localhost:3000"):
+            got = self.preflight(origin, own)
+            self.assertEqual(got["access-control-allow-origin"], origin)
+            self.assertEqual(got["access-control-allow-headers"], own)
+            self.assertIn("POST", got["access-control-allow-methods"])
+            self.assertIn("Origin", got["vary"])
+            self.assertIn("Access-Control-Request-Headers", got["vary"])
+        for asked in ("", "a" * 1025, 'a"b', "a;b", "a: b", "*", "é".encode().decode("latin-1")):
+            with self.subTest(asked=asked[:10]):
+                self.assertEqual(self.preflight("https://a.example", asked)["access-control-allow-headers"], usual)
+        for origin in ("https://evil.example", "null", "https://a.example.evil.org"):
+            got = self.preflight(origin, own)
+            self.assertNotIn("access-control-allow-origin", got)
+            self.assertEqual(got["access-control-allow-headers"], usual)
+
+    def test_what_a_page_may_read(self):
+        _, _, got = self.server.ask("POST", TEXT, json.dumps(BODY), {"Origin": "https://a.example"})
+        exposed = got["access-control-expose-headers"].split(", ")
+        for name in ("x-request-id", "retry-after", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests"):
+            self.assertIn(name, exposed)
+        self.assertIn("x-request-id", got)
+        for headers in ({}, {"Origin": "https://evil.example"}):
+            self.assertNotIn("access-control-expose-headers", self.server.ask("GET", "/health", None, headers)[2])
+
+
+if __name__ == "__main__":
+    common.main("__main__")

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""runnel serve in the words of llama.cpp's server: /completion against /v1/completions, in whole and in pieces; /props and
+/slots."""
+import json
+import socket
+import tempfile
+import unittest
+
+import common
+from batch_job import TEXT
+from server import NAME, Server
+
+STORY, FOX = "Once upon a time", "The fox"
+GREEDY = {"max_tokens": 24, "temperature": 0}
+ASK = {"prompt": STORY, "n_predict": 24, "temperature": 0}
+LONG = {"prompt": STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
+
+
+class Llama(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        code, said = cls.server.stop()
+        assert code == 0, (code, said)
+
+    def ask(self, **more):
+        status, got = self.server.post("/completion", {**ASK, **more})
+        self.assertEqual(status, 200, got)
+        return got
+
+    def text(self, **more):
+        status, got = self.server.post(TEXT, {"prompt": STORY, **GREEDY, **more})
+        self.assertEqual(status, 200, got)
+        return got
+
+    def pieces(self, **more):
+        """The answers that the pieces of a stream join to, by their index; each ends once."""
+        joined = {}
+        for _, event in self.server.events("/completion", {**ASK, **more}):
+            answer = joined.setdefault(event["index"], {"content": "", "completion_probabilities": [], "stop": False})
+            self.assertFalse(answer["stop"])
+            content = answer["content"] + event["content"]
+            probabilities = answer["completion_probabilities"] + event.get("completion_probabilities", [])
+            answer.update(event, content=content, completion_probabilities=probabilities)
+        self.assertTrue(all(answer["stop"] for answer in joined.values()))
+        return [joined[i] for i in range(len(joined))]
+
+    def same(self, pieces, whole):
+        """But for times, and for what an answer in pieces says of itself."""
+        for one, other in zip(pieces, whole, strict=True):
+            for key in ("index", "content", "stop_type", "stopping_word", "tokens_predicted", "tokens_evaluated",
+                        "truncated", "model"):
+                self.assertEqual(one[key], other[key], key)
+            self.assertEqual(one["completion_probabilities"], other.get("completion_probabilities", []))
+            self.assertEqual({**one["generation_settings"], "stream": False}, other["generation_settings"])
+
+    def test_completion(self):
+        want, got = self.text(), self.ask()
+        self.assertEqual((got["content"], got["stop"], got["index"]), (want["choices"][0]["text"], True, 0))
+        self.assertEqual((got["tokens_predicted"], got["tokens_evaluated"]),
+                         (want["usage"]["completion_tokens"], want["usage"]["prompt_tokens"]))
+        self.same(self.pieces(), [got])
+        self.assertEqual(self.server.post("/completion", {"prompt": STORY, "n_predict": "x"})[0], 400)
+
+    def test_how_it_ended(self):
+        text = self.ask()["content"]
+        stop = text[7:10]
+        cases = [({}, "limit", ""), ({"stop": ["no such text", stop]}, "word", stop), ({"stop": " "}, "word", " "),
+                 ({"prompt": "<s>", "n_predict": 8, "logit_bias": {str(self.eos()): 100}}, "eos", "")]
+        for more, kind, word in cases:
+            with self.subTest(more=more):
+                got = self.ask(**more)
+                self.assertEqual((got["stop_type"], got["stopping_word"]), (kind, word))
+                if word:
+                    self.assertEqual(got["content"], text[:text.index(word)])
+                self.same(self.pieces(**more), [got])
+
+    def eos(self):
+        return common.metadata()["tokenizer.ggml.eos_token_id"]
+
+    def test_stop_reason_of_openai(self):
+        whole = self.text()["choices"][0]["text"]
+        stop, tokens = whole[7:10], self.server.post("/tokenize", {"content": whole})[1]["tokens"]
+        for more, reason in (({}, None), ({"stop": ["no such text", stop]}, stop), ({"stop_token_ids": [3, tokens[9]]},
+                                                                                    tokens[9])):
+            with self.subTest(more=more):
+                choice = self.text(**more)["choices"][0]
+                self.assertEqual(choice["stop_reason"], reason)
+                self.assertEqual(choice["finish_reason"], "length" if reason is None else "stop")
+                last = [chunk["choices"][0] for _, chunk in
+                        self.server.events(TEXT, {"prompt": STORY, **GREEDY, **more})[:-1]]
+                self.assertEqual([one["stop_reason"] for one in last if one["finish_reason"]], [reason])
+
+    def test_several(self):
+        """Each prompt has an answer of its own, and so has each of n."""
+        wants = [self.text(prompt=prompt)["choices"][0]["text"] for prompt in (STORY, FOX)]
+        got = self.ask(prompt=[STORY, FOX])
+        self.assertEqual([a["content"] for a in got], wants)
+        self.assertEqual([a["index"] for a in got], [0, 1])
+        self.same(self.pieces(prompt=[STORY, FOX]), got)
+        ids = self.server.post("/tokenize", {"content": FOX, "add_special": True})[1]["tokens"]
+        self.assertEqual([a["content"] for a in self.ask(prompt=[STORY, ids])], wants)
+        drawn = {"prompt": [STORY, FOX], "n_predict": 8, "temperature": 1, "seed": 3, "top_k": 0, "top_p": 1}
+        want = self.text(prompt=[STORY, FOX], max_tokens=8, temperature=1, seed=3, n=2)
+        for name in ("n", "n_cmpl"):
+            got = self.ask(**drawn, **{name: 2}, min_p=0)
+            self.assertEqual([a["content"] for a in got], [c["text"] for c in want["choices"]])
+            self.same(self.pieces(**drawn, **{name: 2}, min_p=0), got)
+        self.assertEqual(len({a["content"] for a in got}), 4)
+
+    def test_probabilities(self):
+        want = self.text(max_tokens=6, logprobs=3)["choices"][0]["logprobs"]
+        got = self.ask(n_predict=6, n_probs=3)
+        entries = got["completion_probabilities"]
+        self.assertEqual([e["token"] for e in entries], want["tokens"])
+        self.assertEqual([e["logprob"] for e in entries], want["token_logprobs"])
+        self.assertEqual([[t["logprob"] for t in e["top_logprobs"]] for e in entries],
+                         [list(tops.values()) for tops in want["top_logprobs"]])
+        for entry in entries:
+            for token in (entry, *entry["top_logprobs"]):
+                text = self.server.post("/detokenize", {"tokens": [token["id"], token["id"]]})[1]["content"]
+                self.assertTrue(text.endswith(token["token"]), (text, token))
+                self.assertEqual(bytes(token["bytes"]).decode(), token["token"])
+        self.same(self.pieces(n_predict=6, n_probs=3), [got])
+        self.same(self.pieces(prompt=[STORY, FOX], n_predict=6, n_probs=2),
+                  self.ask(prompt=[STORY, FOX], n_predict=6, n_probs=2))
+        self.assertNotIn("completion_probabilities", self.ask(n_probs=0))
+        after = self.ask(n_predict=6, n_probs=3, temperature=1, seed=1, post_sampling_probs=True)
+        for entry in after["completion_probabilities"]:
+            self.assertTrue(0 < entry["prob"] <= 1 and 0 < sum(t["prob"] for t in entry["top_probs"]) <= 1.0001, entry)
+
+    def test_timings(self):
+        for got in (self.ask(), self.pieces()[0], self.ask(prompt=[STORY, FOX])[1]):
+            times = got["timings"]
+            self.assertEqual(times["cache_n"] + times["prompt_n"], got["tokens_evaluated"])
+            self.assertEqual(times["predicted_n"], got["tokens_predicted"])
+            self.assertGreater(times["prompt_ms"], 0)
+            self.assertGreater(times["predicted_ms"], 0)
+            self.assertAlmostEqual(times["predicted_per_second"] * times["predicted_per_token_ms"], 1000, delta=20)
+        self.assertEqual(self.ask(n_predict=0)["timings"]["predicted_n"], 0)
+
+    def test_settings(self):
+        usual = json.loads(self.server.get("/props")[1])["default_generation_settings"]["params"]
+        _, got = self.server.post("/completion", {"prompt": STORY, "n_predict": 2})
+        self.assertEqual({**got["generation_settings"], "n_predict": -1, "max_tokens": -1}, usual)
+        self.assertAlmostEqual(usual["temperature"], 0.8, 6)
+        got = self.ask(seed=5, top_k=7, min_p=0.25, repeat_penalty=1.5, repeat_last_n=9, dry_multiplier=0.5, n_predict=2)
+        for name, value in (("seed", 5), ("top_k", 7), ("min_p", 0.25), ("repeat_penalty", 1.5), ("repeat_last_n", 9),
+                            ("dry_multiplier", 0.5), ("n_predict", 2), ("temperature", 0)):
+            self.assertEqual(got["generation_settings"][name], value, name)
+
+    # ---- /props and /slots
+
+    def test_props(self):
+        props = json.loads(self.server.get("/props")[1])
+        keys = common.metadata()
+        self.assertEqual(props["default_generation_settings"]["n_ctx"],
+                         self.server.post("/tokenize", {"content": ""})[1]["max_model_len"])
+        self.assertEqual((props["total_slots"], props["modalities"], props["model_alias"], props["is_sleeping"]),
+                         (1024, {"vision": False, "audio": False}, NAME, False))
+        self.assertEqual(props["chat_template"], keys["tokenizer.chat_template"])
+        for name in ("bos", "eos"):
+            self.assertEqual(props[f"{name}_token"],
+                             self.server.post("/detokenize", {"tokens": [keys[f"tokenizer.ggml.{name}_token_id"]]})[1]["content"])
+
+    def slots(self, server, path="/slots"):
+        status, body = server.get(path)
+        self.assertEqual(status, 200, body)
+        return json.loads(body)
+
+    def test_slots(self):
+        """Live streams alone, and no text of them."""
+        server = Server("--max-streams", 2)
+        self.assertEqual(self.slots(server), [])
+        body = {**LONG, "prompt": "secret prompt", "stop": "secret stop", "seed": 7, "stream": True}
+        clients = [server.begin(TEXT, body), server.begin(TEXT, body)]
+        while sum(slot["next_token"][0]["n_decoded"] > 3 for slot in self.slots(server)) < 2:
+            pass
+        slots = self.slots(server)
+        self.assertEqual([slot["id"] for slot in slots], [0, 1])
+        self.assertEqual(len({slot["id_task"] for slot in slots}), 2)
+        for slot in slots:
+            self.assertTrue(slot["is_processing"] and not slot["speculative"])
+            self.assertEqual((slot["params"]["seed"], slot["params"]["n_keep"], slot["model"]), (7, 0, NAME))
+            self.assertGreater(slot["next_token"][0]["n_remain"], 0)
+        self.assertNotIn("secret", json.dumps(slots))
+        status, got = server.get("/slots?fail_on_no_slot=1")
+        self.assertEqual((status, json.loads(got)["error"]["code"]), (503, "no_slot"))
+        for client in clients:
+            client.shutdown(socket.SHUT_RDWR)
+            client.close()
+        while self.slots(server):
+            pass
+        self.assertEqual(self.slots(server, "/slots?fail_on_no_slot=1"), [])
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_slots_need_a_scope(self):
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("talks scopes=chat,models\nlooks scopes=metrics\n")
+            keys.flush()
+            server = Server("--api-key-file", keys.name)
+        for key, path, status in (("talks", "/slots", 403), ("looks", "/slots", 200), ("talks", "/props", 200),
+                                  ("looks", "/props", 403)):
+            self.assertEqual(server.get(path, Authorization=f"Bearer {key}")[0], status, (key, path))
+        self.assertEqual(server.get("/slots")[0], 401)
+        server.stop()
+
+
+if __name__ == "__main__":
+    common.main("__main__")

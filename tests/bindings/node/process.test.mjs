@@ -1,0 +1,107 @@
+// Processes and workers that end: by themselves, in the middle of streams, and after children were started.
+import assert from 'node:assert/strict';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
+import { Engine, folder, modelPath, withModel } from './common.mjs';
+
+const SETUP = `
+  const { Engine } = require(${JSON.stringify(folder)});
+  const path = ${JSON.stringify(modelPath)};
+  const endless = { prompt: 'Once', maxTokens: -1, ignoreEos: 2, contextKeep: 0 };
+  const open = async (transport) => {
+    const engine = new Engine({ transport, computeThreads: 1 });
+    return [engine, await engine.loadModel(path)];
+  };
+`;
+
+/** Runs the text in a node of its own; an exit that never comes is the test's failure. */
+function run(text) {
+  const environment = { ...process.env };
+  delete environment.LD_PRELOAD;
+  delete environment.GLIBC_TUNABLES;
+  if (process.env.RUNNEL_SANITIZE) environment.LD_PRELOAD = process.env.LD_PRELOAD;
+  const child = spawnSync(process.execPath, ['-e', SETUP + text], { encoding: 'utf8', timeout: 60000, env: environment });
+  return { out: child.stdout, code: child.status, signal: child.signal, err: child.stderr };
+}
+
+for (const transport of ['thread', 'uv']) {
+  const cases = {
+    'ends when nothing runs, though the engine is open': ["const [, model] = await open(T); console.log((await model.generate({ prompt: 'a', maxTokens: 2 })).tokens.length)", '2\n', 0],
+    'ends when nothing runs, with nothing loaded': ['new Engine({ transport: T }); console.log(1)', '1\n', 0],
+    'does not end while a stream is read': ["const [, model] = await open(T); let n = 0; for await (const p of model.stream({ prompt: 'a', maxTokens: 50, ignoreEos: 2 })) n += p.token >= 0; console.log(n)", '50\n', 0],
+    'ends while a stream is not read': ['const [, model] = await open(T); const s = model.stream(endless); await s.next(); console.log(1)', '1\n', 0],
+    'ends by process.exit in the middle of streams': ['const [, model] = await open(T); const s = [1, 2, 3].map(() => model.stream(endless)); for await (const p of s[0]) { console.log(1); process.exit(5); }', '1\n', 5],
+    'ends by process.exit in the middle of a load': ['const engine = new Engine({ transport: T }); engine.loadModel(path); setImmediate(() => process.exit(6));', '', 6],
+    'ends by an error in the middle of streams': ["const [, model] = await open(T); model.stream(endless).result; for await (const p of model.stream(endless)) throw new Error('mine');", '', 1],
+    'ends when it is closed in the middle of streams': ["const [engine, model] = await open(T); const s = model.stream(endless); await s.next(); await engine.close(); console.log(await s.result.catch((e) => e.code))", 'CLOSED\n', 0],
+  };
+  // The library's own handle holds a loop as long as a stream is alive.
+  if (transport === 'uv') delete cases['ends while a stream is not read'];
+  for (const [name, [text, out, code]] of Object.entries(cases))
+    test(`${transport}: a process ${name}`, () => {
+      const result = run(`const T = '${transport}'; (async () => { ${text} })();`);
+      assert.deepEqual([result.out, result.code, result.signal], [out, code, null], result.err);
+    });
+}
+
+test('workers have engines of their own, and are terminated in the middle of streams', async () => {
+  const text = SETUP + `
+    const { parentPort, workerData } = require('node:worker_threads');
+    (async () => {
+      const [, model] = await open(workerData);
+      const { text } = await model.generate({ prompt: 'Once upon a time', maxTokens: 20 });
+      parentPort.postMessage(text);
+      for await (const piece of model.stream(endless)) parentPort.postMessage('.');
+    })();
+  `;
+  await withModel(async (model, engine) => {
+    const { text: expected } = await model.generate({ prompt: 'Once upon a time', maxTokens: 20 });
+    const workers = ['thread', 'uv', 'thread'].map((workerData) => new Worker(text, { eval: true, workerData }));
+    await Promise.all(workers.map((worker) => new Promise((resolve, reject) => {
+      let n = 0;
+      worker.on('error', reject);
+      worker.on('message', (message) => {
+        if (n++ === 0) assert.equal(message, expected);
+        if (n === 4) resolve();
+      });
+    })));
+    assert.deepEqual(await Promise.all(workers.map((worker) => worker.terminate())), [1, 1, 1]);
+    assert.equal((await model.generate({ prompt: 'Once upon a time', maxTokens: 20 })).text, expected);
+  }, { transport: 'thread' });
+});
+
+test('a worker ends by itself when nothing runs', async () => {
+  const text = SETUP + `(async () => {
+    const [, model] = await open('thread');
+    await model.generate({ prompt: 'a', maxTokens: 2 });
+  })();`;
+  const worker = new Worker(text, { eval: true });
+  assert.equal(await new Promise((resolve, reject) => worker.on('exit', resolve).on('error', reject)), 0);
+});
+
+test('children are started while streams run', async () => {
+  await withModel(async (model) => {
+    const stream = model.stream({ prompt: 'Once', maxTokens: 300, ignoreEos: 2 });
+    await stream.next();
+    const children = Array.from({ length: 4 }, () => new Promise((resolve) => spawn('true').on('exit', resolve)));
+    assert.equal(execFileSync('echo', ['x'], { encoding: 'utf8' }), 'x\n');
+    const descriptors = execFileSync('ls', ['/proc/self/fd'], { encoding: 'utf8' }).trim().split('\n').length;
+    assert.ok(descriptors <= 5, `a child has ${descriptors} descriptors`);
+    assert.deepEqual(await Promise.all(children), [0, 0, 0, 0]);
+    assert.equal((await stream.result).tokens.length, 300);
+  });
+});
+
+test('nothing of the engine is on the pool of threads', async () => {
+  // The pool has four threads; sixteen streams at once would fill it.
+  const { stat } = await import('node:fs/promises');
+  const engine = new Engine();
+  const model = await engine.loadModel(modelPath);
+  const streams = Array.from({ length: 16 }, () => model.stream({ prompt: 'Once', maxTokens: -1, ignoreEos: 2, contextKeep: 0, highWater: 100000 }));
+  await Promise.all(streams.map((stream) => stream.next()));
+  for (let i = 0; i < 20; i++) await stat('.');
+  for (const stream of streams) stream.cancel();
+  await Promise.all(streams.map((stream) => stream.result));
+  await engine.close();
+});

@@ -1,0 +1,46 @@
+// Compiled by tsc: what must be allowed, and (marked) what must not.
+import { AbortError, Answer, Engine, Model, Piece, RunnelError, Session, Stream, cache, version } from 'runnel';
+
+async function use(): Promise<void> {
+  const engine: Engine = await Engine.open({ computeThreads: 2, logLevel: 'info', onLog: (level, line) => level + line });
+  const model: Model = await engine.loadModel('x.gguf', { kvType: 'q8', onProgress: (f) => f.toFixed() });
+  const stream: Stream = model.stream({ prompt: 'a', maxTokens: 5, seed: 7n, biases: new Map([[1, -Infinity]]) });
+  let text = '';
+  for await (const piece of stream) {
+    const one: Piece = piece;
+    text += one.text;
+    if (one.type === 'toolCall') stream.cancel();
+  }
+  const answer: Answer = await stream.result;
+  const finish: 'stop' | 'length' | 'none' | 'cancelled' | 'failed' = answer.finish;
+  const session: Session = model.session();
+  await session.generate({ messages: [{ role: 'user', content: text + finish }], toolChoice: 'required' });
+  await model.generate({ prompt: 'x', grammar: { schema: { type: 'object' }, closed: true } });
+  await model.generate({ prompt: 'x', choose: ({ logits }) => logits.indexOf(0), draft: ['ngram', 'model'] });
+  const bytes: ReadableStream<Uint8Array> = stream.readable({ bytes: true });
+  const strings: ReadableStream<string> = stream.readable();
+  const tokens: Int32Array = await model.tokenize('x');
+  const embedding: Float32Array = (await model.embed('x')).embedding;
+  const { damages } = await cache.verify('folder');
+  try {
+    await engine.close();
+  } catch (error) {
+    if (error instanceof RunnelError && error.code === 'BUSY') setTimeout(use, error.retryMs);
+    if (error instanceof AbortError) console.log(error.partial?.text, error.cause);
+  }
+  console.log(bytes, strings, tokens.length, embedding.length, damages[0].what, version);
+
+  // @ts-expect-error: there is no such option
+  model.stream({ promt: 'a' });
+  // @ts-expect-error: not a kind of keys and values
+  engine.loadModel('x', { kvType: 'q77' });
+  // @ts-expect-error: the status has another name
+  if (new RunnelError().code === 'BUSSY') return;
+  // @ts-expect-error: a piece is not changed
+  for await (const piece of stream) piece.text = '';
+  // @ts-expect-error: a text is no number
+  const n: number = (await stream.result).text;
+  console.log(n);
+}
+
+void use();

@@ -1,0 +1,60 @@
+"""What the tests of the Python binding share. ctest names the package's folder and the program in the environment."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = os.environ["RUNNEL_PYTHON_PACKAGE"]
+sys.path.insert(0, PACKAGE)
+MODEL = str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf")
+#: AddressSanitizer's shadow counts as memory
+UNDER_ASAN = "LD_PRELOAD" in os.environ
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def run_python(code, *arguments, timeout=120):
+    """A fresh interpreter with the package; the code finds the model as sys.argv[1]."""
+    return subprocess.run([sys.executable, "-c", code, MODEL, *arguments], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, "PYTHONPATH": PACKAGE})
+
+
+@pytest.fixture
+def model_path():
+    return MODEL
+
+
+@pytest.fixture
+def program():
+    path = os.environ.get("RUNNEL_PROGRAM", "")
+    if not path:
+        pytest.skip("the program is not built")
+    return path
+
+
+@pytest.fixture
+async def engine():
+    import runnel
+
+    async with runnel.Engine(compute_threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def model(engine, model_path):
+    return await engine.load_model(model_path)
+
+
+@pytest.fixture
+def blocking_model(model_path):
+    import runnel
+
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        yield engine.load_model(model_path)

@@ -1,0 +1,70 @@
+"""The examples, as a newcomer runs them."""
+
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import runnel
+from conftest import MODEL, PACKAGE, ROOT
+
+EXAMPLES = ROOT / "examples/python"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PACKAGE}
+
+
+def expected(prompt, n):
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        return engine.load_model(MODEL).generate(prompt, max_tokens=n).text
+
+
+def test_stream():
+    done = subprocess.run([sys.executable, EXAMPLES / "stream.py", MODEL, "Once"], capture_output=True, text=True,
+                          check=True, env=ENVIRONMENT)
+    assert done.stdout == expected("Once", 60) + "\n"
+
+
+def test_csv_batch(tmp_path):
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("id,prompt\n1,Once upon a time\n2,\"A lamb, and\"\n")
+    done = subprocess.run([sys.executable, EXAMPLES / "csv_batch.py", MODEL, source, target, "prompt"], check=True,
+                          capture_output=True, text=True, env=ENVIRONMENT)
+    assert "2 of 2" in done.stderr
+    rows = list(csv.DictReader(target.open(newline="")))
+    assert [row["answer"] for row in rows] == [expected(row["prompt"], 40) for row in rows]
+
+
+def get(port, query):
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/?{query}") as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError:
+            raise
+        except urllib.error.URLError:
+            time.sleep(0.05)  # it has not begun to listen
+
+
+@pytest.mark.parametrize("name", ["aiohttp_server.py", "fastapi_server.py"])
+def test_servers(name):
+    pytest.importorskip(name.partition("_")[0])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, EXAMPLES / name, MODEL, str(port)], env=ENVIRONMENT,
+                              stdout=subprocess.DEVNULL)
+    try:
+        lines = [line[6:] for line in get(port, "prompt=Once&max_tokens=20").splitlines() if line]
+        assert lines.pop() == "[DONE]" and "".join(map(json.loads, lines)) == expected("Once", 20)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            get(port, "prompt=")
+        assert caught.value.code == 400
+    finally:
+        server.terminate()
+        server.wait(60)
+    assert server.returncode in (0, -15)

@@ -1,0 +1,62 @@
+"""The chat model, with the real langchain-core."""
+
+import pydantic
+import pytest
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
+from runnel.langchain import ChatRunnel
+from test_openai import TEMPLATE
+
+
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(pattern="^[A-Z][a-z]{1,8}$")
+    old: bool
+
+
+def look(where: bool) -> str:
+    """Looks."""
+
+
+MESSAGES = [SystemMessage("Be short."), HumanMessage("Hello")]
+PLAIN = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture
+def chat(blocking_model):
+    return ChatRunnel(model=blocking_model, temperature=0, max_tokens=12)
+
+
+async def test_texts_and_usage(chat, blocking_model):
+    result = blocking_model.generate(messages=PLAIN, temperature=0, max_tokens=12)
+    usage = result.usage.prompt_tokens, result.usage.completion_tokens
+    whole = chat.invoke(MESSAGES)
+    pieces = list(chat.stream(MESSAGES))
+    awaited = await chat.ainvoke(MESSAGES)
+    streamed = [chunk async for chunk in chat.astream(MESSAGES)]
+    for message in (whole, sum(pieces[1:], start=pieces[0]), awaited, sum(streamed[1:], start=streamed[0])):
+        assert message.content == result.text
+        assert (message.usage_metadata["input_tokens"], message.usage_metadata["output_tokens"]) == usage
+        assert message.response_metadata["finish_reason"] in ("stop", "length")
+    assert len(streamed) > 3
+    assert chat.invoke(MESSAGES, stop=[result.text[4:8]]).content == result.text[:4]
+
+
+async def test_tools(chat):
+    bound = chat.bind_tools([look], tool_choice="any", template_text=TEMPLATE, max_tokens=200,
+                            parallel_tool_calls=False)
+    answers = [bound.invoke("Look."), await bound.ainvoke("Look.")]
+    streamed = list(bound.stream("Look."))
+    answers.append(sum(streamed[1:], start=streamed[0]))
+    for answer in answers:
+        call, = answer.tool_calls
+        assert call["name"] == "look" and isinstance(call["args"]["where"], bool) and call["id"]
+    history = [HumanMessage("Look."), answers[0], ToolMessage("Nothing.", tool_call_id=answers[0].tool_calls[0]["id"])]
+    assert chat.invoke(history, template_text=TEMPLATE).usage_metadata["input_tokens"] > 10
+
+
+async def test_structured_output_in_a_chain(chat):
+    prompt = ChatPromptTemplate.from_messages([("user", "Who is {name}?")])
+    free = chat.model_copy(update={"max_tokens": 100})
+    assert isinstance((prompt | free.with_structured_output(Person)).invoke({"name": "Ann"}), Person)
+    parts = await (prompt | free.with_structured_output(Person.model_json_schema())).ainvoke({"name": "Ann"})
+    Person.model_validate(parts)

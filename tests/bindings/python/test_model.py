@@ -1,0 +1,282 @@
+"""What else a model does: tokens, chats, sessions, embeddings, grammars, drafts, choices of the host's; and files."""
+
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+
+import pytest
+import runnel
+from conftest import MODEL
+
+PROMPT = "Once upon a time"
+#: a template in ChatML's form, for a model that has none
+TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+            "{% if add_generation_prompt %}<assistant>{% endif %}")
+
+
+async def test_tokens_and_back(model):
+    for text in (PROMPT, "Ærøskøbing 東京 🙂", ""):
+        tokens = model.tokenize(text)
+        assert tokens.format == "i" and model.detokenize(tokens).decode() == text
+    with_bos = model.tokenize(PROMPT, bos=True)
+    assert with_bos[0] == model.info().bos and list(with_bos[1:]) == list(model.tokenize(PROMPT))
+    assert model.detokenize([model.info().eos]) == b"" != model.detokenize([model.info().eos], special=True)
+    assert str(await model.generate(tokens=with_bos, max_tokens=10)) == str(await model.generate(PROMPT, max_tokens=10))
+
+
+async def test_chats(model):
+    messages = [{"role": "user", "content": "Hello"}]
+    text = model.apply_template(messages, template_text=TEMPLATE)
+    assert text == "<user>Hello</user><assistant>"
+    tokens = model.tokenize_chat(messages, template_text=TEMPLATE)
+    whole = await model.generate(messages=messages, template_text=TEMPLATE, max_tokens=12, raw_answer=True)
+    assert whole.usage.prompt_tokens == len(tokens)
+    assert str(await model.generate(tokens=tokens, max_tokens=12)) == whole.text
+    with pytest.raises(runnel.InvalidError):
+        model.apply_template(messages, template_text="{{ raise_exception('no') }}")
+    assert runnel.files.render_template("{{ a }}-{{ b }}", {"a": 1, "b": "x"}) == "1-x"
+    assert runnel.TemplateTrait.SYSTEM in runnel.TemplateTrait(runnel.files.inspect_template(TEMPLATE).knows)
+
+
+async def test_tool_calls(model):
+    tools = [{"type": "function", "function": {"name": "look", "description": "", "parameters": {
+        "type": "object", "properties": {"where": {"enum": ["up", "down"]}}, "required": ["where"]}}}]
+    template = ("{% for t in tools %}{{ t.function.name }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+                "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+                "\"arguments\": {{ c.function.arguments }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+                "<|im_start|>assistant\n")
+    result = await model.generate(messages=[{"role": "user", "content": "Look."}], tools=tools, template_text=template,
+                                  tool_choice="required", single_call=True, max_tokens=200)
+    assert [call.name for call in result.tool_calls] == ["look"]
+    assert json.loads(result.tool_calls[0].arguments)["where"] in ("up", "down")
+
+
+async def test_a_session_goes_on(model):
+    with model.session() as session:
+        first = await session.generate(PROMPT, max_tokens=10)
+        copy = session.fork()
+        second = await session.generate(" and", max_tokens=10)
+        whole = await model.generate(PROMPT + first.text + " and", max_tokens=10)
+        assert second.text == whole.text and second.usage.cached_tokens > 0
+        assert str(await copy.generate(" and", max_tokens=10)) == second.text
+        copy.close()
+        copy.close()
+    with pytest.raises(runnel.ClosedError):
+        await session.generate("x")
+
+
+async def test_a_session_in_a_file(model, tmp_path):
+    path = tmp_path / "talk.session"
+    with model.session() as session:
+        await session.generate(PROMPT, max_tokens=10)
+        saved = await session.save(path, note=b"\0mine")
+        again = await model.load_session(path)
+        assert saved.usage.prompt_tokens > 10 and runnel.files.read_note(path) == b"\0mine"
+        assert str(await again.generate(" so", max_tokens=8)) == str(await session.generate(" so", max_tokens=8))
+    path.write_bytes(b"nothing")
+    with pytest.raises(runnel.FormatError):
+        await model.load_session(path)
+
+
+async def test_embeddings_and_logits_are_memory_for_numpy(model):
+    numpy = pytest.importorskip("numpy")
+    vector = await model.embed("a lamb")
+    array = numpy.asarray(vector)
+    assert array.dtype == numpy.float32 and array.shape == (model.info().embedding,)
+    assert not array.flags.owndata and abs(float(numpy.linalg.norm(array)) - 1) < 1e-5
+    assert list(await model.embed("a lamb", pooling="first")) != list(vector)
+    assert len(await model.embed("a lamb", dimensions=16)) == 16
+
+    tokens = model.tokenize(PROMPT, bos=True)
+    result = await model.generate(tokens=tokens, max_tokens=1, want_logits=True, want_logprobs=True, n_top=5)
+    rows = [numpy.asarray(row) for row in result.logits]
+    assert len(rows) == len(tokens) and all(row.shape == (model.info().vocab_tokens,) for row in rows)
+    last = rows[-1].astype(float)
+    logprobs = last - numpy.log(numpy.exp(last - last.max()).sum()) - last.max()
+    assert result.tokens[0] == int(last.argmax()) and abs(logprobs.max() - result.logprobs[0]) < 1e-4
+    assert [token for token, _ in result.top[0]] == list(numpy.argsort(-logprobs, kind="stable")[:5])
+    streamed = [piece async for piece in model.stream(tokens=tokens, max_tokens=0, want_logits=True)]
+    assert [piece.position for piece in streamed] == list(range(len(tokens)))
+    assert all((numpy.asarray(piece.logits) == row).all() for piece, row in zip(streamed, rows))
+
+
+async def test_grammars(model):
+    async def say(grammar, **options):
+        return str(await model.generate(PROMPT, max_tokens=60, temperature=1, seed=3, grammar=grammar, **options))
+
+    assert re.fullmatch("[a-f]{3,9}[.]", await say(runnel.Grammar.regex("[a-f]{3,9}[.]")))
+    assert await say(runnel.Grammar.choices(["yes", "no"])) in ("yes", "no")
+    assert re.fullmatch("(ab)+", await say(runnel.Grammar.gbnf('root ::= "ab" | "ab" root')))
+    assert await say(runnel.Grammar.ebnf('start: "x" | "y"')) in ("x", "y")
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 5}}, "required": ["n"]}
+    assert json.loads(await say(runnel.Grammar.json_schema(schema, closed=True)))["n"] in (3, 4, 5)
+    model.check_grammar(grammar=runnel.Grammar.json_object())
+    with pytest.raises(runnel.FormatError) as caught:
+        model.check_grammar(grammar=runnel.Grammar.json_schema({"type": "nothing"}))
+    assert caught.value.name == "FORMAT" and "type" in str(caught.value)
+
+
+async def test_stops_biases_and_drafts(model):
+    plain = await model.generate(PROMPT, max_tokens=40)
+    stopped = await model.generate(PROMPT, max_tokens=40, stops=[" harbour"])
+    assert stopped.finish == "stop" and stopped.text == plain.text[: plain.text.index(" harbour")]
+    assert (stopped.stop, stopped.stop_token, plain.stop, plain.stop_token) == (0, None, None, None)
+    ended = await model.generate(PROMPT, max_tokens=40, stop_tokens=[5, plain.tokens[9]])
+    assert (ended.stop, ended.stop_token) == (None, plain.tokens[9])
+    token = model.tokenize(" harbour")[0]
+    assert "harbour" not in str(await model.generate(PROMPT, max_tokens=12, biases={token: float("-inf")}))
+    drafted = await model.generate(PROMPT, max_tokens=40, draft=runnel.Draft.NGRAM)
+    assert drafted.text == plain.text
+
+
+async def test_the_host_draws(engine, model):
+    plain = await model.generate(PROMPT, max_tokens=12, temperature=0.8, seed=9)
+
+    def best(candidates):
+        return max(range(len(candidates.tokens)), key=candidates.logits.__getitem__)
+
+    greedy = await model.generate(PROMPT, max_tokens=12)
+    chosen = await model.generate(PROMPT, max_tokens=12, temperature=1, choose=best)
+    assert chosen.text == greedy.text
+    drawn = await model.generate(PROMPT, max_tokens=12, temperature=0.8, seed=9, choose=lambda candidates: None)
+    assert drawn.text == plain.text
+
+    def only_last(candidates):
+        for place in range(len(candidates.logits) - 1):
+            candidates.logits[place] = float("-inf")
+
+    last = await model.generate(PROMPT, max_tokens=3, temperature=1, choose=only_last)
+    assert list(last.tokens) == [model.info().vocab_tokens - 1] * 3 or last.finish == "stop"
+
+    later = []
+
+    def put_off(candidates):
+        later.append(best(candidates))
+        return runnel.CHOOSE_LATER
+
+    stream = model.stream(PROMPT, max_tokens=4, temperature=1, choose=put_off)
+    task = asyncio.ensure_future(stream.result())
+    while not task.done():
+        while later:
+            stream.choose(later.pop())
+        await asyncio.sleep(0.001)
+    assert task.result().text == "".join([piece.text async for piece in model.stream(PROMPT, max_tokens=4)])
+
+
+async def test_scores_are_the_programs(engine, program, model_path, tmp_path):
+    if "RUNNEL_MAKE_RANKER" not in os.environ:
+        pytest.skip("the maker of rankers is not built")
+    ranker, query, text = str(tmp_path / "ranker.gguf"), "Who lived in the woods?", "A little fox."
+    subprocess.run([os.environ["RUNNEL_MAKE_RANKER"], model_path, ranker, "template"], check=True)
+    said = subprocess.run([program, "score", ranker, "--query", query, text], capture_output=True, text=True, check=True)
+    model = await engine.load_model(ranker)
+    assert model.scores().has_template and model.scores().n_scores >= 1
+    score = (await model.score(text, query=query))[0]
+    assert any(abs(float(number) - score) < 1e-5 for number in re.findall(r"-?[0-9.]+(?:e-?[0-9]+)?", said.stdout))
+    assert (await model.score(text, query=query, form="logits"))[0] != score
+
+
+async def test_what_the_file_lacks_is_said(model):
+    with pytest.raises(runnel.UnsupportedError):
+        await model.score("text", query="question", form="logits")
+    with pytest.raises(runnel.UnsupportedError):
+        model.scores()
+    with pytest.raises(runnel.UnsupportedError):
+        model.tokenize_infill("a", "b", files=[("name", "text"), (None, "text")])
+
+
+async def test_what_an_engine_tells(engine, model):
+    source = random.Random(2)
+    await asyncio.gather(*(model.generate(PROMPT, max_tokens=source.randrange(1, 9)) for _ in range(10)))
+    metrics = engine.metrics()
+    assert metrics.length == 10 and metrics.request_s.count == 10 and sum(metrics.request_s.counts) == 10
+    assert f"{engine.stats().tokens}" in engine.prometheus()
+    async with model.stream(PROMPT, ignore_eos=2, context_keep=0, label="mine") as stream:
+        await stream.__anext__()
+        assert [(info.label, info.stream) for info in engine.streams()] == [("mine", stream.id)]
+    with pytest.raises(runnel.NotFoundError):
+        engine.expert_use(0)
+    assert await asyncio.wait_for(engine.drain(), 60) is None
+    with pytest.raises(runnel.ClosedError):
+        model.stream(PROMPT)
+
+
+async def test_lines_and_spans_come_on_the_loops_thread(model_path):
+    import threading
+
+    lines, spans = [], []
+    async with runnel.Engine(compute_threads=1, log_level="debug",
+                             on_log=lambda level, line: lines.append((level, line, threading.current_thread())),
+                             on_trace=lambda span: spans.append((span, threading.current_thread()))) as engine:
+        model = await engine.load_model(model_path)
+        await model.generate(PROMPT, max_tokens=5, label="traced")
+        await asyncio.sleep(0.05)
+        await model.generate(PROMPT, max_tokens=1)
+        assert {thread for _, thread in spans} | {thread for _, _, thread in lines} == {threading.main_thread()}
+    assert any(runnel.TraceKind(span.kind) == runnel.TraceKind.STEP and span.rows for span, _ in spans)
+    assert any(span.label == "traced" for span, _ in spans) and lines
+
+
+def test_a_file_says_what_the_program_says(program):
+    def said(*options):
+        return subprocess.run([program, "info", MODEL, *options], capture_output=True, text=True, check=True).stdout
+
+    with runnel.files.File(MODEL) as file:
+        info = file.info()
+        assert len(file.tensors()) == info.n_tensors and sum(t.bytes for t in file.tensors()) == info.weight_bytes
+        assert all(tensor.name in said() for tensor in file.tensors()[:3]) and str(info.parameters) in said("--json")
+        assert file.value("general.architecture") and len(file.value("tokenizer.ggml.tokens")) == 2048
+        assert file.kv_bytes_per_token("f32") == 2 * file.kv_bytes_per_token()
+        assert file.plan().strip() in said("--plan")
+        assert file.recommended_sampling() == {} and isinstance(file.templates(), list)
+    with pytest.raises(runnel.ClosedError):
+        file.info()
+    with pytest.raises(runnel.FormatError):
+        runnel.files.File(__file__)
+    assert dict(runnel.files.architectures())["llama"]
+
+
+def test_cache_folders(tmp_path, model_path):
+    folder = tmp_path / "cache"
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        model = engine.load_model(model_path, cache_dir=folder, kv_bytes=4 << 20)
+        model.generate(PROMPT * 20, max_tokens=1, pin_prefix=1)
+    entries, totals = runnel.files.cache_ls(folder)
+    assert totals.records > 0 and [entry.records for entry in entries] == [totals.records]
+    records = runnel.files.cache_inspect(folder, entries[0].fingerprint)
+    assert len(records) == totals.records and len(records[0].tokens) == entries[0].block_tokens
+    damage, verified = runnel.files.cache_verify(folder)
+    assert damage == [] and verified.damaged == 0
+    assert runnel.files.cache_purge(folder).records == totals.records
+    assert runnel.files.cache_ls(folder)[1].records == 0
+    with pytest.raises(runnel.IOError):
+        runnel.files.cache_ls(tmp_path / "none")
+
+
+async def test_a_training(engine, model_path, tmp_path):
+    head = tmp_path / "head.gguf"
+    training = engine.train(model_path, PROMPT * 200, head, steps=2, text_tokens=16, texts=1, unroll=1)
+    states = [progress async for progress in training]
+    assert states[-1].state == runnel.TrainingState.DONE and states[-1].step == 2 and head.exists()
+    with pytest.raises(runnel.InvalidError):
+        engine.train(model_path, PROMPT, head, unroll=99)
+
+
+def test_blocking_calls_say_the_same(blocking_model, tmp_path):
+    model = blocking_model
+    result = model.generate(PROMPT, max_tokens=20, want_logprobs=True)
+    stream = model.stream(PROMPT, max_tokens=20)
+    assert "".join(piece.text for piece in stream) == result.text == stream.result().text
+    assert len(model.embed("a lamb")) == model.info().embedding
+    with model.session() as session:
+        session.generate(PROMPT, max_tokens=5)
+        session.save(tmp_path / "s", note=b"n")
+        again = model.load_session(tmp_path / "s")
+        assert again.generate(" so", max_tokens=5).text == session.generate(" so", max_tokens=5).text
+    with model.stream(PROMPT, ignore_eos=2, context_keep=0) as stream:
+        next(stream)
+        assert stream.cancel()
+        assert stream.result().finish == "cancelled"

@@ -1,0 +1,209 @@
+"""runnel.openai: answers shaped as those of OpenAI's client. Judges are the program's batch lines and, where the
+package is importable, OpenAI's own types."""
+
+import asyncio
+import base64
+import importlib.util
+import json
+import subprocess
+
+import pytest
+import runnel
+from conftest import MODEL
+from runnel.openai import AsyncOpenAI, OpenAI
+
+HELLO = [{"role": "user", "content": "Hello"}]
+TOOLS = [{"type": "function", "function": {"name": "look", "description": "", "parameters": {
+    "type": "object", "properties": {"where": {"enum": ["up", "down"]}}, "required": ["where"]}}}]
+TEMPLATE = ("{% for t in tools %}{{ t.function.name }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+            "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+            "\"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+            "<|im_start|>assistant\n")
+SCHEMA = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bob"]}, "old": {"type": "boolean"}},
+          "required": ["name", "old"], "additionalProperties": False}
+
+
+def unknown(read):
+    """Members that a type of OpenAI's does not have."""
+    if isinstance(read, list):
+        return set().union(*map(unknown, read))
+    if not hasattr(read, "model_extra"):
+        return set()
+    return set(read.model_extra or ()).union(*(unknown(getattr(read, name)) for name in type(read).model_fields))
+
+
+def judge(answer, name):
+    """By OpenAI's own types: nothing missing, nothing of another type, nothing more."""
+    if importlib.util.find_spec("openai") is None:
+        return answer
+    import openai.types
+
+    kinds = {"chat": openai.types.chat.ChatCompletion, "chunk": openai.types.chat.ChatCompletionChunk,
+             "completion": openai.types.Completion, "embeddings": openai.types.CreateEmbeddingResponse}
+    parts = answer.model_dump()
+    for choice in parts.get("choices", []):
+        if name == "completion" and choice["finish_reason"] is None:
+            choice["finish_reason"] = "stop"  # their type has no null, which their chunks have
+    read = kinds[name].model_validate_json(json.dumps(parts), strict=True)
+    assert unknown(read) <= {"reasoning_content"}
+    return answer
+
+
+def same(ours, theirs):
+    """Equal but for ids, times and the last digits of numbers."""
+    if isinstance(theirs, dict):
+        for name in theirs:
+            if name not in ("id", "created", "model"):
+                same(ours[name], theirs[name])
+    elif isinstance(theirs, list):
+        assert len(ours) == len(theirs)
+        for pair in zip(ours, theirs):
+            same(*pair)
+    elif isinstance(theirs, float):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    else:
+        assert ours == theirs
+
+
+BODIES = [
+    ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 12, "seed": 3, "n": 3}),
+    ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 6, "seed": 3, "logprobs": True, "top_logprobs": 2}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "text", "text": "What"},
+                                                                       {"type": "text", "text": "is 2+2?"}]}],
+                              "temperature": 0, "stop": ["4"], "logit_bias": {"5": -100}}),
+    ("/v1/chat/completions", {"messages": HELLO, "max_completion_tokens": 60, "seed": 5, "top_p": 0.9,
+                              "response_format": {"type": "json_schema", "json_schema": {
+                                  "name": "person", "schema": SCHEMA, "strict": True}}}),
+    ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 40, "seed": 5,
+                              "response_format": {"type": "json_object"}}),
+    ("/v1/completions", {"prompt": ["Once upon a time", "A lamb"], "n": 2, "seed": 7, "presence_penalty": 0.5}),
+    ("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 5, "top_p": 0, "logprobs": 2}),
+    ("/v1/completions", {"prompt": "Once", "max_tokens": 5, "temperature": 0, "echo": True}),
+    ("/v1/embeddings", {"input": ["Hello", "A lamb named Hugo"], "dimensions": 8}),
+    ("/v1/embeddings", {"input": "Hello", "encoding_format": "base64"}),
+]
+
+
+def test_the_answers_are_those_of_batch_lines(program, tmp_path, blocking_model):
+    lines = [{"custom_id": str(i), "method": "POST", "url": url, "body": body} for i, (url, body) in enumerate(BODIES)]
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    subprocess.run([program, "batch", MODEL, source, target, "--quiet", "--fail-on", "any"], check=True)
+    client = OpenAI(blocking_model)
+    resources = {"/v1/chat/completions": client.chat.completions, "/v1/completions": client.completions,
+                 "/v1/embeddings": client.embeddings}
+    for (url, body), line in zip(BODIES, target.read_text().splitlines()):
+        answer = resources[url].create(**body)
+        same(answer.model_dump(), json.loads(line)["response"]["body"])
+        if body.get("encoding_format") != "base64":  # what their client decodes
+            judge(answer, {"/v1/chat/completions": "chat", "/v1/completions": "completion"}.get(url, "embeddings"))
+
+
+@pytest.mark.parametrize("parameters", [
+    {"max_tokens": 12, "n": 2}, {"max_tokens": 6, "logprobs": True, "top_logprobs": 2}, {"max_tokens": 200},
+    {"max_tokens": 200, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False,
+     "template_text": TEMPLATE}])
+async def test_chunks_of_a_chat_join_to_its_message(model, parameters):
+    create = AsyncOpenAI({"tiny": model}).chat.completions.create
+    parameters = {"messages": HELLO, "model": "tiny", "seed": 11, **parameters}
+    whole = judge(await create(**parameters), "chat")
+    stream = await create(**parameters, stream=True, stream_options={"include_usage": True})
+    chunks = [judge(chunk, "chunk") async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == whole.usage.total_tokens
+    for choice in whole.choices:
+        own = [chunk.choices[0] for chunk in chunks[:-1] if chunk.choices[0].index == choice.index]
+        calls = [call for one in own for call in one.delta.tool_calls or []]
+        assert "".join(one.delta.content or "" for one in own) == (choice.message.content or "")
+        assert "".join(call.function.arguments for call in calls) == "".join(
+            call.function.arguments for call in choice.message.tool_calls or [])
+        assert [call.function.name for call in calls if call.id] == [
+            call.function.name for call in choice.message.tool_calls or []]
+        assert [(one.finish_reason, one.stop_reason) for one in own if one.finish_reason] == [
+            (choice.finish_reason, choice.stop_reason)]
+        entries = [entry.token for one in own if one.logprobs for entry in one.logprobs.content]
+        assert entries == [entry.token for entry in choice.logprobs.content] if choice.logprobs else entries == []
+
+
+def test_chunks_of_a_text_join_to_it(blocking_model):
+    create = OpenAI(blocking_model).completions.create
+    parameters = {"prompt": ["Once", [5, 6]], "max_tokens": 6, "seed": 1, "n": 2}
+    for more in ({"echo": True}, {"logprobs": 1}):
+        whole = create(**parameters, **more)
+        with create(**parameters, **more, stream=True) as stream:
+            chunks = [judge(chunk, "completion").choices[0] for chunk in stream]
+        for choice in whole.choices:
+            own = [chunk for chunk in chunks if chunk.index == choice.index]
+            assert "".join(chunk.text for chunk in own) == choice.text
+            if choice.logprobs:
+                offsets = [at for one in own if one.logprobs for at in one.logprobs.text_offset]
+                assert offsets == choice.logprobs.text_offset
+
+
+async def test_a_conversation_with_a_tool(model):
+    create = AsyncOpenAI(model).chat.completions.create
+    more = {"tools": TOOLS, "template_text": TEMPLATE, "max_tokens": 200, "parallel_tool_calls": False}
+    first = judge(await create(messages=HELLO, tool_choice={"type": "function", "function": {"name": "look"}}, **more),
+                  "chat").choices[0]
+    call, = first.message.tool_calls
+    assert first.finish_reason == "tool_calls" and first.message.content is None
+    assert json.loads(call.function.arguments)["where"] in ("up", "down")
+    # the message goes back as it is; the template sees arguments as an object
+    result = {"role": "tool", "tool_call_id": call.id, "content": "Nothing."}
+    second = await create(messages=[*HELLO, first.message, result], **{**more, "max_tokens": 5}, tool_choice="none")
+    messages = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [{"function": {
+        "name": "look", "arguments": json.loads(call.function.arguments)}}]}, result]
+    assert second.usage.prompt_tokens == len(model.tokenize_chat(messages, template_text=TEMPLATE))
+    assert second.choices[0].message.tool_calls is None
+
+
+async def test_leaving_cancels(engine, model):
+    stream = await AsyncOpenAI(model).chat.completions.create(messages=HELLO, n=3, ignore_eos=True, stream=True)
+    async for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    await stream.close()
+    assert engine.streams() == [] and [chunk async for chunk in stream] == []
+    task = asyncio.ensure_future(AsyncOpenAI(model).completions.create(prompt="x", max_tokens=-1, n=2, ignore_eos=True))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await engine.drain()
+    assert engine.streams() == []
+
+
+async def test_both_clients_serve_models_of_both_kinds(model, blocking_model):
+    texts = set()
+    for one in (model, blocking_model):
+        parameters = {"prompt": "Once", "temperature": 0}
+        texts.add((await AsyncOpenAI(one).completions.create(**parameters)).choices[0].text)
+        texts.add((await asyncio.to_thread(OpenAI(one).completions.create, **parameters)).choices[0].text)
+    assert len(texts) == 1
+
+
+def test_embeddings_are_the_model_s(blocking_model):
+    create = OpenAI(blocking_model).embeddings.create
+    expected = blocking_model.embed("Hello")
+    assert create(input="Hello").data[0].embedding == list(expected)
+    data = create(input="Hello", encoding_format="base64").data[0].embedding
+    assert list(memoryview(base64.b64decode(data)).cast("f")) == list(expected)
+
+
+def test_what_is_wrong(blocking_model):
+    client = OpenAI({"tiny": blocking_model})
+    create = client.chat.completions.create
+    for error, parameters in [
+            (runnel.NotFoundError, {"model": "other"}), (runnel.InvalidError, {"temperature": -1}),
+            (TypeError, {"functions": []}), (runnel.InvalidError, {"tool_choice": "required"}),
+            (runnel.InvalidError, {"response_format": {"type": "xml"}}),
+            (runnel.InvalidError, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+            (runnel.TimeoutError, {"timeout": 0.001, "ignore_eos": True})]:
+        for stream in (False, True):
+            with pytest.raises(error):
+                answer = create(**{"messages": HELLO, "model": "tiny", "stream": stream, **parameters})
+                list(answer)
+    with pytest.raises(runnel.InvalidError):
+        client.embeddings.create(model="tiny", input="x", encoding_format="hex")
+    with pytest.raises(runnel.InvalidError):
+        client.completions.create(model="tiny", prompt="x", logprobs=1, echo=True)

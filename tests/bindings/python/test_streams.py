@@ -1,0 +1,242 @@
+"""Streams on an event loop: what they say, and how they end."""
+
+import asyncio
+import gc
+import random
+import subprocess
+
+import pytest
+import runnel
+from conftest import UNDER_ASAN, resident_bytes
+
+PROMPT = "Once upon a time"
+
+
+async def none_left(engine):
+    while engine.stats().streams:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("options", [
+    {},
+    {"temperature": 0.9, "top_p": 0.95, "seed": 7},
+    {"temperature": 1.2, "top_k": 40, "seed": 11, "repetition_penalty": 1.1},
+    {"temperature": 0.8, "seed": 5, "mirostat": 2},
+])
+async def test_text_is_the_programs(model, program, model_path, options):
+    arguments = [program, "run", model_path, "-p", PROMPT, "-n", "60"]
+    for name, value in options.items():
+        arguments += ["--" + name.replace("_", "-"), str(value)]
+    expected = subprocess.run(arguments, capture_output=True, check=True).stdout.decode().removesuffix("\n")
+    pieces = [piece.text async for piece in model.stream(PROMPT, max_tokens=60, **options)]
+    assert "".join(pieces) == expected
+    result = await model.generate(PROMPT, max_tokens=60, **options)
+    assert str(result) == expected and result.usage.completion_tokens == 60 and result.finish == "length"
+
+
+async def test_pieces_and_result_agree(model):
+    stream = model.stream(PROMPT, max_tokens=20, want_logprobs=True, n_top=3, want_progress=True)
+    pieces = [piece async for piece in stream]
+    result = await stream.result()
+    tokens = [piece for piece in pieces if piece.kind == "token"]
+    assert [piece for piece in pieces if piece.kind == "progress"][-1].prompt_done == result.usage.prompt_tokens
+    assert [piece.token for piece in tokens] == list(result.tokens) and len(tokens) == 20
+    assert [piece.logprob for piece in tokens] == list(result.logprobs)
+    assert result.top == [piece.top for piece in tokens] and all(len(top) == 3 for top in result.top)
+    assert "".join(map(str, pieces)) == result.text
+    for piece in tokens:
+        assert dict(piece.top).get(piece.token, piece.logprob) == piece.logprob
+
+
+async def test_a_stream_that_has_been_read_is_over(model):
+    stream = model.stream(PROMPT, max_tokens=3)
+    assert len([piece async for piece in stream]) == 3
+    assert [piece async for piece in stream] == [] and stream.ended and stream.cancel() is False
+
+
+async def test_leaving_the_loop_cancels(engine, model):
+    async for _ in model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0):
+        break
+    await none_left(engine)
+    assert engine.metrics().cancelled == 1
+
+
+async def test_a_cancelled_task_cancels_its_stream(engine, model):
+    stream = model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0)
+
+    begun = asyncio.Event()
+
+    async def read():
+        async for _ in stream:
+            begun.set()
+
+    task = asyncio.create_task(read())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = await stream.result()
+    assert result.finish == "cancelled" and result.usage.completion_tokens > 0
+    await none_left(engine)
+
+
+async def test_aclose_and_with_cancel(engine, model):
+    async with model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0) as stream:
+        piece = await stream.__anext__()
+        assert piece.text
+    assert stream.ended and engine.stats().streams == 0
+
+    async def pieces():
+        async for piece in model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0):
+            yield piece
+
+    generator = pieces()
+    await generator.__anext__()
+    await generator.aclose()
+    gc.collect()
+    await none_left(engine)
+
+
+async def test_the_last_reference_cancels(engine, model):
+    stream = model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0)
+    del stream
+    await none_left(engine)
+    assert engine.metrics().cancelled == 1
+
+
+async def test_a_reader_that_is_behind_pauses_its_stream_alone(engine, model):
+    behind = model.stream(PROMPT, max_tokens=900, ignore_eos=2)
+    await behind.__anext__()
+    reader = await model.generate(PROMPT, max_tokens=300, ignore_eos=2)
+    assert reader.usage.completion_tokens == 300
+    ready = 0
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+        ready = engine.streams()[0].tokens
+    assert ready < 400  # 64 pieces that wait here, and a window of the engine's
+    assert 1 + len([piece async for piece in behind]) == 900
+
+
+async def test_errors_are_exceptions_with_their_names(engine, model, model_path):
+    with pytest.raises(runnel.InvalidError) as caught:
+        model.stream(PROMPT, top_p=7)
+    assert caught.value.name == "INVALID" and caught.value.status == runnel.Status.INVALID
+    assert isinstance(caught.value, ValueError) and "top_p" in str(caught.value)
+    with pytest.raises(TypeError, match="no option 'temprature'"):
+        model.stream(PROMPT, temprature=1)
+    with pytest.raises(runnel.ContextError):
+        await model.generate(tokens=[1] * 5000)
+    with pytest.raises(runnel.InvalidError):
+        model.stream(PROMPT, max_tokens=1 << 70)
+    with pytest.raises(runnel.InvalidError):
+        model.stream(PROMPT, stops=["a\0b"])
+    with pytest.raises(runnel.IOError) as caught:
+        await engine.load_model("/nowhere.gguf")
+    assert isinstance(caught.value, OSError) and "/nowhere.gguf" in str(caught.value)
+    with pytest.raises(runnel.FormatError):
+        await engine.load_model(__file__)
+    with pytest.raises(runnel.TimeoutError):
+        await model.generate(PROMPT, ignore_eos=2, context_keep=0, deadline_ms=1)
+    with pytest.raises(runnel.FormatError, match="line 1, column 2"):
+        await model.generate(PROMPT, grammar=runnel.Grammar.regex("("))
+
+
+async def test_busy_says_when_to_try_again(model_path):
+    async with runnel.Engine(compute_threads=1, max_streams=1) as engine:
+        model = await engine.load_model(model_path)
+        await model.generate(PROMPT, max_tokens=2)
+        async with model.stream(PROMPT, ignore_eos=2, context_keep=0) as stream:
+            await stream.__anext__()
+            with pytest.raises(runnel.BusyError) as caught:
+                model.stream(PROMPT)
+        assert caught.value.name == "BUSY" and caught.value.retry_after > 0
+
+
+async def test_an_engine_that_closes_tells_its_streams(model_path):
+    engine = runnel.Engine(compute_threads=1)
+    model = await engine.load_model(model_path)
+    stream = model.stream(PROMPT, ignore_eos=2, context_keep=0)
+    await stream.__anext__()
+
+    async def read():
+        async for _ in stream:
+            pass
+
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    await engine.aclose()
+    with pytest.raises(runnel.CancelledError):
+        await task
+    with pytest.raises(runnel.ClosedError):
+        model.stream(PROMPT)
+    await engine.aclose()
+
+
+async def test_cancelling_a_load(engine, model_path):
+    task = asyncio.create_task(engine.load_model(model_path))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while engine.stats().models:
+        await asyncio.sleep(0.001)
+
+
+async def test_two_engines(model_path):
+    async with runnel.Engine(compute_threads=1) as one, runnel.Engine(compute_threads=1) as other:
+        models = await asyncio.gather(one.load_model(model_path), other.load_model(model_path))
+        results = await asyncio.gather(*(model.generate(PROMPT, max_tokens=30) for model in models))
+        assert results[0].text == results[1].text
+        await one.aclose()
+        assert str(await models[1].generate(PROMPT, max_tokens=30)) == results[0].text
+
+
+async def test_an_exception_in_choose_ends_the_stream(model):
+    def choose(candidates):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await model.generate(PROMPT, max_tokens=5, temperature=1, choose=choose)
+
+
+async def one_random_stream(model, random):
+    stream = model.stream(PROMPT, max_tokens=random.choice([1, 8, 200]), temperature=1, seed=random.getrandbits(60))
+    how = random.randrange(6)
+    if how == 0:
+        stream.cancel()
+    elif how == 1:
+        await stream.aclose()
+    elif how == 2:
+        return await stream.result()
+    elif how == 3:
+        task = asyncio.create_task(stream.result())
+        await asyncio.sleep(random.random() * 0.003)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+    elif how == 4:
+        count = random.randrange(20)
+        async for _ in stream:
+            count -= 1
+            if count < 0:
+                break
+    return None  # 5, and all others: the last reference goes
+
+
+async def test_a_thousand_streams_opened_and_cancelled_at_random(engine, model):
+    source = random.Random(1)
+    before = 0
+    for turn in range(10):
+        await asyncio.gather(*(one_random_stream(model, source) for _ in range(100)))
+        if turn == 3:
+            await none_left(engine)
+            gc.collect()
+            before = resident_bytes()
+    await none_left(engine)
+    gc.collect()
+    metrics = engine.metrics()
+    assert metrics.requests == 1000
+    assert metrics.stopped + metrics.length + metrics.cancelled == 1000 and metrics.failed == 0
+    assert UNDER_ASAN or resident_bytes() - before < 8 << 20

@@ -1,0 +1,221 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rig.h"
+#include "model/quant.h"
+
+void rig_open(struct rig *rig)
+{
+    memset(rig, 0, sizeof *rig);
+    rn_heap_init(&rig->heap, NULL);
+    rig->emulator = rn_emulator_new(&rig->heap);
+    assert_non_null(rig->emulator);
+    rig->state = 1;
+}
+
+void rig_close(struct rig *rig)
+{
+    rn_emulator_free(rig->emulator);
+    while (rig->n_arrays > 0)
+        rn_free(&rig->heap, rig->arrays[--rig->n_arrays]);
+    assert_int_equal(rn_heap_bytes(&rig->heap), 0);
+}
+
+static void *keep(struct rig *rig, void *memory)
+{
+    assert_non_null(memory);
+    assert_true(rig->n_arrays < RIG_ARRAYS);
+    rig->arrays[rig->n_arrays++] = memory;
+    return memory;
+}
+
+void *rig_device(struct rig *rig, size_t bytes)
+{
+    void *memory = keep(rig, rn_alloc_aligned(&rig->heap, bytes, 256));
+    uint32_t i;
+
+    memset(memory, 0xff, bytes);
+    for (i = rig->n_ranges++; i > 0 && rig->ranges[i - 1].at > rig_at(memory); i--)
+        rig->ranges[i] = rig->ranges[i - 1];
+    rig->ranges[i] = (struct rn_emulated_range){rig_at(memory), bytes};
+    return memory;
+}
+
+void *rig_host(struct rig *rig, size_t bytes)
+{
+    return keep(rig, rn_calloc(&rig->heap, 1, bytes));
+}
+
+uint32_t rig_random(struct rig *rig, uint32_t n)
+{
+    rig->state = rig->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((rig->state >> 33) % n);
+}
+
+float rig_float(struct rig *rig, float scale)
+{
+    return ((float)rig_random(rig, 1 << 24) / (float)(1 << 23) - 1) * scale;
+}
+
+float *rig_floats(struct rig *rig, size_t n, float scale)
+{
+    float *a = rig_device(rig, n * sizeof *a);
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        a[i] = rig_float(rig, scale);
+    return a;
+}
+
+void rig_run(struct rig *rig, enum rn_kernel kernel, const void *args)
+{
+    const struct rn_kernel_info *info = rn_kernel_info(kernel);
+    struct rn_launch launch = info->launch(args);
+    char fault[RN_EMULATED_FAULT_BYTES];
+
+    if (!rn_emulator_launch(rig->emulator, rn_emulated_find(kernel), &launch, args, rig->ranges, rig->n_ranges, fault))
+        fail_msg("%s: %s", info->name, fault);
+}
+
+/* A scale of about 1 / 64 in f16. */
+static void put_half(struct rig *rig, unsigned char *at, float scale)
+{
+    uint16_t half = rn_f32_to_f16(scale * (1 + rig_float(rig, 0.5f)));
+
+    memcpy(at, &half, sizeof half);
+}
+
+/* A block of random codes with scales that are no wild numbers. */
+static void put_block(struct rig *rig, uint32_t type_id, uint32_t bytes, unsigned char *block)
+{
+    float number = rig_float(rig, 1);
+    uint16_t half;
+    uint32_t i;
+
+    for (i = 0; i < bytes; i++)
+        block[i] = (unsigned char)rig_random(rig, 256);
+    switch (type_id) {
+    case RN_F32:
+        memcpy(block, &number, sizeof number);
+        break;
+    case RN_F16:
+    case RN_BF16:
+        half = type_id == RN_F16 ? rn_f32_to_f16(number) : rn_f32_to_bf16(number);
+        memcpy(block, &half, sizeof half);
+        break;
+    case RN_Q8_0:
+        put_half(rig, block, 1 / 128.0f);
+        break;
+    case RN_Q4_0:
+        put_half(rig, block, 1 / 8.0f);
+        break;
+    case RN_Q4_K:
+    case RN_Q5_K:
+        put_half(rig, block, type_id == RN_Q4_K ? 1 / 512.0f : 1 / 1024.0f);
+        put_half(rig, block + 2, 1 / 64.0f);
+        break;
+    case RN_Q6_K:
+        put_half(rig, block + 208, 1 / 4096.0f);
+        break;
+    default:
+        fail_msg("type %u", type_id);
+    }
+}
+
+unsigned char *rig_weights(struct rig *rig, uint32_t type_id, uint32_t rows, uint32_t cols)
+{
+    const struct rn_type *type = rn_type(type_id);
+    size_t n = (size_t)rows * (cols / type->elements), i;
+    unsigned char *blocks = rig_device(rig, n * type->bytes);
+
+    for (i = 0; i < n; i++)
+        put_block(rig, type_id, type->bytes, blocks + i * type->bytes);
+    return blocks;
+}
+
+void *rig_tiled(struct rig *rig, uint32_t type_id, const void *blocks, uint32_t rows, uint32_t cols)
+{
+    void *tiled = rig_device(rig, rn_tiled_bytes(type_id, rows, cols));
+    struct rn_tile_args args = {rig_at(blocks), rig_at(tiled), rows, cols};
+    struct rn_typed_kernels kernels;
+
+    assert_true(rn_kernels_of_type(type_id, &kernels));
+    rig_run(rig, kernels.tile, &args);
+    return tiled;
+}
+
+/* ---- The judge ---- */
+
+void judge_open(struct rig *rig, struct judge *judge, uint32_t n_rows, const uint32_t widths[RIG_SLOTS])
+{
+    uint32_t i, widest = 1;
+
+    memset(judge, 0, sizeof *judge);
+    for (i = 0; i < RIG_SLOTS; i++) {
+        judge->slots[i].width = widths[i];
+        judge->memory[i] = rig_host(rig, ((size_t)n_rows * widths[i] + 1) * sizeof(float));
+        widest = widths[i] > widest ? widths[i] : widest;
+    }
+    judge->plan = (struct rn_plan){.n_slots = RIG_SLOTS,
+                                   .slots = judge->slots,
+                                   .n_weights = RIG_WEIGHTS,
+                                   .weights = judge->weights,
+                                   .n_ropes = 1,
+                                   .ropes = &judge->rope,
+                                   .n_kv_layers = 1,
+                                   .kv_layers = &judge->layer};
+    judge->ref = (struct rn_reference){.plan = &judge->plan,
+                                       .slots = judge->memory,
+                                       .k = judge->k,
+                                       .v = judge->v,
+                                       .row = rig_host(rig, widest * sizeof(float)),
+                                       .bias = rig_host(rig, widest * sizeof(float)),
+                                       .sums = rig_host(rig, widest * sizeof(double)),
+                                       .query = rig_host(rig, widest * sizeof(double)),
+                                       .head = rig_host(rig, widest * sizeof(float))};
+    judge->step = (struct rn_step){.n_rows = n_rows, .rows = rig_host(rig, n_rows * sizeof(struct rn_step_row))};
+}
+
+void judge_weight(struct judge *judge, uint32_t index, uint32_t type_id, uint32_t cols, uint32_t rows, uint32_t experts,
+                  const void *data)
+{
+    judge->tensors[index] = (struct rn_tensor){.type = type_id, .data = data};
+    judge->weights[index] = (struct rn_weight){
+        &judge->tensors[index], rn_type(type_id), type_id, cols, rows, experts, rn_type_bytes(rn_type(type_id), cols)};
+}
+
+const float *judge_run(struct judge *judge, struct rn_op op, bool with_b)
+{
+    op.a = 0;
+    op.b = with_b ? 1 : -1;
+    op.out = 2;
+    op.out2 = 3;
+    rn_reference_op(&judge->ref, &op, &judge->step);
+    return judge->memory[2];
+}
+
+double rig_nmse(const float *got, const float *want, size_t n)
+{
+    double error = 0, squares = 0;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        squares += (double)want[i] * want[i];
+    }
+    return error / squares;
+}
+
+void rig_expect(const char *what, const float *got, const float *want, size_t n, double limit)
+{
+    double error = rig_nmse(got, want, n);
+
+    if (!(error <= limit))
+        fail_msg("%s: NMSE %.3g, above %.3g", what, error, limit);
+}

@@ -1,0 +1,114 @@
+/* The emulator finds what it says it finds: each planted mistake by its sentence, and nothing in its neighbour. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "gpu/kernels/emulate/emulator.h"
+#include "planted.h"
+
+struct room {
+    struct rn_heap heap;
+    struct rn_emulator *emulator;
+    uint32_t *out; /* [64] */
+    char fault[RN_EMULATED_FAULT_BYTES];
+};
+
+static int setup(void **state)
+{
+    static struct room room;
+
+    rn_heap_init(&room.heap, NULL);
+    room.emulator = rn_emulator_new(&room.heap);
+    room.out = rn_alloc_aligned(&room.heap, 64 * sizeof *room.out, 256);
+    *state = &room;
+    return room.emulator == NULL || room.out == NULL;
+}
+
+static int teardown(void **state)
+{
+    struct room *room = *state;
+
+    rn_emulator_free(room->emulator);
+    rn_free(&room->heap, room->out);
+    return rn_heap_bytes(&room->heap) != 0;
+}
+
+static bool launch(struct room *room, rn_emulated_kernel kernel, uint32_t with_mistake)
+{
+    struct planted_args args = {(uint64_t)(uintptr_t)room->out, with_mistake};
+    struct rn_emulated_range range = {args.out, 64 * sizeof *room->out};
+    struct rn_launch form = {{2, 1, 1}, 64, 256};
+
+    return rn_emulator_launch(room->emulator, kernel, &form, &args, &range, 1, room->fault);
+}
+
+/* Twice, so that a launch behind a fault is a launch like any. */
+static void planted(void **state)
+{
+    static const struct {
+        const char *name, *says;
+        rn_emulated_kernel kernel;
+    } cases[] = {
+#define CASE(name, says) {#name, says, rn_kernel_##name},
+        PLANTED(CASE)
+#undef CASE
+    };
+    struct room *room = *state;
+    uint32_t i;
+
+    for (i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        const char *name = cases[i / 2].name;
+
+        if (!launch(room, cases[i / 2].kernel, 0))
+            fail_msg("%s without its mistake: %s", name, room->fault);
+        if (launch(room, cases[i / 2].kernel, 1))
+            fail_msg("%s: the mistake is not found", name);
+        if (strstr(room->fault, cases[i / 2].says) == NULL)
+            fail_msg("%s: said is \"%s\"", name, room->fault);
+    }
+}
+
+static void results(void **state)
+{
+    struct room *room = *state;
+    uint32_t i;
+
+    assert_true(launch(room, rn_kernel_shifts, 0));
+    for (i = 0; i < 64; i++)
+        assert_int_equal(room->out[i], (i + 40) % 64);
+    assert_true(launch(room, rn_kernel_half_a_shuffle, 0));
+    for (i = 0; i < 64; i++)
+        assert_int_equal(room->out[i], i ^ 1);
+}
+
+/* Launches that no device has. */
+static void bad_forms(void **state)
+{
+    static const struct rn_launch forms[] = {{{0, 1, 1}, 64, 0},  {{1, 70000, 1}, 64, 0}, {{1, 1, 1}, 0, 0},
+                                             {{1, 1, 1}, 48, 0},  {{1, 1, 1}, 2048, 0},   {{1, 1, 1}, 64, 300 * 1024},
+                                             {{1, 1, 0}, 64, 256}};
+    struct planted_args args = {0, 0};
+    struct room *room = *state;
+    uint32_t i;
+
+    for (i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        assert_false(rn_emulator_launch(room->emulator, rn_kernel_shifts, &forms[i], &args, NULL, 0, room->fault));
+        assert_non_null(strstr(room->fault, "a launch of"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planted),
+        cmocka_unit_test(results),
+        cmocka_unit_test(bad_forms),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,114 @@
+/* An engine with real threads and a model on the CUDA device, emulated: each stream's text alone, in company and on the
+ * CPU; and a device that is lost while streams run: they fail, the engine and its other models live. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/actors/fixture.h"
+
+enum { STREAMS = 3, TOKENS = 6 };
+
+static const char *const prompts[STREAMS] = {"Once upon a time", "The", "A dog and a cat went"};
+
+static runnel_engine *open_engine(const char *library)
+{
+    runnel_engine_options options;
+
+    runnel_engine_options_default(&options);
+    options.device_library = library;
+    return start_engine(&options);
+}
+
+static runnel_model *open_model_on(runnel_engine *engine, const char *device)
+{
+    runnel_model_options options;
+
+    runnel_model_options_default(&options);
+    options.device = device;
+    options.context_tokens = 128;
+    return load_model(engine, BUNDLED_MODEL, &options);
+}
+
+static void run_alone(runnel_engine *engine, runnel_model *model, const char *prompt, struct capture *capture)
+{
+    runnel_request request = make_request(prompt, TOKENS, capture);
+
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+}
+
+static void test_streams(void **state)
+{
+    runnel_engine *engine = open_engine(EMULATED_MODULE);
+    runnel_model *cuda = open_model_on(engine, "cuda"), *cpu = open_model_on(engine, "cpu");
+    struct capture want[STREAMS] = {{0}}, got[STREAMS] = {{0}};
+    runnel_request requests[STREAMS];
+    runnel_stream stream;
+
+    (void)state;
+    for (int i = 0; i < STREAMS; i++) {
+        run_alone(engine, cpu, prompts[i], &want[i]);
+        requests[i] = make_request(prompts[i], TOKENS, &got[i]);
+        assert_int_equal(runnel_generate(cuda, &requests[i], &stream, NULL), RUNNEL_OK);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        run_until_end(engine, &got[i]);
+        assert_int_equal(got[i].last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(got[i].text_bytes, want[i].text_bytes);
+        assert_memory_equal(got[i].text, want[i].text, want[i].text_bytes);
+        capture_clear(&got[i]);
+        run_alone(engine, cuda, prompts[i], &got[i]);
+        assert_memory_equal(got[i].text, want[i].text, want[i].text_bytes);
+        capture_clear(&got[i]);
+        capture_clear(&want[i]);
+    }
+    runnel_engine_free(engine);
+}
+
+static void expect_lost(runnel_engine *engine, runnel_model *model)
+{
+    struct capture capture = {0};
+    runnel_request request = make_request(prompts[0], TOKENS, &capture);
+
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_FAILED);
+    assert_int_equal(capture.n_terminal, 1);
+    assert_int_equal(capture.last.status, RUNNEL_DEVICE);
+    capture_clear(&capture);
+}
+
+static void test_lost_device(void **state)
+{
+    void *library = dlopen(FAILING_MODULE, RTLD_NOW | RTLD_LOCAL);
+    int64_t *left = library == NULL ? NULL : dlsym(library, "failing_launches_left");
+    runnel_engine *engine = open_engine(FAILING_MODULE);
+    runnel_model *cuda = open_model_on(engine, "auto"), *cpu = open_model_on(engine, "cpu");
+    struct capture capture = {0};
+
+    (void)state;
+    assert_non_null(left);
+    run_alone(engine, cuda, prompts[1], &capture);
+    capture_clear(&capture);
+    __atomic_store_n(left, 40, __ATOMIC_RELAXED);
+    expect_lost(engine, cuda);
+    expect_lost(engine, cuda);
+    run_alone(engine, cpu, prompts[1], &capture);
+    capture_clear(&capture);
+    runnel_model_free(cuda);
+    await_models(engine, 1);
+    run_alone(engine, cpu, prompts[2], &capture);
+    capture_clear(&capture);
+    runnel_engine_free(engine);
+    dlclose(library);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_lost_device),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+/* Experts: routing, their products and sums, against the reference. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "rig.h"
+#include "model/quant.h"
+
+enum { ROWS = 6 };
+
+/* ---- Which experts ---- */
+
+struct routing {
+    uint32_t experts, used;
+    enum rn_gating gating;
+    bool normalise, with_more, ties;
+};
+
+static void route_of(const struct routing *c)
+{
+    struct rig rig;
+    struct judge judge;
+    struct rn_op op = {.kind = RN_OP_ROUTE,
+                       .experts = c->experts,
+                       .used = c->used,
+                       .gating = c->gating,
+                       .normalise = c->normalise,
+                       .scale = 1.5f,
+                       .eps = 1e-3,
+                       .bias = -1,
+                       .weight = c->with_more ? 0 : -1};
+    struct rn_route_args args;
+    float *a, *more, *weights;
+    int32_t *ids;
+    uint32_t i;
+
+    rig_open(&rig);
+    a = rig_floats(&rig, ROWS * c->experts, 4);
+    for (i = 0; c->ties && i < ROWS * c->experts; i++)
+        a[i] = (float)(int)a[i];
+    more = rig_floats(&rig, c->experts, 1);
+    ids = rig_device(&rig, ROWS * c->used * sizeof *ids);
+    weights = rig_device(&rig, ROWS * c->used * sizeof *weights);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){c->experts, 1, c->used, c->used});
+    judge_weight(&judge, 0, RN_F32, c->experts, 1, 1, more);
+    memcpy(judge.memory[0], a, ROWS * c->experts * sizeof *a);
+    args = (struct rn_route_args){rig_at(a),    c->with_more ? rig_at(more) : 0,
+                                  rig_at(ids),  rig_at(weights),
+                                  ROWS,         c->experts,
+                                  c->used,      c->gating,
+                                  c->normalise, op.scale,
+                                  1e-3f};
+    rig_run(&rig, RN_KERNEL_route, &args);
+    assert_memory_equal(ids, judge_run(&judge, op, false), ROWS * c->used * sizeof *ids);
+    rig_expect("route", weights, judge.memory[3], ROWS * c->used, 1e-11); /* sums of 300 floats */
+    rig_close(&rig);
+}
+
+static void route(void **state)
+{
+    static const struct routing cases[] = {
+        {8, 2, RN_GATING_SOFTMAX, true, false, false},    {300, 8, RN_GATING_SOFTMAX, false, false, false},
+        {64, 6, RN_GATING_SIGMOID, true, true, false},    {32, 4, RN_GATING_CHOSEN, false, false, false},
+        {32, 4, RN_GATING_CHOSEN, false, true, false},    {40, 5, RN_GATING_ROOT_SOFTPLUS, true, true, false},
+        {300, 12, RN_GATING_SOFTMAX, false, false, true}, {4, 4, RN_GATING_SOFTMAX, true, false, true},
+    };
+    uint32_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        route_of(&cases[i]);
+}
+
+/* ---- Their products ---- */
+
+static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per_expert_input)
+{
+    enum { EXPERTS = 5, USED = 3 };
+    struct rig rig;
+    struct judge judge;
+    struct rn_op op = {.kind = RN_OP_EXPERT_MATMUL,
+                       .experts = EXPERTS,
+                       .used = USED,
+                       .per_expert_input = per_expert_input,
+                       .weight = 0,
+                       .bias = 1};
+    uint32_t inputs = per_expert_input ? USED : 1, i;
+    struct rn_typed_kernels kernels;
+    struct rn_expert_matmul_args args;
+    struct rn_matmul_args one;
+    unsigned char *blocks, *tiled;
+    float *a, *bias, *out, *alone;
+    size_t matrix, bytes;
+    int32_t *ids;
+
+    rig_open(&rig);
+    assert_true(rn_kernels_of_type(type_id, &kernels));
+    blocks = rig_weights(&rig, type_id, EXPERTS * rows, cols);
+    bytes = rn_type_bytes(rn_type(type_id), cols) * rows;
+    matrix = rn_tiled_bytes(type_id, rows, cols);
+    tiled = rig_device(&rig, EXPERTS * matrix);
+    for (i = 0; i < EXPERTS; i++) {
+        struct rn_tile_args tile = {rig_at(blocks + i * bytes), rig_at(tiled + i * matrix), rows, cols};
+
+        rig_run(&rig, kernels.tile, &tile);
+    }
+    a = rig_floats(&rig, (size_t)ROWS * inputs * cols, 1);
+    bias = rig_floats(&rig, EXPERTS * rows, 1);
+    out = rig_device(&rig, (size_t)ROWS * USED * rows * sizeof *out);
+    alone = rig_device(&rig, rows * sizeof *alone);
+    ids = rig_device(&rig, ROWS * USED * sizeof *ids);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){inputs * cols, USED, USED * rows, 1});
+    judge_weight(&judge, 0, type_id, cols, rows, EXPERTS, blocks);
+    judge_weight(&judge, 1, RN_F32, rows, EXPERTS, 1, bias);
+    memcpy(judge.memory[0], a, (size_t)ROWS * inputs * cols * sizeof *a);
+    for (i = 0; i < ROWS * USED; i++)
+        ((int32_t *)judge.memory[1])[i] = ids[i] = (int32_t)rig_random(&rig, EXPERTS);
+    args =
+        (struct rn_expert_matmul_args){rig_at(tiled), rig_at(bias), rig_at(a), rig_at(ids), rig_at(out),     ROWS, USED,
+                                       EXPERTS,       rows,         cols,      2,           per_expert_input};
+    rig_run(&rig, kernels.expert_matmul, &args);
+    rig_expect("expert_matmul", out, judge_run(&judge, op, true), (size_t)ROWS * USED * rows, 1e-9);
+
+    /* the bits of any product with that matrix */
+    one = (struct rn_matmul_args){rig_at(tiled + (size_t)ids[4] * matrix),
+                                  rig_at(bias + (size_t)ids[4] * rows),
+                                  rig_at(a + (size_t)(per_expert_input ? 4 : 1) * cols),
+                                  rig_at(alone),
+                                  1,
+                                  rows,
+                                  cols,
+                                  2};
+    rig_run(&rig, kernels.matmul_few, &one);
+    assert_memory_equal(alone, out + 4 * rows, rows * sizeof *alone);
+    rig_close(&rig);
+}
+
+static void products(void **state)
+{
+    (void)state;
+#define TYPE(id, name) products_of(id, 24, id >= RN_Q2_K && id <= RN_Q6_K ? 512 : 96, id % 2 == 0);
+    RN_KERNEL_TYPES(TYPE)
+#undef TYPE
+    products_of(RN_Q4_K, 33, 768, true);
+}
+
+/* An id that no ROUTE gives touches nothing. */
+static void strange_ids(void **state)
+{
+    struct rig rig;
+    struct rn_expert_matmul_args args;
+    float *out;
+    int32_t *ids;
+    uint32_t i;
+
+    (void)state;
+    rig_open(&rig);
+    ids = rig_device(&rig, 2 * sizeof *ids);
+    ids[0] = -1;
+    ids[1] = 1;
+    out = rig_floats(&rig, 32, 1);
+    memset(out, 0, 32 * sizeof *out);
+    args = (struct rn_expert_matmul_args){rig_at(rig_tiled(&rig, RN_Q8_0, rig_weights(&rig, RN_Q8_0, 16, 32), 16, 32)),
+                                          0,
+                                          rig_at(rig_floats(&rig, 32, 1)),
+                                          rig_at(ids),
+                                          rig_at(out),
+                                          1,
+                                          2,
+                                          1,
+                                          16,
+                                          32,
+                                          2,
+                                          0};
+    rig_run(&rig, RN_KERNEL_expert_matmul_q8_0, &args);
+    for (i = 0; i < 32; i++)
+        assert_true(out[i] == 0);
+    rig_close(&rig);
+}
+
+/* ---- Their sum ---- */
+
+static void sums(void **state)
+{
+    enum { USED = 4, WIDTH = 70 };
+    struct rig rig;
+    struct judge judge;
+    struct rn_expert_sum_args args;
+    float *a, *weights, *out;
+
+    (void)state;
+    rig_open(&rig);
+    a = rig_floats(&rig, ROWS * USED * WIDTH, 1);
+    weights = rig_floats(&rig, ROWS * USED, 1);
+    out = rig_device(&rig, ROWS * WIDTH * sizeof *out);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){USED * WIDTH, USED, WIDTH, 1});
+    memcpy(judge.memory[0], a, ROWS * USED * WIDTH * sizeof *a);
+    memcpy(judge.memory[1], weights, ROWS * USED * sizeof *weights);
+    args = (struct rn_expert_sum_args){rig_at(a), rig_at(weights), rig_at(out), ROWS, USED, WIDTH};
+    rig_run(&rig, RN_KERNEL_expert_sum, &args);
+    rig_expect(
+        "expert_sum", out,
+        judge_run(&judge, (struct rn_op){.kind = RN_OP_EXPERT_SUM, .used = USED, .weight = -1, .bias = -1}, true),
+        ROWS * WIDTH, 1e-12);
+    args.weights = 0;
+    rig_run(&rig, RN_KERNEL_expert_sum, &args);
+    rig_expect("sum", out,
+               judge_run(&judge, (struct rn_op){.kind = RN_OP_SUM, .used = USED, .weight = -1, .bias = -1}, false),
+               ROWS * WIDTH, 1e-12);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(route),
+        cmocka_unit_test(products),
+        cmocka_unit_test(strange_ids),
+        cmocka_unit_test(sums),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

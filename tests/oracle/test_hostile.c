@@ -1,0 +1,308 @@
+/* Files of every architecture with one thing wrong: a key or a tensor is missing, a number is absurd, a shape is
+ * another. Each gives a plan that its checker accepts, or a status with a sentence that names a key or a tensor. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../model/model_edit.h"
+#include "tests/oracle/arch_models.h"
+#include "tests/oracle/made_model.h"
+#include "tests/oracle/run_plan.h"
+
+/* Files of ../shared, texts of the tree. */
+static const char *const names[] = {
+#define NAME(name, context) "oracles/arch/" name ".gguf",
+#define MADE(name, context) MADE_TEXT(name),
+    ARCH_MODELS(NAME) MADE_MODELS(MADE)
+#undef MADE
+#undef NAME
+};
+
+static struct fixture {
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    struct model_edit edit;
+    runnel_error error;
+    struct writer made; /* bytes of a model that is made */
+} f;
+
+/* The status of a plan for what f.edit says. */
+static runnel_status plan_status(void)
+{
+    struct rn_gguf *gguf = NULL;
+    struct rn_plan *plan = NULL;
+    struct writer w = {0};
+    runnel_status status;
+
+    memset(&f.error, 0, sizeof f.error);
+    edit_write(&f.edit, &w);
+    status = rn_gguf_parse(&f.heap, w.bytes, w.n, "edited.gguf", &gguf, &f.error);
+    if (status == RUNNEL_OK) {
+        status = rn_plan_new(&f.heap, gguf, 0, &plan, &f.error);
+        if (status == RUNNEL_OK)
+            assert_true(rn_plan_check(plan));
+        rn_plan_free(plan);
+        rn_gguf_free(gguf);
+    }
+    w_free(&w);
+    return status;
+}
+
+/* The builder says what is wrong, not the checker of plans behind it. */
+static void expect_sense(const char *model, const char *what)
+{
+    runnel_status status = plan_status();
+
+    if (status != RUNNEL_OK && strstr(f.error.message, "fit together") != NULL)
+        fail_msg("%s, %s: not seen by the builder: %s", model, what, f.error.message);
+    if (status != RUNNEL_OK && strstr(f.error.message, "key ") == NULL && strstr(f.error.message, "tensor ") == NULL &&
+        strstr(f.error.message, "architecture ") == NULL)
+        fail_msg("%s, %s: %s", model, what, f.error.message);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), e = strlen(end);
+
+    return n >= e && strcmp(text + n - e, end) == 0;
+}
+
+static void open_model(const char *name)
+{
+    rn_heap_init(&f.heap, NULL);
+    if (ends_with(name, ".txt")) {
+        made_model_write(name, &f.made);
+        assert_int_equal(rn_gguf_parse(&f.heap, f.made.bytes, f.made.n, name, &f.gguf, &f.error), RUNNEL_OK);
+    } else {
+        assert_int_equal(rn_gguf_open(&f.heap, shared_path(name), &f.gguf, &f.error), RUNNEL_OK);
+    }
+    edit_from(&f.edit, f.gguf);
+    assert_int_equal(plan_status(), RUNNEL_OK);
+}
+
+static void close_model(void)
+{
+    rn_gguf_free(f.gguf);
+    w_free(&f.made);
+    assert_int_equal(rn_heap_blocks(&f.heap), 0);
+}
+
+/* A key of the architecture is dropped, or says something absurd. */
+static void keys_are_looked_at(void **state)
+{
+    static const uint32_t absurd[] = {0, 3, 0x7fffffff, UINT32_MAX};
+    static const float numbers[] = {NAN, -1, 0, 1e30f};
+    size_t m, i;
+    uint32_t k;
+
+    (void)state;
+    for (m = 0; m < sizeof names / sizeof names[0]; m++) {
+        open_model(names[m]);
+        for (k = 0; k < f.edit.n_keys; k++) {
+            struct edit_key key = f.edit.keys[k];
+
+            for (i = 0; i < 4 && key.type == RN_GGUF_U32; i++) {
+                edit_u32(&f.edit, key.name, absurd[i]);
+                expect_sense(names[m], key.name);
+            }
+            for (i = 0; i < 4 && key.type == RN_GGUF_F32; i++) {
+                edit_f32(&f.edit, key.name, numbers[i]);
+                expect_sense(names[m], key.name);
+            }
+            edit_text(&f.edit, key.name, "text");
+            expect_sense(names[m], key.name);
+            edit_from(&f.edit, f.gguf);
+            edit_drop_key(&f.edit, key.name);
+            expect_sense(names[m], key.name);
+            edit_from(&f.edit, f.gguf);
+        }
+        close_model();
+    }
+}
+
+/* Those without which no architecture is. */
+static bool is_needed(const char *name)
+{
+    static const char *const ends[] = {"token_embd.weight", "attn_output.weight", "ffn_down.weight",
+                                       "ffn_down_exps.weight"};
+    size_t i;
+
+    for (i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (ends_with(name, ends[i]))
+            return true;
+    return strcmp(name, "output_norm.weight") == 0;
+}
+
+/* A tensor is dropped, or has a column more than it should. */
+static void tensors_are_looked_at(void **state)
+{
+    uint32_t t;
+    size_t m;
+
+    (void)state;
+    for (m = 0; m < sizeof names / sizeof names[0]; m++) {
+        open_model(names[m]);
+        for (t = 0; t < f.edit.n_tensors; t++) {
+            struct edit_tensor tensor = f.edit.tensors[t];
+
+            edit_drop_tensor(&f.edit, tensor.name);
+            expect_sense(names[m], tensor.name);
+            if (is_needed(tensor.name)) {
+                assert_int_equal(plan_status(), RUNNEL_FORMAT);
+                if (strstr(f.error.message, tensor.name) == NULL)
+                    fail_msg("%s without %s: %s", names[m], tensor.name, f.error.message);
+            }
+            edit_from(&f.edit, f.gguf);
+            edit_tensor(&f.edit, tensor.name)->dims[0] += 32;
+            expect_sense(names[m], tensor.name);
+            if (is_needed(tensor.name))
+                assert_int_equal(plan_status(), RUNNEL_FORMAT);
+            edit_from(&f.edit, f.gguf);
+        }
+        close_model();
+    }
+}
+
+/* What no row reads is refused by name. */
+static void strangers_are_named(void **state)
+{
+    static const float zeros[64];
+    size_t m;
+
+    (void)state;
+    for (m = 0; m < sizeof names / sizeof names[0]; m++) {
+        open_model(names[m]);
+        edit_add_tensor(&f.edit, "blk.0.stranger.weight", 64, 1, zeros);
+        assert_int_equal(plan_status(), RUNNEL_UNSUPPORTED);
+        assert_non_null(strstr(f.error.message, "blk.0.stranger.weight"));
+        edit_from(&f.edit, f.gguf);
+        close_model();
+    }
+}
+
+/* How a row without experts weighs them nobody has said: they are refused, by the tensor that chooses them, and whatever
+ * else the file has of a feed-forward. */
+static void experts_are_not_guessed(void **state)
+{
+    static const float zeros[64 * 4];
+    static const char *const without[] = {MADE_TEXT("refact-made"), MADE_TEXT("xverse-made"), MADE_TEXT("gpt2-made"),
+                                          MADE_TEXT("gptj-made"),   MADE_TEXT("talkie-made"), MADE_TEXT("deci-made")};
+    size_t m;
+
+    (void)state;
+    for (m = 0; m < sizeof without / sizeof without[0]; m++) {
+        open_model(without[m]);
+        edit_add_tensor(&f.edit, "blk.1.ffn_gate_inp.weight", 64, 4, zeros);
+        assert_int_equal(plan_status(), RUNNEL_UNSUPPORTED);
+        assert_non_null(strstr(f.error.message, "tensor blk.1.ffn_gate_inp.weight chooses experts"));
+        edit_drop_tensor(&f.edit, "blk.1.ffn_down.weight");
+        assert_int_equal(plan_status(), RUNNEL_UNSUPPORTED);
+        assert_non_null(strstr(f.error.message, "tensor blk.1.ffn_gate_inp.weight chooses experts"));
+        edit_from(&f.edit, f.gguf);
+        close_model();
+    }
+}
+
+/* An indexer's numbers one by one out of range, and each of its tensors missing. */
+static void indexers_are_looked_at(void **state)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } wrong[] = {{"glm-dsa.attention.indexer.top_k", 0},           {"glm-dsa.attention.indexer.head_count", 0},
+                 {"glm-dsa.attention.indexer.head_count", 100000}, {"glm-dsa.attention.indexer.key_length", 0},
+                 {"glm-dsa.attention.indexer.key_length", 8}, /* of which 16 would rotate */
+                 {"glm-dsa.attention.indexer.key_length", 32}};
+    static const char *const tensors[] = {"blk.2.indexer.k_norm.weight", "blk.2.indexer.k_norm.bias",
+                                          "blk.2.indexer.proj.weight", "blk.2.indexer.attn_k.weight",
+                                          "blk.2.indexer.attn_q_b.weight"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        open_model(MADE_TEXT("glm-dsa-made-chosen"));
+        edit_u32(&f.edit, wrong[i].key, wrong[i].value);
+        assert_int_equal(plan_status(), RUNNEL_FORMAT);
+        assert_non_null(strstr(f.error.message, "indexer."));
+        close_model();
+    }
+    for (i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        open_model(MADE_TEXT("glm-dsa-made-chosen"));
+        edit_drop_tensor(&f.edit, tensors[i]);
+        assert_int_equal(plan_status(), RUNNEL_FORMAT);
+        assert_non_null(strstr(f.error.message, tensors[i]));
+        close_model();
+    }
+}
+
+/* Means of chunks and chosen positions do not go together. The indexer's keys are a layer of the cache. */
+static void choices_are_of_positions(void **state)
+{
+    const struct rn_device_caps caps = {.kv_types = UINT32_MAX, .max_rows = 1, .max_outs = 1, .can = RN_CAN_MEANS};
+    struct rn_backend_limits limits = {.max_rows = 1, .max_outs = 1, .kv_type = RUNNEL_KV_F16, .mean_window = 64};
+    struct rn_plan *plan;
+
+    (void)state;
+    open_model(MADE_TEXT("glm-dsa-made-chosen"));
+    assert_int_equal(rn_plan_new(&f.heap, f.gguf, 0, &plan, &f.error), RUNNEL_OK);
+    assert_int_equal(rn_plan_kv_bytes(plan, RUNNEL_KV_F16), (5 * (32 + 16) + 2 * 64) * 2);
+    assert_int_equal(rn_limits_check(&limits, plan, &caps, &f.error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(f.error.message, "means of chunks"));
+    limits.mean_window = 0;
+    assert_int_equal(rn_limits_check(&limits, plan, &caps, &f.error), RUNNEL_OK);
+    rn_plan_free(plan);
+    close_model();
+}
+
+/* The cache of a latent: 32 + 16 numbers a position and block. Those 32 that are values rotate by spans of 16. */
+static void latents_are_all_that_is_kept(void **state)
+{
+    const struct rn_device_caps caps = {.kv_types = UINT32_MAX, .max_rows = 1, .max_outs = 1};
+    struct rn_backend_limits limits = {.max_rows = 1, .max_outs = 1, .kv_type = RUNNEL_KV_Q4};
+    struct rn_plan *plan;
+    uint32_t i;
+
+    (void)state;
+    open_model("tests/oracle/made/deepseek2-made-lite.txt");
+    assert_int_equal(rn_plan_new(&f.heap, f.gguf, 0, &plan, &f.error), RUNNEL_OK);
+    assert_int_equal(rn_plan_kv_bytes(plan, RUNNEL_KV_F16), 3 * (32 + 16) * 2);
+    assert_int_equal(rn_limits_check(&limits, plan, &caps, &f.error), RUNNEL_OK);
+    for (i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind == RN_OP_ATTENTION)
+            plan->ops[i].v_dim = 24;
+    assert_int_equal(rn_limits_check(&limits, plan, &caps, &f.error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(f.error.message, "q4"));
+    limits.kv_type = RUNNEL_KV_Q8;
+    assert_int_equal(rn_limits_check(&limits, plan, &caps, &f.error), RUNNEL_OK);
+    rn_plan_free(plan);
+    close_model();
+}
+
+/* Blocks that come several times have caches of their own each time: none of them is the last of a part. */
+static void loops_have_no_exit(void **state)
+{
+    struct rn_plan *plan = NULL;
+
+    (void)state;
+    open_model(MADE_TEXT("nanbeige-made-loops"));
+    assert_int_equal(rn_plan_new_exit(&f.heap, f.gguf, 0, 1, &plan, &f.error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(f.error.message, "key nanbeige.num_loops"));
+    close_model();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_looked_at),       cmocka_unit_test(tensors_are_looked_at),
+        cmocka_unit_test(strangers_are_named),      cmocka_unit_test(experts_are_not_guessed),
+        cmocka_unit_test(loops_have_no_exit),       cmocka_unit_test(indexers_are_looked_at),
+        cmocka_unit_test(choices_are_of_positions), cmocka_unit_test(latents_are_all_that_is_kept)};
+
+    shared_or_skip();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
