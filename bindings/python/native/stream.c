@@ -480,7 +480,8 @@ static PyObject *stream_wait(PyObject *object, PyObject *waiter)
     return PyBool_FromLong(waits);
 }
 
-/* Reads one event into the stream. 0; 1: none within the slice; -1: an exception. */
+/* Reads one event into the stream. 0; 1: none within the slice; -1: an exception. Signals are seen after an event,
+ * too: a fast model leaves no slice without one. */
 static int read_one(rnpy_stream *self)
 {
     runnel_engine *engine = rnpy_engine_enter(self->engine);
@@ -505,9 +506,9 @@ static int read_one(rnpy_stream *self)
     else if (take_event(self, &event) < 0)
         keep_failure(self);
     rnpy_engine_leave(self->engine);
-    if (result == 1 && PyErr_CheckSignals() < 0)
-        result = -1;
-    return PyErr_Occurred() ? -1 : result;
+    if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
+        return -1;
+    return result;
 }
 
 static PyObject *stream_next(PyObject *object, PyObject *unused)
