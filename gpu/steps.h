@@ -17,7 +17,7 @@ int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const v
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted);
 
-/* program.c: KV types that the kernels have, as bits. */
+/* ops_cache.c: KV types that the kernels have, as bits. */
 uint32_t rn_gpu_kv_types(void);
 
 /* program.c: the kernels can compute the plan. UNSUPPORTED names an op and its tensor. */
@@ -26,12 +26,12 @@ runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error)
 /* program.c: dynamic shared memory of every launch of a step is allowed. Before the first step. */
 int rn_gpu_program_allow(struct rn_gpu_backend *backend);
 
-/* program.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen, once the
+/* ops_products.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen, once the
  * step of this shape is done. */
 uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend);
 void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
-/* program.c: memory between the launches of an attention that is split over positions. */
+/* ops_cache.c: memory between the launches of an attention that is split over positions. */
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
 
 /* inputs.c: as many positions, rounded up to what a step's shape has: whole chunks of attention, a power of two of them

@@ -1,0 +1,59 @@
+/* Ops as launches: for each kind of op which launches compute it, and with what arguments. One file for each group of ops;
+ * program.c has the table. */
+#ifndef RN_GPU_OPS_H
+#define RN_GPU_OPS_H
+
+#include "base/check.h"
+#include "gpu/steps.h"
+
+/* Launches the op on the backend's stream. */
+typedef int rn_gpu_run(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape);
+
+/* There are kernels for the op as it stands in the plan. */
+typedef bool rn_gpu_can(const struct rn_plan *plan, const struct rn_op *op);
+
+/* Of slots, weights and what a step brings: the address on the device, 0: there is none. */
+static inline rn_address rn_gpu_slot(const struct rn_gpu_backend *backend, int16_t index)
+{
+    return index < 0 ? 0 : backend->slots + backend->slot_at[index];
+}
+
+static inline rn_address rn_gpu_matrix(const struct rn_gpu_backend *backend, int32_t weight)
+{
+    return backend->weights + backend->weight_at[weight];
+}
+
+static inline rn_address rn_gpu_vector(const struct rn_gpu_backend *backend, int32_t weight)
+{
+    return weight < 0 ? 0 : backend->weights + backend->vector_at[weight];
+}
+
+static inline rn_address rn_gpu_input(const struct rn_gpu_backend *backend, uint64_t at)
+{
+    return backend->inputs + at;
+}
+
+static inline uint32_t rn_gpu_width(const struct rn_gpu_backend *backend, int16_t index)
+{
+    return index < 0 ? 0 : backend->plan->slots[index].width;
+}
+
+/* Rows of a slot in a step of this shape. */
+static inline uint32_t rn_gpu_rows(const struct rn_gpu_backend *backend, int16_t index,
+                                   const struct rn_gpu_shape *shape)
+{
+    return backend->plan->slots[index].selected ? shape->n_outs : shape->n_rows;
+}
+
+/* ops_values.c: norms, and values one by one. */
+rn_gpu_run rn_gpu_run_norm, rn_gpu_run_each, rn_gpu_run_select;
+
+/* ops_products.c: products with weights, and experts. */
+rn_gpu_can rn_gpu_can_product, rn_gpu_can_route;
+rn_gpu_run rn_gpu_run_embed, rn_gpu_run_matmul, rn_gpu_run_route, rn_gpu_run_expert_matmul, rn_gpu_run_expert_sum;
+
+/* ops_cache.c: rotation, the cache, attention. */
+rn_gpu_can rn_gpu_can_attention;
+rn_gpu_run rn_gpu_run_rope, rn_gpu_run_kv_store, rn_gpu_run_attention;
+
+#endif

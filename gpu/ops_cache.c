@@ -1,0 +1,111 @@
+/* Rotation, the cache and attention: see ops.h. */
+#include "gpu/ops.h"
+
+uint32_t rn_gpu_kv_types(void)
+{
+#define KV_BIT(id, name) | 1u << (id)
+    return 0 RN_KERNEL_KV_TYPES(KV_BIT);
+#undef KV_BIT
+}
+
+/* The kernels look behind each row, at all that there is. */
+bool rn_gpu_can_attention(const struct rn_plan *plan, const struct rn_op *op)
+{
+    enum rn_kernel kernel;
+
+    (void)plan;
+    return !op->bidirectional && op->b < 0 && op->alibi == 0 &&
+           rn_attention_kernel(RUNNEL_KV_F16, op->k_dim, op->v_dim, &kernel);
+}
+
+int rn_gpu_run_rope(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_rope *rope = &backend->plan->ropes[op->rope];
+    const struct rn_rope_args args = {.a = rn_gpu_slot(backend, op->a),
+                                      .out = rn_gpu_slot(backend, op->out),
+                                      .positions = rn_gpu_input(backend, backend->in.positions),
+                                      .inv_freq = backend->weights + backend->rope_at[op->rope],
+                                      .n_rows = shape->n_rows,
+                                      .heads = op->heads,
+                                      .k_dim = op->k_dim,
+                                      .dims = rope->dims,
+                                      .neox = rope->neox,
+                                      .magnitude = rope->magnitude};
+
+    return rn_gpu_launch(backend, RN_KERNEL_rope, &args);
+}
+
+static struct rn_cache_args cache_of(const struct rn_gpu_backend *backend, int32_t layer,
+                                     const struct rn_gpu_shape *shape)
+{
+    const struct rn_kv_layer *kv = &backend->plan->kv_layers[layer];
+
+    return (struct rn_cache_args){.keys = backend->blocks + backend->layer_at[layer],
+                                  .values = backend->blocks + backend->layer_values_at[layer],
+                                  .tables = rn_gpu_input(backend, backend->in.tables),
+                                  .table_at = rn_gpu_input(backend, backend->in.tables_at),
+                                  .block_bytes = backend->block_bytes,
+                                  .n_tables = backend->in.n_tables,
+                                  .n_seqs = shape->n_seqs,
+                                  .block_log = (uint32_t)__builtin_ctz(backend->limits.block_tokens),
+                                  .kv_heads = kv->kv_heads,
+                                  .k_dim = kv->k_width / kv->kv_heads,
+                                  .v_dim = kv->v_width / kv->kv_heads,
+                                  .type = (uint32_t)backend->limits.kv_type};
+}
+
+int rn_gpu_run_kv_store(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_kv_store_args args = {.cache = cache_of(backend, op->layer, shape),
+                                          .k = rn_gpu_slot(backend, op->a),
+                                          .v = rn_gpu_slot(backend, op->b),
+                                          .seqs = rn_gpu_input(backend, backend->in.seqs),
+                                          .places =
+                                              rn_gpu_input(backend, backend->in.positions), /* there are no trees */
+                                          .n_rows = shape->n_rows};
+
+    return rn_gpu_launch(backend, RN_KERNEL_kv_store, &args);
+}
+
+/* Few rows are split over positions, and the parts joined; of many each tile looks at all. */
+int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    bool is_split = shape->n_rows <= RN_GPU_SPLIT_ROWS;
+    enum rn_kernel kernel;
+    struct rn_attention_args args = {.cache = cache_of(backend, op->layer, shape),
+                                     .q = rn_gpu_slot(backend, op->a),
+                                     .out = rn_gpu_slot(backend, op->out),
+                                     .seqs = rn_gpu_input(backend, backend->in.seqs),
+                                     .positions = rn_gpu_input(backend, backend->in.positions),
+                                     .sinks = rn_gpu_vector(backend, op->weight),
+                                     .workspace = is_split ? backend->slots + backend->workspace_at : 0,
+                                     .n_rows = shape->n_rows,
+                                     .heads = op->heads,
+                                     .v_dim = op->v_dim,
+                                     .window = op->window,
+                                     .chunked = op->chunked,
+                                     .rows_per_tile = is_split ? 1 : rn_attention_rows(op->heads, op->kv_heads),
+                                     .n_chunks = is_split ? shape->longest / RN_ATTENTION_CHUNK : 0,
+                                     .scale = op->scale,
+                                     .softcap = op->softcap};
+    int result;
+
+    RN_CHECK(rn_attention_kernel((uint32_t)backend->limits.kv_type, op->k_dim, op->v_dim, &kernel));
+    result = rn_gpu_launch(backend, kernel, &args);
+    return result == RN_GPU_OK && is_split ? rn_gpu_launch(backend, RN_KERNEL_attention_join, &args) : result;
+}
+
+uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
+{
+    uint32_t rows = backend->limits.max_rows < RN_GPU_SPLIT_ROWS ? backend->limits.max_rows : RN_GPU_SPLIT_ROWS;
+    uint32_t chunks = rn_gpu_longest(backend, backend->limits.context_tokens) / RN_ATTENTION_CHUNK;
+    uint64_t most = 0, bytes;
+
+    for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
+        const struct rn_op *op = &backend->plan->ops[i];
+
+        bytes = op->kind == RN_OP_ATTENTION ? rn_attention_bytes(rows, op->heads, op->v_dim, chunks) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
