@@ -64,12 +64,19 @@ runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error)
     return RUNNEL_OK;
 }
 
+int rn_gpu_program_op(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape)
+{
+    const struct rn_op *op = &backend->plan->ops[index];
+
+    return ops[op->kind].run(backend, op, shape);
+}
+
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
     int result = RN_GPU_OK;
 
     for (uint32_t i = 0; i < backend->plan->n_ops && result == RN_GPU_OK; i++)
-        result = ops[backend->plan->ops[i].kind].run(backend, &backend->plan->ops[i], shape);
+        result = rn_gpu_program_op(backend, i, shape);
     return result;
 }
 

@@ -41,6 +41,9 @@ uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions
 /* program.c: launches all ops of a step of this shape. */
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
+/* program.c: launches the plan's op of this index alone. For measuring. */
+int rn_gpu_program_op(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape);
+
 /* inputs.c: where each thing that a step brings lies in the inputs, and how many bytes all of it has at most. */
 uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend);
 

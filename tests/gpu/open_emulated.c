@@ -11,13 +11,12 @@
 #include <cmocka.h>
 
 #include "gpu/backend.h"
+#include "tests/gpu/real_device.h"
 
-struct rn_device *open_emulated(struct rn_heap *heap, size_t memory_bytes)
+static struct rn_gpu_module emulated(struct rn_heap *heap, size_t memory_bytes)
 {
     struct rn_gpu_module module = {.library = dlopen(EMULATED_MODULE, RTLD_NOW | RTLD_LOCAL)};
     rn_gpu_kernels_fn kernels;
-    runnel_error error = {0};
-    struct rn_device *device;
     void *address;
 
     assert_non_null(module.library);
@@ -25,6 +24,20 @@ struct rn_device *open_emulated(struct rn_heap *heap, size_t memory_bytes)
     memcpy(&kernels, &address, sizeof kernels);
     module.kernels = kernels();
     module.driver = rn_gpu_driver_emulated(heap, module.kernels->emulation, memory_bytes);
+    return module;
+}
+
+struct rn_device *open_emulated(struct rn_heap *heap, size_t memory_bytes)
+{
+    const char *library = real_device_library();
+    struct rn_gpu_module module;
+    runnel_error error = {0};
+    struct rn_device *device;
+
+    if (library == NULL)
+        module = emulated(heap, memory_bytes);
+    else if (rn_gpu_module_open(heap, library, &module, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
     device = rn_gpu_device_open(heap, &module, 0, &error);
     if (device == NULL)
         fail_msg("%s", error.message);

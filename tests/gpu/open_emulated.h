@@ -1,10 +1,10 @@
-/* The device "cuda" on the emulated driver, for tests. */
+/* The device "cuda" on the emulated driver, or on a GPU (real_device.h), for tests. */
 #ifndef RN_TESTS_GPU_OPEN_EMULATED_H
 #define RN_TESTS_GPU_OPEN_EMULATED_H
 
 #include "model/device.h"
 
-/* With so many bytes of memory. What cannot be done fails the test. Closed by its kind. */
+/* With so many bytes of memory, where it is emulated. What cannot be done fails the test. Closed by its kind. */
 struct rn_device *open_emulated(struct rn_heap *heap, size_t memory_bytes);
 
 #endif

@@ -9,21 +9,27 @@
 
 #include "rig.h"
 #include "model/quant.h"
+#include "tests/gpu/real_device.h"
 
 void rig_open(struct rig *rig)
 {
     memset(rig, 0, sizeof *rig);
     rn_heap_init(&rig->heap, NULL);
-    rig->emulator = rn_emulator_new(&rig->heap);
-    assert_non_null(rig->emulator);
+    rig->real = real_device_module();
+    rig->emulator = rig->real != NULL ? NULL : rn_emulator_new(&rig->heap);
+    assert_true(rig->real != NULL || rig->emulator != NULL);
     rig->state = 1;
 }
 
 void rig_close(struct rig *rig)
 {
-    rn_emulator_free(rig->emulator);
+    if (rig->emulator != NULL)
+        rn_emulator_free(rig->emulator);
     while (rig->n_arrays > 0)
         rn_free(&rig->heap, rig->arrays[--rig->n_arrays]);
+    for (; rig->real != NULL && rig->n_ranges > 0; rig->n_ranges--)
+        assert_int_equal(
+            rig->real->driver->host_free(rig->real->driver, rig_host_at(rig->ranges[rig->n_ranges - 1].at)), RN_GPU_OK);
     assert_int_equal(rn_heap_bytes(&rig->heap), 0);
 }
 
@@ -35,10 +41,21 @@ static void *keep(struct rig *rig, void *memory)
     return memory;
 }
 
+/* Of a GPU: pinned memory of the host, which it reads and writes at the host's address. */
+static void *pinned(const struct rn_gpu_module *real, size_t bytes)
+{
+    void *memory = NULL;
+
+    assert_int_equal(real->driver->host_new(real->driver, &memory, bytes, RN_GPU_HOST_PORTABLE), RN_GPU_OK);
+    return memory;
+}
+
 void *rig_device(struct rig *rig, size_t bytes)
 {
-    void *memory = keep(rig, rn_alloc_aligned(&rig->heap, bytes, 256));
+    void *memory = rig->real != NULL ? pinned(rig->real, bytes) : keep(rig, rn_alloc_aligned(&rig->heap, bytes, 256));
     uint32_t i;
+
+    assert_true(rig->n_ranges < RIG_ARRAYS);
 
     memset(memory, 0xff, bytes);
     for (i = rig->n_ranges++; i > 0 && rig->ranges[i - 1].at > rig_at(memory); i--)
@@ -73,13 +90,40 @@ float *rig_floats(struct rig *rig, size_t n, float scale)
     return a;
 }
 
+/* On the GPU, to its end. */
+static void run_real(const struct rn_gpu_module *real, const struct rn_kernel_info *info, const void *args)
+{
+    struct rn_gpu_function *function = real_device_function(info->name);
+    struct rn_launch launch = info->launch(args);
+    struct rn_gpu_driver *driver = real->driver;
+    unsigned char copy[256];
+    void *arguments[] = {copy};
+    char text[128];
+    int result;
+
+    assert_true(info->args_bytes <= sizeof copy);
+    memcpy(copy, args, info->args_bytes);
+    result = driver->function_set(driver, function, RN_GPU_FUNCTION_SHARED, (int)launch.shared_bytes);
+    if (result == RN_GPU_OK)
+        result = driver->launch(driver, function, launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, 1, 1,
+                                launch.shared_bytes, NULL, arguments, NULL);
+    if (result == RN_GPU_OK)
+        result = driver->stream_finish(driver, NULL);
+    rn_gpu_error_text(driver, result, text, sizeof text);
+    if (result != RN_GPU_OK)
+        fail_msg("%s: %s", info->name, text);
+}
+
 void rig_run(struct rig *rig, enum rn_kernel kernel, const void *args)
 {
     const struct rn_kernel_info *info = rn_kernel_info(kernel);
     struct rn_launch launch = info->launch(args);
     char fault[RN_EMULATED_FAULT_BYTES];
 
-    if (!rn_emulator_launch(rig->emulator, rn_emulated_find(kernel), &launch, args, rig->ranges, rig->n_ranges, fault))
+    if (rig->real != NULL)
+        run_real(rig->real, info, args);
+    else if (!rn_emulator_launch(rig->emulator, rn_emulated_find(kernel), &launch, args, rig->ranges, rig->n_ranges,
+                                 fault))
         fail_msg("%s: %s", info->name, fault);
 }
 

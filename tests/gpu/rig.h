@@ -1,15 +1,18 @@
-/* What the tests of kernels share: memory of an emulated device, launches on it, and the CPU's reference as the judge.
+/* What the tests of kernels share: memory of a device, emulated or real (real_device.h), launches on it, and the CPU's
+ * reference as the judge.
  * What cannot be done fails the test that asked for it. One thread. */
 #ifndef RN_TESTS_GPU_RIG_H
 #define RN_TESTS_GPU_RIG_H
 
 #include "cpu/reference.h"
 #include "gpu/kernels/emulate/emulator.h"
+#include "gpu/module.h"
 
 enum { RIG_ARRAYS = 64, RIG_SLOTS = 4, RIG_WEIGHTS = 2 };
 
 struct rig {
     struct rn_heap heap;
+    const struct rn_gpu_module *real; /* NULL: emulated */
     struct rn_emulator *emulator;
     struct rn_emulated_range ranges[RIG_ARRAYS]; /* ascending */
     uint32_t n_ranges;
@@ -28,6 +31,11 @@ void *rig_host(struct rig *rig, size_t bytes);
 static inline rn_address rig_at(const void *memory)
 {
     return (rn_address)(uintptr_t)memory;
+}
+
+static inline void *rig_host_at(rn_address at)
+{
+    return (void *)(uintptr_t)at;
 }
 
 /* Uniform in 0 .. n - 1; and a float in [-scale, scale]. */

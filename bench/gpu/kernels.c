@@ -1,0 +1,177 @@
+/* The copy line, products and attention: see main.c. */
+#include <stdio.h>
+
+#include "bench/gpu/bench.h"
+#include "model/quant.h"
+
+enum { COPY_BYTES = 1 << 30, COPIES = 4, COLD_BYTES = 512 << 20, LAUNCHES = 40 };
+
+/* ---- The line ---- */
+
+struct copy {
+    struct gpu_bench *b;
+    uint64_t from, to;
+};
+
+static void launch_copy(void *user, uint32_t i)
+{
+    const struct copy *c = user;
+    struct gpu_bench *b = c->b;
+
+    (void)i;
+    gpu_good(b, "copy", b->driver->copy_within(b->driver, c->to, c->from, COPY_BYTES, b->stream));
+}
+
+void bench_copy(struct gpu_bench *b)
+{
+    struct copy c = {b, gpu_take(b, COPY_BYTES, false), gpu_take(b, COPY_BYTES, false)};
+
+    b->copy_bytes_per_s = 2.0 * COPY_BYTES / gpu_time(b, b->stream, launch_copy, &c, COPIES);
+    printf("copy: %.0f GB/s read plus written\n", b->copy_bytes_per_s * 1e-9);
+    gpu_release(b, c.from);
+    gpu_release(b, c.to);
+}
+
+/* ---- Products ---- */
+
+struct product {
+    struct gpu_bench *b;
+    enum rn_kernel kernel;
+    uint64_t bytes, n_weights;
+    struct rn_matmul_args args;
+};
+
+static void launch_product(void *user, uint32_t i)
+{
+    struct product *p = user;
+    struct rn_matmul_args args = p->args;
+
+    args.weight += i % p->n_weights * p->bytes;
+    gpu_launch_one(p->b, p->kernel, &args);
+}
+
+static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32_t type_id, uint32_t rows,
+                         uint32_t cols)
+{
+    static const uint32_t counts[] = {1, 4, 8, 16, 64, 512};
+    uint64_t bytes = rn_tiled_bytes(type_id, rows, cols), n_weights = COLD_BYTES / bytes + 1;
+    uint64_t weight = gpu_take(b, bytes * n_weights, type_id == RN_F32);
+    uint64_t a = gpu_take(b, (uint64_t)512 * cols * 4, true), out = gpu_take(b, (uint64_t)512 * rows * 4, true);
+    struct rn_typed_kernels kernels;
+
+    rn_kernels_of_type(type_id, &kernels);
+    printf("%-5s %6u x %5u:", type->name, rows, cols);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct product p = {b,
+                            counts[i] <= RN_FEW_ROWS ? kernels.matmul_few : kernels.matmul_many,
+                            bytes,
+                            n_weights,
+                            {weight, 0, a, out, counts[i], rows, cols, 2}};
+        double t = gpu_time(b, b->stream, launch_product, &p, LAUNCHES);
+
+        printf("  %u: %.1f us", counts[i], t * 1e6);
+        if (counts[i] <= 64)
+            printf(" %.0f %%", 100 * (double)bytes / t / b->copy_bytes_per_s);
+        else
+            printf(" %.0f T", 2.0 * counts[i] * rows * cols / t * 1e-12);
+    }
+    printf("\n");
+    gpu_release(b, weight);
+    gpu_release(b, a);
+    gpu_release(b, out);
+}
+
+void bench_products(struct gpu_bench *b)
+{
+    static const uint32_t types[] = {RN_BF16, RN_F16, RN_Q8_0, RN_Q4_0, RN_Q4_K, RN_Q6_K, RN_F32};
+    static const uint32_t shapes[][2] = {{2048, 2048}, {8192, 2048}, {4096, 4096}, {14336, 4096}, {4096, 14336}};
+
+    printf("products, rows x columns of the weight; activations: time, weights over the copy line, or operations\n");
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+            time_product(b, rn_type(types[t]), types[t], shapes[s][0], shapes[s][1]);
+}
+
+/* ---- Attention ---- */
+
+enum { HEADS = 32, KV_HEADS = 8, DIM = 128, BLOCK_LOG = 5, BLOCK = 1 << BLOCK_LOG };
+
+struct attention {
+    struct gpu_bench *b;
+    struct rn_attention_args args;
+};
+
+static void launch_attention(void *user, uint32_t i)
+{
+    struct attention *a = user;
+
+    (void)i;
+    gpu_launch_one(a->b, RN_KERNEL_attention_f16, &a->args);
+    if (a->args.workspace != 0)
+        gpu_launch_one(a->b, RN_KERNEL_attention_join, &a->args);
+}
+
+static uint64_t send_words(struct gpu_bench *b, const uint32_t *words, uint32_t n)
+{
+    uint64_t memory;
+
+    gpu_good(b, "memory", b->driver->memory_new(b->driver, &memory, n * sizeof *words));
+    gpu_good(b, "words", b->driver->copy_in(b->driver, memory, words, n * sizeof *words, b->stream));
+    gpu_good(b, "words", b->driver->stream_finish(b->driver, b->stream));
+    return memory;
+}
+
+/* n_seqs rows of as many sequences, or n_rows of one sequence. */
+static void time_attention(struct gpu_bench *b, uint32_t n_seqs, uint32_t n_rows, uint32_t depth)
+{
+    static uint32_t tables[1 << 16], table_at[512], seqs[512], positions[512];
+    uint32_t per = (depth + n_rows + BLOCK - 1) / BLOCK, rows = n_seqs * n_rows;
+    uint64_t block_bytes = (uint64_t)2 * BLOCK * KV_HEADS * DIM * 2, bytes = block_bytes * per * n_seqs;
+    uint64_t blocks = gpu_take(b, bytes, false), q = gpu_take(b, (uint64_t)rows * HEADS * DIM * 4, true), out, room;
+    struct attention a = {.b = b};
+    bool split = rows <= RN_GPU_SPLIT_ROWS;
+    double t;
+
+    out = gpu_take(b, (uint64_t)rows * HEADS * DIM * 4, true);
+    for (uint32_t r = 0; r < rows; r++) {
+        seqs[r] = r / n_rows;
+        positions[r] = depth + r % n_rows;
+        table_at[r / n_rows] = r / n_rows * per;
+    }
+    for (uint32_t i = 0; i < n_seqs * per; i++)
+        tables[i] = i * 7919 % (n_seqs * per);
+    a.args = (struct rn_attention_args){.cache = {blocks, blocks + block_bytes / 2, send_words(b, tables, n_seqs * per),
+                                                  send_words(b, table_at, n_seqs), block_bytes, n_seqs * per, n_seqs,
+                                                  BLOCK_LOG, KV_HEADS, DIM, DIM, 0},
+                                        .q = q,
+                                        .out = out,
+                                        .seqs = send_words(b, seqs, rows),
+                                        .positions = send_words(b, positions, rows),
+                                        .n_rows = rows,
+                                        .heads = HEADS,
+                                        .v_dim = DIM,
+                                        .rows_per_tile = split ? 1 : rn_attention_rows(HEADS, KV_HEADS),
+                                        .n_chunks = (depth + n_rows + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK,
+                                        .scale = 0.088f};
+    room = gpu_take(b, rn_attention_bytes(rows, HEADS, DIM, a.args.n_chunks), true);
+    a.args.workspace = split ? room : 0;
+    t = gpu_time(b, b->stream, launch_attention, &a, 20);
+    printf("attention f16, %u x %u rows behind %u: %.1f us, %.0f %% of the copy line, %.1f TFLOP/s\n", n_seqs, n_rows,
+           depth, t * 1e6, 100 * (double)bytes / t / b->copy_bytes_per_s,
+           4.0 * rows * HEADS * DIM * (depth + n_rows / 2.0) / t * 1e-12);
+    gpu_release(b, blocks);
+    gpu_release(b, q);
+    gpu_release(b, out);
+    gpu_release(b, room);
+}
+
+void bench_attention(struct gpu_bench *b)
+{
+    time_attention(b, 1, 1, 1000);
+    time_attention(b, 1, 1, 8000);
+    time_attention(b, 8, 1, 8000);
+    time_attention(b, 64, 1, 1000);
+    time_attention(b, 64, 1, 8000);
+    time_attention(b, 1, 512, 0);
+    time_attention(b, 1, 512, 7000);
+}
