@@ -408,7 +408,7 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
     rn_tiles_lay(f->type, cols, TILED_ROWS, b->weights, tiles);
     product(kernel, AS_MEANT, f, cols, b->weights, MAX_ROWS, b->inputs, AT_MOST, b->panel, b->alone);
     for (way = AS_MEANT; way < WAYS; way++)
-        for (n = 1; n <= AT_MOST; n++)
+        for (n = 1; has_way(tiled, way) && n <= AT_MOST; n++)
             check_tiled(level, tiled, way, f, cols, tiles, n, b);
     for (several.direct_tile = 2 * RN_TILE_ROWS; several.direct_tile <= tiled->streams * RN_TILE_ROWS;
          several.direct_tile *= 2)
