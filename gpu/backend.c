@@ -33,6 +33,13 @@ int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const v
 {
     const struct rn_kernel_info *info = rn_kernel_info(kernel);
     struct rn_launch launch = info->launch(args);
+    struct rn_gpu_launch_attribute early = {.id = RN_GPU_LAUNCH_EARLY, .value.allowed = 1};
+    const struct rn_gpu_launch_config config = {.grid = {launch.grid[0], launch.grid[1], launch.grid[2]},
+                                                .block = {launch.threads, 1, 1},
+                                                .shared_bytes = launch.shared_bytes,
+                                                .stream = backend->stream,
+                                                .attributes = &early,
+                                                .n_attributes = backend->device->early};
     unsigned char copy[RN_GPU_ARGUMENT_BYTES];
     void *arguments[] = {copy};
 
@@ -42,9 +49,8 @@ int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const v
     if (backend->allows)
         return allow(backend, kernel, launch.shared_bytes);
     memcpy(copy, args, info->args_bytes);
-    return driver_of(backend)->launch(driver_of(backend), backend->device->kernels[kernel], launch.grid[0],
-                                      launch.grid[1], launch.grid[2], launch.threads, 1, 1, launch.shared_bytes,
-                                      backend->stream, arguments, NULL);
+    return driver_of(backend)->launch_config(driver_of(backend), &config, backend->device->kernels[kernel], arguments,
+                                             NULL);
 }
 
 /* ---- Memory ---- */

@@ -31,6 +31,7 @@ struct rn_gpu_device {
     struct rn_device_caps caps;
     char name[96];
     int major, minor, units;
+    bool early;      /* a launch may begin before the one before it has ended, and wait inside (wrap.cuh: grid_wait) */
     char layout[32]; /* of blocks, and who computed them: tensor cores of other capabilities may round otherwise */
 };
 

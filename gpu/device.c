@@ -11,8 +11,10 @@ enum {
     MAX_ROWS = 8192,
     GOOD_ROWS = 512,
     GOOD_OUTS = 64,
-    BLOCK_TOKENS = 32, /* as the CPU's, and a multiple of what attention reads at once */
-    OLDEST_MAJOR = 8   /* compute capability: bfloat16 in the tensor cores, asynchronous copies */
+    BLOCK_TOKENS = 32,   /* as the CPU's, and a multiple of what attention reads at once */
+    OLDEST_MAJOR = 8,    /* compute capability: bfloat16 in the tensor cores, asynchronous copies */
+    EARLY_MAJOR = 9,     /* likewise: launches that begin early (programmatic dependent launch), ... */
+    EARLY_DRIVER = 12030 /* ... also in graphs */
 };
 
 static struct rn_gpu_device *of(const struct rn_device *device)
@@ -48,6 +50,7 @@ static int look_up_kernels(struct rn_gpu_device *device)
 static int look_at(struct rn_gpu_device *device)
 {
     struct rn_gpu_driver *driver = device->driver;
+    int version = 0;
     int result = driver->device_get(driver, &device->ordinal, (int)device->index);
 
     if (result == RN_GPU_OK)
@@ -58,6 +61,9 @@ static int look_at(struct rn_gpu_device *device)
         result = driver->device_attribute(driver, &device->minor, RN_GPU_DEVICE_MINOR, device->ordinal);
     if (result == RN_GPU_OK)
         result = driver->device_attribute(driver, &device->units, RN_GPU_DEVICE_UNITS, device->ordinal);
+    if (result == RN_GPU_OK)
+        result = driver->version(driver, &version);
+    device->early = device->major >= EARLY_MAJOR && version >= EARLY_DRIVER;
     snprintf(device->layout, sizeof device->layout, "cuda 2 %d.%d%s", device->major, device->minor,
              device->module.kernels->emulation != NULL ? " emulated" : "");
     return result;

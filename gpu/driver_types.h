@@ -35,7 +35,24 @@ struct rn_gpu_exec;     /* CUgraphExec */
  * by. On a thread of the driver; may not call it. */
 typedef void (*rn_gpu_callback)(struct rn_gpu_stream *stream, int result, void *user);
 
+/* CUlaunchAttribute and CUlaunchConfig. */
+struct rn_gpu_launch_attribute {
+    int id;
+    char unused[4];
+    union {
+        int allowed;
+        char bytes[64];
+    } value;
+};
+struct rn_gpu_launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    struct rn_gpu_stream *stream;
+    struct rn_gpu_launch_attribute *attributes; /* [n_attributes] */
+    unsigned n_attributes;
+};
+
 enum {
+    RN_GPU_LAUNCH_EARLY = 6,       /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
     RN_GPU_STREAM_APART = 1,       /* CU_STREAM_NON_BLOCKING: it does not wait for the default stream */
     RN_GPU_EVENT_NO_TIME = 2,      /* CU_EVENT_DISABLE_TIMING */
     RN_GPU_HOST_PORTABLE = 1,      /* CU_MEMHOSTALLOC_PORTABLE */

@@ -253,6 +253,15 @@ int rn_gpu_emulated_launch(struct rn_gpu_driver *driver, struct rn_gpu_function 
     return result;
 }
 
+/* Launches run one behind the other, whatever the attributes allow. */
+int rn_gpu_emulated_launch_config(struct rn_gpu_driver *driver, const struct rn_gpu_launch_config *config,
+                                  struct rn_gpu_function *function, void **arguments, void **extra)
+{
+    return rn_gpu_emulated_launch(driver, function, config->grid[0], config->grid[1], config->grid[2], config->block[0],
+                                  config->block[1], config->block[2], config->shared_bytes, config->stream, arguments,
+                                  extra);
+}
+
 /* A lost context takes callbacks: they come with the error. */
 int rn_gpu_emulated_stream_callback(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream,
                                     rn_gpu_callback callback, void *user, unsigned flags)

@@ -4,6 +4,11 @@
  *
  *   RN_KERNEL(name, struct args, threads, blocks)   a kernel of so many threads a block, of which so many blocks fit
  *                                                   into a multiprocessor's registers; `args` is its argument
+ *   RN_KERNEL_AHEAD(...)                            likewise; what it does before its grid_wait() may overlap the launch
+ *                                                   before it, so it reads nothing there that a launch writes. Other
+ *                                                   kernels wait at their begin
+ *   grid_wait()                                     what the launches before have written is there; the next launch may
+ *                                                   begin. Every thread comes
  *   thread_of_block() block_x() block_y() block_z() grid_z()
  *   sync_block() sync_warp()                        barriers; every thread of the block or the warp comes
  *   shuffle_xor(v, mask) shuffle(v, lane)           v (float, uint32_t) of another lane

@@ -6,8 +6,24 @@
 
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define RN_KERNEL(name, args_type, threads, blocks) \
+#define RN_KERNEL_AHEAD(name, args_type, threads, blocks) \
     extern "C" __global__ void __launch_bounds__(threads, blocks) rn_kernel_##name(const __grid_constant__ args_type args)
+#define RN_KERNEL(name, args_type, threads, blocks)    \
+    DEVICE void rn_body_##name(const args_type &args); \
+    RN_KERNEL_AHEAD(name, args_type, threads, blocks)  \
+    {                                                  \
+        grid_wait();                                   \
+        rn_body_##name(args);                          \
+    }                                                  \
+    DEVICE void rn_body_##name(const args_type &args)
+
+DEVICE void grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 DEVICE uint32_t thread_of_block()
 {

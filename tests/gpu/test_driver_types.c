@@ -25,3 +25,9 @@ static_assert((int)RN_GPU_DEVICE_MAJOR == (int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPAB
 static_assert((int)RN_GPU_DEVICE_MINOR == (int)CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, "");
 static_assert((int)RN_GPU_DEVICE_SHARED_MOST == (int)CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, "");
 static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t) && sizeof(CUdevice) == sizeof(int), "");
+static_assert((int)RN_GPU_LAUNCH_EARLY == (int)CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, "");
+static_assert(sizeof(struct rn_gpu_launch_attribute) == sizeof(CUlaunchAttribute), "");
+static_assert(offsetof(struct rn_gpu_launch_attribute, value) == offsetof(CUlaunchAttribute, value), "");
+static_assert(sizeof(struct rn_gpu_launch_config) == sizeof(CUlaunchConfig), "");
+static_assert(offsetof(struct rn_gpu_launch_config, stream) == offsetof(CUlaunchConfig, hStream), "");
+static_assert(offsetof(struct rn_gpu_launch_config, n_attributes) == offsetof(CUlaunchConfig, numAttrs), "");

@@ -17,6 +17,12 @@
         body_##name(*static_cast<const args_type *>(args)); \
     }                                                   \
     static void body_##name(const args_type &args)
+#define RN_KERNEL_AHEAD(name, args_type, threads, blocks) RN_KERNEL(name, args_type, threads, blocks)
+
+/* Launches run one behind the other. */
+inline void grid_wait()
+{
+}
 
 #define RN_HERE (rn_emulated_site{__FILE__, __LINE__})
 
