@@ -101,6 +101,8 @@ static void release(struct rn_gpu_backend *backend)
     rn_free(backend->heap, backend->vector_at);
     rn_free(backend->heap, backend->rope_at);
     rn_free(backend->heap, backend->slot_at);
+    rn_free(backend->heap, backend->angles_at);
+    rn_free(backend->heap, backend->items);
     rn_free(backend->heap, backend->layer_at);
     rn_free(backend->heap, backend->layer_values_at);
     *backend = (struct rn_gpu_backend){
@@ -116,10 +118,13 @@ static bool take_tables(struct rn_gpu_backend *backend)
     backend->vector_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->vector_at);
     backend->rope_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->rope_at);
     backend->slot_at = rn_calloc(backend->heap, plan->n_slots, sizeof *backend->slot_at);
+    backend->angles_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->angles_at);
+    backend->items = rn_calloc(backend->heap, plan->n_ops, sizeof *backend->items);
     backend->layer_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_at);
     backend->layer_values_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_values_at);
     return backend->weight_at != NULL && backend->vector_at != NULL && backend->rope_at != NULL &&
-           backend->slot_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL;
+           backend->slot_at != NULL && backend->angles_at != NULL && backend->items != NULL &&
+           backend->layer_at != NULL && backend->layer_values_at != NULL;
 }
 
 /* Slots one behind the other; their bytes. */
@@ -148,11 +153,16 @@ static int take_host(struct rn_gpu_backend *backend, uint64_t bytes, void **memo
     return driver_of(backend)->host_new(driver_of(backend), memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE);
 }
 
-/* The workspace of attention lies behind the slots. */
+/* The workspace of attention lies behind the slots, angles behind that. */
 static int take_slots(struct rn_gpu_backend *backend)
 {
+    uint64_t end;
+
+    rn_gpu_program_place(backend);
     backend->workspace_at = place_slots(backend);
-    return take_piece(backend, backend->workspace_at + rn_gpu_workspace_bytes(backend), &backend->slots);
+    end = backend->workspace_at + rn_gpu_workspace_bytes(backend);
+    end = (end + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+    return take_piece(backend, rn_gpu_angles_place(backend, end), &backend->slots);
 }
 
 static int take_streams(struct rn_gpu_backend *backend)

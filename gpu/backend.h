@@ -59,6 +59,14 @@ struct rn_gpu_graph_entry {
     uint64_t used;            /* when last; 0: an empty entry */
 };
 
+struct rn_gpu_backend;
+
+/* Ops of the plan that are launched together: ops.h. */
+struct rn_gpu_item {
+    uint32_t first, n;
+    int (*run)(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape);
+};
+
 enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
 
 /* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
@@ -85,9 +93,13 @@ struct rn_gpu_backend {
     uint64_t *rope_at;         /* [plan->n_ropes]: inv_freq, double */
     uint64_t *slot_at;         /* [plan->n_slots] */
     uint64_t workspace_at;     /* behind the slots: see rn_gpu_workspace_bytes */
+    uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */
     uint64_t block_bytes;
+
+    struct rn_gpu_item *items; /* [n_items], in order */
+    uint32_t n_items;
 
     struct rn_gpu_inputs in;
     unsigned char *host_in; /* pinned; what a step brings */

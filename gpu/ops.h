@@ -45,15 +45,30 @@ static inline uint32_t rn_gpu_rows(const struct rn_gpu_backend *backend, int16_t
     return backend->plan->slots[index].selected ? shape->n_outs : shape->n_rows;
 }
 
+/* Several ops that follow one another as one launch: `match` tells how many from that index on are, 0: none. `run` gives
+ * the bits of the ops one by one, but for slots that nobody reads any more. */
+typedef uint32_t rn_gpu_match(const struct rn_plan *plan, uint32_t index);
+typedef int rn_gpu_run_several(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
+                               const struct rn_gpu_shape *shape);
+
+/* program.c: the ops one by one; nobody reads what the slot holds from the op of this index on. */
+rn_gpu_run_several rn_gpu_run_alone;
+bool rn_gpu_is_dead(const struct rn_plan *plan, int16_t slot, uint32_t index);
+
 /* ops_values.c: norms, and values one by one. */
 rn_gpu_run rn_gpu_run_norm, rn_gpu_run_each, rn_gpu_run_select;
 
 /* ops_products.c: products with weights, and experts. */
 rn_gpu_can rn_gpu_can_product, rn_gpu_can_route;
+rn_gpu_match rn_gpu_match_group, rn_gpu_match_add, rn_gpu_match_gate; /* of one input; + ADD; two + GATE */
+rn_gpu_run_several rn_gpu_run_group, rn_gpu_run_add, rn_gpu_run_gate;
 rn_gpu_run rn_gpu_run_embed, rn_gpu_run_matmul, rn_gpu_run_route, rn_gpu_run_expert_matmul, rn_gpu_run_expert_sum;
 
 /* ops_cache.c: rotation, the cache, attention. */
 rn_gpu_can rn_gpu_can_attention;
+rn_gpu_match rn_gpu_match_rope_store; /* ROPE of queries and keys, KV_STORE */
+rn_gpu_run_several rn_gpu_run_rope_store;
+int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t rope, const struct rn_gpu_shape *shape);
 rn_gpu_run rn_gpu_run_rope, rn_gpu_run_kv_store, rn_gpu_run_attention;
 
 #endif

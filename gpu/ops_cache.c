@@ -67,6 +67,51 @@ int rn_gpu_run_kv_store(struct rn_gpu_backend *backend, const struct rn_op *op, 
     return rn_gpu_launch(backend, RN_KERNEL_kv_store, &args);
 }
 
+uint32_t rn_gpu_match_rope_store(const struct rn_plan *plan, uint32_t index)
+{
+    const struct rn_op *q = &plan->ops[index], *k = q + 1, *store = q + 2;
+
+    if (q->kind != RN_OP_ROPE || index + 2 >= plan->n_ops || k->kind != RN_OP_ROPE || store->kind != RN_OP_KV_STORE ||
+        q->rope != k->rope || q->k_dim != k->k_dim || q->out != q->a || k->out != k->a || q->a == k->a ||
+        store->a != k->out || store->b < 0 || store->b == q->a)
+        return 0;
+    return plan->kv_layers[store->layer].kv_heads == k->heads && rn_gpu_is_dead(plan, k->out, index + 3) ? 3 : 0;
+}
+
+int rn_gpu_run_rope_store(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
+                          const struct rn_gpu_shape *shape)
+{
+    const struct rn_rope *rope = &backend->plan->ropes[op->rope];
+    const struct rn_op *store = op + 2;
+    const struct rn_rope_store_args args = {.store = {.cache = cache_of(backend, store->layer, shape),
+                                                      .k = rn_gpu_slot(backend, store->a),
+                                                      .v = rn_gpu_slot(backend, store->b),
+                                                      .seqs = rn_gpu_input(backend, backend->in.seqs),
+                                                      .places = rn_gpu_input(backend, backend->in.positions),
+                                                      .n_rows = shape->n_rows},
+                                            .q = rn_gpu_slot(backend, op->a),
+                                            .angles = backend->slots + backend->angles_at[op->rope],
+                                            .heads = op->heads,
+                                            .dims = rope->dims,
+                                            .neox = rope->neox};
+
+    (void)n;
+    return rn_gpu_launch(backend, RN_KERNEL_rope_store, &args);
+}
+
+int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape)
+{
+    const struct rn_rope *rope = &backend->plan->ropes[index];
+    const struct rn_angles_args args = {.positions = rn_gpu_input(backend, backend->in.positions),
+                                        .inv_freq = backend->weights + backend->rope_at[index],
+                                        .out = backend->slots + backend->angles_at[index],
+                                        .n_rows = shape->n_rows,
+                                        .dims = rope->dims,
+                                        .magnitude = rope->magnitude};
+
+    return rn_gpu_launch(backend, RN_KERNEL_angles, &args);
+}
+
 /* Few rows are split over positions, and the parts joined; of many each tile looks at all. */
 int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {

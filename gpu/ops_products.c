@@ -34,6 +34,33 @@ int rn_gpu_run_embed(struct rn_gpu_backend *backend, const struct rn_op *op, con
     return rn_gpu_launch(backend, kernels.embed, &args);
 }
 
+/* n products of one input for few rows; `last`, what comes behind them and is done with them, or the last of them. */
+static int launch_products(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, enum rn_end end,
+                           const struct rn_op *last, uint32_t n_rows)
+{
+    const struct rn_weight *weight = &backend->plan->weights[op->weight];
+    struct rn_products_args args = {.a = rn_gpu_slot(backend, op->a),
+                                    .n_rows = n_rows,
+                                    .cols = weight->cols,
+                                    .parts = PARTS,
+                                    .n = n,
+                                    .end = end,
+                                    .act = last->act};
+    struct rn_typed_kernels kernels;
+
+    for (uint32_t i = 0; i < n; i++)
+        args.of[i] = (struct rn_product){.weight = rn_gpu_matrix(backend, op[i].weight),
+                                         .bias = rn_gpu_vector(backend, op[i].bias),
+                                         .out = rn_gpu_slot(backend, op[i].out),
+                                         .rows = backend->plan->weights[op[i].weight].rows};
+    if (end != RN_END_NONE)
+        args.of[0].out = rn_gpu_slot(backend, last->out);
+    if (end == RN_END_ADD)
+        args.residual = rn_gpu_slot(backend, last->a == op->out ? last->b : last->a);
+    RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
+    return rn_gpu_launch(backend, rn_few_kernel(&kernels, &args), &args);
+}
+
 int rn_gpu_run_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_weight *weight = &backend->plan->weights[op->weight];
@@ -47,8 +74,88 @@ int rn_gpu_run_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, co
                                         .cols = weight->cols,
                                         .parts = PARTS};
 
+    if (args.n_rows <= RN_FEW_ROWS)
+        return launch_products(backend, op, 1, RN_END_NONE, op, args.n_rows);
     RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
-    return rn_gpu_launch(backend, args.n_rows <= RN_FEW_ROWS ? kernels.matmul_few : kernels.matmul_many, &args);
+    return rn_gpu_launch(backend, kernels.matmul_many, &args);
+}
+
+/* ---- Several ops as one launch ---- */
+
+static bool is_same_input(const struct rn_plan *plan, const struct rn_op *op, const struct rn_op *other)
+{
+    return other->kind == RN_OP_MATMUL && other->a == op->a && other->out != op->a &&
+           plan->weights[other->weight].type_id == plan->weights[op->weight].type_id &&
+           plan->slots[other->out].selected == plan->slots[op->out].selected;
+}
+
+static bool has_out(const struct rn_op *op, uint32_t n, int16_t slot)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (op[i].out == slot)
+            return true;
+    return false;
+}
+
+uint32_t rn_gpu_match_group(const struct rn_plan *plan, uint32_t index)
+{
+    const struct rn_op *op = &plan->ops[index];
+    uint32_t n = 0;
+
+    while (n < RN_MOST_PRODUCTS && index + n < plan->n_ops && is_same_input(plan, op, &op[n]) &&
+           !has_out(op, n, op[n].out))
+        n++;
+    return n > 1 ? n : 0;
+}
+
+uint32_t rn_gpu_match_add(const struct rn_plan *plan, uint32_t index)
+{
+    const struct rn_op *op = &plan->ops[index], *add = op + 1;
+
+    if (op->kind != RN_OP_MATMUL || index + 1 >= plan->n_ops || add->kind != RN_OP_ADD || add->a == add->b ||
+        (add->a != op->out && add->b != op->out) || add->out == op->a)
+        return 0;
+    return add->out == op->out || rn_gpu_is_dead(plan, op->out, index + 2) ? 2 : 0;
+}
+
+uint32_t rn_gpu_match_gate(const struct rn_plan *plan, uint32_t index)
+{
+    const struct rn_op *op = &plan->ops[index], *gate = op + 2;
+
+    if (op->kind != RN_OP_MATMUL || index + 2 >= plan->n_ops || !is_same_input(plan, op, op + 1) ||
+        gate->kind != RN_OP_GATE || gate->a != op[0].out || gate->b != op[1].out || gate->a == gate->b ||
+        plan->slots[gate->a].width != plan->slots[gate->b].width || gate->out == op->a)
+        return 0;
+    for (uint32_t i = 0; i < 2; i++)
+        if (gate->out != op[i].out && !rn_gpu_is_dead(plan, op[i].out, index + 3))
+            return 0;
+    return 3;
+}
+
+int rn_gpu_run_group(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
+                     const struct rn_gpu_shape *shape)
+{
+    uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+
+    return n_rows > RN_FEW_ROWS ? rn_gpu_run_alone(backend, op, n, shape)
+                                : launch_products(backend, op, n, RN_END_NONE, op, n_rows);
+}
+
+int rn_gpu_run_add(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape)
+{
+    uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+
+    return n_rows > RN_FEW_ROWS ? rn_gpu_run_alone(backend, op, n, shape)
+                                : launch_products(backend, op, 1, RN_END_ADD, op + 1, n_rows);
+}
+
+int rn_gpu_run_gate(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
+                    const struct rn_gpu_shape *shape)
+{
+    uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+
+    return n_rows > RN_FEW_ROWS ? rn_gpu_run_alone(backend, op, n, shape)
+                                : launch_products(backend, op, 2, RN_END_GATE, op + 2, n_rows);
 }
 
 /* ---- Experts ---- */

@@ -64,19 +64,94 @@ runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error)
     return RUNNEL_OK;
 }
 
-int rn_gpu_program_op(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape)
-{
-    const struct rn_op *op = &backend->plan->ops[index];
+/* ---- Several ops as one launch ---- */
 
-    return ops[op->kind].run(backend, op, shape);
+/* The first that matches is taken. */
+static const struct {
+    rn_gpu_match *match;
+    rn_gpu_run_several *run;
+} several[] = {{rn_gpu_match_gate, rn_gpu_run_gate},
+               {rn_gpu_match_group, rn_gpu_run_group},
+               {rn_gpu_match_add, rn_gpu_run_add},
+               {rn_gpu_match_rope_store, rn_gpu_run_rope_store}};
+
+bool rn_gpu_is_dead(const struct rn_plan *plan, int16_t slot, uint32_t index)
+{
+    for (uint32_t i = index; i < plan->n_ops; i++) {
+        const struct rn_op *op = &plan->ops[i];
+
+        if (op->a == slot || op->b == slot)
+            return false;
+        if (op->out == slot || op->out2 == slot)
+            return true;
+    }
+    return slot != plan->logits_slot;
+}
+
+int rn_gpu_run_alone(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
+                     const struct rn_gpu_shape *shape)
+{
+    int result = RN_GPU_OK;
+
+    for (uint32_t i = 0; i < n && result == RN_GPU_OK; i++)
+        result = ops[op[i].kind].run(backend, &op[i], shape);
+    return result;
+}
+
+static struct rn_gpu_item item_at(const struct rn_plan *plan, uint32_t index)
+{
+    for (size_t i = 0; i < sizeof several / sizeof several[0]; i++) {
+        uint32_t n = several[i].match(plan, index);
+
+        if (n > 0)
+            return (struct rn_gpu_item){index, n, several[i].run};
+    }
+    return (struct rn_gpu_item){index, 1, rn_gpu_run_alone};
+}
+
+void rn_gpu_program_place(struct rn_gpu_backend *backend)
+{
+    const struct rn_plan *plan = backend->plan;
+
+    backend->n_items = 0;
+    for (uint32_t i = 0; i < plan->n_ops; i += backend->items[backend->n_items - 1].n)
+        backend->items[backend->n_items++] = item_at(plan, i);
+}
+
+uint64_t rn_gpu_angles_place(struct rn_gpu_backend *backend, uint64_t at)
+{
+    const struct rn_plan *plan = backend->plan;
+
+    for (uint32_t i = 0; i < plan->n_ropes; i++)
+        backend->angles_at[i] = RN_GPU_NOWHERE;
+    for (uint32_t i = 0; i < backend->n_items; i++) {
+        uint32_t rope = plan->ops[backend->items[i].first].rope;
+
+        if (backend->items[i].run != rn_gpu_run_rope_store || backend->angles_at[rope] != RN_GPU_NOWHERE)
+            continue;
+        backend->angles_at[rope] = at;
+        at += ((uint64_t)backend->limits.max_rows * plan->ropes[rope].dims * sizeof(float) + RN_GPU_ALIGNMENT - 1) /
+              RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+    }
+    return at;
+}
+
+int rn_gpu_program_item(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape)
+{
+    const struct rn_gpu_item *item = &backend->items[index];
+
+    return item->run(backend, &backend->plan->ops[item->first], item->n, shape);
 }
 
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
     int result = RN_GPU_OK;
 
-    for (uint32_t i = 0; i < backend->plan->n_ops && result == RN_GPU_OK; i++)
-        result = rn_gpu_program_op(backend, i, shape);
+    for (uint32_t i = 0; i < backend->plan->n_ropes && result == RN_GPU_OK; i++)
+        if (backend->angles_at[i] != RN_GPU_NOWHERE)
+            result = rn_gpu_run_angles(backend, i, shape);
+    for (uint32_t i = 0; i < backend->n_items && result == RN_GPU_OK; i++)
+        result = rn_gpu_program_item(backend, i, shape);
     return result;
 }
 

@@ -41,8 +41,13 @@ uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions
 /* program.c: launches all ops of a step of this shape. */
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
-/* program.c: launches the plan's op of this index alone. For measuring. */
-int rn_gpu_program_op(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape);
+/* program.c: finds what is launched together, into items and n_items; and where angles lie in the slots' piece, from
+ * `at` on: the end. Before all that launches. */
+void rn_gpu_program_place(struct rn_gpu_backend *backend);
+uint64_t rn_gpu_angles_place(struct rn_gpu_backend *backend, uint64_t at);
+
+/* program.c: launches the item of this index alone. For measuring. */
+int rn_gpu_program_item(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape);
 
 /* inputs.c: where each thing that a step brings lies in the inputs, and how many bytes all of it has at most. */
 uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend);

@@ -36,7 +36,7 @@ void bench_copy(struct gpu_bench *b)
 
 struct product {
     struct gpu_bench *b;
-    enum rn_kernel kernel;
+    struct rn_typed_kernels kernels;
     uint64_t bytes, n_weights;
     struct rn_matmul_args args;
 };
@@ -45,9 +45,14 @@ static void launch_product(void *user, uint32_t i)
 {
     struct product *p = user;
     struct rn_matmul_args args = p->args;
+    struct rn_products_args few = {.a = args.a, .n_rows = args.n_rows, .cols = args.cols, .parts = args.parts, .n = 1};
 
     args.weight += i % p->n_weights * p->bytes;
-    gpu_launch_one(p->b, p->kernel, &args);
+    few.of[0] = (struct rn_product){args.weight, 0, args.out, args.rows, 0};
+    if (args.n_rows <= RN_FEW_ROWS)
+        gpu_launch_one(p->b, rn_few_kernel(&p->kernels, &few), &few);
+    else
+        gpu_launch_one(p->b, p->kernels.matmul_many, &args);
 }
 
 static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32_t type_id, uint32_t rows,
@@ -62,11 +67,7 @@ static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32
     rn_kernels_of_type(type_id, &kernels);
     printf("%-5s %6u x %5u:", type->name, rows, cols);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        struct product p = {b,
-                            counts[i] <= RN_FEW_ROWS ? kernels.matmul_few : kernels.matmul_many,
-                            bytes,
-                            n_weights,
-                            {weight, 0, a, out, counts[i], rows, cols, 2}};
+        struct product p = {b, kernels, bytes, n_weights, {weight, 0, a, out, counts[i], rows, cols, 2}};
         double t = gpu_time(b, b->stream, launch_product, &p, LAUNCHES);
 
         printf("  %u: %.1f us", counts[i], t * 1e6);

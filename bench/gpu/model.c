@@ -20,7 +20,7 @@ struct steps {
     struct rn_step step;
     sem_t done;
     struct rn_gpu_shape shape; /* of the step */
-    uint32_t op;               /* that is timed */
+    uint32_t item;             /* that is timed */
 };
 
 static void fail(const runnel_error *error)
@@ -90,22 +90,34 @@ static void launch_op(void *user, uint32_t i)
     struct steps *s = user;
 
     (void)i;
-    gpu_good(s->b, "op", rn_gpu_program_op(s->backend, s->op, &s->shape));
+    gpu_good(s->b, "op", rn_gpu_program_item(s->backend, s->item, &s->shape));
 }
 
-/* The ops before the second layer and behind the last one, each again and again: its weights come from the cache, where
- * they fit. */
+/* The launches before the second layer's attention and behind the last one's, each again and again: its weights come from
+ * the cache, where they fit. */
 static void show_ops(struct steps *s)
 {
-    uint32_t n = s->plan->n_ops, layer = 0, last = 0;
+    uint32_t n = s->backend->n_items, second = 0, last = 0;
+    const struct rn_op *op;
 
-    for (uint32_t i = 0; i < n; i++)
-        if (s->plan->ops[i].kind == RN_OP_KV_STORE)
-            last = s->plan->ops[i].layer == 1 &&layer == 0 ? layer = i, i : i;
-    for (s->op = 0; s->op < n; s->op++)
-        if (s->op < layer || s->op > last + 8)
-            printf("   %s %.1f", rn_op_name(s->plan->ops[s->op].kind),
-                   gpu_time(s->b, s->backend->stream, launch_op, s, AGAIN) * 1e6);
+    for (uint32_t i = 0; i < n; i++) {
+        op = &s->plan->ops[s->backend->items[i].first];
+        if (op->kind != RN_OP_ATTENTION)
+            continue;
+        second = op->layer == 1 ? i : second;
+        last = i;
+    }
+    for (s->item = 0; s->item < n; s->item++) {
+        const struct rn_gpu_item *item = &s->backend->items[s->item];
+
+        if (s->item >= second && s->item < last)
+            continue;
+        op = &s->plan->ops[item->first];
+        printf("  ");
+        for (uint32_t i = 0; i < item->n; i++)
+            printf("%s%s", i == 0 ? "" : "+", rn_op_name(op[i].kind));
+        printf(" %.1f", gpu_time(s->b, s->backend->stream, launch_op, s, AGAIN) * 1e6);
+    }
     printf(" us\n");
 }
 

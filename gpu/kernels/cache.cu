@@ -106,6 +106,89 @@ RN_KERNEL(kv_store, rn_kv_store_args, 256, 4)
     }
 }
 
+RN_KERNEL(angles, rn_angles_args, 128, 4)
+{
+    uint32_t half = args.dims / 2, row = block_x();
+    global<float> out(args.out, (uint64_t)args.n_rows * args.dims);
+    double position = (double)global<uint32_t>(args.positions, args.n_rows).get(row);
+
+    for (uint32_t i = thread_of_block(); i < half; i += 128) {
+        double angle = position * global<double>(args.inv_freq, half).get(i);
+        out.put((uint64_t)row * args.dims + i, (float)(cos(angle) * args.magnitude));
+        out.put((uint64_t)row * args.dims + half + i, (float)(sin(angle) * args.magnitude));
+    }
+}
+
+namespace
+{
+
+/* Number d of the head that begins at `head` of a row, rotated as `rope` does it. */
+DEVICE float rotated(const rn_rope_store_args &args, const global<float> &from, uint64_t head, uint32_t row, uint32_t d)
+{
+    global<float> angles(args.angles, (uint64_t)args.store.n_rows * args.dims);
+    uint32_t half = args.dims / 2, pair, x, y;
+    float c, s;
+
+    if (d >= args.dims)
+        return from.get(head + d);
+    pair = args.neox != 0 ? d % half : d / 2;
+    x = args.neox != 0 ? pair : 2 * pair;
+    y = args.neox != 0 ? pair + half : x + 1;
+    c = angles.get((uint64_t)row * args.dims + pair);
+    s = angles.get((uint64_t)row * args.dims + half + pair);
+    return d == x ? fmaf(from.get(head + x), c, -(from.get(head + y) * s))
+                  : fmaf(from.get(head + x), s, from.get(head + y) * c);
+}
+
+/* Eight heads of a row's queries, one for each warp: lanes have pairs of numbers, so that nobody reads what another has
+ * written. */
+DEVICE void rotate_queries(const rn_rope_store_args &args, uint32_t row, uint32_t first_head)
+{
+    uint32_t k_dim = args.store.cache.k_dim, half = args.dims / 2, head = first_head + warp_of_block();
+    uint64_t at = ((uint64_t)row * args.heads + head) * k_dim;
+    global<float> q(args.q, (uint64_t)args.store.n_rows * args.heads * k_dim);
+    global<float> angles(args.angles, (uint64_t)args.store.n_rows * args.dims);
+
+    if (head >= args.heads)
+        return;
+    for (uint32_t pair = lane_of_warp(); pair < half; pair += WARP) {
+        uint32_t x = args.neox != 0 ? pair : 2 * pair, y = args.neox != 0 ? pair + half : x + 1;
+        float c = angles.get((uint64_t)row * args.dims + pair), s = angles.get((uint64_t)row * args.dims + half + pair);
+        float ax = q.get(at + x), ay = q.get(at + y);
+        q.put(at + x, fmaf(ax, c, -(ay * s)));
+        q.put(at + y, fmaf(ax, s, ay * c));
+    }
+}
+
+} // namespace
+
+RN_KERNEL(rope_store, rn_rope_store_args, 256, 4)
+{
+    const rn_cache_args &cache = args.store.cache;
+    uint32_t query_blocks = (args.heads + 7) / 8, row = block_x(), lane = lane_of_warp();
+    bool of_keys = block_y() == query_blocks;
+    uint32_t dim = of_keys ? cache.k_dim : cache.v_dim, groups = (dim + KV_GROUP - 1) / KV_GROUP;
+    uint32_t bytes = kv_row_bytes(cache.type, dim);
+    global<float> from(of_keys ? args.store.k : args.store.v, (uint64_t)args.store.n_rows * cache.kv_heads * dim);
+    bytes_at out(of_keys ? cache.keys : cache.values);
+    kv_place place;
+
+    if (block_y() < query_blocks) {
+        rotate_queries(args, row, block_y() * 8);
+        return;
+    }
+    place = place_of(cache, global<uint32_t>(args.store.seqs, args.store.n_rows).get(row),
+                     global<uint32_t>(args.store.places, args.store.n_rows).get(row));
+    for (uint32_t i = warp_of_block(); i < cache.kv_heads * groups; i += 8) {
+        uint32_t head = i / groups, d = i % groups * KV_GROUP + lane;
+        uint64_t at = ((uint64_t)row * cache.kv_heads + head) * dim;
+        float x = 0;
+        if (d < dim)
+            x = of_keys ? rotated(args, from, at, row, d) : from.get(at + d);
+        store_group(cache.type, out, row_at(cache, place, head, bytes), i % groups, d < dim, x);
+    }
+}
+
 RN_KERNEL(gather, rn_gather_args, 256, 4)
 {
     uint32_t index = global<uint32_t>(args.index, args.n_rows).get(block_x());

@@ -49,12 +49,31 @@ struct rn_norm_args {
 };
 
 /* out[r] = weight · a[r] (+ bias). `parts` is how many bfloat16 an activation is the sum of, 1 or 2: with 2 it has 16
- * bits. matmul_few is for few rows (at most RN_FEW_ROWS are read at once), matmul_many for more. */
+ * bits. For more than RN_FEW_ROWS rows. */
 struct rn_matmul_args {
     rn_address weight, bias, a, out; /* tiled; f32 [rows] or 0; f32 [n_rows, cols]; f32 [n_rows, rows] */
     uint32_t n_rows, rows, cols, parts;
 };
 enum { RN_FEW_ROWS = 8 };
+
+/* The same of up to RN_FEW_ROWS rows (of more, those many at a time), for up to RN_MOST_PRODUCTS weights of one format
+ * that multiply the same a; to the bit what matmul_many gives, and ADD or GATE behind it. In `of` an out of RN_END_GATE
+ * that is not the first is not looked at. */
+enum rn_end {
+    RN_END_NONE,
+    RN_END_ADD, /* out[r] = residual[r] + the product; of one weight */
+    RN_END_GATE /* out[r] = act(product of the first weight) * that of the second; of two weights of as many rows */
+};
+enum { RN_MOST_PRODUCTS = 3 };
+struct rn_product {
+    rn_address weight, bias, out; /* as above */
+    uint32_t rows, unused;
+};
+struct rn_products_args {
+    rn_address a, residual; /* f32 [n_rows, cols]; [n_rows, rows] or 0 */
+    uint32_t n_rows, cols, parts, n, end, act;
+    struct rn_product of[RN_MOST_PRODUCTS];
+};
 
 /* What is done to values one by one: out[i] of a[i] and b[i], n of them in rows of `width`. ACTIVATE and GATE have an
  * activation of model/activation.h; GATE has a[i / part]; ACTIVATE a bias, or 0. */
@@ -91,6 +110,14 @@ struct rn_rope_args {
     double magnitude;
 };
 
+/* What a rotation multiplies by, for each row of a step: angles[r] = cosines [dims / 2], sines [dims / 2] of position[r] *
+ * inv_freq, times the magnitude. */
+struct rn_angles_args {
+    rn_address positions, inv_freq, out; /* uint32_t [n_rows]; double [dims / 2]; f32 [n_rows, dims] */
+    uint32_t n_rows, dims;
+    double magnitude;
+};
+
 /* The cache of one layer: the row of head h of the position p of a sequence s lies at
  *
  *     keys + table[p / block_tokens] * block_bytes + (p % block_tokens * kv_heads + h) * bytes of k_dim numbers
@@ -110,6 +137,14 @@ struct rn_kv_store_args {
     struct rn_cache_args cache;
     rn_address k, v, seqs, places; /* f32 [n_rows, kv_heads * k_dim], likewise or 0; uint32_t [n_rows], both */
     uint32_t n_rows;
+};
+
+/* ROPE of q and k by one table of angles, in place, and KV_STORE of k and v, to the bit; k itself is left as it was.
+ * q is [n_rows, heads, k_dim]; v_dim is not 0. */
+struct rn_rope_store_args {
+    struct rn_kv_store_args store;
+    rn_address q, angles; /* f32; as struct rn_angles_args says */
+    uint32_t heads, dims, neox;
 };
 
 /* ATTENTION over positions up to each row's own, of these with a window the last so many, or where chunked those of the
@@ -186,11 +221,12 @@ struct rn_expert_sum_args {
     X(14, q6_k)
 
 /* Kernels of which there is one for each format, and the others: name, argument. */
-#define RN_TYPED_KERNELS(X, type) \
-    X(tile_##type, tile)          \
-    X(embed_##type, embed)        \
-    X(matmul_few_##type, matmul)  \
-    X(matmul_many_##type, matmul) \
+#define RN_TYPED_KERNELS(X, type)   \
+    X(tile_##type, tile)            \
+    X(embed_##type, embed)          \
+    X(matmul_few_##type, products)  \
+    X(matmul_pair_##type, products) \
+    X(matmul_many_##type, matmul)   \
     X(expert_matmul_##type, expert_matmul)
 #define RN_PLAIN_KERNELS(X)      \
     X(norm, norm)                \
@@ -199,6 +235,8 @@ struct rn_expert_sum_args {
     X(route, route)              \
     X(expert_sum, expert_sum)    \
     X(rope, rope)                \
+    X(angles, angles)            \
+    X(rope_store, rope_store)    \
     X(kv_store, kv_store)        \
     X(attention_f16, attention)  \
     X(attention_f32, attention)  \
@@ -246,9 +284,13 @@ const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel);
 
 /* Kernels by the format of a weight (an id of model/quant.h). False: there is none for it. */
 struct rn_typed_kernels {
-    enum rn_kernel tile, embed, matmul_few, matmul_many, expert_matmul;
+    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_many, expert_matmul;
 };
 bool rn_kernels_of_type(uint32_t type_id, struct rn_typed_kernels *kernels);
+
+/* matmul_few, whose blocks have 16 rows of a weight, or matmul_pair, whose blocks have twice as many: the one that is
+ * faster. RN_END_GATE wants matmul_pair. */
+enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struct rn_products_args *args);
 
 /* The kernel of a format of the cache. False: there is none, or heads have too many numbers, or not a multiple of 4. */
 bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum rn_kernel *kernel);

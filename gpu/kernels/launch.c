@@ -18,11 +18,37 @@ static struct rn_launch launch_embed(const struct rn_embed_args *args)
     return (struct rn_launch){{args->n_rows, 1, 1}, 256, 0};
 }
 
-/* 8 segments of 16 x 8 sums. */
-static struct rn_launch launch_few(const struct rn_matmul_args *args)
+/* Tiles of all weights; of those whose products are gated the first one's. */
+static uint32_t tiles_of(const struct rn_products_args *args)
 {
+    uint32_t tiles = 0;
+
+    for (uint32_t i = 0; i < (args->end == RN_END_GATE ? 1 : args->n); i++)
+        tiles += ceil_to(args->of[i].rows, TILE_ROWS);
+    return tiles;
+}
+
+/* 8 segments of 16 x 8 sums. */
+static struct rn_launch launch_few(const struct rn_products_args *args)
+{
+    return (struct rn_launch){{tiles_of(args), ceil_to(args->n_rows, RN_FEW_ROWS), 1}, 256, 8 * 16 * 8 * sizeof(float)};
+}
+
+static struct rn_launch launch_pair(const struct rn_products_args *args)
+{
+    uint32_t tiles = tiles_of(args);
+
     return (struct rn_launch){
-        {ceil_to(args->rows, TILE_ROWS), ceil_to(args->n_rows, RN_FEW_ROWS), 1}, 256, 8 * 16 * 8 * sizeof(float)};
+        {args->end == RN_END_GATE ? tiles : ceil_to(tiles, 2), ceil_to(args->n_rows, RN_FEW_ROWS), 1},
+        256,
+        2 * 8 * 16 * 8 * sizeof(float)};
+}
+
+enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struct rn_products_args *args)
+{
+    enum { MANY_TILES = 512 }; /* with which every multiprocessor has several blocks, also of twice the size */
+
+    return args->end == RN_END_GATE || tiles_of(args) >= MANY_TILES ? kernels->matmul_pair : kernels->matmul_few;
 }
 
 /* Two stages of 64 rows and 64 columns in two parts, and their sums. */
@@ -69,6 +95,17 @@ static struct rn_launch launch_rope(const struct rn_rope_args *args)
     return (struct rn_launch){{args->n_rows, 1, 1}, 256, args->dims * sizeof(float)};
 }
 
+static struct rn_launch launch_angles(const struct rn_angles_args *args)
+{
+    return (struct rn_launch){{args->n_rows, 1, 1}, 128, 0};
+}
+
+/* Of a row: the queries' heads in some blocks, keys, values. */
+static struct rn_launch launch_rope_store(const struct rn_rope_store_args *args)
+{
+    return (struct rn_launch){{args->store.n_rows, ceil_to(args->heads, 8) + 2, 1}, 256, 0};
+}
+
 static struct rn_launch launch_kv_store(const struct rn_kv_store_args *args)
 {
     return (struct rn_launch){{args->n_rows, args->cache.v_dim > 0 ? 2 : 1, 1}, 256, 0};
@@ -106,12 +143,15 @@ static struct rn_launch launch_join(const struct rn_attention_args *args)
     }
 LAUNCH(tile, struct rn_tile_args)
 LAUNCH(embed, struct rn_embed_args)
-LAUNCH(few, struct rn_matmul_args)
+LAUNCH(few, struct rn_products_args)
+LAUNCH(pair, struct rn_products_args)
 LAUNCH(many, struct rn_matmul_args)
 LAUNCH(norm, struct rn_norm_args)
 LAUNCH(each, struct rn_each_args)
 LAUNCH(gather, struct rn_gather_args)
 LAUNCH(rope, struct rn_rope_args)
+LAUNCH(angles, struct rn_angles_args)
+LAUNCH(rope_store, struct rn_rope_store_args)
 LAUNCH(kv_store, struct rn_kv_store_args)
 LAUNCH(attention, struct rn_attention_args)
 LAUNCH(join, struct rn_attention_args)
@@ -121,9 +161,10 @@ LAUNCH(sum, struct rn_expert_sum_args)
 
 #define ROW(kernel, args, form) \
     [RN_KERNEL_##kernel] = {"rn_kernel_" #kernel, sizeof(struct rn_##args##_args), any_##form}
-#define ROWS_OF_TYPE(id, type)                                                                          \
-    ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, matmul, few), \
-        ROW(matmul_many_##type, matmul, many), ROW(expert_matmul_##type, expert_matmul, expert),
+#define ROWS_OF_TYPE(id, type)                                                                            \
+    ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, products, few), \
+        ROW(matmul_pair_##type, products, pair), ROW(matmul_many_##type, matmul, many),                   \
+        ROW(expert_matmul_##type, expert_matmul, expert),
 
 #define ROW_OF_KV(id, type) ROW(attention_##type, attention, attention),
 
@@ -132,6 +173,8 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROW
                                                              ROW(each, each, each),
                                                              ROW(gather, gather, gather),
                                                              ROW(rope, rope, rope),
+                                                             ROW(angles, angles, angles),
+                                                             ROW(rope_store, rope_store, rope_store),
                                                              ROW(kv_store, kv_store, kv_store),
                                                              ROW(route, route, route),
                                                              ROW(expert_sum, expert_sum, sum),
@@ -169,8 +212,8 @@ struct typed {
 
 #define KERNELS_OF(type)                                                                                          \
     {                                                                                                             \
-        RN_KERNEL_tile_##type, RN_KERNEL_embed_##type, RN_KERNEL_matmul_few_##type, RN_KERNEL_matmul_many_##type, \
-            RN_KERNEL_expert_matmul_##type                                                                        \
+        RN_KERNEL_tile_##type, RN_KERNEL_embed_##type, RN_KERNEL_matmul_few_##type, RN_KERNEL_matmul_pair_##type, \
+            RN_KERNEL_matmul_many_##type, RN_KERNEL_expert_matmul_##type                                          \
     }
 #define TYPED(id, type) {id, UNIT_##type, BYTES_##type, KERNELS_OF(type)},
 

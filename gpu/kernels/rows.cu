@@ -70,32 +70,64 @@ DEVICE float sum_of_block(float value, const shared<float> &sums)
     }
 RN_KERNEL_TYPES(EMBED)
 
+namespace
+{
+
+enum : uint32_t { NORM_THREADS = 256, NORM_HELD = 8 };
+
+/* A thread's numbers of a group: every 256th, of which the first NORM_HELD stay in registers. */
+struct group_numbers {
+    global<float> a;
+    uint64_t begin;
+    uint32_t n;
+    float held[NORM_HELD];
+
+    DEVICE group_numbers(const rn_norm_args &args)
+        : a(args.a, (uint64_t)args.n_rows * args.width), begin((uint64_t)block_x() * args.group), n(args.group)
+    {
+        UNROLL
+        for (uint32_t j = 0; j < NORM_HELD; j++) {
+            uint32_t i = j * NORM_THREADS + thread_of_block();
+            held[j] = i < n ? a.get(begin + i) : 0;
+        }
+    }
+    /* f(i, a[i]) of each of them, in order. */
+    template <class T> DEVICE void each(const T &f) const
+    {
+        UNROLL
+        for (uint32_t j = 0; j < NORM_HELD; j++)
+            if (j * NORM_THREADS + thread_of_block() < n)
+                f(j * NORM_THREADS + thread_of_block(), held[j]);
+        for (uint32_t i = NORM_HELD * NORM_THREADS + thread_of_block(); i < n; i += NORM_THREADS)
+            f(i, a.get(begin + i));
+    }
+};
+
+} // namespace
+
 /* A block has a group of a row. */
 RN_KERNEL(norm, rn_norm_args, 256, 4)
 {
-    uint64_t n = (uint64_t)args.n_rows * args.width, begin = (uint64_t)block_x() * args.group;
+    uint64_t n_weights = (uint64_t)args.weight_rows * args.group;
     uint32_t at = args.weight_rows == 1 ? 0 : block_x() % (args.width / args.group) * args.group;
-    global<float> a(args.a, n);
-    global<float> out(args.out, n);
+    global<float> out(args.out, (uint64_t)args.n_rows * args.width), weight(args.weight, n_weights);
+    global<float> bias(args.bias, n_weights);
     shared<float> sums(0, 8);
+    group_numbers numbers(args);
     float sum = 0, mean = 0, square = 0, factor;
 
     if (args.around_mean != 0) {
-        for (uint32_t i = thread_of_block(); i < args.group; i += 256)
-            sum += a.get(begin + i);
+        numbers.each([&](uint32_t, float a) { sum += a; });
         mean = sum_of_block(sum, sums) / (float)args.group;
     }
-    for (uint32_t i = thread_of_block(); i < args.group; i += 256) {
-        float d = a.get(begin + i) - mean;
-        square = fmaf(d, d, square);
-    }
+    numbers.each([&](uint32_t, float a) { square = fmaf(a - mean, a - mean, square); });
     factor = 1.0f / sqrtf(sum_of_block(square, sums) / (float)args.group + args.eps);
-    for (uint32_t i = thread_of_block(); i < args.group; i += 256) {
-        float y = (a.get(begin + i) - mean) * factor;
+    numbers.each([&](uint32_t i, float a) {
+        float y = (a - mean) * factor;
         if (args.weight != 0)
-            y *= global<float>(args.weight, (uint64_t)args.weight_rows * args.group).get(at + i);
+            y *= weight.get(at + i);
         if (args.bias != 0)
-            y += global<float>(args.bias, (uint64_t)args.weight_rows * args.group).get(at + i);
-        out.put(begin + i, y);
-    }
+            y += bias.get(at + i);
+        out.put(numbers.begin + i, y);
+    });
 }

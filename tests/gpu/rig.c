@@ -194,6 +194,18 @@ void *rig_tiled(struct rig *rig, uint32_t type_id, const void *blocks, uint32_t 
     return tiled;
 }
 
+void rig_few(struct rig *rig, const struct rn_typed_kernels *kernels, const struct rn_matmul_args *args)
+{
+    const struct rn_products_args few = {.a = args->a,
+                                         .n_rows = args->n_rows,
+                                         .cols = args->cols,
+                                         .parts = args->parts,
+                                         .n = 1,
+                                         .of = {{args->weight, args->bias, args->out, args->rows, 0}}};
+
+    rig_run(rig, kernels->matmul_few, &few);
+}
+
 /* ---- The judge ---- */
 
 void judge_open(struct rig *rig, struct judge *judge, uint32_t n_rows, const uint32_t widths[RIG_SLOTS])

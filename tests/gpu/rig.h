@@ -51,6 +51,9 @@ unsigned char *rig_weights(struct rig *rig, uint32_t type_id, uint32_t rows, uin
 /* Likewise in the device's order, by the kernel. */
 void *rig_tiled(struct rig *rig, uint32_t type_id, const void *blocks, uint32_t rows, uint32_t cols);
 
+/* The product by matmul_few. */
+void rig_few(struct rig *rig, const struct rn_typed_kernels *kernels, const struct rn_matmul_args *args);
+
 /* The reference: slots 0 (a), 1 (b), 2 (out), 3 (out2 or ids) of the widths given, up to two weights. */
 struct judge {
     struct rn_reference ref;

@@ -48,7 +48,10 @@ static void multiply(struct product *p, bool many, uint32_t first, uint32_t n_ro
                                   .parts = parts};
 
     memset(p->out, 0xff, (size_t)MAX_ROWS * p->rows * sizeof(float));
-    rig_run(&p->rig, many ? p->kernels.matmul_many : p->kernels.matmul_few, &args);
+    if (many)
+        rig_run(&p->rig, p->kernels.matmul_many, &args);
+    else
+        rig_few(&p->rig, &p->kernels, &args);
 }
 
 static const float *want(struct product *p, struct judge *judge, uint32_t n_rows, bool with_bias)
