@@ -2,7 +2,8 @@
  *
  *     bench_gpu [--library FILE] copy | products | attention | MODEL.gguf ...
  *
- * copy       bytes read plus written by a large copy on the device: the line that all else is held against
+ * copy       bytes read plus written by a large copy on the device, the best of some: the line that all else is held
+ *            against
  * products   MATMUL of each format, for 1 to 512 rows, in shapes of llama-3.2-1b and llama-3-8b
  * attention  one layer of llama-3-8b behind so many positions
  * a model    whole steps, and the share of each op in them
