@@ -1,4 +1,4 @@
-/* The CUDA backend's life and its steps: see backend.h. */
+/* The CUDA backend's memory and its life: see backend.h. */
 #include <string.h>
 
 #include "base/check.h"
@@ -74,19 +74,11 @@ static void free_stream(struct rn_gpu_backend *backend, struct rn_gpu_stream *st
         driver_of(backend)->stream_free(driver_of(backend), stream);
 }
 
-static void free_graphs(struct rn_gpu_backend *backend)
-{
-    for (int i = 0; i < RN_GPU_GRAPHS; i++)
-        if (backend->graphs[i].exec != NULL)
-            driver_of(backend)->exec_free(driver_of(backend), backend->graphs[i].exec);
-    memset(backend->graphs, 0, sizeof backend->graphs);
-}
-
 /* What prepare has taken. */
 static void release(struct rn_gpu_backend *backend)
 {
     driver_of(backend)->context_set(driver_of(backend), backend->device->context);
-    free_graphs(backend);
+    rn_gpu_graphs_free(backend);
     free_stream(backend, backend->stream);
     free_stream(backend, backend->copies_in);
     free_stream(backend, backend->copies_out);
@@ -271,126 +263,6 @@ static runnel_status prepare(struct rn_backend *base, const struct rn_plan *plan
     return status;
 }
 
-/* ---- Graphs ---- */
-
-static bool same_shape(const struct rn_gpu_shape *a, const struct rn_gpu_shape *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
-
-/* The shape's entry, or the one that was not used for longest, which becomes its. */
-static struct rn_gpu_graph_entry *entry_of(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
-{
-    struct rn_gpu_graph_entry *oldest = &backend->graphs[0];
-
-    for (int i = 0; i < RN_GPU_GRAPHS; i++) {
-        if (backend->graphs[i].used != 0 && same_shape(&backend->graphs[i].shape, shape))
-            return &backend->graphs[i];
-        if (backend->graphs[i].used < oldest->used)
-            oldest = &backend->graphs[i];
-    }
-    if (oldest->exec != NULL)
-        driver_of(backend)->exec_free(driver_of(backend), oldest->exec);
-    *oldest = (struct rn_gpu_graph_entry){.shape = *shape};
-    return oldest;
-}
-
-/* The ops of a step as a graph. NULL: the driver has none, and what was captured has not run. */
-static struct rn_gpu_exec *capture(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
-{
-    struct rn_gpu_driver *driver = driver_of(backend);
-    struct rn_gpu_graph *graph = NULL;
-    struct rn_gpu_exec *exec = NULL;
-    int result, ended;
-
-    if (driver->capture_begin(driver, backend->stream, RN_GPU_CAPTURE_RELAXED) != RN_GPU_OK)
-        return NULL;
-    result = rn_gpu_program_run(backend, shape);
-    ended = driver->capture_end(driver, backend->stream, &graph);
-    if (result == RN_GPU_OK && ended == RN_GPU_OK && driver->graph_ready(driver, &exec, graph, 0) != RN_GPU_OK)
-        exec = NULL;
-    if (ended == RN_GPU_OK && graph != NULL)
-        driver->graph_free(driver, graph);
-    return exec;
-}
-
-/* A shape that comes a second time gets a graph. */
-static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
-{
-    struct rn_gpu_driver *driver = driver_of(backend);
-    struct rn_gpu_graph_entry *entry;
-
-    if (!backend->has_graphs || shape->n_rows > RN_GPU_GRAPH_ROWS)
-        return rn_gpu_program_run(backend, shape);
-    entry = entry_of(backend, shape);
-    if (entry->used != 0 && entry->exec == NULL) {
-        entry->exec = capture(backend, shape);
-        backend->has_graphs = entry->exec != NULL;
-    }
-    entry->used = ++backend->n_steps;
-    return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream)
-                               : rn_gpu_program_run(backend, shape);
-}
-
-/* ---- Steps ---- */
-
-static void end_step(struct rn_gpu_backend *backend, int result)
-{
-    struct rn_step *step = backend->step;
-    uint32_t n_vocab = backend->plan->n_vocab;
-
-    backend->step = NULL;
-    result = backend->failed != RN_GPU_OK ? backend->failed : result;
-    step->status = result == RN_GPU_OK ? RUNNEL_OK : RUNNEL_DEVICE;
-    if (step->status == RUNNEL_OK && step->logits != NULL && step->n_outs > 0)
-        memcpy(step->logits, backend->host_logits, (size_t)step->n_outs * n_vocab * sizeof(float));
-    if (step->status == RUNNEL_OK)
-        rn_gpu_ids_count(backend, &backend->shape);
-    step->on_done(step); /* nothing of the backend is touched behind it */
-}
-
-static void on_stream_done(struct rn_gpu_stream *stream, int result, void *user)
-{
-    (void)stream;
-    end_step(user, result);
-}
-
-static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step)
-{
-    struct rn_gpu_driver *driver = driver_of(backend);
-    uint64_t logits = backend->slots + backend->slot_at[backend->plan->logits_slot];
-    int result = driver->context_set(driver, backend->device->context);
-
-    if (result == RN_GPU_OK)
-        result = rn_gpu_inputs_send(backend, step, &backend->shape);
-    if (result == RN_GPU_OK)
-        result = rn_gpu_blocks_copy(backend, step);
-    if (result == RN_GPU_OK)
-        result = run_ops(backend, &backend->shape);
-    if (result == RN_GPU_OK && step->n_outs > 0 && step->logits != NULL)
-        result = driver->copy_out(driver, backend->host_logits, logits,
-                                  (size_t)step->n_outs * backend->plan->n_vocab * sizeof(float), backend->stream);
-    return result;
-}
-
-static void submit_async(struct rn_backend *base, struct rn_step *step)
-{
-    struct rn_gpu_backend *backend = self(base);
-    struct rn_gpu_driver *driver = driver_of(backend);
-
-    RN_CHECK(backend->plan != NULL && backend->step == NULL);
-    RN_ASSERT(rn_step_check(step, backend->plan, &backend->limits));
-    backend->step = step;
-    backend->failed = RN_GPU_OK;
-    backend->failed = enqueue(backend, step);
-    if (driver->stream_callback(driver, backend->stream, on_stream_done, backend, 0) == RN_GPU_OK)
-        return;
-    /* Nobody else can say it. What is on its way touches the backend's own memory alone. */
-    backend->failed = backend->failed != RN_GPU_OK ? backend->failed : RN_GPU_UNKNOWN;
-    driver->stream_finish(driver, backend->stream);
-    end_step(backend, RN_GPU_UNKNOWN);
-}
-
 /* ---- Life ---- */
 
 static void free_backend(struct rn_backend *base)
@@ -406,7 +278,7 @@ static void free_backend(struct rn_backend *base)
 static const struct rn_backend_ops gpu_ops = {
     .name = "cuda",
     .prepare = prepare,
-    .submit_async = submit_async,
+    .submit_async = rn_gpu_submit_async,
     .free = free_backend,
     .block_bytes = rn_gpu_block_bytes,
     .layout = rn_gpu_layout,

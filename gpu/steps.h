@@ -12,6 +12,12 @@ struct rn_backend *rn_gpu_backend_new(struct rn_heap *heap, struct rn_gpu_device
 /* backend.c: one launch on the backend's stream. `args` are those of the kernel. */
 int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const void *args);
 
+/* steps.c: the contract's (model/backend.h). */
+void rn_gpu_submit_async(struct rn_backend *base, struct rn_step *step);
+
+/* steps.c: the graphs that it has made. */
+void rn_gpu_graphs_free(struct rn_gpu_backend *backend);
+
 /* weights.c: where each weight lies, in bytes from the first, and how many bytes that makes. send: brings them there
  * and waits for it. *wanted false: the load was cancelled. */
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
