@@ -1,5 +1,5 @@
 /* The few types and numbers of the CUDA driver API that we use, so that nothing of CUDA is needed to build. They are
- * the driver's binary interface, which has not changed since CUDA 12.0; tests/gpu/test_driver_types.c compares them
+ * the driver's binary interface, which has not changed since CUDA 12.0; tests/gpu/test_driver_types.cu compares them
  * with cuda.h where there is one. */
 #ifndef RN_GPU_DRIVER_TYPES_H
 #define RN_GPU_DRIVER_TYPES_H
@@ -57,6 +57,8 @@ enum {
     RN_GPU_EVENT_NO_TIME = 2,      /* CU_EVENT_DISABLE_TIMING */
     RN_GPU_HOST_PORTABLE = 1,      /* CU_MEMHOSTALLOC_PORTABLE */
     RN_GPU_CAPTURE_RELAXED = 2,    /* CU_STREAM_CAPTURE_MODE_RELAXED */
+    RN_GPU_CAPTURE_NONE = 0,       /* CU_STREAM_CAPTURE_STATUS_NONE: the stream does not capture */
+    RN_GPU_CAPTURE_ACTIVE = 1,     /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
     RN_GPU_FUNCTION_SHARED = 8,    /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     RN_GPU_DEVICE_UNITS = 16,      /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
     RN_GPU_DEVICE_MAJOR = 75,      /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */

@@ -17,7 +17,7 @@
 
 #include "gpu/driver.h"
 
-enum rn_gpu_command_kind { RN_GPU_COPY, RN_GPU_FILL, RN_GPU_LAUNCH, RN_GPU_CALL_BACK, RN_GPU_RECORD };
+enum rn_gpu_command_kind { RN_GPU_COPY, RN_GPU_FILL, RN_GPU_LAUNCH, RN_GPU_CALL_BACK, RN_GPU_RECORD, RN_GPU_WAIT };
 
 struct rn_gpu_command {
     struct rn_gpu_command *next;
@@ -31,6 +31,7 @@ struct rn_gpu_command {
     rn_gpu_callback callback;
     void *user;
     struct rn_gpu_event *event;
+    uint64_t records;          /* of the event, that a WAIT waits for */
     unsigned char arguments[]; /* of a launch */
 };
 

@@ -108,6 +108,13 @@ static void call_back(struct rn_gpu_stream *stream, const struct rn_gpu_command 
     pthread_mutex_lock(&e->lock);
 }
 
+/* Until the event has been recorded as often as when the wait was asked for. Under the lock, but while it waits. */
+static void wait_for_event(struct rn_gpu_emulated *e, const struct rn_gpu_command *command)
+{
+    while (command->event->done < command->records)
+        pthread_cond_wait(&e->changed, &e->lock);
+}
+
 /* Takes and runs the first command. Under the lock. */
 static void run_first(struct rn_gpu_stream *stream)
 {
@@ -120,6 +127,8 @@ static void run_first(struct rn_gpu_stream *stream)
         call_back(stream, command);
     else if (command->kind == RN_GPU_RECORD)
         command->event->done++;
+    else if (command->kind == RN_GPU_WAIT)
+        wait_for_event(e, command);
     else if (e->lost == RN_GPU_OK && command->kind != RN_GPU_LAUNCH)
         copy(e, command);
     else if (e->lost == RN_GPU_OK)
@@ -291,6 +300,22 @@ int rn_gpu_emulated_event_record(struct rn_gpu_driver *driver, struct rn_gpu_eve
     return result;
 }
 
+/* The stream goes on behind what the event was last recorded behind. */
+int rn_gpu_emulated_stream_wait(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, struct rn_gpu_event *event,
+                                unsigned flags)
+{
+    struct rn_gpu_emulated *e = rn_gpu_emulated_of(driver);
+    struct rn_gpu_command wait = {.kind = RN_GPU_WAIT, .event = event};
+    int result = RN_GPU_INVALID_VALUE;
+
+    pthread_mutex_lock(&e->lock);
+    wait.records = event->recorded;
+    if (flags == 0 && stream->capture == NULL)
+        result = e->lost != RN_GPU_OK ? e->lost : put(e, stream, &wait, NULL, 0);
+    pthread_mutex_unlock(&e->lock);
+    return result;
+}
+
 /* ---- Waiting ---- */
 
 int rn_gpu_emulated_stream_finish(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream)
@@ -427,6 +452,18 @@ int rn_gpu_emulated_capture_end(struct rn_gpu_driver *driver, struct rn_gpu_stre
     *graph = stream->capture;
     stream->capture = NULL;
     result = e->lost != RN_GPU_OK ? e->lost : *graph == NULL ? RN_GPU_INVALID_VALUE : RN_GPU_OK;
+    pthread_mutex_unlock(&e->lock);
+    return result;
+}
+
+int rn_gpu_emulated_capture_status(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, int *status)
+{
+    struct rn_gpu_emulated *e = rn_gpu_emulated_of(driver);
+    int result;
+
+    pthread_mutex_lock(&e->lock);
+    *status = stream->capture != NULL ? RN_GPU_CAPTURE_ACTIVE : RN_GPU_CAPTURE_NONE;
+    result = e->lost;
     pthread_mutex_unlock(&e->lock);
     return result;
 }

@@ -2,6 +2,7 @@
  * real one is looked for, with libraries of the test in place of libcuda.so.1. */
 #include <dlfcn.h>
 #include <math.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,8 +126,50 @@ static void test_event(void **state)
     close_fixture(&f);
 }
 
+static void hold_up(struct rn_gpu_stream *stream, int result, void *user)
+{
+    (void)stream;
+    (void)result;
+    sem_wait(user);
+}
+
+/* A stream that waits for another's event runs nothing of what comes behind until it is recorded; the caller goes on. */
+static void test_wait(void **state)
+{
+    struct rn_gpu_stream *other;
+    struct rn_gpu_event *event;
+    struct fixture f;
+    sem_t gate;
+    float after[N];
+
+    (void)state;
+    open_fixture(&f);
+    sem_init(&gate, 0, 0);
+    assert_int_equal(f.driver->stream_new(f.driver, &other, RN_GPU_STREAM_APART), RN_GPU_OK);
+    assert_int_equal(f.driver->event_new(f.driver, &event, RN_GPU_EVENT_NO_TIME), RN_GPU_OK);
+    assert_int_equal(f.driver->stream_wait(f.driver, other, event, 0), RN_GPU_OK); /* never recorded: no wait */
+    assert_int_equal(f.driver->stream_finish(f.driver, other), RN_GPU_OK);
+    assert_int_equal(f.driver->stream_wait(f.driver, other, event, 1), RN_GPU_INVALID_VALUE);
+    assert_int_equal(f.driver->fill(f.driver, f.values, 0, N * sizeof(float), f.stream), RN_GPU_OK);
+    assert_int_equal(f.driver->stream_finish(f.driver, f.stream), RN_GPU_OK);
+    assert_int_equal(f.driver->stream_callback(f.driver, f.stream, hold_up, &gate, 0), RN_GPU_OK); /* holds it up */
+    assert_int_equal(add(&f, f.values, 7), RN_GPU_OK);
+    assert_int_equal(f.driver->event_record(f.driver, event, f.stream), RN_GPU_OK);
+    assert_int_equal(f.driver->stream_wait(f.driver, other, event, 0), RN_GPU_OK);
+    assert_int_equal(f.driver->event_record(f.driver, event, f.stream),
+                     RN_GPU_OK); /* again: the wait is for the first */
+    assert_int_equal(f.driver->copy_out(f.driver, after, f.values, sizeof after, other), RN_GPU_OK);
+    sem_post(&gate);
+    assert_int_equal(f.driver->stream_finish(f.driver, other), RN_GPU_OK);
+    assert_true(after[0] == 7 && after[N - 1] == 7);
+    assert_int_equal(f.driver->event_free(f.driver, event), RN_GPU_OK);
+    close_fixture(&f);
+    sem_destroy(&gate);
+}
+
 static void test_graph(void **state)
 {
+    int status = -1;
     struct rn_gpu_graph *graph;
     struct rn_gpu_exec *exec;
     struct fixture f;
@@ -135,9 +178,13 @@ static void test_graph(void **state)
     open_fixture(&f);
     assert_int_equal(f.driver->fill(f.driver, f.values, 0, N * sizeof(float), f.stream), RN_GPU_OK);
     assert_int_equal(f.driver->capture_begin(f.driver, f.stream, RN_GPU_CAPTURE_RELAXED), RN_GPU_OK);
+    assert_int_equal(f.driver->capture_status(f.driver, f.stream, &status), RN_GPU_OK);
+    assert_int_equal(status, RN_GPU_CAPTURE_ACTIVE);
     assert_int_equal(add(&f, f.values, 2), RN_GPU_OK);
     assert_int_equal(add(&f, f.values, 3), RN_GPU_OK);
     assert_int_equal(f.driver->capture_end(f.driver, f.stream, &graph), RN_GPU_OK);
+    assert_int_equal(f.driver->capture_status(f.driver, f.stream, &status), RN_GPU_OK);
+    assert_int_equal(status, RN_GPU_CAPTURE_NONE);
     expect_values(&f, 0); /* captured is not run */
     assert_int_equal(f.driver->graph_ready(f.driver, &exec, graph, 0), RN_GPU_OK);
     assert_int_equal(f.driver->graph_free(f.driver, graph), RN_GPU_OK);
@@ -316,9 +363,10 @@ static void test_real_driver(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stream), cmocka_unit_test(test_event),       cmocka_unit_test(test_graph),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_bad_address), cmocka_unit_test(test_kernel_fault),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_no_driver),   cmocka_unit_test(test_real_driver),
+        cmocka_unit_test(test_stream),       cmocka_unit_test(test_event),  cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_graph),        cmocka_unit_test(test_memory), cmocka_unit_test(test_bad_address),
+        cmocka_unit_test(test_kernel_fault), cmocka_unit_test(test_faults), cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_real_driver),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
