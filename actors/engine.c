@@ -150,6 +150,8 @@ runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *d
     if (kind == NULL)
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
                             "device \"%s\" is not known: use \"auto\", \"cpu\", \"cuda\" or \"reference\"", device);
+    if (kind->count == NULL)
+        return RUNNEL_OK; /* the load finds out */
     n = kind->count(&engine->heap, engine->device_library, &why);
     if (index < n)
         return RUNNEL_OK;
@@ -160,7 +162,7 @@ runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *d
 
 struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads)
 {
-    struct rn_device_options options = {.n_threads = n_threads, .library = engine->device_library};
+    struct rn_device_options options = {.n_threads = n_threads, .library = engine->device_library, .log = &engine->log};
     const struct rn_device_kind *kind = find_kind(device, &options.index);
 
     return kind == NULL ? NULL : kind->open(&engine->heap, &options, NULL);
@@ -189,7 +191,8 @@ static struct rn_open_device *place_of(struct runnel_engine *engine, const struc
 
 struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error)
 {
-    struct rn_device_options options = {.beside = engine->devices[0].device, .library = engine->device_library};
+    struct rn_device_options options = {
+        .beside = engine->devices[0].device, .library = engine->device_library, .log = &engine->log};
     const struct rn_device_kind *kind = find_kind(device, &options.index);
     struct rn_open_device *open = kind == NULL ? NULL : place_of(engine, kind, options.index);
 

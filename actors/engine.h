@@ -152,7 +152,8 @@ runnel_status rn_engine_new(const runnel_engine_options *options, const struct r
                             runnel_engine **out, runnel_error *error);
 
 /* Devices by name: "cpu", or "kind:index"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it
- * is not there; "auto" always is, and is the best one that a model can be loaded on. */
+ * is not there, as far as that is known at once: of a device with a driver the load finds out. "auto" always is there,
+ * and is the best one that a model can be loaded on. */
 runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *device, runnel_error *error);
 bool rn_engine_device_is_auto(const char *device);
 

@@ -23,6 +23,10 @@ static int allow(struct rn_gpu_backend *backend, enum rn_kernel kernel, uint32_t
 
     if (bytes <= device->shared_bytes[kernel])
         return RN_GPU_OK;
+    if (bytes > device->shared_most) {
+        backend->shared_wanted = bytes;
+        return RN_GPU_INVALID_VALUE;
+    }
     result = device->driver->function_set(device->driver, device->kernels[kernel], RN_GPU_FUNCTION_SHARED, (int)bytes);
     if (result == RN_GPU_OK)
         device->shared_bytes[kernel] = bytes;
@@ -82,6 +86,8 @@ static void release(struct rn_gpu_backend *backend)
     free_stream(backend, backend->stream);
     free_stream(backend, backend->copies_in);
     free_stream(backend, backend->copies_out);
+    if (backend->copied_in != NULL)
+        driver_of(backend)->event_free(driver_of(backend), backend->copied_in);
     free_host(backend, backend->host_in);
     free_host(backend, backend->host_logits);
     free_host(backend, backend->host_ids);
@@ -166,6 +172,8 @@ static int take_streams(struct rn_gpu_backend *backend)
         result = driver->stream_new(driver, &backend->copies_in, RN_GPU_STREAM_APART);
     if (result == RN_GPU_OK)
         result = driver->stream_new(driver, &backend->copies_out, RN_GPU_STREAM_APART);
+    if (result == RN_GPU_OK)
+        result = driver->event_new(driver, &backend->copied_in, RN_GPU_EVENT_NO_TIME);
     return result;
 }
 
@@ -202,6 +210,11 @@ static runnel_status complain(struct rn_gpu_backend *backend, int result, runnel
 {
     char text[128];
 
+    if (backend->shared_wanted > 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "cuda: device %u, %s: a kernel wants %u bytes of shared memory for %s, and a block has %u",
+                            backend->device->index, backend->device->name, backend->shared_wanted,
+                            backend->plan->architecture, backend->device->shared_most);
     rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
     if (result == RN_GPU_OUT_OF_MEMORY)
         return rn_error_set(error, RUNNEL_NO_MEMORY,

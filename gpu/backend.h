@@ -31,7 +31,9 @@ struct rn_gpu_device {
     struct rn_device_caps caps;
     char name[96];
     int major, minor, units;
-    bool early;      /* a launch may begin before the one before it has ended, and wait inside (wrap.cuh: grid_wait) */
+    bool early; /* a launch may begin before the one before it has ended, and wait inside (wrap.cuh: grid_wait) */
+    uint32_t shared_most;     /* dynamic shared memory that a block can be allowed */
+    const struct rn_log *log; /* what the device goes on without; may be NULL */
     char layout[32]; /* of blocks, and who computed them: tensor cores of other capabilities may round otherwise */
 };
 
@@ -83,6 +85,8 @@ struct rn_gpu_backend {
     struct rn_backend_limits limits;
     struct rn_gpu_stream *stream;                 /* of steps */
     struct rn_gpu_stream *copies_in, *copies_out; /* of block copies */
+    struct rn_gpu_event *copied_in;               /* recorded in copies_in, waited for in copies_out */
+    uint32_t shared_wanted;                       /* of a launch: more than a block has; 0: none wants that */
 
     /* Pieces of the device's memory; 0: not taken. */
     uint64_t weights, blocks, slots, inputs;

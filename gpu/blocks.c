@@ -3,7 +3,8 @@
  *   block = layer 0: keys [position][head], values [position][head]; layer 1: ...; rows as kv.h says
  *
  * So a block is one piece, here and in the host's memory. Copies to the host and from it have streams of their own:
- * they do not wait for steps, nor steps for them. What is behind n_positions is cleared in the host's memory, and only
+ * they do not wait for steps, nor steps for them. A list with both ends on the stream of those to the host, which waits
+ * for an event of the other. What is behind n_positions is cleared in the host's memory, and only
  * what stands before is copied. */
 #include <string.h>
 
@@ -148,7 +149,8 @@ static void on_copied(struct rn_gpu_stream *stream, int result, void *user)
     copies->on_done(copies);
 }
 
-/* Everything of a list is enqueued; of one with both directions what goes in is done, too: one callback ends it. */
+/* Everything of a list is enqueued. Of one with both directions the stream out is behind what goes in, too: one callback
+ * ends it. An event that is recorded again by another list's thread only comes later in the same stream. */
 static int enqueue_all(struct rn_gpu_backend *backend, const struct rn_host_copies *copies,
                        const struct directions *directions)
 {
@@ -158,7 +160,9 @@ static int enqueue_all(struct rn_gpu_backend *backend, const struct rn_host_copi
     for (uint32_t i = 0; i < copies->n && result == RN_GPU_OK && backend->block_bytes > 0; i++)
         result = enqueue(backend, &copies->items[i]);
     if (result == RN_GPU_OK && directions->in && directions->out)
-        result = driver->stream_finish(driver, backend->copies_in);
+        result = driver->event_record(driver, backend->copied_in, backend->copies_in);
+    if (result == RN_GPU_OK && directions->in && directions->out)
+        result = driver->stream_wait(driver, backend->copies_out, backend->copied_in, 0);
     return result;
 }
 

@@ -50,8 +50,7 @@ static int look_up_kernels(struct rn_gpu_device *device)
 static int look_at(struct rn_gpu_device *device)
 {
     struct rn_gpu_driver *driver = device->driver;
-    int version = 0;
-    int result = driver->device_get(driver, &device->ordinal, (int)device->index);
+    int result = driver->device_get(driver, &device->ordinal, (int)device->index), version = 0, shared = 0;
 
     if (result == RN_GPU_OK)
         result = driver->device_name(driver, device->name, sizeof device->name, device->ordinal);
@@ -62,7 +61,10 @@ static int look_at(struct rn_gpu_device *device)
     if (result == RN_GPU_OK)
         result = driver->device_attribute(driver, &device->units, RN_GPU_DEVICE_UNITS, device->ordinal);
     if (result == RN_GPU_OK)
+        result = driver->device_attribute(driver, &shared, RN_GPU_DEVICE_SHARED_MOST, device->ordinal);
+    if (result == RN_GPU_OK)
         result = driver->version(driver, &version);
+    device->shared_most = shared > 0 ? (uint32_t)shared : 0;
     device->early = device->major >= EARLY_MAJOR && version >= EARLY_DRIVER;
     snprintf(device->layout, sizeof device->layout, "cuda 2 %d.%d%s", device->major, device->minor,
              device->module.kernels->emulation != NULL ? " emulated" : "");
@@ -138,29 +140,32 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
 
 /* ---- The kind ---- */
 
-static uint32_t count(struct rn_heap *heap, const char *library, runnel_error *error)
+/* The driver has a device of this index. */
+static runnel_status find(const struct rn_gpu_module *module, uint32_t index, runnel_error *error)
 {
-    struct rn_gpu_module module;
-    int n = 0;
+    int n = 0, result = module->driver->device_count(module->driver, &n);
 
-    if (rn_gpu_module_open(heap, library, &module, error) != RUNNEL_OK)
-        return 0;
-    if (module.driver->device_count(module.driver, &n) != RN_GPU_OK || n <= 0)
-        rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the driver finds no device");
-    rn_gpu_module_close(&module);
-    return n > 0 ? (uint32_t)n : 0;
+    if (result != RN_GPU_OK)
+        return complain(module->driver, "the devices cannot be counted", index, result, error);
+    if (n < 0 || index >= (uint32_t)n)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: there is no device %u: the machine has %d of them", index,
+                            n);
+    return RUNNEL_OK;
 }
 
 static struct rn_device *open_kind(struct rn_heap *heap, const struct rn_device_options *options, runnel_error *error)
 {
     struct rn_gpu_module module;
-    struct rn_device *device;
+    struct rn_device *device = NULL;
 
     if (rn_gpu_module_open(heap, options->library, &module, error) != RUNNEL_OK)
         return NULL;
-    device = rn_gpu_device_open(heap, &module, options->index, error);
+    if (find(&module, options->index, error) == RUNNEL_OK)
+        device = rn_gpu_device_open(heap, &module, options->index, error);
     if (device == NULL)
         rn_gpu_module_close(&module);
+    else
+        of(device)->log = options->log;
     return device;
 }
 
@@ -182,10 +187,17 @@ static void memory_of(const struct rn_device *base, struct rn_device_memory *mem
 {
     const struct rn_gpu_device *device = of(base);
     size_t free_bytes = 0, total_bytes = 0;
+    int result = device->driver->context_set(device->driver, device->context);
+    char text[128];
 
-    if (device->driver->context_set(device->driver, device->context) != RN_GPU_OK ||
-        device->driver->memory_info(device->driver, &free_bytes, &total_bytes) != RN_GPU_OK)
+    if (result == RN_GPU_OK)
+        result = device->driver->memory_info(device->driver, &free_bytes, &total_bytes);
+    if (result != RN_GPU_OK) {
         free_bytes = total_bytes = 0;
+        rn_gpu_error_text(device->driver, result, text, sizeof text);
+        rn_log(device->log, RUNNEL_LOG_WARNING, "cuda: device %u does not tell how much memory is free: %s",
+               device->index, text);
+    }
     *memory = (struct rn_device_memory){total_bytes, free_bytes, false};
 }
 
@@ -201,7 +213,6 @@ static void describe(const struct rn_device *base, char *text, size_t size)
 
 const struct rn_device_kind rn_gpu_kind = {
     .name = "cuda",
-    .count = count,
     .open = open_kind,
     .close = close_kind,
     .new_backend = new_backend,

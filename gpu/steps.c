@@ -46,23 +46,50 @@ static struct rn_gpu_graph_entry *entry_of(struct rn_gpu_backend *backend, const
     return oldest;
 }
 
-/* The ops of a step as a graph. NULL: the driver has none, and what was captured has not run. */
-static struct rn_gpu_exec *capture(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+/* From now on ops are launched one by one. Said once: nobody tries again. */
+static void give_up_graphs(struct rn_gpu_backend *backend, int result)
+{
+    char text[128];
+
+    rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
+    rn_log(backend->device->log, RUNNEL_LOG_WARNING,
+           "cuda: device %u: a step cannot be made a graph, so steps are launched op by op, which is slower: %s",
+           backend->device->index, text);
+    backend->has_graphs = false;
+}
+
+/* A stream that still captures runs nothing. */
+static bool is_capturing(struct rn_gpu_backend *backend)
+{
+    int status = RN_GPU_CAPTURE_ACTIVE;
+
+    return driver_of(backend)->capture_status(driver_of(backend), backend->stream, &status) != RN_GPU_OK ||
+           status != RN_GPU_CAPTURE_NONE;
+}
+
+/* The ops of a step as a graph. *exec NULL: the driver has none, and what was captured has not run. An error: nor can
+ * anything else be run by the stream. */
+static int capture(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape, struct rn_gpu_exec **exec)
 {
     struct rn_gpu_driver *driver = driver_of(backend);
     struct rn_gpu_graph *graph = NULL;
-    struct rn_gpu_exec *exec = NULL;
-    int result, ended;
+    int result = driver->capture_begin(driver, backend->stream, RN_GPU_CAPTURE_RELAXED), ended = RN_GPU_OK;
 
-    if (driver->capture_begin(driver, backend->stream, RN_GPU_CAPTURE_RELAXED) != RN_GPU_OK)
-        return NULL;
-    result = rn_gpu_program_run(backend, shape);
-    ended = driver->capture_end(driver, backend->stream, &graph);
-    if (result == RN_GPU_OK && ended == RN_GPU_OK && driver->graph_ready(driver, &exec, graph, 0) != RN_GPU_OK)
-        exec = NULL;
-    if (ended == RN_GPU_OK && graph != NULL)
+    *exec = NULL;
+    if (result == RN_GPU_OK) {
+        result = rn_gpu_program_run(backend, shape);
+        ended = driver->capture_end(driver, backend->stream, &graph);
+        result = result == RN_GPU_OK ? ended : result;
+    }
+    if (result == RN_GPU_OK)
+        result = driver->graph_ready(driver, exec, graph, 0);
+    if (graph != NULL)
         driver->graph_free(driver, graph);
-    return exec;
+    if (result == RN_GPU_OK)
+        return RN_GPU_OK;
+    *exec = NULL;
+    give_up_graphs(backend, result);
+    return ended != RN_GPU_OK && is_capturing(backend) ? result : RN_GPU_OK;
 }
 
 /* A shape that comes a second time gets a graph. */
@@ -70,15 +97,16 @@ static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
 {
     struct rn_gpu_driver *driver = driver_of(backend);
     struct rn_gpu_graph_entry *entry;
+    int result = RN_GPU_OK;
 
     if (!backend->has_graphs || shape->n_rows > RN_GPU_GRAPH_ROWS)
         return rn_gpu_program_run(backend, shape);
     entry = entry_of(backend, shape);
-    if (entry->used != 0 && entry->exec == NULL) {
-        entry->exec = capture(backend, shape);
-        backend->has_graphs = entry->exec != NULL;
-    }
+    if (entry->used != 0 && entry->exec == NULL)
+        result = capture(backend, shape, &entry->exec);
     entry->used = ++backend->n_steps;
+    if (result != RN_GPU_OK)
+        return result;
     return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream)
                                : rn_gpu_program_run(backend, shape);
 }

@@ -329,7 +329,7 @@ RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
 
 /* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets progress and one
  * terminal event. The handle must be freed whatever the outcome. options NULL: defaults. Returns OK; INVALID; IO: a
- * file cannot be opened; UNSUPPORTED: no such device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The load
+ * file cannot be opened; UNSUPPORTED: no such kind of device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The load
  * itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
 RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
                                            runnel_model **model, runnel_error *error);

@@ -14,6 +14,7 @@
 #include "base/status.h"
 
 struct rn_backend;
+struct rn_log;
 
 /* What steps of a backend may ask for. A limit that is not among a device's bits is refused by prepare. */
 enum rn_device_can {
@@ -54,13 +55,15 @@ struct rn_device_options {
     uint32_t index;           /* below count() */
     const char *library;      /* the file of kernels of a device that has its own in one; NULL: by its usual name */
     uint32_t n_threads;       /* of a device that computes on the host's; 0: as many as suit the machine */
+    const struct rn_log *log; /* where it says what it goes on without; lives as long as the device; NULL: nowhere */
     struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own */
 };
 
 struct rn_device_kind {
     const char *name; /* what a host asks for */
 
-    /* How many of it the machine has. 0: none, and the error says why. `library` as in the options. */
+    /* How many of it the machine has. 0: none, and the error says why. `library` as in the options. On a thread of the
+     * host's, which must not be held up. NULL: that takes long, and open says that there is none. */
     uint32_t (*count)(struct rn_heap *heap, const char *library, runnel_error *error);
 
     /* NULL, and the error says why: NO_MEMORY, memory or threads are refused; UNSUPPORTED; DEVICE. May take long. */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "gpu/backend.h"
+#include "gpu/emulated.h"
 #include "gpu/gpu.h"
 #include "gpu/steps.h"
 #include "tests/base/refusing.h"
@@ -190,6 +191,14 @@ static void copy_in_step(struct fixture *f, uint32_t from, uint32_t to)
     assert_int_equal(step.status, RUNNEL_OK);
 }
 
+static int finishes; /* calls that wait for a stream */
+
+static int count_finish(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream)
+{
+    finishes++;
+    return rn_gpu_emulated_stream_finish(driver, stream);
+}
+
 static void test_blocks(void **state)
 {
     enum { ROW = SMALL_KV * 4, KEPT = 5 };
@@ -208,6 +217,8 @@ static void test_blocks(void **state)
     memset(memory + BLOCK_BYTES, 0xee, 2 * BLOCK_BYTES);
     assert_int_equal(copy(&f, (struct rn_host_copy[]){{.block = 3, .host = memory}}, 1), RUNNEL_OK);
     copy_in_step(&f, 3, 5);
+    finishes = 0;
+    f.module.driver->stream_finish = count_finish;
     assert_int_equal(copy(&f,
                           (struct rn_host_copy[]){
                               {.block = 5, .n_positions = BLOCK, .to_host = true, .host = memory + BLOCK_BYTES},
@@ -215,6 +226,7 @@ static void test_blocks(void **state)
                               {.block = 3, .n_positions = KEPT, .to_host = true, .host = memory + 2 * BLOCK_BYTES}},
                           3),
                      RUNNEL_OK);
+    assert_int_equal(finishes, 0); /* the caller waits for none of it, though it goes both ways */
     assert_memory_equal(memory + BLOCK_BYTES, memory, BLOCK_BYTES);
     for (int part = 0; part < 2; part++) { /* keys, values: what stands behind the kept positions is cleared */
         unsigned char *got = memory + 2 * BLOCK_BYTES + part * BLOCK_BYTES / 2;
@@ -225,6 +237,82 @@ static void test_blocks(void **state)
     }
     f.backend->ops->host_free(f.backend, memory);
     close_fixture(&f);
+}
+
+/* ---- Graphs that fail ---- */
+
+static int refuse_begin(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, int mode)
+{
+    (void)driver;
+    (void)stream;
+    (void)mode;
+    return RN_GPU_OUT_OF_MEMORY;
+}
+
+/* The capture ends, and with an error: of a call that no capture allows. */
+static int refuse_end(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, struct rn_gpu_graph **graph)
+{
+    if (rn_gpu_emulated_capture_end(driver, stream, graph) == RN_GPU_OK)
+        rn_gpu_emulated_graph_free(driver, *graph);
+    *graph = NULL;
+    return RN_GPU_INVALID_VALUE;
+}
+
+/* The capture goes on. */
+static int break_end(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, struct rn_gpu_graph **graph)
+{
+    (void)driver;
+    (void)stream;
+    *graph = NULL;
+    return RN_GPU_INVALID_VALUE;
+}
+
+static int refuse_ready(struct rn_gpu_driver *driver, struct rn_gpu_exec **exec, struct rn_gpu_graph *graph,
+                        unsigned long long flags)
+{
+    (void)driver;
+    (void)exec;
+    (void)graph;
+    (void)flags;
+    return RN_GPU_OUT_OF_MEMORY;
+}
+
+static void count_line(void *user, runnel_log_level level, const char *line)
+{
+    assert_int_equal(level, RUNNEL_LOG_WARNING);
+    assert_non_null(strstr(line, "cuda: device 0: a step cannot be made a graph"));
+    ++*(int *)user;
+}
+
+/* Whatever a graph fails at, its step and all behind it are launched op by op, and the log says so once; only a stream
+ * that cannot be got out of its capture fails steps. */
+static void test_graphs_fail(void **state)
+{
+    enum { CASES = 4, STEPS = 5 };
+
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        int lines = 0;
+        const struct rn_log log = {count_line, &lines, RUNNEL_LOG_WARNING};
+        float logits[SMALL_VOCAB];
+        const int32_t token = 5;
+        struct fixture f;
+
+        open_ready(&f);
+        ((struct rn_gpu_device *)f.device)->log = &log;
+        f.module.driver->capture_begin = i == 0 ? refuse_begin : f.module.driver->capture_begin;
+        f.module.driver->capture_end = i == 1 ? refuse_end : i == 2 ? break_end : f.module.driver->capture_end;
+        f.module.driver->graph_ready = i == 3 ? refuse_ready : f.module.driver->graph_ready;
+        for (int step = 0; step < STEPS; step++) {
+            runnel_status want = i == 2 && step > 0 ? RUNNEL_DEVICE : RUNNEL_OK;
+
+            assert_int_equal(run(&f, &token, 1, logits), want);
+            assert_int_equal(lines, step > 0);
+            if (want == RUNNEL_OK)
+                expect_logits(logits, token);
+        }
+        close_fixture(&f);
+    }
 }
 
 /* ---- Refusals ---- */
@@ -427,10 +515,11 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),         cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_unsupported),    cmocka_unit_test(test_little_memory),
-        cmocka_unit_test(test_cancelled_load), cmocka_unit_test(test_each_call_fails),
-        cmocka_unit_test(test_lost_in_a_step), cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_logits),          cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_graphs_fail),     cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_little_memory),   cmocka_unit_test(test_cancelled_load),
+        cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_lost_in_a_step),
+        cmocka_unit_test(test_refused_memory),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);
