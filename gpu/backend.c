@@ -91,13 +91,16 @@ static void release(struct rn_gpu_backend *backend)
     free_host(backend, backend->host_in);
     free_host(backend, backend->host_logits);
     free_host(backend, backend->host_ids);
+    free_host(backend, backend->host_features);
     free_piece(backend, &backend->weights);
     free_piece(backend, &backend->blocks);
     free_piece(backend, &backend->slots);
     free_piece(backend, &backend->inputs);
+    free_piece(backend, &backend->features);
     rn_free(backend->heap, backend->weight_at);
     rn_free(backend->heap, backend->vector_at);
     rn_free(backend->heap, backend->rope_at);
+    rn_free(backend->heap, backend->slopes_at);
     rn_free(backend->heap, backend->slot_at);
     rn_free(backend->heap, backend->angles_at);
     rn_free(backend->heap, backend->items);
@@ -115,6 +118,7 @@ static bool take_tables(struct rn_gpu_backend *backend)
     backend->weight_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->weight_at);
     backend->vector_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->vector_at);
     backend->rope_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->rope_at);
+    backend->slopes_at = rn_calloc(backend->heap, plan->n_ops, sizeof *backend->slopes_at);
     backend->slot_at = rn_calloc(backend->heap, plan->n_slots, sizeof *backend->slot_at);
     backend->angles_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->angles_at);
     backend->items = rn_calloc(backend->heap, plan->n_ops, sizeof *backend->items);
@@ -122,7 +126,7 @@ static bool take_tables(struct rn_gpu_backend *backend)
     backend->layer_values_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_values_at);
     return backend->weight_at != NULL && backend->vector_at != NULL && backend->rope_at != NULL &&
            backend->slot_at != NULL && backend->angles_at != NULL && backend->items != NULL &&
-           backend->layer_at != NULL && backend->layer_values_at != NULL;
+           backend->slopes_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL;
 }
 
 /* Slots one behind the other; their bytes. */
@@ -182,7 +186,8 @@ static int take_memory(struct rn_gpu_backend *backend)
 {
     uint64_t in_bytes = rn_gpu_inputs_place(backend);
     uint64_t logits_bytes = (uint64_t)backend->limits.max_outs * backend->plan->n_vocab * sizeof(float);
-    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL;
+    uint64_t features_bytes = rn_gpu_features_bytes(backend, backend->limits.max_rows);
+    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL, *host_features = NULL;
     int result = take_piece(backend, rn_gpu_weights_place(backend, backend->plan), &backend->weights);
 
     rn_gpu_blocks_place(backend, backend->plan);
@@ -198,7 +203,12 @@ static int take_memory(struct rn_gpu_backend *backend)
         result = take_host(backend, logits_bytes, &host_logits);
     if (result == RN_GPU_OK && rn_gpu_ids_bytes(backend) > 0)
         result = take_host(backend, rn_gpu_ids_bytes(backend), &host_ids);
+    if (result == RN_GPU_OK && features_bytes > 0)
+        result = take_piece(backend, features_bytes, &backend->features);
+    if (result == RN_GPU_OK && features_bytes > 0)
+        result = take_host(backend, features_bytes, &host_features);
     backend->host_ids = host_ids;
+    backend->host_features = host_features;
     backend->host_in = host_in;
     backend->host_logits = host_logits;
     return result == RN_GPU_OK ? take_streams(backend) : result;

@@ -52,7 +52,8 @@ enum {
 /* What decides about a step's launches, but for what a step brings. */
 struct rn_gpu_shape {
     uint32_t n_rows, n_outs, n_seqs;
-    uint32_t longest; /* positions of the longest sequence, rounded up as attention wants it */
+    uint32_t longest;                /* positions of the longest sequence, rounded up as attention wants it */
+    uint32_t n_selected, n_features; /* rows behind SELECT, and rows whose features are wanted */
 };
 
 struct rn_gpu_graph_entry {
@@ -74,7 +75,9 @@ enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
 /* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
 struct rn_gpu_inputs {
     uint64_t tokens, positions, seqs, wanted, tables_at, tables;
-    uint32_t n_tables; /* words of `tables`, at most */
+    uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
+    uint64_t brought;                                 /* rn_step.inputs */
+    uint32_t n_tables;                                /* words of `tables`, at most */
 };
 
 struct rn_gpu_backend {
@@ -89,12 +92,13 @@ struct rn_gpu_backend {
     uint32_t shared_wanted;                       /* of a launch: more than a block has; 0: none wants that */
 
     /* Pieces of the device's memory; 0: not taken. */
-    uint64_t weights, blocks, slots, inputs;
+    uint64_t weights, blocks, slots, inputs, features;
 
     /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
     uint64_t *weight_at;       /* [plan->n_weights]: as a matrix or table in the kernels' order */
     uint64_t *vector_at;       /* [plan->n_weights]: as f32 */
     uint64_t *rope_at;         /* [plan->n_ropes]: inv_freq, double */
+    uint64_t *slopes_at;       /* [plan->n_ops]: of an ATTENTION with ALiBi */
     uint64_t *slot_at;         /* [plan->n_slots] */
     uint64_t workspace_at;     /* behind the slots: see rn_gpu_workspace_bytes */
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
@@ -108,6 +112,7 @@ struct rn_gpu_backend {
     struct rn_gpu_inputs in;
     unsigned char *host_in; /* pinned; what a step brings */
     float *host_logits;     /* pinned; [max_outs, n_vocab] */
+    float *host_features;   /* pinned; [max_rows, features_width]; NULL: the plan has none */
     int32_t *host_ids; /* pinned; of each counted op (rn_op.counted), in order, [max_rows, used]; NULL: none counts */
 
     struct rn_step *step;      /* in flight; NULL: none */

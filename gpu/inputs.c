@@ -1,9 +1,11 @@
 /* What a step brings: arrays of fixed places, and behind them the block tables, one sequence's behind the other's.
  *
- *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_outs] · tables_at [max_seqs] · tables
+ *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_rows or max_outs] · lasts [max_rows] ·
+ *   features_rows [max_rows] · features_selected [max_rows] · tables_at [max_seqs] · tables · brought
  *
- * All are uint32_t. One copy brings as much of it as the step has: the arrays whole, of the tables what its sequences
- * use. */
+ * All are uint32_t, but for what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there where attention looks
+ * ahead, those of features where the plan has any. One copy brings as much of it as the step has: the arrays whole, of the
+ * tables what its sequences use. What is brought has a copy of its own. */
 #include <string.h>
 
 #include "base/check.h"
@@ -23,16 +25,21 @@ static uint32_t blocks_of_context(const struct rn_backend_limits *limits)
 uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
 {
     const struct rn_backend_limits *limits = &backend->limits;
+    const struct rn_plan *plan = backend->plan;
     struct rn_gpu_inputs *in = &backend->in;
 
     in->tokens = 0;
     in->positions = in->tokens + aligned(limits->max_rows);
     in->seqs = in->positions + aligned(limits->max_rows);
     in->wanted = in->seqs + aligned(limits->max_rows);
-    in->tables_at = in->wanted + aligned(limits->max_outs);
+    in->lasts = in->wanted + aligned(limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows);
+    in->features_rows = in->lasts + (plan->bidirectional ? aligned(limits->max_rows) : 0);
+    in->features_selected = in->features_rows + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
+    in->tables_at = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
     in->tables = in->tables_at + aligned(limits->max_seqs);
     in->n_tables = limits->max_seqs * blocks_of_context(limits);
-    return in->tables + aligned(in->n_tables);
+    in->brought = in->tables + aligned(in->n_tables);
+    return in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
 }
 
 static uint32_t *array(const struct rn_gpu_backend *backend, uint64_t at)
@@ -55,6 +62,31 @@ static void put_rows(struct rn_gpu_backend *backend, const struct rn_step *step,
             wanted[row->out] = r;
         shape->longest = row->position + 1 > shape->longest ? row->position + 1 : shape->longest;
     }
+}
+
+/* Of each row the last position of its sequence in the step. */
+static void put_lasts(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    uint32_t *lasts = array(backend, backend->in.lasts);
+
+    for (uint32_t r = step->n_rows; r-- > 0;) {
+        bool is_last = r + 1 == step->n_rows || step->rows[r + 1].seq != step->rows[r].seq;
+
+        lasts[r] = is_last ? step->rows[r].position : lasts[r + 1];
+    }
+}
+
+/* What the step brings for INPUT. */
+static int send_brought(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    size_t bytes = (size_t)step->n_rows * backend->plan->inputs_width * sizeof(float);
+
+    if (bytes == 0)
+        return RN_GPU_OK;
+    memcpy(backend->host_in + backend->in.brought, step->inputs, bytes);
+    return driver->copy_in(driver, backend->inputs + backend->in.brought, backend->host_in + backend->in.brought, bytes,
+                           backend->stream);
 }
 
 /* Of each sequence the blocks that its rows look at. How many words the tables have. */
@@ -87,11 +119,18 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
 {
     struct rn_gpu_driver *driver = backend->device->driver;
     uint64_t words;
+    int result;
 
-    *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0};
+    *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0};
     put_rows(backend, step, shape);
+    if (backend->plan->features_width > 0)
+        rn_gpu_features_put(backend, step, shape, array(backend, backend->in.wanted),
+                            array(backend, backend->in.features_rows), array(backend, backend->in.features_selected));
+    if (backend->plan->bidirectional)
+        put_lasts(backend, step);
     words = put_tables(backend, step);
     shape->longest = rn_gpu_longest(backend, shape->longest);
-    return driver->copy_in(driver, backend->inputs, backend->host_in, backend->in.tables + words * sizeof(uint32_t),
-                           backend->stream);
+    result = driver->copy_in(driver, backend->inputs, backend->host_in, backend->in.tables + words * sizeof(uint32_t),
+                             backend->stream);
+    return result == RN_GPU_OK ? send_brought(backend, step) : result;
 }

@@ -42,7 +42,9 @@ static inline uint32_t rn_gpu_width(const struct rn_gpu_backend *backend, int16_
 static inline uint32_t rn_gpu_rows(const struct rn_gpu_backend *backend, int16_t index,
                                    const struct rn_gpu_shape *shape)
 {
-    return backend->plan->slots[index].selected ? shape->n_outs : shape->n_rows;
+    const struct rn_slot *slot = &backend->plan->slots[index];
+
+    return slot->logits ? shape->n_outs : slot->selected ? shape->n_selected : shape->n_rows;
 }
 
 /* Several ops that follow one another as one launch: `match` tells how many from that index on are, 0: none. `run` gives
@@ -58,8 +60,11 @@ bool rn_gpu_is_dead(const struct rn_plan *plan, int16_t slot, uint32_t index);
 /* ops_values.c: norms, and values one by one. */
 rn_gpu_run rn_gpu_run_norm, rn_gpu_run_each, rn_gpu_run_select;
 
+/* ops_parts.c: parts of rows, and the products of heads. features.c: TAP. */
+rn_gpu_run rn_gpu_run_part, rn_gpu_run_part_sum, rn_gpu_run_tail, rn_gpu_run_resize, rn_gpu_run_head, rn_gpu_run_tap;
+
 /* ops_products.c: products with weights, and experts. */
-rn_gpu_can rn_gpu_can_product, rn_gpu_can_route;
+rn_gpu_can rn_gpu_can_product;
 rn_gpu_match rn_gpu_match_group, rn_gpu_match_add, rn_gpu_match_gate; /* of one input; + ADD; two + GATE */
 rn_gpu_run_several rn_gpu_run_group, rn_gpu_run_add, rn_gpu_run_gate;
 rn_gpu_run rn_gpu_run_embed, rn_gpu_run_matmul, rn_gpu_run_route, rn_gpu_run_expert_matmul, rn_gpu_run_expert_sum;

@@ -8,14 +8,13 @@ uint32_t rn_gpu_kv_types(void)
 #undef KV_BIT
 }
 
-/* The kernels look behind each row, at all that there is. */
+/* The kernels look at all that there is, not at chosen positions. */
 bool rn_gpu_can_attention(const struct rn_plan *plan, const struct rn_op *op)
 {
     enum rn_kernel kernel;
 
     (void)plan;
-    return !op->bidirectional && op->b < 0 && op->alibi == 0 &&
-           rn_attention_kernel(RUNNEL_KV_F16, op->k_dim, op->v_dim, &kernel);
+    return op->b < 0 && rn_attention_kernel(RUNNEL_KV_F16, op->k_dim, op->v_dim, &kernel);
 }
 
 int rn_gpu_run_rope(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
@@ -112,6 +111,12 @@ int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const stru
     return rn_gpu_launch(backend, RN_KERNEL_angles, &args);
 }
 
+/* Of each head, of an op with ALiBi. */
+static rn_address slopes_of(const struct rn_gpu_backend *backend, const struct rn_op *op)
+{
+    return op->alibi == 0 ? 0 : backend->weights + backend->slopes_at[op - backend->plan->ops];
+}
+
 /* Few rows are split over positions, and the parts joined; of many each tile looks at all. */
 int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
@@ -123,6 +128,8 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .seqs = rn_gpu_input(backend, backend->in.seqs),
                                      .positions = rn_gpu_input(backend, backend->in.positions),
                                      .sinks = rn_gpu_vector(backend, op->weight),
+                                     .slopes = slopes_of(backend, op),
+                                     .lasts = op->bidirectional ? rn_gpu_input(backend, backend->in.lasts) : 0,
                                      .workspace = is_split ? backend->slots + backend->workspace_at : 0,
                                      .n_rows = shape->n_rows,
                                      .heads = op->heads,

@@ -12,23 +12,18 @@ bool rn_gpu_can_product(const struct rn_plan *plan, const struct rn_op *op)
     return rn_kernels_of_type(plan->weights[op->weight].type_id, &kernels);
 }
 
-bool rn_gpu_can_route(const struct rn_plan *plan, const struct rn_op *op)
-{
-    (void)plan;
-    return op->groups <= 1 && op->per <= 1;
-}
-
 int rn_gpu_run_embed(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_weight *weight = &backend->plan->weights[op->weight];
     struct rn_typed_kernels kernels;
-    const struct rn_embed_args args = {.table = rn_gpu_matrix(backend, op->weight),
-                                       .index = rn_gpu_input(backend, backend->in.tokens),
-                                       .out = rn_gpu_slot(backend, op->out),
-                                       .n_rows = shape->n_rows,
-                                       .table_rows = weight->rows,
-                                       .cols = weight->cols,
-                                       .scale = op->scale};
+    const struct rn_embed_args args = {
+        .table = rn_gpu_matrix(backend, op->weight),
+        .index = rn_gpu_input(backend, op->kind == RN_OP_EMBED_POSITION ? backend->in.positions : backend->in.tokens),
+        .out = rn_gpu_slot(backend, op->out),
+        .n_rows = shape->n_rows,
+        .table_rows = weight->rows,
+        .cols = weight->cols,
+        .scale = op->scale};
 
     RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
     return rn_gpu_launch(backend, kernels.embed, &args);
@@ -86,7 +81,8 @@ static bool is_same_input(const struct rn_plan *plan, const struct rn_op *op, co
 {
     return other->kind == RN_OP_MATMUL && other->a == op->a && other->out != op->a &&
            plan->weights[other->weight].type_id == plan->weights[op->weight].type_id &&
-           plan->slots[other->out].selected == plan->slots[op->out].selected;
+           plan->slots[other->out].selected == plan->slots[op->out].selected &&
+           plan->slots[other->out].logits == plan->slots[op->out].logits;
 }
 
 static bool has_out(const struct rn_op *op, uint32_t n, int16_t slot)
@@ -172,7 +168,10 @@ int rn_gpu_run_route(struct rn_gpu_backend *backend, const struct rn_op *op, con
                                        .gating = op->gating,
                                        .normalise = op->normalise,
                                        .scale = op->scale,
-                                       .eps = (float)op->eps};
+                                       .eps = (float)op->eps,
+                                       .groups = op->groups,
+                                       .best = op->best,
+                                       .per = op->per};
 
     return rn_gpu_launch(backend, RN_KERNEL_route, &args);
 }

@@ -57,7 +57,7 @@ int rn_gpu_run_select(struct rn_gpu_backend *backend, const struct rn_op *op, co
     const struct rn_gather_args args = {.a = rn_gpu_slot(backend, op->a),
                                         .index = rn_gpu_input(backend, backend->in.wanted),
                                         .out = rn_gpu_slot(backend, op->out),
-                                        .n_rows = shape->n_outs,
+                                        .n_rows = shape->n_selected,
                                         .rows = shape->n_rows,
                                         .width = width,
                                         .out_width = width};

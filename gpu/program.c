@@ -9,41 +9,49 @@ static bool always(const struct rn_plan *plan, const struct rn_op *op)
     return true;
 }
 
-/* The features of a TAP are not given: RN_CAN_FEATURES. */
-static int run_nothing(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
-{
-    (void)backend;
-    (void)op;
-    (void)shape;
-    return RN_GPU_OK;
-}
-
 /* Of each kind of op; a kind that is not here has no kernel. */
 static const struct {
     rn_gpu_can *can;
     rn_gpu_run *run;
 } ops[RN_OP_KINDS] = {
     [RN_OP_EMBED] = {rn_gpu_can_product, rn_gpu_run_embed},
+    [RN_OP_EMBED_POSITION] = {rn_gpu_can_product, rn_gpu_run_embed},
+    [RN_OP_INPUT] = {always, rn_gpu_run_part},
     [RN_OP_RMS_NORM] = {always, rn_gpu_run_norm},
     [RN_OP_LAYER_NORM] = {always, rn_gpu_run_norm},
     [RN_OP_MATMUL] = {rn_gpu_can_product, rn_gpu_run_matmul},
     [RN_OP_ADD] = {always, rn_gpu_run_each},
+    [RN_OP_TAIL] = {always, rn_gpu_run_tail},
+    [RN_OP_RESIZE] = {always, rn_gpu_run_resize},
+    [RN_OP_MIX] = {always, rn_gpu_run_part},
     [RN_OP_SCALE] = {always, rn_gpu_run_each},
+    [RN_OP_TEMPER] = {always, rn_gpu_run_part},
     [RN_OP_SOFTCAP] = {always, rn_gpu_run_each},
     [RN_OP_CLAMP] = {always, rn_gpu_run_each},
     [RN_OP_ACTIVATE] = {always, rn_gpu_run_each},
     [RN_OP_GATE] = {always, rn_gpu_run_each},
     [RN_OP_CUT_GATE] = {always, rn_gpu_run_each},
     [RN_OP_XIELU] = {always, rn_gpu_run_each},
+    [RN_OP_CONCAT] = {always, rn_gpu_run_part},
+    [RN_OP_TIMES_WEIGHT] = {always, rn_gpu_run_part},
+    [RN_OP_ADD_WEIGHT] = {always, rn_gpu_run_part},
+    [RN_OP_LERP] = {always, rn_gpu_run_part},
+    [RN_OP_PART_SUM] = {always, rn_gpu_run_part_sum},
+    [RN_OP_REPEAT] = {always, rn_gpu_run_part},
+    [RN_OP_SPLIT] = {always, rn_gpu_run_part},
+    [RN_OP_HEAD_MATMUL] = {rn_gpu_can_product, rn_gpu_run_head},
+    [RN_OP_HEAD_SUM] = {rn_gpu_can_product, rn_gpu_run_head},
     [RN_OP_SELECT] = {always, rn_gpu_run_select},
-    [RN_OP_TAP] = {always, run_nothing},
+    [RN_OP_TAP] = {always, rn_gpu_run_tap},
     [RN_OP_ROPE] = {always, rn_gpu_run_rope},
     [RN_OP_KV_STORE] = {always, rn_gpu_run_kv_store},
     [RN_OP_ATTENTION] = {rn_gpu_can_attention, rn_gpu_run_attention},
-    [RN_OP_ROUTE] = {rn_gpu_can_route, rn_gpu_run_route},
+    [RN_OP_ROUTE] = {always, rn_gpu_run_route},
     [RN_OP_EXPERT_MATMUL] = {rn_gpu_can_product, rn_gpu_run_expert_matmul},
     [RN_OP_EXPERT_SUM] = {always, rn_gpu_run_expert_sum},
+    [RN_OP_EXPERT_FACTOR] = {always, rn_gpu_run_part},
     [RN_OP_SUM] = {always, rn_gpu_run_expert_sum},
+    [RN_OP_SPREAD] = {always, rn_gpu_run_part},
 };
 
 runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error)
@@ -160,14 +168,15 @@ int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape
 int rn_gpu_program_allow(struct rn_gpu_backend *backend)
 {
     uint32_t longest = rn_gpu_longest(backend, backend->limits.context_tokens);
-    struct rn_gpu_shape shape = {1, 1, 1, longest};
+    struct rn_gpu_shape shape = {1, 1, 1, longest, 1, 0};
     int result = RN_GPU_OK;
 
     backend->allows = true;
     for (; shape.n_rows < backend->limits.max_rows && result == RN_GPU_OK; shape.n_rows *= 2)
         result = rn_gpu_program_run(backend, &shape);
-    shape =
-        (struct rn_gpu_shape){backend->limits.max_rows, backend->limits.max_outs, backend->limits.max_seqs, longest};
+    shape = (struct rn_gpu_shape){backend->limits.max_rows, backend->limits.max_outs,
+                                  backend->limits.max_seqs, longest,
+                                  backend->limits.max_rows, 0};
     if (result == RN_GPU_OK)
         result = rn_gpu_program_run(backend, &shape);
     backend->allows = false;

@@ -124,6 +124,8 @@ static void end_step(struct rn_gpu_backend *backend, int result)
     if (step->status == RUNNEL_OK && step->logits != NULL && step->n_outs > 0)
         memcpy(step->logits, backend->host_logits, (size_t)step->n_outs * n_vocab * sizeof(float));
     if (step->status == RUNNEL_OK)
+        rn_gpu_features_give(backend, step);
+    if (step->status == RUNNEL_OK)
         rn_gpu_ids_count(backend, &backend->shape);
     step->on_done(step); /* nothing of the backend is touched behind it */
 }
@@ -146,6 +148,8 @@ static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step)
         result = rn_gpu_blocks_copy(backend, step);
     if (result == RN_GPU_OK)
         result = run_ops(backend, &backend->shape);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_features_send(backend);
     if (result == RN_GPU_OK && step->n_outs > 0 && step->logits != NULL)
         result = driver->copy_out(driver, backend->host_logits, logits,
                                   (size_t)step->n_outs * backend->plan->n_vocab * sizeof(float), backend->stream);

@@ -44,6 +44,14 @@ uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
  * or the whole context. */
 uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions);
 
+/* features.c: bytes of so many rows' features. put: the numbers of a step's wanted rows, `wanted` behind those of the
+ * logits; completes the shape. send: features to the pinned memory, behind the ops; give: from there to the step. */
+uint64_t rn_gpu_features_bytes(const struct rn_gpu_backend *backend, uint32_t n_rows);
+void rn_gpu_features_put(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape,
+                         uint32_t *wanted, uint32_t *rows, uint32_t *selected);
+int rn_gpu_features_send(struct rn_gpu_backend *backend);
+void rn_gpu_features_give(const struct rn_gpu_backend *backend, const struct rn_step *step);
+
 /* program.c: launches all ops of a step of this shape. */
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 

@@ -38,7 +38,8 @@ static void mark(const struct rn_plan *plan, uint32_t w, bool *matrix, bool *vec
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         info = rn_op_info(plan->ops[i].kind);
         if (plan->ops[i].weight == (int32_t)w &&
-            (info->weight == RN_WEIGHT_TABLE || info->weight == RN_WEIGHT_MATRIX || info->weight == RN_WEIGHT_EXPERTS))
+            (info->weight == RN_WEIGHT_TABLE || info->weight == RN_WEIGHT_MATRIX || info->weight == RN_WEIGHT_EXPERTS ||
+             info->weight == RN_WEIGHT_HEADS || info->weight == RN_WEIGHT_HEAD_ROWS))
             *matrix = true;
         else if (plan->ops[i].weight == (int32_t)w || plan->ops[i].bias == (int32_t)w)
             *vector = true;
@@ -81,6 +82,10 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
     for (uint32_t i = 0; i < plan->n_ropes; i++) {
         backend->rope_at[i] = at;
         at += aligned(plan->ropes[i].dims / 2 * sizeof(double));
+    }
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        backend->slopes_at[i] = at;
+        at += plan->ops[i].alibi == 0 ? 0 : aligned(plan->ops[i].heads * sizeof(float));
     }
     return at;
 }
@@ -201,6 +206,22 @@ static int send_rope(struct staging *s, const struct rn_rope *rope, rn_address t
     return result == RN_GPU_OK ? end_half(s, 0) : result;
 }
 
+/* How fast scores of each head fall with distance, of an ATTENTION with ALiBi. */
+static int send_slopes(struct staging *s, const struct rn_op *op, rn_address to)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    float *slopes = (float *)(void *)half_host(s);
+    int result = await_half(s);
+
+    if (result != RN_GPU_OK)
+        return result;
+    for (uint32_t h = 0; h < op->heads; h++)
+        slopes[h] = (float)rn_op_slope(op, h);
+    result = driver->copy_in(driver, to, slopes, op->heads * sizeof *slopes, backend->stream);
+    return result == RN_GPU_OK ? end_half(s, 0) : result;
+}
+
 static int send_all(struct staging *s, bool *wanted)
 {
     struct rn_gpu_backend *backend = s->backend;
@@ -218,6 +239,9 @@ static int send_all(struct staging *s, bool *wanted)
     }
     for (uint32_t i = 0; i < plan->n_ropes && result == RN_GPU_OK && *wanted; i++)
         result = send_rope(s, &plan->ropes[i], backend->weights + backend->rope_at[i]);
+    for (uint32_t i = 0; i < plan->n_ops && result == RN_GPU_OK && *wanted; i++)
+        if (plan->ops[i].alibi != 0)
+            result = send_slopes(s, &plan->ops[i], backend->weights + backend->slopes_at[i]);
     return result == RN_GPU_OK ? driver->stream_finish(driver, backend->stream) : result;
 }
 
@@ -239,6 +263,9 @@ static size_t half_bytes_of(const struct rn_gpu_backend *backend)
     }
     for (uint32_t i = 0; i < plan->n_ropes; i++)
         most = plan->ropes[i].dims / 2 * sizeof(double) > most ? plan->ropes[i].dims / 2 * sizeof(double) : most;
+    for (uint32_t i = 0; i < plan->n_ops; i++)
+        most = plan->ops[i].alibi != 0 && plan->ops[i].heads * sizeof(float) > most ? plan->ops[i].heads * sizeof(float)
+                                                                                    : most;
     return (size_t)aligned(most);
 }
 

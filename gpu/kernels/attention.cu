@@ -55,18 +55,29 @@ DEVICE uint32_t first_position(const rn_attention_args &args, uint32_t position)
 {
     uint32_t window = args.chunked != 0 ? position % args.window + 1 : args.window;
 
+    if (args.lasts != 0 && args.window > 0) /* on both sides */
+        return position > args.window / 2 ? position - args.window / 2 : 0;
     return window == 0 || window > position ? 0 : position + 1 - window;
+}
+
+/* The last position that the row, which is at `position`, sees. */
+DEVICE uint32_t last_position(const rn_attention_args &args, uint32_t row, uint32_t position)
+{
+    uint32_t last = args.lasts == 0 ? position : global<uint32_t>(args.lasts, args.n_rows).get(row);
+
+    return args.window > 0 && last > position + args.window / 2 ? position + args.window / 2 : last;
 }
 
 /* The rows from `row` on that are of its sequence, before `end`. */
 DEVICE run run_of(const rn_attention_args &args, uint32_t row, uint32_t end)
 {
     global<uint32_t> seqs(args.seqs, args.n_rows), positions(args.positions, args.n_rows);
-    run r = {row, 1, seqs.get(row), first_position(args, positions.get(row)), positions.get(row)};
+    run r = {row, 1, seqs.get(row), first_position(args, positions.get(row)),
+             last_position(args, row, positions.get(row))};
 
     while (row + r.n_rows < end && seqs.get(row + r.n_rows) == r.seq) {
-        uint32_t position = positions.get(row + r.n_rows++), first = first_position(args, position);
-        r.high = position;
+        uint32_t position = positions.get(row + r.n_rows), first = first_position(args, position);
+        r.high = last_position(args, row + r.n_rows++, position);
         r.low = first < r.low ? first : r.low;
     }
     return r;
@@ -74,14 +85,15 @@ DEVICE run run_of(const rn_attention_args &args, uint32_t row, uint32_t end)
 
 DEVICE column column_of(const rn_attention_args &args, const run &r, uint32_t i)
 {
-    uint32_t heads = heads_of_row(args), in_group = block_y() / args.cache.kv_heads * COLUMNS + i % heads;
+    uint32_t heads = heads_of_row(args), in_group = block_y() / args.cache.kv_heads * COLUMNS + i % heads, position;
     column c = {false, r.first_row + i / heads, block_y() % args.cache.kv_heads * group_of(args) + in_group, 0, 0};
 
     if (i / heads >= r.n_rows || in_group >= group_of(args))
         return c;
     c.is_one = true;
-    c.last = global<uint32_t>(args.positions, args.n_rows).get(c.row);
-    c.first = first_position(args, c.last);
+    position = global<uint32_t>(args.positions, args.n_rows).get(c.row);
+    c.last = last_position(args, c.row, position);
+    c.first = first_position(args, position);
     return c;
 }
 
@@ -445,7 +457,8 @@ RN_KERNEL(attention_join, rn_attention_args, 128, 4)
 {
     uint32_t row = block_x(), head = block_y();
     uint32_t position = global<uint32_t>(args.positions, args.n_rows).get(row);
-    uint32_t from = first_position(args, position) / RN_ATTENTION_CHUNK, to = position / RN_ATTENTION_CHUNK;
+    uint32_t from = first_position(args, position) / RN_ATTENTION_CHUNK;
+    uint32_t to = last_position(args, row, position) / RN_ATTENTION_CHUNK;
     global<float> out(args.out, (uint64_t)args.n_rows * args.heads * args.v_dim);
     global<float> parts(args.workspace, (uint64_t)args.n_rows * args.heads * args.n_chunks * (args.v_dim + 2));
 

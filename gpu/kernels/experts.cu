@@ -94,12 +94,51 @@ DEVICE void weigh_chosen(const rn_route_args &args, const shared<float> &gates, 
     }
 }
 
+/* Scores of experts that are in none of the best groups become -INFINITY. `of_groups` and `taken` have room for all
+ * groups. */
+DEVICE void keep_best_groups(const rn_route_args &args, const shared<float> &scores, const shared<float> &of_groups,
+                             const shared<uint32_t> &taken, const shared<candidate> &bests)
+{
+    uint32_t size = args.experts / args.groups, thread = thread_of_block();
+
+    for (uint32_t g = thread; g < args.groups; g += ROUTE_THREADS) {
+        candidate first = {scores.get(g * size), 0}, second = {scores.get(g * size + 1), 1};
+        if (is_better(second, first)) {
+            candidate other = first;
+            first = second;
+            second = other;
+        }
+        for (uint32_t e = 2; e < size; e++) {
+            candidate c = {scores.get(g * size + e), e};
+            if (is_better(c, first)) {
+                second = first;
+                first = c;
+            } else if (is_better(c, second)) {
+                second = c;
+            }
+        }
+        of_groups.put(g, first.score + second.score);
+        taken.put(g, 0);
+    }
+    sync_block();
+    for (uint32_t j = 0; j < args.best; j++) {
+        candidate best = best_of_block(of_groups, taken, args.groups, bests);
+        if (thread == 0)
+            taken.put(best.id, 1);
+        sync_block();
+    }
+    for (uint32_t e = thread; e < args.experts; e += ROUTE_THREADS)
+        if (taken.get(e / size) == 0)
+            scores.put(e, -INFINITY);
+    sync_block();
+}
+
 } // namespace
 
 /* A block has a row.
  *
- *   shared   scores [experts], whether each is taken [experts], the warps' bests, gates of the chosen [used], the softmax's
- *            largest logit and sum */
+ *   shared   the warps' bests, the softmax's largest logit and sum, scores [experts], whether each is taken [experts],
+ *            gates of the chosen [used], scores of groups [groups], whether each is taken [groups] */
 RN_KERNEL(route, rn_route_args, ROUTE_THREADS, 2)
 {
     uint32_t n = args.experts, thread = thread_of_block();
@@ -109,6 +148,7 @@ RN_KERNEL(route, rn_route_args, ROUTE_THREADS, 2)
     shared<candidate> bests(0, ROUTE_WARPS);
     shared<float> softmax(ROUTE_WARPS * 8, 2), scores(ROUTE_WARPS * 8 + 8, n), gates(ROUTE_WARPS * 8 + 8 + 8 * n, args.used);
     shared<uint32_t> taken(ROUTE_WARPS * 8 + 8 + 4 * n, n);
+    uint32_t per = args.per > 1 ? args.per : 1, groups_at = ROUTE_WARPS * 8 + 8 + 8 * n + 4 * args.used;
 
     if (thread == 0) {
         float most, sum = sum_of_all(logits, begin, n, &most);
@@ -118,18 +158,24 @@ RN_KERNEL(route, rn_route_args, ROUTE_THREADS, 2)
     sync_block();
     for (uint32_t e = thread; e < n; e += ROUTE_THREADS) {
         float logit = logits.get(begin + e), score = logit;
+        if (args.more != 0 || args.groups > 1)
+            score = gate_of(args.gating, logit, softmax.get(0), softmax.get(1));
         if (args.more != 0)
-            score = gate_of(args.gating, logit, softmax.get(0), softmax.get(1)) + global<float>(args.more, n).get(e);
+            score += global<float>(args.more, n).get(e);
         scores.put(e, score);
         taken.put(e, 0);
     }
     sync_block();
+    if (args.groups > 1)
+        keep_best_groups(args, scores, shared<float>(groups_at, args.groups),
+                         shared<uint32_t>(groups_at + 4 * args.groups, args.groups), bests);
     for (uint32_t j = 0; j < args.used; j++) {
         candidate best = best_of_block(scores, taken, n, bests);
         if (thread == 0) {
+            uint32_t id = best.id / per;
             taken.put(best.id, 1);
-            ids.put((uint64_t)block_x() * args.used + j, (int32_t)best.id);
-            gates.put(j, gate_of(args.gating, logits.get(begin + best.id), softmax.get(0), softmax.get(1)));
+            ids.put((uint64_t)block_x() * args.used + j, (int32_t)id);
+            gates.put(j, gate_of(args.gating, logits.get(begin + id), softmax.get(0), softmax.get(1)));
         }
         sync_block();
     }

@@ -148,7 +148,8 @@ struct rn_rope_store_args {
 };
 
 /* ATTENTION over positions up to each row's own, of these with a window the last so many, or where chunked those of the
- * row's chunk (ops.def). No trees, no means, no chosen positions, none that look ahead.
+ * row's chunk (ops.def). With `lasts` a row looks ahead, up to lasts[r], the last position of its sequence in the step;
+ * with a window to those within window / 2 on both sides. No trees, no means, no chosen positions.
  *
  * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step. With
  * a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
@@ -159,6 +160,7 @@ struct rn_attention_args {
     struct rn_cache_args cache;
     rn_address q, out, seqs, positions; /* f32 [n_rows, heads * k_dim], [n_rows, heads * v_dim]; uint32_t [n_rows] */
     rn_address sinks, slopes;           /* f32 [heads]; 0: none */
+    rn_address lasts;                   /* uint32_t [n_rows]; 0: rows do not look ahead */
     rn_address workspace;               /* of rn_attention_bytes(); 0: none */
     uint32_t n_rows, heads, v_dim, window, chunked, rows_per_tile;
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
@@ -189,11 +191,14 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
     X(4, q8)
 
 /* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts] or
- * 0, is added to what the gating says before experts are compared. Not for `groups` or `per` above 1. */
+ * 0, is added to what the gating says before experts are compared. With `groups` above 1, equal parts of the experts in
+ * order, only those in the `best` groups count, which are compared by the sum of their two best experts. With `per` above
+ * 1 ids are divided by it once they are chosen, and the weights are those of experts with the new numbers. */
 struct rn_route_args {
     rn_address a, more, ids, weights; /* f32 [n_rows, experts]; int32_t and f32 [n_rows, used] */
     uint32_t n_rows, experts, used, gating, normalise;
     float scale, eps;
+    uint32_t groups, best, per;
 };
 
 /* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is one tiled
@@ -209,6 +214,72 @@ struct rn_expert_sum_args {
     uint32_t n_rows, used, width;
 };
 
+/* Ops over parts of rows, of which each value of out comes by itself. With i the number of a value of out[r] and the
+ * names of ops.def; `parts` is the op's heads:
+ *
+ *   CONCAT         `parts` times as much of a[r] as its part, then that of b[r]; b may be 0
+ *   SPLIT          of each part of a[r] width / parts values, from `first` on
+ *   REPEAT         of each part of a[r] `used` copies
+ *   MIX            a[r][i] + the sum over j, in order, of b[r][part * parts + j] times part j
+ *   SPREAD         (b[r][i / a_width] + scale) * a[r][i % a_width]
+ *   LERP           a + (b - a) * weight[i], where a and b are repeated
+ *   TIMES_WEIGHT   a[r][i] * weight[i / n], where n is width / weight_n; ADD_WEIGHT likewise
+ *   EXPERT_FACTOR  a[r][i] * weight[id], where id, an int32_t, is b[r][i / (width / used)]; what is no expert gives zeros
+ *   TEMPER         a[r][i] * (1 + scale * ln(1 + floor((position + ahead) / span))), where b is uint32_t [n_rows]: positions
+ *
+ * Of TEMPER out may be a. */
+enum rn_part {
+    RN_PART_CONCAT,
+    RN_PART_SPLIT,
+    RN_PART_REPEAT,
+    RN_PART_MIX,
+    RN_PART_SPREAD,
+    RN_PART_LERP,
+    RN_PART_TIMES_WEIGHT,
+    RN_PART_ADD_WEIGHT,
+    RN_PART_EXPERT_FACTOR,
+    RN_PART_TEMPER,
+    RN_PART_KINDS
+};
+struct rn_part_args {
+    rn_address a, b, weight, out; /* f32 [n_rows, a_width], [n_rows, b_width], [weight_n], [n_rows, width] */
+    uint32_t kind, n_rows, width, a_width, b_width, weight_n, parts, first, used, span, ahead;
+    float scale;
+};
+
+/* PART_SUM: out[r] = the sum of each of the equal parts of a[r]. */
+struct rn_part_sum_args {
+    rn_address a, out; /* f32 [n_rows, width]; [n_rows, parts] */
+    uint32_t n_rows, width, parts;
+};
+
+/* TAIL: out[r] = max(0, a[r] - (mean + scale * deviation)), as in ops.def. */
+struct rn_tail_args {
+    rn_address a, out; /* f32 [n_rows, width], both; width is above 1 */
+    uint32_t n_rows, width;
+    float scale;
+};
+
+/* RESIZE: out[r] = a[r], each `group` values of it made as long as b[r] is. */
+struct rn_resize_args {
+    rn_address a, b, out; /* f32 [n_rows, width]; [n_rows, b_width]; [n_rows, width] */
+    uint32_t n_rows, width, group, b_width;
+};
+
+/* The products of heads: the weight is `heads` tiled matrices [rows, cols], one behind the other, of each of which rows
+ * [first, first + dim) count.
+ *
+ *   HEAD_MATMUL   out[r][h][i] = row first + i of matrix h times a[r][h]; a is [n_rows, heads, cols], out [.., dim]
+ *   HEAD_SUM      out[r][h] = the sum over i of a[r][h][i] times row first + i of matrix h; a is [n_rows, heads, dim], out
+ *                 [.., cols]; dim may be 0, and a with it
+ *
+ * `parts` as in rn_matmul_args; of HEAD_SUM it does not count. */
+struct rn_head_args {
+    rn_address weight, a, out; /* tiled; f32, both */
+    uint32_t n_rows, heads, rows, cols, first, dim, parts;
+};
+enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
+
 /* Formats of weights that the kernels read: the id of model/quant.h and the name in kernels' names. */
 #define RN_KERNEL_TYPES(X) \
     X(0, f32)              \
@@ -221,19 +292,25 @@ struct rn_expert_sum_args {
     X(14, q6_k)
 
 /* Kernels of which there is one for each format, and the others: name, argument. */
-#define RN_TYPED_KERNELS(X, type)   \
-    X(tile_##type, tile)            \
-    X(embed_##type, embed)          \
-    X(matmul_few_##type, products)  \
-    X(matmul_pair_##type, products) \
-    X(matmul_many_##type, matmul)   \
-    X(expert_matmul_##type, expert_matmul)
+#define RN_TYPED_KERNELS(X, type)          \
+    X(tile_##type, tile)                   \
+    X(embed_##type, embed)                 \
+    X(matmul_few_##type, products)         \
+    X(matmul_pair_##type, products)        \
+    X(matmul_many_##type, matmul)          \
+    X(expert_matmul_##type, expert_matmul) \
+    X(head_matmul_##type, head)            \
+    X(head_sum_##type, head)
 #define RN_PLAIN_KERNELS(X)      \
     X(norm, norm)                \
     X(each, each)                \
     X(gather, gather)            \
     X(route, route)              \
     X(expert_sum, expert_sum)    \
+    X(part, part)                \
+    X(part_sum, part_sum)        \
+    X(tail, tail)                \
+    X(resize, resize)            \
     X(rope, rope)                \
     X(angles, angles)            \
     X(rope_store, rope_store)    \
@@ -284,7 +361,7 @@ const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel);
 
 /* Kernels by the format of a weight (an id of model/quant.h). False: there is none for it. */
 struct rn_typed_kernels {
-    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_many, expert_matmul;
+    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_many, expert_matmul, head_matmul, head_sum;
 };
 bool rn_kernels_of_type(uint32_t type_id, struct rn_typed_kernels *kernels);
 

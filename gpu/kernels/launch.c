@@ -71,7 +71,10 @@ static struct rn_launch launch_each(const struct rn_each_args *args)
 
 static struct rn_launch launch_route(const struct rn_route_args *args)
 {
-    return (struct rn_launch){{args->n_rows, 1, 1}, 256, 8 * 8 + 2 * 4 + (2 * args->experts + args->used) * 4};
+    uint32_t groups = args->groups > 1 ? args->groups : 0;
+
+    return (struct rn_launch){
+        {args->n_rows, 1, 1}, 256, 8 * 8 + 2 * 4 + (2 * args->experts + args->used + 2 * groups) * 4};
 }
 
 static struct rn_launch launch_expert(const struct rn_expert_matmul_args *args)
@@ -83,6 +86,43 @@ static struct rn_launch launch_expert(const struct rn_expert_matmul_args *args)
 static struct rn_launch launch_sum(const struct rn_expert_sum_args *args)
 {
     return (struct rn_launch){{ceil_to((uint64_t)args->n_rows * args->width, 256), 1, 1}, 256, 0};
+}
+
+static struct rn_launch launch_part(const struct rn_part_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->width, 1024), args->n_rows, 1}, 256, 0};
+}
+
+/* A warp has a part. */
+static struct rn_launch launch_part_sum(const struct rn_part_sum_args *args)
+{
+    return (struct rn_launch){{ceil_to((uint64_t)args->n_rows * args->parts, 8), 1, 1}, 256, 0};
+}
+
+static struct rn_launch launch_tail(const struct rn_tail_args *args)
+{
+    return (struct rn_launch){{args->n_rows, 1, 1}, 256, 8 * sizeof(float)};
+}
+
+static struct rn_launch launch_resize(const struct rn_resize_args *args)
+{
+    return (struct rn_launch){{args->n_rows * (args->width / args->group), 1, 1}, 256, 8 * sizeof(float)};
+}
+
+/* A warp has a tile of the rows that count. */
+static struct rn_launch launch_head_matmul(const struct rn_head_args *args)
+{
+    uint32_t tiles = (args->first + args->dim - 1) / TILE_ROWS - args->first / TILE_ROWS + 1;
+
+    return (struct rn_launch){{ceil_to(tiles, 4), args->heads, ceil_to(args->n_rows, RN_HEAD_MATMUL_ROWS)}, 128, 0};
+}
+
+/* Of each of four warps and eight pairs of weight rows the sums of a cell's columns for each row, and one to spare. */
+static struct rn_launch launch_head_sum(const struct rn_head_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->cols, CELL), args->heads, ceil_to(args->n_rows, RN_HEAD_SUM_ROWS)},
+                              128,
+                              4 * 8 * (RN_HEAD_SUM_ROWS * CELL + 1) * sizeof(float)};
 }
 
 static struct rn_launch launch_gather(const struct rn_gather_args *args)
@@ -158,13 +198,20 @@ LAUNCH(join, struct rn_attention_args)
 LAUNCH(route, struct rn_route_args)
 LAUNCH(expert, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
+LAUNCH(part, struct rn_part_args)
+LAUNCH(part_sum, struct rn_part_sum_args)
+LAUNCH(tail, struct rn_tail_args)
+LAUNCH(resize, struct rn_resize_args)
+LAUNCH(head_matmul, struct rn_head_args)
+LAUNCH(head_sum, struct rn_head_args)
 
 #define ROW(kernel, args, form) \
     [RN_KERNEL_##kernel] = {"rn_kernel_" #kernel, sizeof(struct rn_##args##_args), any_##form}
 #define ROWS_OF_TYPE(id, type)                                                                            \
     ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, products, few), \
         ROW(matmul_pair_##type, products, pair), ROW(matmul_many_##type, matmul, many),                   \
-        ROW(expert_matmul_##type, expert_matmul, expert),
+        ROW(expert_matmul_##type, expert_matmul, expert), ROW(head_matmul_##type, head, head_matmul),     \
+        ROW(head_sum_##type, head, head_sum),
 
 #define ROW_OF_KV(id, type) ROW(attention_##type, attention, attention),
 
@@ -178,6 +225,10 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROW
                                                              ROW(kv_store, kv_store, kv_store),
                                                              ROW(route, route, route),
                                                              ROW(expert_sum, expert_sum, sum),
+                                                             ROW(part, part, part),
+                                                             ROW(part_sum, part_sum, part_sum),
+                                                             ROW(tail, tail, tail),
+                                                             ROW(resize, resize, resize),
                                                              ROW(attention_join, attention, join)};
 
 const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel)
@@ -213,7 +264,8 @@ struct typed {
 #define KERNELS_OF(type)                                                                                          \
     {                                                                                                             \
         RN_KERNEL_tile_##type, RN_KERNEL_embed_##type, RN_KERNEL_matmul_few_##type, RN_KERNEL_matmul_pair_##type, \
-            RN_KERNEL_matmul_many_##type, RN_KERNEL_expert_matmul_##type                                          \
+            RN_KERNEL_matmul_many_##type, RN_KERNEL_expert_matmul_##type, RN_KERNEL_head_matmul_##type,           \
+            RN_KERNEL_head_sum_##type                                                                             \
     }
 #define TYPED(id, type) {id, UNIT_##type, BYTES_##type, KERNELS_OF(type)},
 

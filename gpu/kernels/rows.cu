@@ -1,5 +1,6 @@
 /* Ops that work on each row by itself: looking up, norms, and what is done to values one by one. */
 #include "gpu/kernels/formats.cuh"
+#include "gpu/kernels/sums.cuh"
 
 namespace
 {
@@ -42,23 +43,6 @@ template <class F> DEVICE void embed(const rn_embed_args &args)
             out.put((uint64_t)row * args.cols + column, value * args.scale);
         }
     }
-}
-
-/* The sum over a block of 256 threads, the same in each: over each warp's lanes by halves, then the warps in order. */
-DEVICE float sum_of_block(float value, const shared<float> &sums)
-{
-    float total = 0;
-
-    UNROLL
-    for (uint32_t mask = 16; mask > 0; mask /= 2)
-        value += shuffle_xor(value, mask);
-    if (lane_of_warp() == 0)
-        sums.put(warp_of_block(), value);
-    sync_block();
-    for (uint32_t i = 0; i < 8; i++)
-        total += sums.get(i);
-    sync_block();
-    return total;
 }
 
 } // namespace

@@ -38,7 +38,8 @@ struct bench {
     struct rn_attention_args attend;
     uint32_t tables[SEQS][TABLE];
     struct rn_step_seq seqs[SEQS];
-    uint32_t *row_seqs, *row_positions;
+    uint32_t *row_seqs, *row_positions, *row_lasts;
+    bool ahead; /* rows look ahead, too */
     float *k, *v, *q, *out, *sinks, *slopes;
     uint32_t n_rows;
 };
@@ -85,9 +86,11 @@ static void open_bench(struct bench *b, const struct form *form, const uint32_t 
     b->form = *form;
     b->row_seqs = rig_device(&b->rig, n * sizeof(uint32_t));
     b->row_positions = rig_device(&b->rig, n * sizeof(uint32_t));
+    b->row_lasts = rig_device(&b->rig, n * sizeof(uint32_t));
     for (s = 0; s < SEQS; s++) {
         for (p = 0; p < lengths[s]; p++) {
             b->row_seqs[b->n_rows] = s;
+            b->row_lasts[b->n_rows] = lengths[s] - 1;
             b->row_positions[b->n_rows++] = p;
         }
     }
@@ -122,6 +125,7 @@ static const float *want(struct bench *b)
                        .chunked = f->chunked,
                        .softcap = f->softcap,
                        .alibi = f->alibi,
+                       .bidirectional = b->ahead,
                        .scale = 0.3f,
                        .group = f->heads,
                        .weight = f->sinks ? 0 : -1,
@@ -163,6 +167,7 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     args->out = rig_at(b->out);
     args->seqs = rig_at(b->row_seqs + first);
     args->positions = rig_at(b->row_positions + first);
+    args->lasts = b->ahead ? rig_at(b->row_lasts + first) : 0;
     args->sinks = f->sinks ? rig_at(b->sinks) : 0;
     args->slopes = f->alibi > 0 ? rig_at(b->slopes) : 0;
     args->workspace = split ? rig_at(rig_device(&b->rig, rn_attention_bytes(n, f->heads, f->out_dim, chunks))) : 0;
@@ -255,6 +260,34 @@ static void bits_do_not_depend_on_the_schedule(void **state)
             attend(&b, at[j], n, 1 + j % 8, j % 2 == 0);
             assert_memory_equal(b.out, whole + at[j] * width, n * width * sizeof *whole);
         }
+        rig_close(&b.rig);
+    }
+}
+
+/* Rows that look ahead, with windows and without, over several chunks; split over positions the bits are the same. */
+static void ahead(void **state)
+{
+    static const uint32_t lengths[SEQS] = {300, 41, 1};
+    static const struct form forms[] = {
+        {RUNNEL_KV_F32, 4, 2, 16, 16, 16, 0, 0, 0, 0, false, 1e-9},
+        {RUNNEL_KV_F16, 4, 2, 32, 32, 32, 20, 0, 0, 0, false, 1e-9},
+        {RUNNEL_KV_F16, 6, 2, 16, 16, 16, 401, 0, 5, 0, true, 1e-9},
+    };
+    struct bench b;
+    float *whole;
+    size_t n;
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        open_bench(&b, &forms[i], lengths);
+        b.ahead = true;
+        n = (size_t)b.n_rows * forms[i].heads * forms[i].out_dim;
+        whole = rig_host(&b.rig, n * sizeof *whole);
+        attend(&b, 0, b.n_rows, rn_attention_rows(forms[i].heads, forms[i].kv_heads), false);
+        rig_expect("attention that looks ahead", b.out, want(&b), n, forms[i].limit);
+        memcpy(whole, b.out, n * sizeof *whole);
+        attend(&b, 290, 52, 1, true);
+        assert_memory_equal(b.out, whole + 290 * n / b.n_rows, 52 * n / b.n_rows * sizeof *whole);
         rig_close(&b.rig);
     }
 }
@@ -373,6 +406,7 @@ int main(void)
         cmocka_unit_test(stored_bytes),
         cmocka_unit_test(formats),
         cmocka_unit_test(kinds),
+        cmocka_unit_test(ahead),
         cmocka_unit_test(bits_do_not_depend_on_the_schedule),
         cmocka_unit_test(rope),
         cmocka_unit_test(gather),

@@ -332,8 +332,10 @@ static void expect_refused(runnel_status status, const char *words)
 static void test_unsupported(void **state)
 {
     (void)state;
-    small.ops[3].kind = RN_OP_TAIL;
-    expect_refused(RUNNEL_UNSUPPORTED, "no kernel for op TAIL of small");
+    small.ops[3].kind = RN_OP_ATTENTION; /* heads whose numbers are no multiple of 4 */
+    small.ops[3].k_dim = 3;
+    small.ops[3].v_dim = 4;
+    expect_refused(RUNNEL_UNSUPPORTED, "no kernel for op ATTENTION of small");
     small.ops[3].kind = RN_OP_ADD;
     small.weights[2].type_id = 16;
     small.weights[2].type = rn_type(16);

@@ -17,6 +17,7 @@ struct routing {
     uint32_t experts, used;
     enum rn_gating gating;
     bool normalise, with_more, ties;
+    uint32_t groups, best, per;
 };
 
 static void route_of(const struct routing *c)
@@ -31,7 +32,10 @@ static void route_of(const struct routing *c)
                        .scale = 1.5f,
                        .eps = 1e-3,
                        .bias = -1,
-                       .weight = c->with_more ? 0 : -1};
+                       .weight = c->with_more ? 0 : -1,
+                       .groups = c->groups,
+                       .best = c->best,
+                       .per = c->per};
     struct rn_route_args args;
     float *a, *more, *weights;
     int32_t *ids;
@@ -52,7 +56,8 @@ static void route_of(const struct routing *c)
                                   ROWS,         c->experts,
                                   c->used,      c->gating,
                                   c->normalise, op.scale,
-                                  1e-3f};
+                                  1e-3f,        c->groups,
+                                  c->best,      c->per};
     rig_run(&rig, RN_KERNEL_route, &args);
     assert_memory_equal(ids, judge_run(&judge, op, false), ROWS * c->used * sizeof *ids);
     rig_expect("route", weights, judge.memory[3], ROWS * c->used, 1e-11); /* sums of 300 floats */
@@ -62,10 +67,20 @@ static void route_of(const struct routing *c)
 static void route(void **state)
 {
     static const struct routing cases[] = {
-        {8, 2, RN_GATING_SOFTMAX, true, false, false},    {300, 8, RN_GATING_SOFTMAX, false, false, false},
-        {64, 6, RN_GATING_SIGMOID, true, true, false},    {32, 4, RN_GATING_CHOSEN, false, false, false},
-        {32, 4, RN_GATING_CHOSEN, false, true, false},    {40, 5, RN_GATING_ROOT_SOFTPLUS, true, true, false},
-        {300, 12, RN_GATING_SOFTMAX, false, false, true}, {4, 4, RN_GATING_SOFTMAX, true, false, true},
+        {8, 2, RN_GATING_SOFTMAX, true, false, false, 0, 0, 0},
+        {300, 8, RN_GATING_SOFTMAX, false, false, false, 1, 1, 1},
+        {64, 6, RN_GATING_SIGMOID, true, true, false, 0, 0, 0},
+        {32, 4, RN_GATING_CHOSEN, false, false, false, 0, 0, 0},
+        {32, 4, RN_GATING_CHOSEN, false, true, false, 0, 0, 0},
+        {40, 5, RN_GATING_ROOT_SOFTPLUS, true, true, false, 0, 0, 0},
+        {300, 12, RN_GATING_SOFTMAX, false, false, true, 0, 0, 0},
+        {4, 4, RN_GATING_SOFTMAX, true, false, true, 0, 0, 0},
+        {64, 6, RN_GATING_SIGMOID, true, true, false, 8, 3, 0}, /* groups */
+        {64, 8, RN_GATING_SOFTMAX, false, false, false, 4, 1, 0},
+        {600, 9, RN_GATING_SIGMOID, true, false, false, 200, 70, 0}, /* many groups */
+        {32, 5, RN_GATING_SIGMOID, true, false, true, 4, 2, 0},
+        {48, 7, RN_GATING_SOFTMAX, true, false, false, 0, 0, 3}, /* ids that may become equal */
+        {48, 6, RN_GATING_CHOSEN, false, false, false, 0, 0, 4},
     };
     uint32_t i;
 

@@ -1,0 +1,177 @@
+/* Ops over parts of rows (kernels.h): values that come by themselves, and what needs sums of a part or a row. */
+#include "gpu/kernels/sums.cuh"
+
+namespace
+{
+
+/* The row's own a, b and positions. */
+struct part_row {
+    uint32_t row;
+    global<float> a, b;
+    uint64_t a_at, b_at;
+
+    DEVICE part_row(const rn_part_args &args, uint32_t r)
+        : row(r), a(args.a, (uint64_t)args.n_rows * args.a_width), b(args.b, (uint64_t)args.n_rows * args.b_width),
+          a_at((uint64_t)r * args.a_width), b_at((uint64_t)r * args.b_width)
+    {
+    }
+    DEVICE float of_a(uint32_t i) const
+    {
+        return a.get(a_at + i);
+    }
+    DEVICE float of_b(uint32_t i) const
+    {
+        return b.get(b_at + i);
+    }
+};
+
+DEVICE float weight_at(const rn_part_args &args, uint32_t i)
+{
+    return global<float>(args.weight, args.weight_n).get(i);
+}
+
+DEVICE float of_concat(const rn_part_args &args, const part_row &row, uint32_t i)
+{
+    uint32_t part = args.width / args.parts, front = args.a_width / args.parts, h = i / part, k = i % part;
+
+    return k < front ? row.of_a(h * front + k) : row.of_b(h * (part - front) + k - front);
+}
+
+DEVICE float of_split(const rn_part_args &args, const part_row &row, uint32_t i)
+{
+    uint32_t dim = args.width / args.parts;
+
+    return row.of_a(i / dim * (args.a_width / args.parts) + args.first + i % dim);
+}
+
+DEVICE float of_mix(const rn_part_args &args, const part_row &row, uint32_t i)
+{
+    uint32_t part = args.width / args.parts;
+    float sum = row.of_a(i);
+
+    for (uint32_t j = 0; j < args.parts; j++)
+        sum = fmaf(row.of_b(i / part * args.parts + j), row.of_a(j * part + i % part), sum);
+    return sum;
+}
+
+DEVICE float of_lerp(const rn_part_args &args, const part_row &row, uint32_t i)
+{
+    float a = row.of_a(i % args.a_width), b = row.of_b(i % args.a_width);
+
+    return fmaf(b - a, weight_at(args, i), a);
+}
+
+DEVICE float of_expert(const rn_part_args &args, const part_row &row, uint32_t i)
+{
+    global<int32_t> ids(args.b, (uint64_t)args.n_rows * args.used);
+    uint32_t id = (uint32_t)ids.get((uint64_t)row.row * args.used + i / (args.width / args.used));
+
+    return id < args.weight_n ? row.of_a(i) * weight_at(args, id) : 0.0f;
+}
+
+DEVICE float temperature(const rn_part_args &args, uint32_t row)
+{
+    uint64_t position = global<uint32_t>(args.b, args.n_rows).get(row);
+
+    return 1.0f + args.scale * log1pf((float)((position + args.ahead) / args.span));
+}
+
+DEVICE float part_value(const rn_part_args &args, const part_row &row, uint32_t i)
+{
+    switch (args.kind) {
+    case RN_PART_CONCAT:
+        return of_concat(args, row, i);
+    case RN_PART_SPLIT:
+        return of_split(args, row, i);
+    case RN_PART_REPEAT:
+        return row.of_a(i / (args.a_width / args.parts * args.used) * (args.a_width / args.parts) +
+                        i % (args.a_width / args.parts));
+    case RN_PART_MIX:
+        return of_mix(args, row, i);
+    case RN_PART_SPREAD:
+        return (row.of_b(i / args.a_width) + args.scale) * row.of_a(i % args.a_width);
+    case RN_PART_LERP:
+        return of_lerp(args, row, i);
+    case RN_PART_TIMES_WEIGHT:
+        return row.of_a(i) * weight_at(args, i / (args.width / args.weight_n));
+    case RN_PART_ADD_WEIGHT:
+        return row.of_a(i) + weight_at(args, i / (args.width / args.weight_n));
+    case RN_PART_EXPERT_FACTOR:
+        return of_expert(args, row, i);
+    default:
+        return row.of_a(i) * temperature(args, row.row);
+    }
+}
+
+} // namespace
+
+/* A block has 1024 values of a row, a thread every 256th of them. */
+RN_KERNEL(part, rn_part_args, 256, 4)
+{
+    global<float> out(args.out, (uint64_t)args.n_rows * args.width);
+    part_row row(args, block_y());
+
+    UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        uint32_t i = block_x() * 1024 + j * 256 + thread_of_block();
+        if (i < args.width)
+            out.put((uint64_t)row.row * args.width + i, part_value(args, row, i));
+    }
+}
+
+/* A warp has a part of a row. */
+RN_KERNEL(part_sum, rn_part_sum_args, 256, 4)
+{
+    uint64_t n = (uint64_t)args.n_rows * args.parts, i = (uint64_t)block_x() * 8 + warp_of_block();
+    uint32_t part = args.width / args.parts;
+    global<float> a(args.a, (uint64_t)args.n_rows * args.width);
+    float sum = 0;
+
+    if (i >= n)
+        return;
+    for (uint32_t j = lane_of_warp(); j < part; j += WARP)
+        sum += a.get(i * part + j);
+    sum = sum_of_warp(sum);
+    if (lane_of_warp() == 0)
+        global<float>(args.out, n).put(i, sum);
+}
+
+/* A block has a row. */
+RN_KERNEL(tail, rn_tail_args, 256, 4)
+{
+    uint64_t n = (uint64_t)args.n_rows * args.width, begin = (uint64_t)block_x() * args.width;
+    global<float> a(args.a, n), out(args.out, n);
+    shared<float> sums(0, 8);
+    float sum = 0, square = 0, mean, from;
+
+    for (uint32_t i = thread_of_block(); i < args.width; i += 256)
+        sum += a.get(begin + i);
+    mean = sum_of_block(sum, sums) / (float)args.width;
+    for (uint32_t i = thread_of_block(); i < args.width; i += 256) {
+        float d = a.get(begin + i) - mean;
+        square = fmaf(d, d, square);
+    }
+    from = mean + args.scale * sqrtf(sum_of_block(square, sums) / (float)(args.width - 1));
+    for (uint32_t i = thread_of_block(); i < args.width; i += 256) {
+        float value = a.get(begin + i);
+        out.put(begin + i, value <= from ? 0.0f : value - from);
+    }
+}
+
+/* A block has a group of a row. */
+RN_KERNEL(resize, rn_resize_args, 256, 4)
+{
+    uint64_t n = (uint64_t)args.n_rows * args.width, begin = (uint64_t)block_x() * args.group;
+    uint64_t like = (uint64_t)(block_x() / (args.width / args.group)) * args.b_width;
+    global<float> a(args.a, n), b(args.b, (uint64_t)args.n_rows * args.b_width), out(args.out, n);
+    shared<float> sums(0, 8);
+    float of_a = 0, of_b = 0, factor;
+
+    for (uint32_t i = thread_of_block(); i < args.group; i += 256)
+        of_a = fmaf(a.get(begin + i), a.get(begin + i), of_a);
+    for (uint32_t i = thread_of_block(); i < args.b_width; i += 256)
+        of_b = fmaf(b.get(like + i), b.get(like + i), of_b);
+    factor = sqrtf(sum_of_block(of_b, sums)) / sqrtf(sum_of_block(of_a, sums));
+    for (uint32_t i = thread_of_block(); i < args.group; i += 256)
+        out.put(begin + i, a.get(begin + i) * factor);
+}

@@ -1,0 +1,269 @@
+/* Whole models of every architecture that a test makes, and of those of ../shared where it is there, on the emulated device:
+ * logits and features against the reference backend's, and law 5: the same bits in one step and in two. What the device
+ * refuses is printed with its reason; an architecture that it must support is in the list below. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/cpu/runner.h"
+#include "tests/gpu/open_emulated.h"
+#include "tests/model/shared.h"
+#include "tests/oracle/arch_models.h"
+#include "tests/oracle/made_model.h"
+
+enum { N = 9, CUT = 5, CONTEXT = 64, BLOCK = 16, N_BLOCKS = CONTEXT / BLOCK, MEMORY = 64 << 20 };
+
+#define LIMIT 1e-7 /* of logits and features: activations have 16 bits */
+
+/* Models that make errors larger: gemma3n's TAIL leaves small differences of large values. The CPU's own two backends are
+ * 1e5 times as far from each other there as on other models. */
+static const struct {
+    const char *name;
+    double limit;
+} wider[] = {{"gemma3n-made-shared", 1e-5}};
+
+/* Refused: there are no kernels for recurrent states and chosen positions. Whatever is not here must be computed. */
+static const char *const refused[] = {
+    "arwkv7-made",
+    "lfm2-made-dense",
+    "nemotron_h_moe-made",
+    "nemotron_h_moe-made-latent",
+    "plamo2-made",
+    "qwen35moe-made",
+    "qwen35moe-made-scales",
+    "rwkv6qwen2-made",
+    "rwkv7-made",
+    "falcon-h1-dense",
+    "granitehybrid-dense",
+    "jamba-dense",
+    "kimi-linear-moe",
+    "lfm2-dense",
+    "lfm2moe-moe",
+    "mamba-dense",
+    "mamba2-dense",
+    "nemotron_h-dense",
+    "qwen35-dense",
+    "qwen3next-moe",
+    "rwkv6-dense",
+    "deepseek32-made",
+    "deepseek32-made-chosen",
+    "glm-dsa-made",
+    "glm-dsa-made-chosen",
+};
+
+static struct rn_heap heap;
+static struct rn_device *device;
+static uint32_t n_wrong; /* complaints so far: one run tells all */
+
+/* What a backend makes of the text. */
+struct result {
+    float *logits;   /* [N, n_vocab] */
+    float *features; /* [N, features_width] */
+};
+
+static struct result new_result(const struct rn_plan *plan)
+{
+    struct result r = {rn_calloc(&heap, (size_t)N * plan->n_vocab, sizeof(float)),
+                       rn_calloc(&heap, (size_t)N * plan->features_width + 1, sizeof(float))};
+
+    assert_true(r.logits != NULL && r.features != NULL);
+    return r;
+}
+
+static void free_result(struct result *r)
+{
+    rn_free(&heap, r->logits);
+    rn_free(&heap, r->features);
+}
+
+/* The text in steps of so many rows. */
+static void run_text(struct runner *r, uint32_t chunk, struct result *result)
+{
+    static const uint32_t blocks[N_BLOCKS] = {2, 0, 3, 1};
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = N_BLOCKS};
+    struct rn_step_row rows[N];
+
+    for (uint32_t at = 0; at < N; at += chunk) {
+        struct rn_step step = {.rows = rows,
+                               .seqs = &seq,
+                               .n_seqs = 1,
+                               .n_rows = N - at < chunk ? N - at : chunk,
+                               .logits = result->logits + (size_t)at * r->plan->n_vocab};
+
+        step.n_outs = step.n_rows;
+        if (r->plan->features_width > 0)
+            step.features = result->features + (size_t)at * r->plan->features_width;
+        for (uint32_t i = 0; i < step.n_rows; i++)
+            rows[i] =
+                (struct rn_step_row){(int32_t)((at + i) * 37 + 11) % (int32_t)r->plan->n_vocab, at + i, 0, (int32_t)i};
+        run_step(r, &step);
+    }
+}
+
+static struct rn_backend_limits limits_of(const struct rn_plan *plan)
+{
+    return (struct rn_backend_limits){.max_rows = N,
+                                      .max_seqs = 1,
+                                      .max_outs = N,
+                                      .n_blocks = N_BLOCKS,
+                                      .block_tokens = BLOCK,
+                                      .context_tokens = plan->context_tokens < CONTEXT ? plan->context_tokens : CONTEXT,
+                                      .kv_type = RUNNEL_KV_F32};
+}
+
+static void complain(const char *name, const char *what)
+{
+    print_message("%s: %s\n", name, what);
+    n_wrong++;
+}
+
+static void check_near(const char *name, const char *what, const float *got, const float *want, size_t n)
+{
+    double error = nmse(got, want, n), limit = LIMIT;
+    char text[128];
+
+    for (size_t i = 0; i < sizeof wider / sizeof wider[0]; i++)
+        limit = strcmp(wider[i].name, name) == 0 ? wider[i].limit : limit;
+    snprintf(text, sizeof text, "%s: NMSE %.3g, above %.3g", what, error, limit);
+    if (!(error <= limit))
+        complain(name, text);
+}
+
+/* On a prepared backend of the device. */
+static void check_model(const char *name, struct runner *cuda)
+{
+    const struct rn_plan *plan = cuda->plan;
+    struct result want = new_result(plan), got = new_result(plan), cut = new_result(plan);
+    size_t n_logits = (size_t)N * plan->n_vocab, n_features = (size_t)N * plan->features_width;
+    struct runner reference;
+
+    open_runner(&reference, &heap, plan, NULL, 1, &cuda->limits);
+    run_text(&reference, N, &want);
+    close_runner(&reference);
+    run_text(cuda, N, &got);
+    check_near(name, "logits", got.logits, want.logits, n_logits);
+    if (n_features > 0)
+        check_near(name, "features", got.features, want.features, n_features);
+    if (!plan->bidirectional) {
+        run_text(cuda, CUT, &cut);
+        if (memcmp(got.logits, cut.logits, n_logits * sizeof(float)) != 0 ||
+            memcmp(got.features, cut.features, n_features * sizeof(float)) != 0)
+            complain(name, "in two steps the bits are others");
+    }
+    free_result(&want);
+    free_result(&got);
+    free_result(&cut);
+}
+
+static bool is_refused(const char *name)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (strcmp(refused[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Frees the file. */
+static void run_model(const char *name, struct rn_gguf *gguf)
+{
+    runnel_error error = {0};
+    struct runner cuda = {0};
+    struct rn_plan *plan;
+
+    if (rn_plan_new(&heap, gguf, 0, &plan, &error) != RUNNEL_OK)
+        fail_msg("%s: %s", name, error.message);
+    cuda.plan = plan;
+    cuda.limits = limits_of(plan);
+    sem_init(&cuda.done, 0, 0);
+    cuda.backend = device->kind->new_backend(device, &heap);
+    assert_non_null(cuda.backend);
+    if (cuda.backend->ops->prepare(cuda.backend, plan, &cuda.limits, NULL, NULL, &error) == RUNNEL_OK) {
+        check_model(name, &cuda);
+        if (is_refused(name))
+            complain(name, "it is computed: the list of what is refused must not have it");
+    } else {
+        print_message("%s: %s\n", name, error.message);
+        if (!is_refused(name))
+            complain(name, "it must be computed");
+    }
+    cuda.backend->ops->free(cuda.backend);
+    sem_destroy(&cuda.done);
+    rn_plan_free(plan);
+    rn_gguf_free(gguf);
+}
+
+static void made(void **state)
+{
+#define MADE(name, context) name,
+    static const char *const names[] = {MADE_MODELS(MADE) FORMULA_MODELS(MADE)};
+#undef MADE
+    runnel_error error = {0};
+    struct rn_gguf *gguf;
+    char path[256];
+
+    (void)state;
+    n_wrong = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct writer w = {0};
+
+        snprintf(path, sizeof path, MADE_TEXT("%s"), names[i]);
+        made_model_write(path, &w);
+        if (rn_gguf_parse(&heap, w.bytes, w.n, path, &gguf, &error) != RUNNEL_OK)
+            fail_msg("%s: %s", path, error.message);
+        run_model(names[i], gguf);
+        w_free(&w);
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
+static void shared_ones(void **state)
+{
+#define ARCH(name, context) name,
+    static const char *const names[] = {ARCH_MODELS(ARCH)};
+#undef ARCH
+    runnel_error error = {0};
+    char file[128], path[1024];
+    struct rn_gguf *gguf;
+
+    (void)state;
+    n_wrong = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(file, sizeof file, "oracles/arch/%s.gguf", names[i]);
+        if (!shared_path(file, path, sizeof path)) {
+            print_message("skipped: %s is not there\n", path);
+            return;
+        }
+        if (rn_gguf_open(&heap, path, &gguf, &error) != RUNNEL_OK)
+            fail_msg("%s", error.message);
+        run_model(names[i], gguf);
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    device = open_emulated(&heap, MEMORY);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    device->kind->close(device);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(made), cmocka_unit_test(shared_ones)};
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
