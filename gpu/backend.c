@@ -129,6 +129,11 @@ static bool take_tables(struct rn_gpu_backend *backend)
            backend->slopes_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL;
 }
 
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+}
+
 /* Slots one behind the other; their bytes. */
 static uint64_t place_slots(struct rn_gpu_backend *backend)
 {
@@ -139,8 +144,7 @@ static uint64_t place_slots(struct rn_gpu_backend *backend)
         rows = plan->slots[i].logits || backend->limits.max_outs > backend->limits.max_rows ? backend->limits.max_outs
                                                                                             : backend->limits.max_rows;
         backend->slot_at[i] = at;
-        at +=
-            (rows * plan->slots[i].width * sizeof(float) + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+        at += aligned(rows * plan->slots[i].width * sizeof(float));
     }
     return at;
 }
@@ -155,16 +159,18 @@ static int take_host(struct rn_gpu_backend *backend, uint64_t bytes, void **memo
     return driver_of(backend)->host_new(driver_of(backend), memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE);
 }
 
-/* The workspace of attention lies behind the slots, angles behind that. */
+/* The workspaces of attention and of products lie behind the slots, angles behind them. */
 static int take_slots(struct rn_gpu_backend *backend)
 {
-    uint64_t end;
+    uint64_t split, partial, end;
 
     rn_gpu_program_place(backend);
+    rn_gpu_products_bytes(backend, &split, &partial);
     backend->workspace_at = place_slots(backend);
-    end = backend->workspace_at + rn_gpu_workspace_bytes(backend);
-    end = (end + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
-    return take_piece(backend, rn_gpu_angles_place(backend, end), &backend->slots);
+    backend->split_at = backend->workspace_at + aligned(rn_gpu_workspace_bytes(backend));
+    backend->partial_at = backend->split_at + aligned(split);
+    end = rn_gpu_angles_place(backend, backend->partial_at + aligned(partial));
+    return take_piece(backend, end, &backend->slots);
 }
 
 static int take_streams(struct rn_gpu_backend *backend)

@@ -95,12 +95,14 @@ struct rn_gpu_backend {
     uint64_t weights, blocks, slots, inputs, features;
 
     /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
-    uint64_t *weight_at;       /* [plan->n_weights]: as a matrix or table in the kernels' order */
-    uint64_t *vector_at;       /* [plan->n_weights]: as f32 */
-    uint64_t *rope_at;         /* [plan->n_ropes]: inv_freq, double */
-    uint64_t *slopes_at;       /* [plan->n_ops]: of an ATTENTION with ALiBi */
-    uint64_t *slot_at;         /* [plan->n_slots] */
-    uint64_t workspace_at;     /* behind the slots: see rn_gpu_workspace_bytes */
+    uint64_t *weight_at;   /* [plan->n_weights]: as a matrix or table in the kernels' order */
+    uint64_t *vector_at;   /* [plan->n_weights]: as f32 */
+    uint64_t *rope_at;     /* [plan->n_ropes]: inv_freq, double */
+    uint64_t *slopes_at;   /* [plan->n_ops]: of an ATTENTION with ALiBi */
+    uint64_t *slot_at;     /* [plan->n_slots] */
+    uint64_t workspace_at; /* behind the slots: see rn_gpu_workspace_bytes */
+    uint64_t split_at,
+        partial_at;            /* behind that: what matmul_many's launches leave each other (rn_gpu_products_bytes) */
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */

@@ -56,6 +56,27 @@ static int launch_products(struct rn_gpu_backend *backend, const struct rn_op *o
     return rn_gpu_launch(backend, rn_few_kernel(&kernels, &args), &args);
 }
 
+/* The op before has split the same rows. */
+static bool is_split(const struct rn_gpu_backend *backend, const struct rn_op *op)
+{
+    return op > backend->plan->ops && op[-1].kind == RN_OP_MATMUL && op[-1].a == op->a && op[-1].out != op->a;
+}
+
+static int run_many(struct rn_gpu_backend *backend, const struct rn_typed_kernels *kernels, bool splits,
+                    struct rn_matmul_args args)
+{
+    int result = RN_GPU_OK;
+
+    args.split = backend->slots + backend->split_at;
+    args.partial = backend->slots + backend->partial_at;
+    args.ways = rn_matmul_ways(args.n_rows, args.rows, args.cols, (uint32_t)backend->device->units);
+    if (splits)
+        result = rn_gpu_launch(backend, RN_KERNEL_split_rows, &args);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_launch(backend, kernels->matmul_many, &args);
+    return result == RN_GPU_OK && args.ways > 1 ? rn_gpu_launch(backend, RN_KERNEL_matmul_join, &args) : result;
+}
+
 int rn_gpu_run_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_weight *weight = &backend->plan->weights[op->weight];
@@ -72,7 +93,30 @@ int rn_gpu_run_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, co
     if (args.n_rows <= RN_FEW_ROWS)
         return launch_products(backend, op, 1, RN_END_NONE, op, args.n_rows);
     RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
-    return rn_gpu_launch(backend, kernels.matmul_many, &args);
+    return run_many(backend, &kernels, !is_split(backend, op), args);
+}
+
+void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial)
+{
+    const struct rn_backend_limits *limits = &backend->limits;
+    uint32_t most = limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows;
+    uint32_t units = (uint32_t)backend->device->units;
+
+    *split = *partial = 0;
+    for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
+        const struct rn_op *op = &backend->plan->ops[i];
+        const struct rn_weight *weight = op->kind == RN_OP_MATMUL ? &backend->plan->weights[op->weight] : NULL;
+
+        /* both depend on the number of 64 rows alone */
+        for (uint32_t n = RN_FEW_ROWS + 1; weight != NULL && n < most + RN_MANY_ROWS; n += RN_MANY_ROWS) {
+            uint32_t rows = n < most ? n : most;
+            uint32_t ways = rn_matmul_ways(rows, weight->rows, weight->cols, units);
+            uint64_t bytes = rn_partial_bytes(rows, weight->rows, ways);
+
+            *split = rn_split_bytes(rows, weight->cols) > *split ? rn_split_bytes(rows, weight->cols) : *split;
+            *partial = bytes > *partial ? bytes : *partial;
+        }
+    }
 }
 
 /* ---- Several ops as one launch ---- */

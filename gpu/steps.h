@@ -40,6 +40,9 @@ void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_
 /* ops_cache.c: memory between the launches of an attention that is split over positions. */
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
 
+/* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
+void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);
+
 /* inputs.c: as many positions, rounded up to what a step's shape has: whole chunks of attention, a power of two of them
  * or the whole context. */
 uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions);

@@ -43,10 +43,14 @@ static void launch_product(void *user, uint32_t i)
 
     args.weight += i % p->n_weights * p->bytes;
     few.of[0] = (struct rn_product){args.weight, 0, args.out, args.rows, 0};
-    if (args.n_rows <= RN_FEW_ROWS)
+    if (args.n_rows <= RN_FEW_ROWS) {
         gpu_launch_one(p->b, rn_few_kernel(&p->kernels, &few), &few);
-    else
-        gpu_launch_one(p->b, p->kernels.matmul_many, &args);
+        return;
+    }
+    gpu_launch_one(p->b, RN_KERNEL_split_rows, &args);
+    gpu_launch_one(p->b, p->kernels.matmul_many, &args);
+    if (args.ways > 1)
+        gpu_launch_one(p->b, RN_KERNEL_matmul_join, &args);
 }
 
 static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32_t type_id, uint32_t rows,
@@ -56,12 +60,16 @@ static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32
     uint64_t bytes = rn_tiled_bytes(type_id, rows, cols), n_weights = COLD_BYTES / bytes + 1;
     uint64_t weight = gpu_take(b, bytes * n_weights, type_id == RN_F32);
     uint64_t a = gpu_take(b, (uint64_t)512 * cols * 4, true), out = gpu_take(b, (uint64_t)512 * rows * 4, true);
+    uint64_t split = gpu_take(b, rn_split_bytes(512, cols), false);
+    uint64_t partial = gpu_take(b, rn_partial_bytes(512, rows, 8), false);
     struct rn_typed_kernels kernels;
 
     rn_kernels_of_type(type_id, &kernels);
     printf("%-5s %6u x %5u:", type->name, rows, cols);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        struct product p = {b, kernels, bytes, n_weights, {weight, 0, a, out, counts[i], rows, cols, 2}};
+        uint32_t ways = rn_matmul_ways(counts[i], rows, cols, (uint32_t)b->device->units);
+        struct product p = {
+            b, kernels, bytes, n_weights, {weight, 0, a, out, counts[i], rows, cols, 2, split, partial, ways}};
         double t = gpu_time(b, b->stream, launch_product, &p, LAUNCHES);
 
         printf("  %u: %.1f us", counts[i], t * 1e6);
@@ -74,6 +82,8 @@ static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32
     gpu_release(b, weight);
     gpu_release(b, a);
     gpu_release(b, out);
+    gpu_release(b, split);
+    gpu_release(b, partial);
 }
 
 void bench_products(struct gpu_bench *b)

@@ -185,7 +185,7 @@ struct format_q8_0 {
 /* Words of low halves (first product) and high ones, of both row halves, as codes of a byte each. */
 DEVICE void nibbles(const words4 &v, uint32_t step, uint32_t half, uint32_t product, uint32_t *codes)
 {
-    *codes = v.w[step * 2 + half] >> (4 * product) & 0x0f0f0f0fu;
+    *codes = (step == 0 ? v.w[half] : v.w[2 + half]) >> (4 * product) & 0x0f0f0f0fu;
 }
 
 struct format_q4_0 {

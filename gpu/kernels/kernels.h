@@ -49,12 +49,38 @@ struct rn_norm_args {
 };
 
 /* out[r] = weight · a[r] (+ bias). `parts` is how many bfloat16 an activation is the sum of, 1 or 2: with 2 it has 16
- * bits. For more than RN_FEW_ROWS rows. */
+ * bits. For more than RN_FEW_ROWS rows, by launches with the same arguments: split_rows, which writes `split`; matmul_many;
+ * and with ways > 1, where matmul_many writes `partial` instead of `out`, matmul_join. Products of the same a, n_rows, cols
+ * and parts can share what one split_rows has written. */
 struct rn_matmul_args {
     rn_address weight, bias, a, out; /* tiled; f32 [rows] or 0; f32 [n_rows, cols]; f32 [n_rows, rows] */
     uint32_t n_rows, rows, cols, parts;
+    rn_address split, partial; /* of rn_split_bytes(); of rn_partial_bytes(), with ways = 1 none; multiples of 16 */
+    uint32_t ways;             /* blocks among which the columns are divided: 1, 2, 4 or 8. No bit depends on it */
 };
-enum { RN_FEW_ROWS = 8 };
+enum {
+    RN_FEW_ROWS = 8,
+    RN_MANY_ROWS = 64,     /* of activations and ... */
+    RN_MANY_WEIGHTS = 256, /* ... of the weight that a block of matmul_many has */
+    RN_MANY_CHUNK_BYTES = 64 * 64 * 4 + 2 * 64 * 4,
+    RN_MANY_RING = 5, /* chunks in shared memory */
+    RN_MANY_SHARED_BYTES = 2 * RN_MANY_CHUNK_BYTES + RN_MANY_ROWS * RN_MANY_WEIGHTS * 4
+};
+
+static inline uint64_t rn_split_bytes(uint64_t n_rows, uint64_t cols)
+{
+    return (n_rows + RN_MANY_ROWS - 1) / RN_MANY_ROWS * ((cols + 63) / 64) * RN_MANY_CHUNK_BYTES;
+}
+
+static inline uint64_t rn_partial_bytes(uint64_t n_rows, uint64_t rows, uint32_t ways)
+{
+    uint64_t blocks = (n_rows + RN_MANY_ROWS - 1) / RN_MANY_ROWS * ((rows + RN_MANY_WEIGHTS - 1) / RN_MANY_WEIGHTS);
+
+    return ways > 1 ? blocks * 8 * RN_MANY_ROWS * RN_MANY_WEIGHTS * sizeof(float) : 0;
+}
+
+/* The number of ways that suits a device of so many multiprocessors. */
+uint32_t rn_matmul_ways(uint32_t n_rows, uint32_t rows, uint32_t cols, uint32_t units);
 
 /* The same of up to RN_FEW_ROWS rows (of more, those many at a time), for up to RN_MOST_PRODUCTS weights of one format
  * that multiply the same a; to the bit what matmul_many gives, and ADD or GATE behind it. In `of` an out of RN_END_GATE
@@ -303,6 +329,8 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(head_sum_##type, head)
 #define RN_PLAIN_KERNELS(X)      \
     X(norm, norm)                \
+    X(split_rows, matmul)        \
+    X(matmul_join, matmul)       \
     X(each, each)                \
     X(gather, gather)            \
     X(route, route)              \

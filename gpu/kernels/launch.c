@@ -51,12 +51,23 @@ enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struc
     return args->end == RN_END_GATE || tiles_of(args) >= MANY_TILES ? kernels->matmul_pair : kernels->matmul_few;
 }
 
-/* Two stages of 64 rows and 64 columns in two parts, and their sums. */
+static struct rn_launch launch_split(const struct rn_matmul_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->cols, CELL), ceil_to(args->n_rows, RN_MANY_ROWS), 1}, 256, 0};
+}
+
 static struct rn_launch launch_many(const struct rn_matmul_args *args)
 {
-    return (struct rn_launch){{ceil_to(args->rows, 128), ceil_to(args->n_rows, 64), 1},
+    return (struct rn_launch){{ceil_to(args->n_rows, RN_MANY_ROWS), ceil_to(args->rows, RN_MANY_WEIGHTS), args->ways},
                               256,
-                              2 * (64 * CELL * 2 * 2 + 2 * 64 * sizeof(float))};
+                              RN_MANY_SHARED_BYTES};
+}
+
+/* A block for each tile and group of a warp of matmul_many. */
+static struct rn_launch launch_matmul_join(const struct rn_matmul_args *args)
+{
+    return (struct rn_launch){
+        {ceil_to(args->n_rows, RN_MANY_ROWS), ceil_to(args->rows, RN_MANY_WEIGHTS), 2 * 8}, 256, 0};
 }
 
 static struct rn_launch launch_norm(const struct rn_norm_args *args)
@@ -185,7 +196,9 @@ LAUNCH(tile, struct rn_tile_args)
 LAUNCH(embed, struct rn_embed_args)
 LAUNCH(few, struct rn_products_args)
 LAUNCH(pair, struct rn_products_args)
+LAUNCH(split, struct rn_matmul_args)
 LAUNCH(many, struct rn_matmul_args)
+LAUNCH(matmul_join, struct rn_matmul_args)
 LAUNCH(norm, struct rn_norm_args)
 LAUNCH(each, struct rn_each_args)
 LAUNCH(gather, struct rn_gather_args)
@@ -217,6 +230,8 @@ LAUNCH(head_sum, struct rn_head_args)
 
 static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROWS_OF_TYPE) RN_KERNEL_KV_TYPES(ROW_OF_KV)
                                                                  ROW(norm, norm, norm),
+                                                             ROW(split_rows, matmul, split),
+                                                             ROW(matmul_join, matmul, matmul_join),
                                                              ROW(each, each, each),
                                                              ROW(gather, gather, gather),
                                                              ROW(rope, rope, rope),
@@ -299,6 +314,26 @@ uint64_t rn_tiled_bytes(uint32_t type_id, uint64_t rows, uint64_t cols)
     if (type == NULL)
         return 0;
     return (rows + TILE_ROWS - 1) / TILE_ROWS * ((cells + type->unit_cells - 1) / type->unit_cells) * type->unit_bytes;
+}
+
+/* Of each number of ways the time, in 10 ns: blocks take 0.95 us a cell, which is the tensor cores' time on an H200, and
+ * come in waves; each sum that goes through memory takes 8 bytes there and back, at 4 TB/s, and a launch more 3 us. */
+uint32_t rn_matmul_ways(uint32_t n_rows, uint32_t rows, uint32_t cols, uint32_t units)
+{
+    uint64_t blocks = (uint64_t)ceil_to(n_rows, RN_MANY_ROWS) * ceil_to(rows, RN_MANY_WEIGHTS);
+    uint64_t cells = ceil_to(cols, CELL), per = (cells + 7) / 8, best_time = UINT64_MAX;
+    uint32_t best = 1;
+
+    for (uint32_t ways = 1; ways <= 8; ways *= 2) {
+        uint64_t walk = per * (8 / ways) < cells ? per * (8 / ways) : cells;
+        uint64_t time = (blocks * ways + units - 1) / units * walk * 95 + (ways > 1 ? blocks * 26 + 300 : 0);
+
+        if (time < best_time) {
+            best_time = time;
+            best = ways;
+        }
+    }
+    return best;
 }
 
 bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum rn_kernel *kernel)

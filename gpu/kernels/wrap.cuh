@@ -20,6 +20,10 @@
  *   bytes_at(address)                               bytes there: get<T>(offset), put<T>(offset, v), aligned to T
  *   shared<T>(offset, n)                            n values of the block's shared memory, from a byte on; T has a
  *                                                   multiple of 4 bytes
+ *   copy_async_16(offset, address)                  sets off a copy of 16 bytes to shared memory, both places aligned
+ *   copy_commit() copy_wait<N>()                    makes a group of the copies set off since the last one; waits until
+ *                                                   of this thread's groups all but the newest N are there. Other
+ *                                                   threads see them behind a barrier
  *   words2, words4                                  2 or 4 words that are read and written at once
  *   bits_of(float) float_of(bits)
  *   pack_bf16(low, high)                            two floats to the nearest bfloat16, ties to even, low in the low half

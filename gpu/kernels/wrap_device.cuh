@@ -6,6 +6,8 @@
 
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
+#define RN_PRAGMA(words) _Pragma(#words)
+#define UNROLL_TIMES(n) RN_PRAGMA(unroll (n))
 #define RN_KERNEL_AHEAD(name, args_type, threads, blocks) \
     extern "C" __global__ void __launch_bounds__(threads, blocks) rn_kernel_##name(const __grid_constant__ args_type args)
 #define RN_KERNEL(name, args_type, threads, blocks)    \
@@ -106,6 +108,21 @@ template <class T> struct shared {
         at[i] = value;
     }
 };
+
+DEVICE void copy_async_16(uint32_t offset, uint64_t address)
+{
+    uint32_t to = (uint32_t)__cvta_generic_to_shared(rn_shared_memory) + offset;
+
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(address) : "memory");
+}
+DEVICE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> DEVICE void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 
 DEVICE uint32_t bits_of(float value)
 {

@@ -8,7 +8,7 @@
 #include "gpu/kernels/emulate/emulator.h"
 #include "gpu/module.h"
 
-enum { RIG_ARRAYS = 64, RIG_SLOTS = 4, RIG_WEIGHTS = 2 };
+enum { RIG_ARRAYS = 128, RIG_SLOTS = 4, RIG_WEIGHTS = 2 };
 
 struct rig {
     struct rn_heap heap;

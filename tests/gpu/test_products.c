@@ -10,7 +10,7 @@
 #include "rig.h"
 #include "model/quant.h"
 
-enum { MAX_ROWS = 70 };
+enum { MAX_ROWS = 130, FEW = 0 /* `ways` of matmul_few */ };
 
 struct product {
     struct rig rig;
@@ -18,25 +18,30 @@ struct product {
     unsigned char *blocks;
     void *tiled;
     float *a, *bias, *out;
+    void *split, *partial;
+    uint32_t max_rows;
     struct rn_typed_kernels kernels;
 };
 
-static void open_product(struct product *p, uint32_t type_id, uint32_t rows, uint32_t cols)
+static void open_product(struct product *p, uint32_t type_id, uint32_t rows, uint32_t cols, uint32_t max_rows)
 {
     rig_open(&p->rig);
     p->type_id = type_id;
     p->rows = rows;
     p->cols = cols;
+    p->max_rows = max_rows;
     assert_true(rn_kernels_of_type(type_id, &p->kernels));
     p->blocks = rig_weights(&p->rig, type_id, rows, cols);
     p->tiled = rig_tiled(&p->rig, type_id, p->blocks, rows, cols);
-    p->a = rig_floats(&p->rig, (size_t)MAX_ROWS * cols, 1);
+    p->a = rig_floats(&p->rig, (size_t)max_rows * cols, 1);
     p->bias = rig_floats(&p->rig, rows, 1);
-    p->out = rig_device(&p->rig, (size_t)MAX_ROWS * rows * sizeof(float));
+    p->out = rig_device(&p->rig, (size_t)max_rows * rows * sizeof(float));
+    p->split = rig_device(&p->rig, rn_split_bytes(max_rows, cols));
+    p->partial = rig_device(&p->rig, rn_partial_bytes(max_rows, rows, 8));
 }
 
-/* Rows [first, first + n_rows) to the place of the first. */
-static void multiply(struct product *p, bool many, uint32_t first, uint32_t n_rows, uint32_t parts, bool with_bias)
+/* Rows [first, first + n_rows) to the place of the first. What is not written stays NaN. */
+static void multiply(struct product *p, uint32_t ways, uint32_t first, uint32_t n_rows, uint32_t parts, bool with_bias)
 {
     struct rn_matmul_args args = {.weight = rig_at(p->tiled),
                                   .bias = with_bias ? rig_at(p->bias) : 0,
@@ -45,13 +50,22 @@ static void multiply(struct product *p, bool many, uint32_t first, uint32_t n_ro
                                   .n_rows = n_rows,
                                   .rows = p->rows,
                                   .cols = p->cols,
-                                  .parts = parts};
+                                  .parts = parts,
+                                  .split = rig_at(p->split),
+                                  .partial = rig_at(p->partial),
+                                  .ways = ways};
 
-    memset(p->out, 0xff, (size_t)MAX_ROWS * p->rows * sizeof(float));
-    if (many)
-        rig_run(&p->rig, p->kernels.matmul_many, &args);
-    else
+    memset(p->out, 0xff, (size_t)p->max_rows * p->rows * sizeof(float));
+    if (ways == FEW) {
         rig_few(&p->rig, &p->kernels, &args);
+        return;
+    }
+    memset(p->split, 0xff, rn_split_bytes(p->max_rows, p->cols));
+    memset(p->partial, 0xff, rn_partial_bytes(p->max_rows, p->rows, 8));
+    rig_run(&p->rig, RN_KERNEL_split_rows, &args);
+    rig_run(&p->rig, p->kernels.matmul_many, &args);
+    if (ways > 1)
+        rig_run(&p->rig, RN_KERNEL_matmul_join, &args);
 }
 
 static const float *want(struct product *p, struct judge *judge, uint32_t n_rows, bool with_bias)
@@ -69,19 +83,18 @@ static const float *want(struct product *p, struct judge *judge, uint32_t n_rows
 static void against_reference(uint32_t type_id, uint32_t rows, uint32_t cols)
 {
     static const struct {
-        bool many;
-        uint32_t n_rows, parts;
+        uint32_t ways, n_rows, parts;
         double limit;
-    } cases[] = {
-        {false, 1, 2, 1e-9}, {false, 11, 2, 1e-9}, {true, 70, 2, 1e-9}, {false, 8, 1, 4e-6}, {true, 9, 1, 4e-6}};
+    } cases[] = {{FEW, 1, 2, 1e-9}, {FEW, 11, 2, 1e-9}, {1, 70, 2, 1e-9},
+                 {8, 33, 2, 1e-9},  {FEW, 8, 1, 4e-6},  {2, 9, 1, 4e-6}};
     const char *name = rn_type(type_id)->name;
     struct product p;
     struct judge judge;
     uint32_t i;
 
-    open_product(&p, type_id, rows, cols);
+    open_product(&p, type_id, rows, cols, 70);
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        multiply(&p, cases[i].many, 0, cases[i].n_rows, cases[i].parts, i % 2 == 0);
+        multiply(&p, cases[i].ways, 0, cases[i].n_rows, cases[i].parts, i % 2 == 0);
         rig_expect(name, p.out, want(&p, &judge, cases[i].n_rows, i % 2 == 0), (size_t)cases[i].n_rows * rows,
                    cases[i].limit);
     }
@@ -108,31 +121,75 @@ static void odd_widths(void **state)
     against_reference(RN_F16, 33, 129);
 }
 
-static void same_bits_at_any_batch(uint32_t type_id, uint32_t cols)
+/* Whatever rows are multiplied together, in whatever number of ways: the bits are matmul_few's of each row. */
+static void same_bits_at_any_batch(uint32_t type_id, uint32_t rows, uint32_t cols, uint32_t max_rows)
 {
-    enum { ROWS = 48 };
+    static const uint32_t counts[] = {9, 16, 17, 32, 33, 63, 64, 65, 130};
     struct product p;
     float *whole;
-    uint32_t r, n;
+    uint32_t i, first;
 
-    open_product(&p, type_id, ROWS, cols);
-    whole = rig_host(&p.rig, MAX_ROWS * ROWS * sizeof(float));
-    multiply(&p, true, 0, MAX_ROWS, 2, true);
-    memcpy(whole, p.out, MAX_ROWS * ROWS * sizeof(float));
-    for (r = 0, n = 1; r + n <= MAX_ROWS; r += n, n = n % 9 + 1) {
-        multiply(&p, n == 9, r, n, 2, true);
-        assert_memory_equal(p.out, whole + (size_t)r * ROWS, n * ROWS * sizeof(float));
+    open_product(&p, type_id, rows, cols, max_rows);
+    whole = rig_host(&p.rig, max_rows * rows * sizeof(float));
+    multiply(&p, FEW, 0, max_rows, 2, true);
+    memcpy(whole, p.out, max_rows * rows * sizeof(float));
+    for (i = 0; i < sizeof counts / sizeof counts[0] && counts[i] <= max_rows; i++) {
+        first = (max_rows - counts[i]) / 2;
+        multiply(&p, 1u << i % 4, first, counts[i], 2, true);
+        assert_memory_equal(p.out, whole + (size_t)first * rows, counts[i] * rows * sizeof(float));
+    }
+    for (i = 1; i <= 8; i++) {
+        multiply(&p, FEW, i, i, 2, true);
+        assert_memory_equal(p.out, whole + (size_t)i * rows, i * rows * sizeof(float));
     }
     rig_close(&p.rig);
 }
 
+/* Every format; rows of a tile that is not full, of two blocks, and columns of all segments and of some. */
 static void bits_do_not_depend_on_the_batch(void **state)
 {
     (void)state;
-    same_bits_at_any_batch(RN_Q4_K, 1280);
-    same_bits_at_any_batch(RN_Q6_K, 256);
-    same_bits_at_any_batch(RN_BF16, 200);
-    same_bits_at_any_batch(RN_Q8_0, 1056);
+    same_bits_at_any_batch(RN_BF16, 17, 600, MAX_ROWS);
+    same_bits_at_any_batch(RN_BF16, 264, 72, 65);
+    same_bits_at_any_batch(RN_F32, 37, 135, 65);
+    same_bits_at_any_batch(RN_F16, 48, 129, 65);
+    same_bits_at_any_batch(RN_Q8_0, 33, 1056, 33);
+    same_bits_at_any_batch(RN_Q4_0, 17, 608, 65);
+    same_bits_at_any_batch(RN_Q4_K, 20, 1280, 65);
+    same_bits_at_any_batch(RN_Q5_K, 16, 256, 65);
+    same_bits_at_any_batch(RN_Q6_K, 16, 512, 65);
+}
+
+/* Eight blocks of activations. */
+static void many_rows_in_any_number_of_ways(void **state)
+{
+    enum { ROWS = 512, WEIGHTS = 16, COLS = 96 };
+    struct product p;
+    float *whole;
+    uint32_t ways;
+
+    (void)state;
+    open_product(&p, RN_Q4_0, WEIGHTS, COLS, ROWS);
+    whole = rig_host(&p.rig, ROWS * WEIGHTS * sizeof(float));
+    multiply(&p, FEW, 0, ROWS, 2, false);
+    memcpy(whole, p.out, ROWS * WEIGHTS * sizeof(float));
+    for (ways = 1; ways <= 8; ways *= 2) {
+        multiply(&p, ways, 0, ROWS, 2, false);
+        assert_memory_equal(p.out, whole, ROWS * WEIGHTS * sizeof(float));
+    }
+    rig_close(&p.rig);
+}
+
+/* The number of ways: few blocks are divided, many are not. */
+static void ways_fill_the_device(void **state)
+{
+    (void)state;
+    assert_int_equal(rn_matmul_ways(64, 4096, 4096, 132), 8);
+    assert_int_equal(rn_matmul_ways(64, 14336, 4096, 132), 2);
+    assert_int_equal(rn_matmul_ways(512, 4096, 4096, 132), 1);
+    assert_int_equal(rn_matmul_ways(512, 14336, 4096, 132), 1);
+    assert_int_equal(rn_matmul_ways(64, 16, 64, 132), 1);
+    assert_int_equal(rn_partial_bytes(512, 4096, 1), 0);
 }
 
 /* A matrix brought over in two pieces is that of one. */
@@ -144,7 +201,7 @@ static void tiles_in_pieces(void **state)
     size_t bytes;
 
     (void)state;
-    open_product(&p, RN_Q5_K, 40, 512);
+    open_product(&p, RN_Q5_K, 40, 512, 1);
     bytes = rn_tiled_bytes(RN_Q5_K, 40, 512);
     pieces = rig_device(&p.rig, bytes);
     args = (struct rn_tile_args){rig_at(p.blocks), rig_at(pieces), 16, 512};
@@ -172,6 +229,8 @@ int main(void)
         cmocka_unit_test(every_format),
         cmocka_unit_test(odd_widths),
         cmocka_unit_test(bits_do_not_depend_on_the_batch),
+        cmocka_unit_test(many_rows_in_any_number_of_ways),
+        cmocka_unit_test(ways_fill_the_device),
         cmocka_unit_test(tiles_in_pieces),
         cmocka_unit_test(unknown_formats),
     };

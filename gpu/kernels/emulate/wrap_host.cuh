@@ -9,6 +9,7 @@
 
 #define DEVICE inline
 #define UNROLL
+#define UNROLL_TIMES(n)
 /* The body is a function of the arguments; the table of kernels has one of a pointer to them. */
 #define RN_KERNEL(name, args_type, threads, blocks)     \
     static void body_##name(const args_type &args);     \
@@ -250,5 +251,51 @@ template <class T> struct shared {
         memcpy(at(i, true), &value, sizeof value);
     }
 };
+
+/* Copies to shared memory that are on their way. Until the wait the place has a pattern that is no number; it counts as
+ * written both when the copy is set off and when it is there. */
+struct emulated_copies {
+    enum : uint32_t { MOST = 64 };
+    uint32_t n, groups; /* copies, and groups closed so far */
+    uint32_t offset[MOST], group[MOST];
+    uint64_t address[MOST];
+};
+inline emulated_copies &emulated_copies_here()
+{
+    static thread_local emulated_copies of_thread[1024];
+    return of_thread[rn_emulated_here()->thread];
+}
+inline void copy_async_16(uint32_t offset, uint64_t address)
+{
+    emulated_copies &own = emulated_copies_here();
+
+    if (own.n == emulated_copies::MOST || offset % 16 != 0)
+        rn_emulated_fail("shared memory: a copy to byte %u, %u on their way", offset, own.n);
+    bytes_at(address).check(address, 16, 16);
+    memset(rn_emulated_shared(offset, 16, true), 0xff, 16);
+    own.offset[own.n] = offset;
+    own.address[own.n] = address;
+    own.group[own.n++] = own.groups;
+}
+inline void copy_commit()
+{
+    emulated_copies_here().groups++;
+}
+template <int N> inline void copy_wait()
+{
+    emulated_copies &own = emulated_copies_here();
+    uint32_t i, kept = 0;
+
+    for (i = 0; i < own.n; i++) {
+        if (own.group[i] + N < own.groups) {
+            memcpy(rn_emulated_shared(own.offset[i], 16, true), reinterpret_cast<const void *>(own.address[i]), 16);
+            continue;
+        }
+        own.offset[kept] = own.offset[i];
+        own.address[kept] = own.address[i];
+        own.group[kept++] = own.group[i];
+    }
+    own.n = kept;
+}
 
 #endif
