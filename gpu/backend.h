@@ -43,9 +43,10 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
                                      runnel_error *error);
 
 enum {
-    RN_GPU_GRAPHS = 32,     /* that a backend keeps */
-    RN_GPU_GRAPH_ROWS = 64, /* steps of more rows are launched one by one: there the launches are hidden */
-    RN_GPU_SPLIT_ROWS = 64, /* attention of steps of more rows is not split over positions: tiles fill the device */
+    RN_GPU_GRAPHS = 32,      /* that a backend keeps */
+    RN_GPU_GRAPH_ROWS = 64,  /* steps of more rows are launched one by one: there the launches are hidden */
+    RN_GPU_SPLIT_ROWS = 64,  /* attention of steps of more rows is not split over positions: tiles fill the device */
+    RN_GPU_CHOOSE_ROWS = 64, /* rows whose scores of all positions have room at once */
     RN_GPU_ALIGNMENT = 256
 };
 

@@ -70,7 +70,8 @@ rn_gpu_run_several rn_gpu_run_group, rn_gpu_run_add, rn_gpu_run_gate;
 rn_gpu_run rn_gpu_run_embed, rn_gpu_run_matmul, rn_gpu_run_route, rn_gpu_run_expert_matmul, rn_gpu_run_expert_sum;
 
 /* ops_cache.c: rotation, the cache, attention. */
-rn_gpu_can rn_gpu_can_attention;
+rn_gpu_can rn_gpu_can_attention, rn_gpu_can_choose;
+rn_gpu_run rn_gpu_run_choose;
 rn_gpu_match rn_gpu_match_rope_store; /* ROPE of queries and keys, KV_STORE */
 rn_gpu_run_several rn_gpu_run_rope_store;
 int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t rope, const struct rn_gpu_shape *shape);

@@ -8,13 +8,20 @@ uint32_t rn_gpu_kv_types(void)
 #undef KV_BIT
 }
 
-/* The kernels look at all that there is, not at chosen positions. */
 bool rn_gpu_can_attention(const struct rn_plan *plan, const struct rn_op *op)
 {
     enum rn_kernel kernel;
 
     (void)plan;
-    return op->b < 0 && rn_attention_kernel(RUNNEL_KV_F16, op->k_dim, op->v_dim, &kernel);
+    return rn_attention_kernel(RUNNEL_KV_F16, op->k_dim, op->v_dim, &kernel);
+}
+
+bool rn_gpu_can_choose(const struct rn_plan *plan, const struct rn_op *op)
+{
+    enum rn_kernel kernel;
+
+    (void)plan;
+    return rn_choose_kernel(RUNNEL_KV_F16, op->k_dim, op->used, &kernel);
 }
 
 int rn_gpu_run_rope(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
@@ -129,6 +136,8 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .positions = rn_gpu_input(backend, backend->in.positions),
                                      .sinks = rn_gpu_vector(backend, op->weight),
                                      .slopes = slopes_of(backend, op),
+                                     .chosen = rn_gpu_slot(backend, op->b),
+                                     .used = op->used,
                                      .lasts = op->bidirectional ? rn_gpu_input(backend, backend->in.lasts) : 0,
                                      .workspace = is_split ? backend->slots + backend->workspace_at : 0,
                                      .n_rows = shape->n_rows,
@@ -136,7 +145,8 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .v_dim = op->v_dim,
                                      .window = op->window,
                                      .chunked = op->chunked,
-                                     .rows_per_tile = is_split ? 1 : rn_attention_rows(op->heads, op->kv_heads),
+                                     .rows_per_tile =
+                                         is_split || op->b >= 0 ? 1 : rn_attention_rows(op->heads, op->kv_heads),
                                      .n_chunks = is_split ? shape->longest / RN_ATTENTION_CHUNK : 0,
                                      .scale = op->scale,
                                      .softcap = op->softcap};
@@ -147,16 +157,46 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
     return result == RN_GPU_OK && is_split ? rn_gpu_launch(backend, RN_KERNEL_attention_join, &args) : result;
 }
 
+/* Scores need much memory: so many rows at a time. */
+int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    struct rn_choose_args args = {.cache = cache_of(backend, op->layer, shape),
+                                  .scores = backend->slots + backend->workspace_at,
+                                  .heads = op->heads,
+                                  .used = op->used,
+                                  .longest = shape->longest};
+    enum rn_kernel kernel;
+    int result = RN_GPU_OK;
+
+    RN_CHECK(rn_choose_kernel((uint32_t)backend->limits.kv_type, op->k_dim, op->used, &kernel));
+    for (uint32_t r = 0; r < shape->n_rows && result == RN_GPU_OK; r += RN_GPU_CHOOSE_ROWS) {
+        args.n_rows = shape->n_rows - r < RN_GPU_CHOOSE_ROWS ? shape->n_rows - r : RN_GPU_CHOOSE_ROWS;
+        args.q = rn_gpu_slot(backend, op->a) + (uint64_t)r * op->heads * op->k_dim * sizeof(float);
+        args.weights = rn_gpu_slot(backend, op->b) + (uint64_t)r * op->heads * sizeof(float);
+        args.out = rn_gpu_slot(backend, op->out) + (uint64_t)r * op->used * sizeof(int32_t);
+        args.seqs = rn_gpu_input(backend, backend->in.seqs) + r * sizeof(uint32_t);
+        args.positions = rn_gpu_input(backend, backend->in.positions) + r * sizeof(uint32_t);
+        result = rn_gpu_launch(backend, kernel, &args);
+        if (result == RN_GPU_OK)
+            result = rn_gpu_launch(backend, RN_KERNEL_choose_pick, &args);
+    }
+    return result;
+}
+
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
 {
     uint32_t rows = backend->limits.max_rows < RN_GPU_SPLIT_ROWS ? backend->limits.max_rows : RN_GPU_SPLIT_ROWS;
     uint32_t chunks = rn_gpu_longest(backend, backend->limits.context_tokens) / RN_ATTENTION_CHUNK;
+    uint32_t chosen_rows =
+        backend->limits.max_rows < RN_GPU_CHOOSE_ROWS ? backend->limits.max_rows : RN_GPU_CHOOSE_ROWS;
     uint64_t most = 0, bytes;
 
     for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
         const struct rn_op *op = &backend->plan->ops[i];
 
         bytes = op->kind == RN_OP_ATTENTION ? rn_attention_bytes(rows, op->heads, op->v_dim, chunks) : 0;
+        if (op->kind == RN_OP_CHOOSE)
+            bytes = (uint64_t)chosen_rows * chunks * RN_ATTENTION_CHUNK * sizeof(float);
         most = bytes > most ? bytes : most;
     }
     return most;

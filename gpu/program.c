@@ -45,6 +45,7 @@ static const struct {
     [RN_OP_TAP] = {always, rn_gpu_run_tap},
     [RN_OP_ROPE] = {always, rn_gpu_run_rope},
     [RN_OP_KV_STORE] = {always, rn_gpu_run_kv_store},
+    [RN_OP_CHOOSE] = {rn_gpu_can_choose, rn_gpu_run_choose},
     [RN_OP_ATTENTION] = {rn_gpu_can_attention, rn_gpu_run_attention},
     [RN_OP_CONV] = {always, rn_gpu_run_conv},
     [RN_OP_SHIFT] = {always, rn_gpu_run_shift},

@@ -1,6 +1,7 @@
 /* All kernels as one source: the driver loads one image. */
 #include "gpu/kernels/attention.cu"
 #include "gpu/kernels/cache.cu"
+#include "gpu/kernels/choose.cu"
 #include "gpu/kernels/each.cu"
 #include "gpu/kernels/experts.cu"
 #include "gpu/kernels/heads.cu"

@@ -55,6 +55,8 @@ DEVICE uint32_t first_position(const rn_attention_args &args, uint32_t position)
 {
     uint32_t window = args.chunked != 0 ? position % args.window + 1 : args.window;
 
+    if (args.chosen != 0) /* numbers of the list stand for positions */
+        return 0;
     if (args.lasts != 0 && args.window > 0) /* on both sides */
         return position > args.window / 2 ? position - args.window / 2 : 0;
     return window == 0 || window > position ? 0 : position + 1 - window;
@@ -65,6 +67,8 @@ DEVICE uint32_t last_position(const rn_attention_args &args, uint32_t row, uint3
 {
     uint32_t last = args.lasts == 0 ? position : global<uint32_t>(args.lasts, args.n_rows).get(row);
 
+    if (args.chosen != 0)
+        return position < args.used ? position : args.used - 1;
     return args.window > 0 && last > position + args.window / 2 ? position + args.window / 2 : last;
 }
 
@@ -81,6 +85,15 @@ DEVICE run run_of(const rn_attention_args &args, uint32_t row, uint32_t end)
         r.low = first < r.low ? first : r.low;
     }
     return r;
+}
+
+/* Where what the run's rows see at a position lies; with a list, at a number of the list of the one row. */
+DEVICE kv_place place_seen(const rn_attention_args &args, const run &r, uint32_t position)
+{
+    if (args.chosen != 0)
+        position = (uint32_t)global<int32_t>(args.chosen, (uint64_t)args.n_rows * args.used)
+                       .get((uint64_t)r.first_row * args.used + position);
+    return place_of(args.cache, r.seq, position);
 }
 
 DEVICE column column_of(const rn_attention_args &args, const run &r, uint32_t i)
@@ -172,7 +185,7 @@ DEVICE void score_span(const rn_attention_args &args, const run &r, const own_ro
         if (position < r.low || position > r.high)
             continue;
         seen |= 1u << i;
-        rows[i] = row_at(cache, place_of(cache, r.seq, position), head, bytes);
+        rows[i] = row_at(cache, place_seen(args, r, position), head, bytes);
     }
     for (uint32_t k = 0; k < (cache.k_dim + 15) / 16; k++) {
         words4 a[2] = {room.queries.get((k * WARP + lane) * 2), room.queries.get((k * WARP + lane) * 2 + 1)};
@@ -244,7 +257,7 @@ DEVICE void load_values(const rn_attention_args &args, const run &r, const bytes
         v[i] = floats4{{0, 0, 0, 0}};
         if (position >= r.low && position <= r.high && d < args.v_dim)
             v[i] = kv_numbers<TYPE>::read(values,
-                                          row_at(args.cache, place_of(args.cache, r.seq, position),
+                                          row_at(args.cache, place_seen(args, r, position),
                                                  block_y() % args.cache.kv_heads, bytes),
                                           d);
     }

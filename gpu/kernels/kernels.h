@@ -196,7 +196,8 @@ struct rn_rope_store_args {
 
 /* ATTENTION over positions up to each row's own, of these with a window the last so many, or where chunked those of the
  * row's chunk (ops.def). With `lasts` a row looks ahead, up to lasts[r], the last position of its sequence in the step;
- * with a window to those within window / 2 on both sides. No trees, no means, no chosen positions.
+ * with a window to those within window / 2 on both sides. With `chosen` a row sees the positions of its list, which are
+ * the first `used` or, where there are fewer up to its own, all of them; then a tile has one row. No trees, no means.
  *
  * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step. With
  * a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
@@ -208,8 +209,9 @@ struct rn_attention_args {
     rn_address q, out, seqs, positions; /* f32 [n_rows, heads * k_dim], [n_rows, heads * v_dim]; uint32_t [n_rows] */
     rn_address sinks, slopes;           /* f32 [heads]; 0: none */
     rn_address lasts;                   /* uint32_t [n_rows]; 0: rows do not look ahead */
+    rn_address chosen;                  /* int32_t [n_rows, used]; 0: positions are not chosen */
     rn_address workspace;               /* of rn_attention_bytes(); 0: none */
-    uint32_t n_rows, heads, v_dim, window, chunked, rows_per_tile;
+    uint32_t n_rows, heads, v_dim, window, chunked, rows_per_tile, used;
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
     float scale, softcap;
 };
@@ -236,6 +238,16 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
     X(2, bf16)                \
     X(3, fp8)                 \
     X(4, q8)
+
+/* CHOOSE: out[r] = the `used` positions up to the row's own of the largest scores, ascending, or all of them and -1 behind
+ * them. choose_scores computes the scores, of the positions below `longest`, choose_pick chooses; both with the same
+ * arguments. */
+struct rn_choose_args {
+    struct rn_cache_args cache;             /* of keys alone; kv_heads is 1 */
+    rn_address q, weights, seqs, positions; /* f32 [n_rows, heads, k_dim], [n_rows, heads]; uint32_t [n_rows] */
+    rn_address scores, out;                 /* f32 [n_rows, longest]; int32_t [n_rows, used] */
+    uint32_t n_rows, heads, used, longest;
+};
 
 /* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts] or
  * 0, is added to what the gating says before experts are compared. With `groups` above 1, equal parts of the experts in
@@ -395,35 +407,41 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(expert_matmul_##type, expert_matmul) \
     X(head_matmul_##type, head)            \
     X(head_sum_##type, head)
-#define RN_PLAIN_KERNELS(X)      \
-    X(norm, norm)                \
-    X(split_rows, matmul)        \
-    X(matmul_join, matmul)       \
-    X(each, each)                \
-    X(gather, gather)            \
-    X(route, route)              \
-    X(expert_sum, expert_sum)    \
-    X(conv, conv)                \
-    X(shift, conv)               \
-    X(linear_64, linear)         \
-    X(linear_128, linear)        \
-    X(linear_any, linear)        \
-    X(channels_16, linear)       \
-    X(channels_any, linear)      \
-    X(copy_states, copy_states)  \
-    X(part, part)                \
-    X(part_sum, part_sum)        \
-    X(tail, tail)                \
-    X(resize, resize)            \
-    X(rope, rope)                \
-    X(angles, angles)            \
-    X(rope_store, rope_store)    \
-    X(kv_store, kv_store)        \
-    X(attention_f16, attention)  \
-    X(attention_f32, attention)  \
-    X(attention_bf16, attention) \
-    X(attention_fp8, attention)  \
-    X(attention_q8, attention)   \
+#define RN_PLAIN_KERNELS(X)       \
+    X(norm, norm)                 \
+    X(split_rows, matmul)         \
+    X(matmul_join, matmul)        \
+    X(each, each)                 \
+    X(gather, gather)             \
+    X(route, route)               \
+    X(expert_sum, expert_sum)     \
+    X(conv, conv)                 \
+    X(shift, conv)                \
+    X(linear_64, linear)          \
+    X(linear_128, linear)         \
+    X(linear_any, linear)         \
+    X(channels_16, linear)        \
+    X(channels_any, linear)       \
+    X(copy_states, copy_states)   \
+    X(part, part)                 \
+    X(part_sum, part_sum)         \
+    X(tail, tail)                 \
+    X(resize, resize)             \
+    X(rope, rope)                 \
+    X(angles, angles)             \
+    X(rope_store, rope_store)     \
+    X(kv_store, kv_store)         \
+    X(choose_scores_f16, choose)  \
+    X(choose_scores_f32, choose)  \
+    X(choose_scores_bf16, choose) \
+    X(choose_scores_fp8, choose)  \
+    X(choose_scores_q8, choose)   \
+    X(choose_pick, choose)        \
+    X(attention_f16, attention)   \
+    X(attention_f32, attention)   \
+    X(attention_bf16, attention)  \
+    X(attention_fp8, attention)   \
+    X(attention_q8, attention)    \
     X(attention_join, attention)
 
 #define RN_KERNELS(X)         \
@@ -475,6 +493,9 @@ enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struc
 
 /* The kernel of a format of the cache. False: there is none, or heads have too many numbers, or not a multiple of 4. */
 bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum rn_kernel *kernel);
+
+/* Likewise of CHOOSE. False, too, where a block's shared memory has no room for `used` positions. */
+bool rn_choose_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t used, enum rn_kernel *kernel);
 
 /* Bytes of a matrix in the device's order; cols fit the format's blocks. 0: there are no kernels for the type. */
 uint64_t rn_tiled_bytes(uint32_t type_id, uint64_t rows, uint64_t cols);

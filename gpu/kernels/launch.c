@@ -186,6 +186,24 @@ static struct rn_launch launch_attention(const struct rn_attention_args *args)
                               (uint32_t)attention_bytes(args->cache.k_dim, args->v_dim)};
 }
 
+/* 32 queries. */
+static struct rn_launch launch_choose_scores(const struct rn_choose_args *args)
+{
+    return (struct rn_launch){
+        {ceil_to(args->longest, 128), args->n_rows, 1}, 128, 32 * args->cache.k_dim * (uint32_t)sizeof(float)};
+}
+
+/* Counts of 16 digits by 512 threads; of the digits; of 16 warps; a heap. */
+static uint64_t pick_bytes(uint32_t used)
+{
+    return (16 * 512 + 16 + 16 + (uint64_t)used) * sizeof(uint32_t);
+}
+
+static struct rn_launch launch_choose_pick(const struct rn_choose_args *args)
+{
+    return (struct rn_launch){{args->n_rows, 1, 1}, 512, (uint32_t)pick_bytes(args->used)};
+}
+
 static struct rn_launch launch_join(const struct rn_attention_args *args)
 {
     return (struct rn_launch){{args->n_rows, args->heads, 1}, 128, 0};
@@ -236,6 +254,8 @@ LAUNCH(rope_store, struct rn_rope_store_args)
 LAUNCH(kv_store, struct rn_kv_store_args)
 LAUNCH(attention, struct rn_attention_args)
 LAUNCH(join, struct rn_attention_args)
+LAUNCH(choose_scores, struct rn_choose_args)
+LAUNCH(choose_pick, struct rn_choose_args)
 LAUNCH(route, struct rn_route_args)
 LAUNCH(expert, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
@@ -257,7 +277,8 @@ LAUNCH(head_sum, struct rn_head_args)
         ROW(expert_matmul_##type, expert_matmul, expert), ROW(head_matmul_##type, head, head_matmul),     \
         ROW(head_sum_##type, head, head_sum),
 
-#define ROW_OF_KV(id, type) ROW(attention_##type, attention, attention),
+#define ROW_OF_KV(id, type) \
+    ROW(attention_##type, attention, attention), ROW(choose_scores_##type, choose, choose_scores),
 
 static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROWS_OF_TYPE) RN_KERNEL_KV_TYPES(ROW_OF_KV)
                                                                  ROW(norm, norm, norm),
@@ -269,6 +290,7 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROW
                                                              ROW(angles, angles, angles),
                                                              ROW(rope_store, rope_store, rope_store),
                                                              ROW(kv_store, kv_store, kv_store),
+                                                             ROW(choose_pick, choose, choose_pick),
                                                              ROW(route, route, route),
                                                              ROW(expert_sum, expert_sum, sum),
                                                              ROW(conv, conv, conv),
@@ -383,6 +405,19 @@ bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum 
 
     if (kv_type >= sizeof kernels / sizeof kernels[0] || k_dim % 4 != 0 || v_dim % 4 != 0 ||
         attention_bytes(k_dim, v_dim) > RN_SHARED_BYTES)
+        return false;
+    *kernel = kernels[kv_type];
+    return true;
+}
+
+bool rn_choose_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t used, enum rn_kernel *kernel)
+{
+    static const enum rn_kernel kernels[] = {
+#define CHOOSE_OF_KV(id, type) [id] = RN_KERNEL_choose_scores_##type,
+        RN_KERNEL_KV_TYPES(CHOOSE_OF_KV)};
+
+    if (kv_type >= sizeof kernels / sizeof kernels[0] || k_dim % 4 != 0 ||
+        32 * (uint64_t)k_dim * sizeof(float) > RN_SHARED_BYTES || pick_bytes(used) > RN_SHARED_BYTES)
         return false;
     *kernel = kernels[kv_type];
     return true;

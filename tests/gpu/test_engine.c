@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "tests/actors/embed_judge.h"
 #include "tests/actors/fixture.h"
 #include "tests/gpu/real_device.h"
 
@@ -69,6 +70,38 @@ static void test_streams(void **state)
     runnel_engine_free(engine);
 }
 
+/* The model's embeddings are those of the reference on the CPU but for rounding, and the same bits beside a stream. */
+static void test_embeddings(void **state)
+{
+    runnel_engine *engine = open_engine(EMULATED_MODULE);
+    runnel_model *cuda = open_model_on(engine, "cuda"), *reference = open_model_on(engine, "reference");
+    static struct vector want, alone, beside;
+    struct capture capture = {0};
+    runnel_request request = make_request(prompts[0], TOKENS, &capture);
+    runnel_embed_request embedding;
+    double error = 0, squares = 0;
+    runnel_stream stream;
+
+    (void)state;
+    embed(engine, reference, prompts[2], RUNNEL_POOLING_MEAN, false, &want);
+    embed(engine, cuda, prompts[2], RUNNEL_POOLING_MEAN, false, &alone);
+    assert_true(want.n > 0 && alone.n == want.n);
+    for (uint32_t i = 0; i < want.n; i++) {
+        error += ((double)alone.values[i] - want.values[i]) * ((double)alone.values[i] - want.values[i]);
+        squares += (double)want.values[i] * want.values[i];
+    }
+    assert_true(error <= 1e-5 * squares); /* a cache in f16 */
+    assert_int_equal(runnel_generate(cuda, &request, &stream, NULL), RUNNEL_OK);
+    embedding = embed_request(prompts[2], RUNNEL_POOLING_MEAN, false, &beside);
+    embed_submit(cuda, &embedding, &stream);
+    embed_await(engine, &beside);
+    run_until_end(engine, &capture);
+    assert_int_equal(beside.n, alone.n);
+    assert_memory_equal(beside.values, alone.values, alone.n * sizeof(float));
+    capture_clear(&capture);
+    runnel_engine_free(engine);
+}
+
 static void expect_lost(runnel_engine *engine, runnel_model *model)
 {
     struct capture capture = {0};
@@ -109,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_embeddings),
         cmocka_unit_test(test_lost_device),
     };
 
