@@ -10,13 +10,23 @@
 
 #include <cmocka.h>
 
+#include "model/head.h"
 #include "tests/cpu/runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 
-enum { SHORT = 9, LONG = 20, CUT = 5, CONTEXT = 64, BLOCK = 16, N_BLOCKS = CONTEXT / BLOCK, MEMORY = 64 << 20 };
+enum {
+    SHORT = 9,
+    LONG = 20,
+    CUT = 5,
+    WIDTH = 64,
+    CONTEXT = 64,
+    BLOCK = 16,
+    N_BLOCKS = CONTEXT / BLOCK,
+    MEMORY = 64 << 20
+};
 
 #define LIMIT 1e-7 /* of logits and features: activations have 16 bits */
 
@@ -57,11 +67,14 @@ static void free_result(struct result *r)
 static void run_text(struct runner *r, uint32_t chunk, struct result *result)
 {
     static const uint32_t blocks[N_BLOCKS] = {2, 0, 3, 1};
+    static float inputs[LONG * WIDTH];
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = N_BLOCKS};
     struct rn_step_state_copy fresh = {RN_NO_STATE, 1};
     const uint32_t state = fresh.to;
     struct rn_step_row rows[LONG];
 
+    for (uint32_t i = 0; i < LONG * WIDTH; i++)
+        inputs[i] = (float)(int32_t)(i * 2654435761u) * 0x1p-31f; /* Knuth's multiplier: in [-1, 1) */
     for (uint32_t at = 0; at < n_rows; at += chunk) {
         struct rn_step step = {.rows = rows,
                                .seqs = &seq,
@@ -75,6 +88,8 @@ static void run_text(struct runner *r, uint32_t chunk, struct result *result)
             step.state_copies = &fresh;
             step.n_state_copies = at == 0;
         }
+        if (r->plan->inputs_width > 0)
+            step.inputs = inputs + (size_t)at * WIDTH;
         if (r->plan->features_width > 0)
             step.features = result->features + (size_t)at * r->plan->features_width;
         for (uint32_t i = 0; i < step.n_rows; i++)
@@ -140,15 +155,12 @@ static void check_model(const char *name, struct runner *cuda)
     free_result(&cut);
 }
 
-/* Frees the file. */
-static void run_model(const char *name, struct rn_gguf *gguf)
+/* Frees the plan. */
+static void run_plan(const char *name, struct rn_plan *plan)
 {
     runnel_error error = {0};
     struct runner cuda = {0};
-    struct rn_plan *plan;
 
-    if (rn_plan_new(&heap, gguf, 0, &plan, &error) != RUNNEL_OK)
-        fail_msg("%s: %s", name, error.message);
     n_rows = strstr(name, "-chosen") != NULL ? LONG : SHORT;
     cuda.plan = plan;
     cuda.limits = limits_of(plan);
@@ -163,6 +175,17 @@ static void run_model(const char *name, struct rn_gguf *gguf)
     cuda.backend->ops->free(cuda.backend);
     sem_destroy(&cuda.done);
     rn_plan_free(plan);
+}
+
+/* Frees the file. */
+static void run_model(const char *name, struct rn_gguf *gguf)
+{
+    runnel_error error = {0};
+    struct rn_plan *plan;
+
+    if (rn_plan_new(&heap, gguf, 0, &plan, &error) != RUNNEL_OK)
+        fail_msg("%s: %s", name, error.message);
+    run_plan(name, plan);
     rn_gguf_free(gguf);
 }
 
@@ -214,6 +237,28 @@ static void shared_ones(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
+/* A model with a prediction layer, and that layer, which reads what a step brings. */
+static void prediction_layer(void **state)
+{
+    static const char path[] = "tests/gpu/nextn-made.txt";
+    runnel_error error = {0};
+    struct writer w = {0};
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+
+    (void)state;
+    n_wrong = 0;
+    made_model_write(path, &w);
+    if (rn_gguf_parse(&heap, w.bytes, w.n, path, &gguf, &error) != RUNNEL_OK ||
+        rn_plan_new_nextn(&heap, gguf, 0, 0, &plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(plan->inputs_width, WIDTH);
+    run_plan("a prediction layer", plan);
+    run_model("a model with a prediction layer", gguf);
+    w_free(&w);
+    assert_int_equal(n_wrong, 0);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -232,7 +277,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(made), cmocka_unit_test(shared_ones)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(prediction_layer), cmocka_unit_test(made),
+                                       cmocka_unit_test(shared_ones)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
