@@ -11,3 +11,4 @@
 #include "gpu/kernels/rows.cu"
 #include "gpu/kernels/states.cu"
 #include "gpu/kernels/tile.cu"
+#include "gpu/kernels/tile_levels.cu"

@@ -20,13 +20,28 @@
  *   q4_0   512; 16 rows x 2 scales
  *   q4_k   4 x 512; 16 rows x 8 x (scale, minimum) of a byte each; 16 rows x (d, dmin)
  *   q5_k   likewise with 4 x (512 + 128): the fifth bits of a lane's 32 codes are a word
- *   q6_k   4 x (512 + 256 + 64): low halves, two high bits, 16 rows x 4 scales; 16 rows x d */
+ *   q6_k   4 x (512 + 256 + 64): low halves, two high bits, 16 rows x 4 scales; 16 rows x d
+ *   q4_1   512; 16 rows x 2 x (d, m)
+ *   q5_0   512; 128: the fifth bits; 16 rows x 2 scales
+ *   q5_1   512; 128; 16 rows x 2 x (d, m)
+ *   q2_k   4 x (256 + 64): codes of two bits, 16 rows x 4 x (scale, minimum) of a byte; 16 rows x (d, dmin)
+ *   mxfp4  512; 16 rows x 2 exponents of a byte
+ *   nvfp4  512; 16 rows x 4 scales of a byte
+ *   iq4_nl 512; 16 rows x 2 scales
+ *   iq4_xs 4 x 512; 16 rows x 16 scales of a byte; 16 rows x d in f32; the 16 levels of the codes, a byte each
+ *
+ * mxfp4 and nvfp4 have floats of four bits; iq4_nl and iq4_xs codes that stand for levels. The form of iq4_xs has all
+ * types of up to 16 levels whose scales are d times a small number: Q3_K, IQ1, IQ2, IQ3, TQ (tile_levels.cu). q2_k has
+ * a minimum for each 16 numbers; its numbers are made floats, which are the sums of two bfloat16. */
 #ifndef RN_GPU_FORMATS_CUH
 #define RN_GPU_FORMATS_CUH
 
 #include "gpu/kernels/wrap.cuh"
 
 enum : uint32_t { TILE_ROWS = 16, CELL = 64, STEP = 32, K_UNIT = 256, LANE_BYTES = 16 };
+
+/* The levels of IQ4_NL and IQ4_XS (rn_levels_iq4), a byte each. */
+#define LEVELS_IQ4 0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u
 
 /* What a lane multiplies in a step. Of both products: the registers of each part of the numbers, the scales and minima
  * of rows g and g + 8. */
@@ -322,6 +337,287 @@ struct format_q6_k {
             bytes_less(codes, 0x4320, &out.a[0][product][half], &out.a[0][product][half + 2]); /* 160 */
             out.scale[product][half] = float_of_half(r.d[half]) *
                                        (float)(int8_t)(r.scales[half] >> (8 * (step * 2 + product)) & 0xff);
+        }
+    }
+};
+
+/* A row's (d, m) of a cell's two steps: numbers are d * code + m. */
+struct raw_dm {
+    words2 v[2]; /* of each row half */
+};
+DEVICE void read_dm(const bytes_at &weight, uint64_t at, uint32_t lane, raw_dm &r)
+{
+    r.v[0] = weight.get<words2>(at + lane / 4 * 8);
+    r.v[1] = weight.get<words2>(at + lane / 4 * 8 + 64);
+}
+DEVICE void expand_dm(const raw_dm &r, uint32_t step, step_numbers &out)
+{
+    UNROLL
+    for (uint32_t half = 0; half < 2; half++) {
+        out.scale[0][half] = out.scale[1][half] = float_of_half(r.v[half].w[step] & 0xffff);
+        out.minimum[half] = -float_of_half(r.v[half].w[step] >> 16);
+    }
+}
+
+/* Codes of four bits and, where there is a fifth, bit 16 * step + 8 * half + 4 * product + i of code i; less zero. */
+DEVICE void expand_codes(const words4 &v, uint32_t fifth, uint32_t step, uint32_t zero, step_numbers &out)
+{
+    UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t codes;
+        nibbles(v, step, i / 2, i % 2, &codes);
+        codes |= format_q5_k::spread(fifth >> (16 * step + 8 * (i / 2) + 4 * (i % 2)));
+        bytes_less(codes, zero, &out.a[0][i % 2][i / 2], &out.a[0][i % 2][i / 2 + 2]);
+    }
+}
+
+struct format_q4_1 {
+    static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 640, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = false, MINIMA = true;
+    struct raw {
+        words4 v;
+        raw_dm dm;
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)cell * UNIT_BYTES;
+        r.v = weight.get<words4>(at + lane * LANE_BYTES);
+        read_dm(weight, at + 512, lane, r.dm);
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        expand_codes(r.v, 0, step, 0x4300, out);
+        expand_dm(r.dm, step, out);
+    }
+};
+
+struct format_q5_0 {
+    static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 704, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = false, MINIMA = false;
+    struct raw {
+        words4 v;
+        uint32_t fifth, scales[2];
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)cell * UNIT_BYTES;
+        r.v = weight.get<words4>(at + lane * LANE_BYTES);
+        r.fifth = weight.get<uint32_t>(at + 512 + lane * 4);
+        read_scales(weight, at + 640, lane, r.scales);
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        expand_codes(r.v, r.fifth, step, 0x4310, out); /* 144 */
+        expand_scales(r.scales, step, out);
+    }
+};
+
+struct format_q5_1 {
+    static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 768, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = false, MINIMA = true;
+    struct raw {
+        words4 v;
+        uint32_t fifth;
+        raw_dm dm;
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)cell * UNIT_BYTES;
+        r.v = weight.get<words4>(at + lane * LANE_BYTES);
+        r.fifth = weight.get<uint32_t>(at + 512 + lane * 4);
+        read_dm(weight, at + 640, lane, r.dm);
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        expand_codes(r.v, r.fifth, step, 0x4300, out);
+        expand_dm(r.dm, step, out);
+    }
+};
+
+/* A minimum for each product: numbers as floats. */
+struct format_q2_k {
+    static constexpr uint32_t UNIT_CELLS = 4, UNIT_BYTES = 1344, PARTS = 2;
+    static constexpr bool SCALED = false, BY_PRODUCT = false, MINIMA = false;
+    struct raw {
+        words2 v; /* word `half`: code i of a step and product has the bits 16 * step + 8 * product + 2 * i */
+        uint32_t pairs[2], d[2];
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t unit = tile + (uint64_t)(cell / 4) * UNIT_BYTES, at = unit + cell % 4 * 320;
+        r.v = weight.get<words2>(at + lane * 8);
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t row = lane / 4 + 8 * half;
+            r.pairs[half] = weight.get<uint32_t>(at + 256 + row * 4);
+            r.d[half] = weight.get<uint32_t>(unit + 1280 + row * 4);
+        }
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t half = i / 2, product = i % 2, codes = r.v.w[half] >> (16 * step + 8 * product);
+            uint32_t pair = r.pairs[half] >> (16 * step + 8 * product);
+            float scale = float_of_half(r.d[half] & 0xffff) * (float)(pair & 15);
+            float minimum = float_of_half(r.d[half] >> 16) * (float)(pair >> 4 & 15), v[4];
+            UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                v[j] = scale * (float)(codes >> (2 * j) & 3) - minimum;
+            split_pair(v[0], v[2], &out.a[0][product][half], &out.a[1][product][half]);
+            split_pair(v[1], v[3], &out.a[0][product][2 + half], &out.a[1][product][2 + half]);
+        }
+    }
+};
+
+/* Floats of four bits, sign, two of exponent, one of mantissa, twice what they say: 0, 1, 2, 3, 4, 6, 8, 12. Of a word
+ * each half has one of each of four pairs. The signs of pairs 0, 2, 3 and 1 are bits 15 .. 12, the other bits of pairs 3,
+ * 0, 1 and 2 the bits 11 .. 0: shifted to bits 15 and 8 .. 6 they are a bfloat16 of the least exponents, which is
+ * multiplied by 2^127. Pairs are those of a step's registers: product p / 2, register p % 2 * 2. */
+DEVICE void expand_fp4(uint32_t word, uint32_t half, step_numbers &out)
+{
+    uint32_t pairs[4] = {word & 0x81c081c0u, word << 3 & 0x81c081c0u,
+                         (word << 1 & 0x80008000u) | (word << 6 & 0x01c001c0u),
+                         (word << 2 & 0x80008000u) | (word >> 3 & 0x01c001c0u)};
+
+    UNROLL
+    for (uint32_t p = 0; p < 4; p++)
+        out.a[0][p / 2][p % 2 * 2 + half] = times_bf16(pairs[p], 0x7f007f00u);
+}
+
+/* 2^(e - 128) */
+DEVICE float scale_of_e8m0(uint32_t e)
+{
+    return float_of(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
+
+struct format_mxfp4 {
+    static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 544, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = false, MINIMA = false;
+    struct raw {
+        words4 v;
+        uint32_t scales[2]; /* of each row half: of two steps */
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)cell * UNIT_BYTES;
+        r.v = weight.get<words4>(at + lane * LANE_BYTES);
+        r.scales[0] = weight.get<uint16_t>(at + 512 + lane / 4 * 2);
+        r.scales[1] = weight.get<uint16_t>(at + 528 + lane / 4 * 2);
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            expand_fp4(r.v.w[step * 2 + half], half, out);
+            out.scale[0][half] = out.scale[1][half] = scale_of_e8m0(r.scales[half] >> (8 * step) & 0xff);
+        }
+    }
+};
+
+/* Half of an unsigned E4M3 number of seven bits; the code of NaN is 0. */
+DEVICE float half_of_ue4m3(uint32_t code)
+{
+    uint32_t exponent = code >> 3 & 15, rest = code & 7;
+
+    if (code == 0x7f)
+        return 0;
+    if (exponent == 0)
+        return (float)rest * 0.0009765625f;
+    return float_of((exponent + 119) << 23 | rest << 20);
+}
+
+struct format_nvfp4 {
+    static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 576, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = true, MINIMA = false;
+    struct raw {
+        words4 v;
+        uint32_t scales[2]; /* of each row half: of two steps and products */
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)cell * UNIT_BYTES;
+        r.v = weight.get<words4>(at + lane * LANE_BYTES);
+        read_scales(weight, at + 512, lane, r.scales);
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            expand_fp4(r.v.w[step * 2 + half], half, out);
+            UNROLL
+            for (uint32_t product = 0; product < 2; product++)
+                out.scale[product][half] = half_of_ue4m3(r.scales[half] >> (8 * (step * 2 + product)) & 0xff);
+        }
+    }
+};
+
+/* Eight codes of four bits to their levels, signed bytes in `levels`. The nibbles are those of the columns 4t, 16 + 4t,
+ * 4t + 2, 18 + 4t, then the same one column further. */
+DEVICE void expand_levels(const words4 &levels, uint32_t word, uint32_t half, step_numbers &out)
+{
+    UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t codes = word >> (16 * i), places = codes & 0x7777u;
+        uint32_t bytes = permute(permute(levels.w[0], levels.w[1], places), permute(levels.w[2], levels.w[3], places),
+                                 0x3210u | (codes & 0x8888u) >> 1);
+        out.a[0][0][2 * i + half] = signed_pair(bytes & 0x00ff00ffu);
+        out.a[0][1][2 * i + half] = signed_pair(bytes >> 8 & 0x00ff00ffu);
+    }
+}
+
+struct format_iq4_nl {
+    static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 576, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = false, MINIMA = false;
+    struct raw {
+        words4 v;
+        uint32_t scales[2];
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)cell * UNIT_BYTES;
+        r.v = weight.get<words4>(at + lane * LANE_BYTES);
+        read_scales(weight, at + 512, lane, r.scales);
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        words4 levels = {{LEVELS_IQ4}};
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++)
+            expand_levels(levels, r.v.w[step * 2 + half], half, out);
+        expand_scales(r.scales, step, out);
+    }
+};
+
+struct format_iq4_xs {
+    static constexpr uint32_t UNIT_CELLS = 4, UNIT_BYTES = 2384, PARTS = 1;
+    static constexpr bool SCALED = true, BY_PRODUCT = true, MINIMA = false;
+    struct raw {
+        words4 v, levels;
+        uint32_t scales[2]; /* of each row half: of two steps and products */
+        float d[2];
+    };
+    DEVICE static void read(const bytes_at &weight, uint64_t tile, uint32_t cell, uint32_t lane, raw &r)
+    {
+        uint64_t at = tile + (uint64_t)(cell / 4) * UNIT_BYTES;
+        r.v = weight.get<words4>(at + cell % 4 * 512 + lane * LANE_BYTES);
+        r.levels = weight.get<words4>(at + 2368);
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t row = lane / 4 + 8 * half;
+            r.scales[half] = weight.get<uint32_t>(at + 2048 + row * 16 + cell % 4 * 4);
+            r.d[half] = weight.get<float>(at + 2304 + row * 4);
+        }
+    }
+    DEVICE static void expand(const raw &r, uint32_t step, uint32_t, step_numbers &out)
+    {
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            expand_levels(r.levels, r.v.w[step * 2 + half], half, out);
+            UNROLL
+            for (uint32_t product = 0; product < 2; product++)
+                out.scale[product][half] =
+                    r.d[half] * (float)(int8_t)(r.scales[half] >> (8 * (step * 2 + product)) & 0xff);
         }
     }
 };

@@ -395,7 +395,36 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(2, q4_0)             \
     X(12, q4_k)            \
     X(13, q5_k)            \
-    X(14, q6_k)
+    X(14, q6_k)            \
+    X(39, mxfp4)           \
+    X(40, nvfp4)           \
+    X(3, q4_1)             \
+    X(6, q5_0)             \
+    X(7, q5_1)             \
+    X(10, q2_k)            \
+    X(20, iq4_nl)          \
+    X(23, iq4_xs)
+
+/* Types that become one of these formats on the way to the device, without loss: id, name, the format's name. They have
+ * a kernel `tile` of their own and the format's for all else. */
+#define RN_KERNEL_TYPES_AS(X) \
+    X(9, q8_1, q8_0)          \
+    X(11, q3_k, iq4_xs)       \
+    X(19, iq1_s, iq4_xs)      \
+    X(29, iq1_m, iq4_xs)      \
+    X(16, iq2_xxs, iq4_xs)    \
+    X(17, iq2_xs, iq4_xs)     \
+    X(22, iq2_s, iq4_xs)      \
+    X(18, iq3_xxs, iq4_xs)    \
+    X(21, iq3_s, iq4_xs)      \
+    X(34, tq1_0, iq4_xs)      \
+    X(35, tq2_0, iq4_xs)      \
+    X(15, q8_k, f32)          \
+    X(24, i8, f32)            \
+    X(25, i16, f32)           \
+    X(26, i32, f32)           \
+    X(27, i64, f32)           \
+    X(28, f64, f32)
 
 /* Kernels of which there is one for each format, and the others: name, argument. */
 #define RN_TYPED_KERNELS(X, type)          \
@@ -407,6 +436,24 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(expert_matmul_##type, expert_matmul) \
     X(head_matmul_##type, head)            \
     X(head_sum_##type, head)
+#define RN_TILE_KERNELS(X) \
+    X(tile_q8_1, tile)     \
+    X(tile_q3_k, tile)     \
+    X(tile_iq1_s, tile)    \
+    X(tile_iq1_m, tile)    \
+    X(tile_iq2_xxs, tile)  \
+    X(tile_iq2_xs, tile)   \
+    X(tile_iq2_s, tile)    \
+    X(tile_iq3_xxs, tile)  \
+    X(tile_iq3_s, tile)    \
+    X(tile_tq1_0, tile)    \
+    X(tile_tq2_0, tile)    \
+    X(tile_q8_k, tile)     \
+    X(tile_i8, tile)       \
+    X(tile_i16, tile)      \
+    X(tile_i32, tile)      \
+    X(tile_i64, tile)      \
+    X(tile_f64, tile)
 #define RN_PLAIN_KERNELS(X)       \
     X(norm, norm)                 \
     X(split_rows, matmul)         \
@@ -444,16 +491,25 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(attention_q8, attention)    \
     X(attention_join, attention)
 
-#define RN_KERNELS(X)         \
-    RN_PLAIN_KERNELS(X)       \
-    RN_TYPED_KERNELS(X, f32)  \
-    RN_TYPED_KERNELS(X, f16)  \
-    RN_TYPED_KERNELS(X, bf16) \
-    RN_TYPED_KERNELS(X, q8_0) \
-    RN_TYPED_KERNELS(X, q4_0) \
-    RN_TYPED_KERNELS(X, q4_k) \
-    RN_TYPED_KERNELS(X, q5_k) \
-    RN_TYPED_KERNELS(X, q6_k)
+#define RN_KERNELS(X)           \
+    RN_PLAIN_KERNELS(X)         \
+    RN_TYPED_KERNELS(X, f32)    \
+    RN_TYPED_KERNELS(X, f16)    \
+    RN_TYPED_KERNELS(X, bf16)   \
+    RN_TYPED_KERNELS(X, q8_0)   \
+    RN_TYPED_KERNELS(X, q4_0)   \
+    RN_TYPED_KERNELS(X, q4_k)   \
+    RN_TYPED_KERNELS(X, q5_k)   \
+    RN_TYPED_KERNELS(X, q6_k)   \
+    RN_TYPED_KERNELS(X, mxfp4)  \
+    RN_TYPED_KERNELS(X, nvfp4)  \
+    RN_TYPED_KERNELS(X, q4_1)   \
+    RN_TYPED_KERNELS(X, q5_0)   \
+    RN_TYPED_KERNELS(X, q5_1)   \
+    RN_TYPED_KERNELS(X, q2_k)   \
+    RN_TYPED_KERNELS(X, iq4_nl) \
+    RN_TYPED_KERNELS(X, iq4_xs) \
+    RN_TILE_KERNELS(X)
 
 enum rn_kernel {
 #define RN_KERNEL_NUMBER(name, args) RN_KERNEL_##name,

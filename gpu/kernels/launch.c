@@ -300,35 +300,36 @@ LAUNCH(head_sum, struct rn_head_args)
         ROW(expert_matmul_##type, expert_matmul, expert), ROW(head_matmul_##type, head, head_matmul),     \
         ROW(head_sum_##type, head, head_sum),
 
+#define ROW_OF_TILE(id, type, as) ROW(tile_##type, tile, tile),
 #define ROW_OF_KV(id, type) \
     ROW(attention_##type, attention, attention), ROW(choose_scores_##type, choose, choose_scores),
 
-static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROWS_OF_TYPE) RN_KERNEL_KV_TYPES(ROW_OF_KV)
-                                                                 ROW(norm, norm, norm),
-                                                             ROW(split_rows, matmul, split),
-                                                             ROW(matmul_join, matmul, matmul_join),
-                                                             ROW(each, each, each),
-                                                             ROW(gather, gather, gather),
-                                                             ROW(rope, rope, rope),
-                                                             ROW(angles, angles, angles),
-                                                             ROW(rope_store, rope_store, rope_store),
-                                                             ROW(kv_store, kv_store, kv_store),
-                                                             ROW(choose_pick, choose, choose_pick),
-                                                             ROW(route, route, route),
-                                                             ROW(expert_sum, expert_sum, sum),
-                                                             ROW(conv, conv, conv),
-                                                             ROW(shift, conv, conv),
-                                                             ROW(linear_64, linear, linear),
-                                                             ROW(linear_128, linear, linear),
-                                                             ROW(linear_any, linear, linear),
-                                                             ROW(channels_16, linear, linear),
-                                                             ROW(channels_any, linear, linear),
-                                                             ROW(copy_states, copy_states, copy_states),
-                                                             ROW(part, part, part),
-                                                             ROW(part_sum, part_sum, part_sum),
-                                                             ROW(tail, tail, tail),
-                                                             ROW(resize, resize, resize),
-                                                             ROW(attention_join, attention, join)};
+static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
+    RN_KERNEL_TYPES(ROWS_OF_TYPE) RN_KERNEL_TYPES_AS(ROW_OF_TILE) RN_KERNEL_KV_TYPES(ROW_OF_KV) ROW(norm, norm, norm),
+    ROW(split_rows, matmul, split),
+    ROW(matmul_join, matmul, matmul_join),
+    ROW(each, each, each),
+    ROW(gather, gather, gather),
+    ROW(rope, rope, rope),
+    ROW(angles, angles, angles),
+    ROW(rope_store, rope_store, rope_store),
+    ROW(kv_store, kv_store, kv_store),
+    ROW(choose_pick, choose, choose_pick),
+    ROW(route, route, route),
+    ROW(expert_sum, expert_sum, sum),
+    ROW(conv, conv, conv),
+    ROW(shift, conv, conv),
+    ROW(linear_64, linear, linear),
+    ROW(linear_128, linear, linear),
+    ROW(linear_any, linear, linear),
+    ROW(channels_16, linear, linear),
+    ROW(channels_any, linear, linear),
+    ROW(copy_states, copy_states, copy_states),
+    ROW(part, part, part),
+    ROW(part_sum, part_sum, part_sum),
+    ROW(tail, tail, tail),
+    ROW(resize, resize, resize),
+    ROW(attention_join, attention, join)};
 
 const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel)
 {
@@ -345,6 +346,14 @@ enum {
     UNIT_q4_k = 4,
     UNIT_q5_k = 4,
     UNIT_q6_k = 4,
+    UNIT_mxfp4 = 1,
+    UNIT_nvfp4 = 1,
+    UNIT_q4_1 = 1,
+    UNIT_q5_0 = 1,
+    UNIT_q5_1 = 1,
+    UNIT_q2_k = 4,
+    UNIT_iq4_nl = 1,
+    UNIT_iq4_xs = 4,
     BYTES_f32 = 4096,
     BYTES_f16 = 2048,
     BYTES_bf16 = 2048,
@@ -352,7 +361,15 @@ enum {
     BYTES_q4_0 = 576,
     BYTES_q4_k = 2368,
     BYTES_q5_k = 2880,
-    BYTES_q6_k = 3360
+    BYTES_q6_k = 3360,
+    BYTES_mxfp4 = 544,
+    BYTES_nvfp4 = 576,
+    BYTES_q4_1 = 640,
+    BYTES_q5_0 = 704,
+    BYTES_q5_1 = 768,
+    BYTES_q2_k = 1344,
+    BYTES_iq4_nl = 576,
+    BYTES_iq4_xs = 2384
 };
 
 struct typed {
@@ -360,15 +377,16 @@ struct typed {
     struct rn_typed_kernels kernels;
 };
 
-#define KERNELS_OF(type)                                                                                          \
-    {                                                                                                             \
-        RN_KERNEL_tile_##type, RN_KERNEL_embed_##type, RN_KERNEL_matmul_few_##type, RN_KERNEL_matmul_pair_##type, \
-            RN_KERNEL_matmul_many_##type, RN_KERNEL_expert_matmul_##type, RN_KERNEL_head_matmul_##type,           \
-            RN_KERNEL_head_sum_##type                                                                             \
+#define KERNELS_OF(type, as)                                                                                \
+    {                                                                                                       \
+        RN_KERNEL_tile_##type, RN_KERNEL_embed_##as, RN_KERNEL_matmul_few_##as, RN_KERNEL_matmul_pair_##as, \
+            RN_KERNEL_matmul_many_##as, RN_KERNEL_expert_matmul_##as, RN_KERNEL_head_matmul_##as,           \
+            RN_KERNEL_head_sum_##as                                                                         \
     }
-#define TYPED(id, type) {id, UNIT_##type, BYTES_##type, KERNELS_OF(type)},
+#define TYPED_AS(id, type, as) {id, UNIT_##as, BYTES_##as, KERNELS_OF(type, as)},
+#define TYPED(id, type) TYPED_AS(id, type, type)
 
-static const struct typed types[] = {RN_KERNEL_TYPES(TYPED)};
+static const struct typed types[] = {RN_KERNEL_TYPES(TYPED) RN_KERNEL_TYPES_AS(TYPED_AS)};
 
 static const struct typed *find(uint32_t type_id)
 {

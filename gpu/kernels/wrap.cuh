@@ -34,7 +34,9 @@
  *   pack_bf16(low, high)                            two floats to the nearest bfloat16, ties to even, low in the low half
  *   pack_f16(low, high)                             likewise to binary16
  *   power_of_2(x)                                   2^x, to some two units of the last place; at -infinity 0
- *   minus_bf16(a, b)                                a - b of each half; exact, as it is used
+ *   minus_bf16(a, b) times_bf16(a, b)               a - b, a b of each half; exact, as they are used
+ *   permute(a, b, selector)                         a word of bytes: the n-th is that of b:a which nibble n says, 0 .. 7
+ *   TABLE                                           begins the declaration of an array of constants
  *   float_of_half(bits) half_of(float)              the nearest, ties to even
  *   fma(a, b, c)                                    in float, rounded once; all else is compiled without contraction
  */

@@ -8,6 +8,7 @@
 #define UNROLL _Pragma("unroll")
 #define RN_PRAGMA(words) _Pragma(#words)
 #define UNROLL_TIMES(n) RN_PRAGMA(unroll (n))
+#define TABLE static __device__ const
 #define RN_KERNEL_AHEAD(name, args_type, threads, blocks) \
     extern "C" __global__ void __launch_bounds__(threads, blocks) rn_kernel_##name(const __grid_constant__ args_type args)
 #define RN_KERNEL(name, args_type, threads, blocks)    \
@@ -190,6 +191,19 @@ DEVICE uint32_t minus_bf16(uint32_t a, uint32_t b)
 
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(difference) : "r"(a), "r"(0x3f803f80u), "r"(b ^ 0x80008000u));
     return difference;
+}
+
+DEVICE uint32_t times_bf16(uint32_t a, uint32_t b)
+{
+    uint32_t product;
+
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+    return product;
+}
+
+DEVICE uint32_t permute(uint32_t a, uint32_t b, uint32_t selector)
+{
+    return __byte_perm(a, b, selector);
 }
 
 DEVICE float float_of_half(uint32_t bits)

@@ -135,41 +135,80 @@ static void put_half(struct rig *rig, unsigned char *at, float scale)
     memcpy(at, &half, sizeof half);
 }
 
-/* A block of random codes with scales that are no wild numbers. */
-static void put_block(struct rig *rig, uint32_t type_id, uint32_t bytes, unsigned char *block)
+/* A number of a type whose blocks have one. */
+static bool put_number(struct rig *rig, uint32_t type_id, unsigned char *block)
 {
     float number = rig_float(rig, 1);
-    uint16_t half;
+    double wide = number;
+    uint16_t half = type_id == RN_F16 ? rn_f32_to_f16(number) : rn_f32_to_bf16(number);
+
+    if (type_id == RN_F32)
+        memcpy(block, &number, sizeof number);
+    else if (type_id == RN_F64)
+        memcpy(block, &wide, sizeof wide);
+    else if (type_id == RN_F16 || type_id == RN_BF16)
+        memcpy(block, &half, sizeof half);
+    else
+        return type_id >= RN_I8 && type_id <= RN_I64; /* any bits are one */
+    return true;
+}
+
+/* The halves of d (and of a minimum) of a type, and what makes its numbers about 1. */
+static const struct {
+    uint32_t type_id, at;
+    float scale;
+    int32_t minimum_at; /* -1: it has none */
+    float minimum;
+} halves[] = {
+    {RN_Q8_0, 0, 1 / 128.0f, -1, 0},         {RN_Q8_1, 0, 1 / 128.0f, 2, 1},     {RN_Q4_0, 0, 1 / 8.0f, -1, 0},
+    {RN_Q4_1, 0, 1 / 8.0f, 2, -1},           {RN_Q5_0, 0, 1 / 16.0f, -1, 0},     {RN_Q5_1, 0, 1 / 16.0f, 2, -1},
+    {RN_Q2_K, 80, 1 / 32.0f, 82, 0.1f},      {RN_Q3_K, 108, 1 / 64.0f, -1, 0},   {RN_Q4_K, 0, 1 / 512.0f, 2, 1 / 64.0f},
+    {RN_Q5_K, 0, 1 / 1024.0f, 2, 1 / 64.0f}, {RN_Q6_K, 208, 1 / 4096.0f, -1, 0}, {RN_IQ1_S, 0, 1 / 8.0f, -1, 0},
+    {RN_IQ2_XXS, 0, 1 / 64.0f, -1, 0},       {RN_IQ2_XS, 0, 1 / 64.0f, -1, 0},   {RN_IQ2_S, 0, 1 / 64.0f, -1, 0},
+    {RN_IQ3_XXS, 0, 1 / 256.0f, -1, 0},      {RN_IQ3_S, 0, 1 / 128.0f, -1, 0},   {RN_IQ4_NL, 0, 1 / 64.0f, -1, 0},
+    {RN_IQ4_XS, 0, 1 / 1024.0f, -1, 0},      {RN_TQ1_0, 52, 1, -1, 0},           {RN_TQ2_0, 64, 1, -1, 0},
+};
+
+/* Scales that are no wild numbers, of types whose are not halves, or not at a place of their own. */
+static void put_scales(struct rig *rig, uint32_t type_id, unsigned char *block)
+{
+    float d = (1 + rig_float(rig, 0.5f)) / 128;
+    uint16_t half = rn_f32_to_f16((1 + rig_float(rig, 0.5f)) / 8);
+    uint32_t i;
+
+    if (type_id == RN_MXFP4) {
+        block[0] = (unsigned char)(124 + rig_random(rig, 4));
+    } else if (type_id == RN_NVFP4) {
+        for (i = 0; i < 4; i++)
+            block[i] = (unsigned char)rig_random(rig, 80); /* up to 16 */
+    } else if (type_id == RN_Q8_K) {
+        memcpy(block, &d, sizeof d);
+    } else if (type_id == RN_IQ1_M) {
+        for (i = 0; i < 4; i++)
+            block[49 + 2 * i] = (unsigned char)((block[49 + 2 * i] & 15) | (half >> (4 * i) & 15) << 4);
+    } else {
+        fail_msg("type %u", type_id);
+    }
+}
+
+/* A block of random codes. */
+static void put_block(struct rig *rig, uint32_t type_id, uint32_t bytes, unsigned char *block)
+{
     uint32_t i;
 
     for (i = 0; i < bytes; i++)
         block[i] = (unsigned char)rig_random(rig, 256);
-    switch (type_id) {
-    case RN_F32:
-        memcpy(block, &number, sizeof number);
-        break;
-    case RN_F16:
-    case RN_BF16:
-        half = type_id == RN_F16 ? rn_f32_to_f16(number) : rn_f32_to_bf16(number);
-        memcpy(block, &half, sizeof half);
-        break;
-    case RN_Q8_0:
-        put_half(rig, block, 1 / 128.0f);
-        break;
-    case RN_Q4_0:
-        put_half(rig, block, 1 / 8.0f);
-        break;
-    case RN_Q4_K:
-    case RN_Q5_K:
-        put_half(rig, block, type_id == RN_Q4_K ? 1 / 512.0f : 1 / 1024.0f);
-        put_half(rig, block + 2, 1 / 64.0f);
-        break;
-    case RN_Q6_K:
-        put_half(rig, block + 208, 1 / 4096.0f);
-        break;
-    default:
-        fail_msg("type %u", type_id);
+    if (put_number(rig, type_id, block))
+        return;
+    for (i = 0; i < sizeof halves / sizeof halves[0] && halves[i].type_id != type_id; i++) {
     }
+    if (i == sizeof halves / sizeof halves[0]) {
+        put_scales(rig, type_id, block);
+        return;
+    }
+    put_half(rig, block + halves[i].at, halves[i].scale);
+    if (halves[i].minimum_at >= 0)
+        put_half(rig, block + halves[i].minimum_at, halves[i].minimum);
 }
 
 unsigned char *rig_weights(struct rig *rig, uint32_t type_id, uint32_t rows, uint32_t cols)

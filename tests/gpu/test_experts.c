@@ -159,9 +159,13 @@ static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per
 static void products(void **state)
 {
     (void)state;
-#define TYPE(id, name) products_of(id, 24, id >= RN_Q2_K && id <= RN_Q6_K ? 512 : 96, id % 2 == 0);
+#define TYPE(id, name) products_of(id, 24, rn_type(id)->elements == 256 ? 512 : 192, id % 2 == 0);
+#define TYPE_AS(id, name, as) TYPE(id, name)
     RN_KERNEL_TYPES(TYPE)
+    RN_KERNEL_TYPES_AS(TYPE_AS)
+#undef TYPE_AS
 #undef TYPE
+    products_of(RN_MXFP4, 24, 96, false);
     products_of(RN_Q4_K, 33, 768, true);
 }
 

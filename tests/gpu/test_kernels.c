@@ -13,8 +13,9 @@ enum { ROWS = 5 };
 
 /* ---- Looking up ---- */
 
-/* Every number of the table, to the last bit of its product with the scale. */
-static void embed_of(uint32_t type_id, uint32_t table_rows, uint32_t cols)
+/* Every number of the table, to the last bit of its product with the scale; of those that the device has as floats, 16
+ * bits. */
+static void embed_of(uint32_t type_id, uint32_t table_rows, uint32_t cols, bool as_f32)
 {
     struct rig rig;
     struct judge judge;
@@ -44,7 +45,7 @@ static void embed_of(uint32_t type_id, uint32_t table_rows, uint32_t cols)
                                   op.scale};
     assert_true(rn_kernels_of_type(type_id, &kernels));
     rig_run(&rig, kernels.embed, &args);
-    if (type_id == RN_F32) /* of which the device keeps 16 bits */
+    if (as_f32 || type_id == RN_F32 || type_id == RN_Q2_K)
         rig_expect("embed", out, judge_run(&judge, op, false), (size_t)table_rows * cols, 1e-10);
     else
         assert_memory_equal(out, judge_run(&judge, op, false), (size_t)table_rows * cols * sizeof *out);
@@ -54,9 +55,15 @@ static void embed_of(uint32_t type_id, uint32_t table_rows, uint32_t cols)
 static void embed(void **state)
 {
     (void)state;
-#define TYPE(id, name) embed_of(id, 20, id >= RN_Q2_K && id <= RN_Q6_K ? 512 : 96);
+#define TYPE(id, name) embed_of(id, 20, rn_type(id)->elements == 256 ? 512 : 192, false);
+#define TYPE_AS(id, name, as) embed_of(id, 20, rn_type(id)->elements == 256 ? 512 : 192, strcmp(#as, "f32") == 0);
     RN_KERNEL_TYPES(TYPE)
+    RN_KERNEL_TYPES_AS(TYPE_AS)
+#undef TYPE_AS
 #undef TYPE
+    embed_of(RN_Q8_0, 20, 96, false);
+    embed_of(RN_MXFP4, 33, 96, false);
+    embed_of(RN_Q5_1, 16, 32, false);
 }
 
 /* A row that the table does not have. */

@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "model/expert_use.h"
+#include "model/quant.h"
 #include "tests/cpu/runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/shared.h"
@@ -234,6 +236,134 @@ static void test_copied_prefix(void **state)
     rn_free(&heap, got);
 }
 
+/* ---- Other types of weights ---- */
+
+enum { MAX_TENSORS = 64 };
+
+/* Instead of the file's matrices, all of Q8_0: the same numbers or near ones in another type of blocks of 32. */
+struct retyped {
+    struct rn_weight *before;
+    struct rn_tensor tensors[MAX_TENSORS]; /* of the plan's weights; data NULL: as it was */
+};
+
+/* The nearest of MXFP4; a block's scale is such that its largest number has a level of 8 to 16. */
+static void to_mxfp4(const float *a, unsigned char *block)
+{
+    float most = 0;
+    int exponent;
+
+    for (int i = 0; i < 32; i++)
+        most = fabsf(a[i]) > most ? fabsf(a[i]) : most;
+    frexpf(most, &exponent);
+    memset(block, 0, 17);
+    block[0] = (unsigned char)(exponent - 4 + 128);
+    for (int i = 0; i < 32; i++) {
+        static const float levels[8] = {0, 1, 2, 3, 4, 6, 8, 12};
+        float size = ldexpf(fabsf(a[i]), 4 - exponent);
+        int code = 0;
+
+        while (code < 7 && size > (levels[code] + levels[code + 1]) / 2)
+            code++;
+        block[1 + i % 16] |= (unsigned char)((code | (a[i] < 0 ? 8 : 0)) << (i / 16 * 4));
+    }
+}
+
+/* As Q8_0, and a sum that nobody reads. */
+static void to_q8_1(const unsigned char *q8_0, unsigned char *block)
+{
+    memcpy(block, q8_0, 2);
+    memset(block + 2, 0x55, 2);
+    memcpy(block + 4, q8_0 + 2, 32);
+}
+
+static unsigned char *retype(const struct rn_weight *weight, uint32_t type_id)
+{
+    size_t n = (size_t)weight->rows * weight->experts * weight->cols / 32, bytes = rn_type(type_id)->bytes;
+    unsigned char *blocks = rn_calloc(&heap, n, bytes);
+    const unsigned char *from = weight->tensor->data;
+    float a[32];
+
+    assert_non_null(blocks);
+    for (size_t i = 0; i < n; i++) {
+        weight->type->decode(from + i * 34, a, 32);
+        if (type_id == RN_MXFP4)
+            to_mxfp4(a, blocks + i * bytes);
+        else
+            to_q8_1(from + i * 34, blocks + i * bytes);
+    }
+    return blocks;
+}
+
+static void open_retyped(struct retyped *r, uint32_t type_id)
+{
+    struct rn_plan *plan = model.plan;
+    uint32_t w, first, n = 0;
+
+    memset(r, 0, sizeof *r);
+    r->before = rn_calloc(&heap, plan->n_weights, sizeof *r->before);
+    assert_true(plan->n_weights <= MAX_TENSORS && r->before != NULL);
+    memcpy(r->before, plan->weights, plan->n_weights * sizeof *r->before);
+    for (w = 0; w < plan->n_weights; w++) {
+        struct rn_weight *weight = &plan->weights[w];
+
+        if (r->before[w].type_id != RN_Q8_0)
+            continue;
+        for (first = 0; r->before[first].tensor != r->before[w].tensor; first++) {
+        }
+        if (first == w) {
+            r->tensors[w] = *weight->tensor;
+            r->tensors[w].data = retype(weight, type_id);
+            n++;
+        }
+        weight->tensor = &r->tensors[first];
+        weight->type = rn_type(type_id);
+        weight->type_id = type_id;
+        weight->row_bytes = rn_type_bytes(weight->type, weight->cols);
+    }
+    assert_true(n > 8);
+}
+
+static void close_retyped(struct retyped *r)
+{
+    memcpy(model.plan->weights, r->before, model.plan->n_weights * sizeof *r->before);
+    rn_free(&heap, r->before);
+    for (int i = 0; i < MAX_TENSORS; i++)
+        rn_free(&heap, (void *)(uintptr_t)r->tensors[i].data);
+}
+
+static void test_mxfp4(void **state)
+{
+    struct retyped r;
+
+    (void)state;
+    open_retyped(&r, RN_MXFP4);
+    check_kv_type(RUNNEL_KV_F16, 1e-5);
+    close_retyped(&r);
+}
+
+/* A type that becomes another one on the way: the bits of the logits are those of that one. */
+static void test_converted(void **state)
+{
+    static const struct way way = {N, 3, 0};
+    float *want = new_logits(), *got = new_logits();
+    struct rn_device *device;
+    struct runner cuda;
+    struct retyped r;
+
+    (void)state;
+    device = open_cuda(&cuda, RUNNEL_KV_F16);
+    run_prompt(&cuda, &way, want);
+    close_cuda(&cuda, device);
+    open_retyped(&r, RN_Q8_1);
+    device = open_cuda(&cuda, RUNNEL_KV_F16);
+    run_prompt(&cuda, &way, got);
+    close_cuda(&cuda, device);
+    close_retyped(&r);
+    assert_memory_equal(got, want, (size_t)N * model.plan->n_vocab * sizeof(float));
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -254,7 +384,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),           cmocka_unit_test(test_f16),     cmocka_unit_test(test_q8),
-        cmocka_unit_test(test_copied_prefix), cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_copied_prefix), cmocka_unit_test(test_experts), cmocka_unit_test(test_mxfp4),
+        cmocka_unit_test(test_converted),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -355,9 +355,9 @@ static void heads(void **state)
         heads_of(&cases[i], false);
         heads_of(&cases[i], true);
     }
-#define TYPE(id, name)                                                                                     \
-    heads_of(&(struct heads_case){id, 2, 30, id >= RN_Q2_K && id <= RN_Q6_K ? 256 : 96, 3, 20, 2}, false); \
-    heads_of(&(struct heads_case){id, 2, 30, id >= RN_Q2_K && id <= RN_Q6_K ? 256 : 96, 3, 20, 2}, true);
+#define TYPE(id, name)                                                                                 \
+    heads_of(&(struct heads_case){id, 2, 30, rn_type(id)->elements > 32 ? 256 : 96, 3, 20, 2}, false); \
+    heads_of(&(struct heads_case){id, 2, 30, rn_type(id)->elements > 32 ? 256 : 96, 3, 20, 2}, true);
     RN_KERNEL_TYPES(TYPE)
 #undef TYPE
 }

@@ -10,6 +10,7 @@
 #define DEVICE inline
 #define UNROLL
 #define UNROLL_TIMES(n)
+#define TABLE static const
 /* The body is a function of the arguments; the table of kernels has one of a pointer to them. */
 #define RN_KERNEL(name, args_type, threads, blocks)     \
     static void body_##name(const args_type &args);     \
@@ -107,6 +108,21 @@ inline uint32_t pack_bf16(float low, float high)
 inline uint32_t minus_bf16(uint32_t a, uint32_t b)
 {
     return pack_bf16(float_of(a << 16) - float_of(b << 16), float_of(a & 0xffff0000u) - float_of(b & 0xffff0000u));
+}
+
+inline uint32_t times_bf16(uint32_t a, uint32_t b)
+{
+    return pack_bf16(float_of(a << 16) * float_of(b << 16), float_of(a & 0xffff0000u) * float_of(b & 0xffff0000u));
+}
+
+inline uint32_t permute(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint64_t bytes = a | (uint64_t)b << 32;
+    uint32_t word = 0;
+
+    for (int i = 0; i < 4; i++)
+        word |= (uint32_t)(bytes >> (8 * (selector >> (4 * i) & 7)) & 255) << (8 * i);
+    return word;
 }
 
 inline float float_of_half(uint32_t half)
