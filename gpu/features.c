@@ -1,11 +1,11 @@
-/* Features on their way to the host: TAPs gather what a step's rows want into [n_features, features_width] on the device,
- * which a copy at the end of the step brings to pinned memory.
+/* Features on their way to the host: TAPs gather what a step's rows want into [n_features, features_width] on the
+ * device, which a copy at the end of the step brings to pinned memory.
  *
  *   slot ─TAP (gather)─▶ features on the device ─copy out─▶ pinned ─memcpy─▶ rn_step.features
  *
- * For each wanted row there are two numbers in the inputs: the row of the step, by which slots before SELECT are read, and
- * the row behind SELECT, by which those behind it are. A row that is not behind SELECT, as in a step with early_features,
- * has zeros there. */
+ * For each wanted row there are two numbers in the inputs: the row of the step, by which slots before SELECT are read,
+ * and the row behind SELECT, by which those behind it are. A row that is not behind SELECT, as in a step with
+ * early_features, has zeros there. */
 #include <string.h>
 
 #include "base/check.h"
@@ -39,7 +39,7 @@ static uint32_t feature_row(const struct rn_step *step, uint32_t i)
     return step->feature_rows == NULL ? i : step->feature_rows[i];
 }
 
-/* Rows that want features alone go behind those that want logits, where any TAP stands behind SELECT and is asked for. */
+/* Rows that want features alone go behind those that want logits, where a TAP behind SELECT is asked for. */
 void rn_gpu_features_put(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape,
                          uint32_t *wanted, uint32_t *rows, uint32_t *selected)
 {

@@ -7,9 +7,9 @@
  *
  *   states [max_seqs] · firsts [max_seqs] · counts [max_seqs] · state_copies [n_states][2]
  *
- * All are uint32_t, but for what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there where attention looks
- * ahead, those of features where the plan has any. One copy brings as much of it as the step has: the arrays whole, of the
- * tables what its sequences use. What is brought has a copy of its own. */
+ * All are uint32_t, but for what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there where attention
+ * looks ahead, those of features where the plan has any. One copy brings as much of it as the step has: the arrays
+ * whole, of the tables what its sequences use. What is brought has a copy of its own. */
 #include <string.h>
 
 #include "base/check.h"

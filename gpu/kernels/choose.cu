@@ -1,10 +1,10 @@
 /* CHOOSE: which positions attention looks at (kernels.h).
  *
- *   choose_scores   a block has 128 positions of a row, a thread one of them: its products with 32 heads at a time, each
- *                   one chain over the dimensions, and their sum over the heads in order
- *   choose_pick     a block has a row: the rank of the last that is chosen is found digit by digit, and the positions of
- *                   it and above are written in order. Where only some of that rank are chosen one thread goes the way of
- *                   cpu/chosen.c, which says which: that is rare where there are many heads */
+ *   choose_scores   a block has 128 positions of a row, a thread one of them: its products with 32 heads at a time,
+ *                   each one chain over the dimensions, and their sum over the heads in order
+ *   choose_pick     a block has a row: the rank of the last that is chosen is found digit by digit, and the positions
+ *                   of it and above are written in order. Where only some of that rank are chosen one thread goes the
+ *                   way of cpu/chosen.c, which says which: that is rare where there are many heads */
 #include "gpu/kernels/cache.cuh"
 
 namespace
@@ -13,8 +13,8 @@ namespace
 enum : uint32_t { SCORE_THREADS = 128, SCORE_HEADS = 32, PICK_THREADS = 512, PICK_WARPS = PICK_THREADS / WARP };
 enum : uint32_t { DIGIT = 4, DIGITS = 1 << DIGIT }; /* as many digits as warps */
 
-/* Where what a row is chosen with lies in shared memory, in bytes: counts of each digit and thread, of each digit, of each
- * warp, and the heap. */
+/* Where what a row is chosen with lies in shared memory, in bytes: counts of each digit and thread, of each digit, of
+ * each warp, and the heap. */
 enum : uint32_t {
     COUNTS_AT = 0,
     OF_DIGITS_AT = DIGITS * PICK_THREADS * 4,
@@ -175,8 +175,8 @@ DEVICE void sift(const row_scores &scores, const shared<int32_t> &heap, uint32_t
     heap.put(at, position);
 }
 
-/* The `used` largest of n, of equal ones those that cpu/chosen.c keeps: by one thread; then sorted, where each counts those
- * that are before it. */
+/* The `used` largest of n, of equal ones those that cpu/chosen.c keeps: by one thread; then sorted, where each counts
+ * those that are before it. */
 DEVICE void write_some(const rn_choose_args &args, const row_scores &scores, uint32_t n)
 {
     shared<int32_t> heap(HEAP_AT, args.used);

@@ -1,5 +1,5 @@
-/* HEAD_MATMUL and HEAD_SUM: a matrix of each head's own, and its rows summed up (kernels.h). The rows that count may begin
- * and end anywhere in a tile. */
+/* HEAD_MATMUL and HEAD_SUM: a matrix of each head's own, and its rows summed up (kernels.h). The rows that count may
+ * begin and end anywhere in a tile. */
 #include "gpu/kernels/products.cuh"
 
 namespace
@@ -83,8 +83,8 @@ DEVICE void add_rows(const rn_head_args &args, const typename F::raw &raw, uint3
     }
 }
 
-/* A block has a cell of 64 columns of a head's matrix and RN_HEAD_SUM_ROWS rows; its warps take the tiles in turns. What
- * lanes have of a column is added in the order of warps and, within one, of the rows of their tiles.
+/* A block has a cell of 64 columns of a head's matrix and RN_HEAD_SUM_ROWS rows; its warps take the tiles in turns.
+ * What lanes have of a column is added in the order of warps and, within one, of the rows of their tiles.
  *
  *   shared   [warp][g][row][column], and one float behind each g, so that lanes write to different banks */
 template <class F> DEVICE void head_sum(const rn_head_args &args)

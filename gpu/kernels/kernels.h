@@ -246,9 +246,9 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
     X(3, fp8)                 \
     X(4, q8)
 
-/* CHOOSE: out[r] = the `used` positions up to the row's own of the largest scores, ascending, or all of them and -1 behind
- * them. choose_scores computes the scores, of the positions below `longest`, choose_pick chooses; both with the same
- * arguments. */
+/* CHOOSE: out[r] = the `used` positions up to the row's own of the largest scores, ascending, or all of them and -1
+ * behind them. choose_scores computes the scores, of the positions below `longest`, choose_pick chooses; both with the
+ * same arguments. */
 struct rn_choose_args {
     struct rn_cache_args cache;             /* of keys alone; kv_heads is 1 */
     rn_address q, weights, seqs, positions; /* f32 [n_rows, heads, k_dim], [n_rows, heads]; uint32_t [n_rows] */
@@ -337,8 +337,9 @@ struct rn_copy_states_args {
  *   SPREAD         (b[r][i / a_width] + scale) * a[r][i % a_width]
  *   LERP           a + (b - a) * weight[i], where a and b are repeated
  *   TIMES_WEIGHT   a[r][i] * weight[i / n], where n is width / weight_n; ADD_WEIGHT likewise
- *   EXPERT_FACTOR  a[r][i] * weight[id], where id, an int32_t, is b[r][i / (width / used)]; what is no expert gives zeros
- *   TEMPER         a[r][i] * (1 + scale * ln(1 + floor((position + ahead) / span))), where b is uint32_t [n_rows]: positions
+ *   EXPERT_FACTOR  a[r][i] * weight[id], where id, an int32_t, is b[r][i / (width / used)]; no expert's id gives zeros
+ *   TEMPER         a[r][i] * (1 + scale * ln(1 + floor((position + ahead) / span))), where b has positions, uint32_t
+ *                  [n_rows]
  *
  * Of TEMPER out may be a. */
 enum rn_part {
@@ -383,8 +384,8 @@ struct rn_resize_args {
  * [first, first + dim) count.
  *
  *   HEAD_MATMUL   out[r][h][i] = row first + i of matrix h times a[r][h]; a is [n_rows, heads, cols], out [.., dim]
- *   HEAD_SUM      out[r][h] = the sum over i of a[r][h][i] times row first + i of matrix h; a is [n_rows, heads, dim], out
- *                 [.., cols]; dim may be 0, and a with it
+ *   HEAD_SUM      out[r][h] = the sum over i of a[r][h][i] times row first + i of matrix h; a is [n_rows, heads, dim],
+ *                 out [.., cols]; dim may be 0, and a with it
  *
  * `parts` as in rn_matmul_args; of HEAD_SUM it does not count. */
 struct rn_head_args {

@@ -13,8 +13,8 @@ DEVICE float sum_of_warp(float value)
     return value;
 }
 
-/* The sum over a block of 256 threads, the same in each: over each warp's lanes by halves, then the warps in order. `sums`
- * has eight values. */
+/* The sum over a block of 256 threads, the same in each: over each warp's lanes by halves, then the warps in order.
+ * `sums` has eight values. */
 DEVICE float sum_of_block(float value, const shared<float> &sums)
 {
     float total = 0;

@@ -1,5 +1,5 @@
-/* Whole models of every architecture that a test makes, and of those of ../shared where it is there, on the emulated device:
- * logits and features against the reference backend's, and law 5: the same bits in one step and in two. The
+/* Whole models of every architecture that a test makes, and of those of ../shared where it is there, on the emulated
+ * device: logits and features against the reference backend's, and law 5: the same bits in one step and in two. The
  * device computes all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,8 +30,8 @@ enum {
 
 #define LIMIT 1e-7 /* of logits and features: activations have 16 bits */
 
-/* Models that make errors larger: gemma3n's TAIL leaves small differences of large values. The CPU's own two backends are
- * 1e5 times as far from each other there as on other models. */
+/* Models that make errors larger: gemma3n's TAIL leaves small differences of large values. The CPU's own two backends
+ * are 1e5 times as far from each other there as on other models. */
 static const struct {
     const char *name;
     double limit;

@@ -1,5 +1,5 @@
-/* CHOOSE, and attention at chosen positions, against the reference: fewer positions than are chosen and more, equal scores,
- * what is no number, every format of the cache; and that a row chooses the same alone. */
+/* CHOOSE, and attention at chosen positions, against the reference: fewer positions than are chosen and more, equal
+ * scores, what is no number, every format of the cache; and that a row chooses the same alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

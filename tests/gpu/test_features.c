@@ -1,5 +1,5 @@
-/* What a step brings beside its tokens, and features, on the emulated device: a plan of a few ops, with a TAP before SELECT
- * and one behind it, against the reference backend; any rows, launched, captured and as a graph. */
+/* What a step brings beside its tokens, and features, on the emulated device: a plan of a few ops, with a TAP before
+ * SELECT and one behind it, against the reference backend; any rows, launched, captured and as a graph. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
