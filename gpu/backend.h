@@ -55,6 +55,7 @@ struct rn_gpu_shape {
     uint32_t n_rows, n_outs, n_seqs;
     uint32_t longest;                /* positions of the longest sequence, rounded up as attention wants it */
     uint32_t n_selected, n_features; /* rows behind SELECT, and rows whose features are wanted */
+    uint32_t has_tree;               /* rn_step.parents: places are not positions */
 };
 
 struct rn_gpu_graph_entry {
@@ -78,6 +79,7 @@ struct rn_gpu_inputs {
     uint64_t tokens, positions, seqs, wanted, tables_at, tables;
     uint64_t states, firsts, counts, state_copies;    /* of plans with states */
     uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
+    uint64_t places, parents, moves, parts;           /* of a backend that has trees */
     uint64_t brought;                                 /* rn_step.inputs */
     uint32_t n_tables;                                /* words of `tables`, at most */
 };

@@ -71,6 +71,36 @@ int rn_gpu_blocks_copy(struct rn_gpu_backend *backend, const struct rn_step *ste
     return result;
 }
 
+void rn_gpu_parts_put(const struct rn_gpu_backend *backend, uint32_t *parts)
+{
+    for (uint32_t i = 0; i < 2 * backend->plan->n_kv_layers; i++, parts += 4) {
+        uint64_t at = i % 2 == 0 ? backend->layer_at[i / 2] : backend->layer_values_at[i / 2];
+
+        parts[0] = (uint32_t)at;
+        parts[1] = (uint32_t)(at >> 32);
+        parts[2] = (uint32_t)(i % 2 == 0 ? key_bytes(backend, i / 2) : value_bytes(backend, i / 2));
+        parts[3] = 0;
+    }
+}
+
+int rn_gpu_moves(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    const struct rn_move_rows_args args = {.blocks = backend->blocks,
+                                           .tables = backend->inputs + backend->in.tables,
+                                           .table_at = backend->inputs + backend->in.tables_at,
+                                           .moves = backend->inputs + backend->in.moves,
+                                           .parts = backend->inputs + backend->in.parts,
+                                           .block_bytes = backend->block_bytes,
+                                           .n_tables = backend->in.n_tables,
+                                           .n_seqs = step->n_seqs,
+                                           .n_moves = step->n_moves,
+                                           .n_parts = 2 * backend->plan->n_kv_layers,
+                                           .block_log = (uint32_t)__builtin_ctz(backend->limits.block_tokens)};
+
+    static_assert(sizeof(struct rn_step_move) == 3 * sizeof(uint32_t), "the kernel reads triples");
+    return step->n_moves == 0 ? RN_GPU_OK : rn_gpu_launch(backend, RN_KERNEL_move_rows, &args);
+}
+
 /* One launch for all. */
 int rn_gpu_states_copy(struct rn_gpu_backend *backend, const struct rn_step *step)
 {

@@ -7,6 +7,11 @@
  *
  *   states [max_seqs] · firsts [max_seqs] · counts [max_seqs] · state_copies [n_states][2]
  *
+ * and with trees where each row stores, its parent, what is moved, and of each layer's keys and values where they lie in
+ * a block, in two numbers, and the bytes of a row:
+ *
+ *   places [max_rows] · parents [max_rows] · moves [max_seqs * tree_depth][3] · parts [2 * n_kv_layers][4]
+ *
  * All are uint32_t, but for what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there where attention
  * looks ahead, those of features where the plan has any. One copy brings as much of it as the step has: the arrays
  * whole, of the tables what its sequences use. What is brought has a copy of its own. */
@@ -31,6 +36,7 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     const struct rn_backend_limits *limits = &backend->limits;
     const struct rn_plan *plan = backend->plan;
     uint64_t n_states = plan->state_bytes > 0 ? limits->n_states : 0;
+    uint64_t tree_rows = limits->tree_depth > 0 ? limits->max_rows : 0;
     struct rn_gpu_inputs *in = &backend->in;
 
     in->tokens = 0;
@@ -45,7 +51,11 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->firsts = in->states + aligned(n_states > 0 ? limits->max_seqs : 0);
     in->counts = in->firsts + aligned(n_states > 0 ? limits->max_seqs : 0);
     in->state_copies = in->counts + aligned(n_states > 0 ? limits->max_seqs : 0);
-    in->tables = in->state_copies + aligned(2 * n_states);
+    in->places = in->state_copies + aligned(2 * n_states);
+    in->parents = in->places + aligned(tree_rows);
+    in->moves = in->parents + aligned(tree_rows);
+    in->parts = in->moves + aligned(3 * (uint64_t)limits->max_seqs * limits->tree_depth);
+    in->tables = in->parts + aligned(limits->tree_depth > 0 ? 8 * (uint64_t)plan->n_kv_layers : 0);
     in->n_tables = limits->max_seqs * blocks_of_context(limits);
     in->brought = in->tables + aligned(in->n_tables);
     return in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
@@ -86,6 +96,23 @@ static void put_states(struct rn_gpu_backend *backend, const struct rn_step *ste
     for (uint32_t r = 0; r < step->n_rows; r++)
         if (counts[step->rows[r].seq]++ == 0)
             firsts[step->rows[r].seq] = r;
+}
+
+/* With trees: where rows store, and what is moved. */
+static void put_trees(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    uint32_t *places = array(backend, backend->in.places), *parents = array(backend, backend->in.parents);
+
+    for (uint32_t r = 0; step->parents != NULL && r < step->n_rows; r++) {
+        bool goes_on = r > 0 && step->rows[r].seq == step->rows[r - 1].seq;
+
+        places[r] = goes_on ? places[r - 1] + 1 : step->rows[r].position;
+        parents[r] = (uint32_t)step->parents[r];
+    }
+    RN_CHECK(step->n_moves <= (uint64_t)backend->limits.max_seqs * backend->limits.tree_depth);
+    if (step->n_moves > 0)
+        memcpy(array(backend, backend->in.moves), step->moves, step->n_moves * sizeof *step->moves);
+    rn_gpu_parts_put(backend, array(backend, backend->in.parts));
 }
 
 /* Of each row the last position of its sequence in the step. */
@@ -145,10 +172,13 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
     uint64_t words;
     int result;
 
-    *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0};
+    *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0, 0};
     put_rows(backend, step, shape);
     if (backend->state_stride > 0)
         put_states(backend, step);
+    if (backend->limits.tree_depth > 0)
+        put_trees(backend, step);
+    shape->has_tree = step->parents != NULL;
     if (backend->plan->features_width > 0)
         rn_gpu_features_put(backend, step, shape, array(backend, backend->in.wanted),
                             array(backend, backend->in.features_rows), array(backend, backend->in.features_selected));

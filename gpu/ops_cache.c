@@ -60,14 +60,19 @@ static struct rn_cache_args cache_of(const struct rn_gpu_backend *backend, int32
                                   .type = (uint32_t)backend->limits.kv_type};
 }
 
+/* Where rows store. */
+static rn_address places_of(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+{
+    return rn_gpu_input(backend, shape->has_tree ? backend->in.places : backend->in.positions);
+}
+
 int rn_gpu_run_kv_store(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_kv_store_args args = {.cache = cache_of(backend, op->layer, shape),
                                           .k = rn_gpu_slot(backend, op->a),
                                           .v = rn_gpu_slot(backend, op->b),
                                           .seqs = rn_gpu_input(backend, backend->in.seqs),
-                                          .places =
-                                              rn_gpu_input(backend, backend->in.positions), /* there are no trees */
+                                          .places = places_of(backend, shape),
                                           .n_rows = shape->n_rows};
 
     return rn_gpu_launch(backend, RN_KERNEL_kv_store, &args);
@@ -93,7 +98,7 @@ int rn_gpu_run_rope_store(struct rn_gpu_backend *backend, const struct rn_op *op
                                                       .k = rn_gpu_slot(backend, store->a),
                                                       .v = rn_gpu_slot(backend, store->b),
                                                       .seqs = rn_gpu_input(backend, backend->in.seqs),
-                                                      .places = rn_gpu_input(backend, backend->in.positions),
+                                                      .places = places_of(backend, shape),
                                                       .n_rows = shape->n_rows},
                                             .q = rn_gpu_slot(backend, op->a),
                                             .angles = backend->slots + backend->angles_at[op->rope],
@@ -180,6 +185,8 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .slopes = slopes_of(backend, op),
                                      .lasts = op->bidirectional ? rn_gpu_input(backend, backend->in.lasts) : 0,
                                      .chosen = rn_gpu_slot(backend, op->b),
+                                     .places = shape->has_tree ? places_of(backend, shape) : 0,
+                                     .parents = rn_gpu_input(backend, backend->in.parents),
                                      .n_rows = shape->n_rows,
                                      .heads = op->heads,
                                      .v_dim = op->v_dim,
@@ -191,8 +198,9 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .softcap = op->softcap};
     enum rn_kernel kernel;
     bool has_many =
-        op->b < 0 && rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel);
-    bool single = shape->n_rows == shape->n_seqs || op->b >= 0; /* chosen positions are a row's own */
+        op->b < 0 && !shape->has_tree &&
+        rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel);
+    bool single = shape->n_rows == shape->n_seqs || op->b >= 0 || shape->has_tree; /* each row sees its own */
     int result = RN_GPU_OK;
 
     if (!backend->allows)
@@ -207,6 +215,10 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
 int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     struct rn_choose_args args = {.cache = cache_of(backend, op->layer, shape),
+                                  .seqs = rn_gpu_input(backend, backend->in.seqs),
+                                  .positions = rn_gpu_input(backend, backend->in.positions),
+                                  .places = shape->has_tree ? places_of(backend, shape) : 0,
+                                  .parents = rn_gpu_input(backend, backend->in.parents),
                                   .scores = backend->slots + backend->workspace_at,
                                   .heads = op->heads,
                                   .used = op->used,
@@ -216,12 +228,11 @@ int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, co
 
     RN_CHECK(rn_choose_kernel((uint32_t)backend->limits.kv_type, op->k_dim, op->used, &kernel));
     for (uint32_t r = 0; r < shape->n_rows && result == RN_GPU_OK; r += RN_GPU_CHOOSE_ROWS) {
+        args.first_row = r;
         args.n_rows = shape->n_rows - r < RN_GPU_CHOOSE_ROWS ? shape->n_rows - r : RN_GPU_CHOOSE_ROWS;
         args.q = rn_gpu_slot(backend, op->a) + (uint64_t)r * op->heads * op->k_dim * sizeof(float);
         args.weights = rn_gpu_slot(backend, op->b) + (uint64_t)r * op->heads * sizeof(float);
         args.out = rn_gpu_slot(backend, op->out) + (uint64_t)r * op->used * sizeof(int32_t);
-        args.seqs = rn_gpu_input(backend, backend->in.seqs) + r * sizeof(uint32_t);
-        args.positions = rn_gpu_input(backend, backend->in.positions) + r * sizeof(uint32_t);
         result = rn_gpu_launch(backend, kernel, &args);
         if (result == RN_GPU_OK)
             result = rn_gpu_launch(backend, RN_KERNEL_choose_pick, &args);

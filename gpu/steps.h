@@ -81,6 +81,10 @@ int rn_gpu_blocks_copy(struct rn_gpu_backend *backend, const struct rn_step *ste
 /* blocks.c: likewise of recurrent states, with what inputs.c has sent. */
 int rn_gpu_states_copy(struct rn_gpu_backend *backend, const struct rn_step *step);
 
+/* blocks.c: what a step moves, behind its copies; and the `parts` of the inputs. */
+int rn_gpu_moves(struct rn_gpu_backend *backend, const struct rn_step *step);
+void rn_gpu_parts_put(const struct rn_gpu_backend *backend, uint32_t *parts);
+
 /* blocks.c: the contract's (model/backend.h). */
 size_t rn_gpu_block_bytes(const struct rn_backend *backend);
 const char *rn_gpu_layout(const struct rn_backend *backend);

@@ -61,9 +61,10 @@ template <uint32_t TYPE> DEVICE void multiply(float c[4], const words4 a[2], con
 
 /* ---- Columns ---- */
 
-/* Rows of a tile that are of one sequence; positions that some of them sees: [low, high]. */
+/* Rows of a tile that are of one sequence; positions that some of them sees: [low, high]; of a tree: from `apart` on they
+ * lie at the places of the row and its ancestors. */
 struct run {
-    uint32_t first_row, n_rows, seq, low, high;
+    uint32_t first_row, n_rows, seq, low, high, apart;
 };
 struct column {
     bool is_one;
@@ -101,8 +102,16 @@ DEVICE run run_of(const rn_attention_args &args, uint32_t row, uint32_t end)
 {
     global<uint32_t> seqs(args.seqs, args.n_rows), positions(args.positions, args.n_rows);
     uint32_t position = positions.get(row);
-    run r = {row, 1, seqs.get(row), first_position(args, position), last_position(args, row, position)};
+    run r = {row,         1, seqs.get(row), first_position(args, position), last_position(args, row, position),
+             0xffffffffu};
 
+    for (uint32_t i = row; args.places != 0;) {
+        position = positions.get(i);
+        if (global<uint32_t>(args.places, args.n_rows).get(i) == position)
+            break; /* and so are its ancestors */
+        r.apart = position;
+        i = global<uint32_t>(args.parents, args.n_rows).get(i);
+    }
     while (row + r.n_rows < end && seqs.get(row + r.n_rows) == r.seq) {
         position = positions.get(row + r.n_rows);
         uint32_t first = first_position(args, position), last = last_position(args, row + r.n_rows++, position);
@@ -118,6 +127,9 @@ DEVICE kv_place place_seen(const rn_attention_args &args, const run &r, uint32_t
     if (args.chosen != 0)
         position = (uint32_t)global<int32_t>(args.chosen, (uint64_t)args.n_rows * args.used)
                        .get((uint64_t)r.first_row * args.used + position);
+    if (position >= r.apart)
+        position = seen_place(global<uint32_t>(args.positions, args.n_rows), global<uint32_t>(args.places, args.n_rows),
+                              global<uint32_t>(args.parents, args.n_rows), r.first_row, position);
     return place_of(args.cache, r.seq, position);
 }
 

@@ -198,3 +198,29 @@ RN_KERNEL(gather, rn_gather_args, 256, 4)
         out.put((uint64_t)block_x() * args.out_width + args.at + i,
                 index < args.rows ? a.get((uint64_t)index * args.width + i) : 0.0f);
 }
+
+/* A block has a part of the cache and the moves of a sequence. A thread has the same bytes of each row, so that it reads
+ * what it has moved before. */
+RN_KERNEL(move_rows, rn_move_rows_args, 256, 4)
+{
+    global<uint32_t> parts(args.parts, 4 * (uint64_t)args.n_parts), moves(args.moves, 3 * (uint64_t)args.n_moves);
+    uint64_t part = parts.get(block_x() * 4) | (uint64_t)parts.get(block_x() * 4 + 1) << 32;
+    uint32_t bytes = parts.get(block_x() * 4 + 2);
+    rn_cache_args cache = {};
+    bytes_at rows(args.blocks);
+
+    cache.tables = args.tables;
+    cache.table_at = args.table_at;
+    cache.block_bytes = args.block_bytes;
+    cache.n_tables = args.n_tables;
+    cache.n_seqs = args.n_seqs;
+    cache.block_log = args.block_log;
+    for (uint32_t i = 0; i < args.n_moves; i++) {
+        if (moves.get(i * 3) != block_y())
+            continue;
+        kv_place from = place_of(cache, block_y(), moves.get(i * 3 + 1)), to = place_of(cache, block_y(), moves.get(i * 3 + 2));
+        for (uint32_t j = thread_of_block(); j < bytes; j += 256)
+            rows.put(to.block + part + (uint64_t)to.slot * bytes + j,
+                     rows.get<uint8_t>(from.block + part + (uint64_t)from.slot * bytes + j));
+    }
+}

@@ -27,6 +27,19 @@ DEVICE kv_place place_of(const rn_cache_args &cache, uint32_t seq, uint32_t posi
     return kv_place{block * cache.block_bytes, position & ((1u << cache.block_log) - 1)};
 }
 
+/* Where what a row of a tree (struct rn_attention_args) sees at a position lies: at the place of the row or of its ancestor
+ * there. A row whose place is its position has such ancestors alone. */
+DEVICE uint32_t seen_place(const global<uint32_t> &positions, const global<uint32_t> &places,
+                           const global<uint32_t> &parents, uint32_t row, uint32_t position)
+{
+    while (positions.get(row) > position) {
+        if (places.get(row) == positions.get(row))
+            return position;
+        row = parents.get(row);
+    }
+    return places.get(row);
+}
+
 DEVICE uint64_t row_at(const rn_cache_args &cache, kv_place place, uint32_t head, uint32_t bytes)
 {
     return place.block + ((uint64_t)place.slot * cache.kv_heads + head) * bytes;

@@ -25,7 +25,9 @@ enum : uint32_t {
 template <uint32_t TYPE> DEVICE void choose_scores(const rn_choose_args &args)
 {
     const rn_cache_args &cache = args.cache;
-    uint32_t row = block_y(), last = global<uint32_t>(args.positions, args.n_rows).get(row), quads = cache.k_dim / 4;
+    uint32_t row = block_y(), n = args.first_row + args.n_rows, quads = cache.k_dim / 4;
+    global<uint32_t> seqs(args.seqs, n), positions(args.positions, n);
+    uint32_t last = positions.get(args.first_row + row), place;
     uint32_t position = block_x() * SCORE_THREADS + thread_of_block();
     global<float> q(args.q, (uint64_t)args.n_rows * args.heads * cache.k_dim);
     global<float> weights(args.weights, (uint64_t)args.n_rows * args.heads);
@@ -37,9 +39,13 @@ template <uint32_t TYPE> DEVICE void choose_scores(const rn_choose_args &args)
 
     if (block_x() * SCORE_THREADS > last)
         return;
-    if (position <= last)
-        at = row_at(cache, place_of(cache, global<uint32_t>(args.seqs, args.n_rows).get(row), position), 0,
-                    kv_row_bytes(TYPE, cache.k_dim));
+    if (position <= last) {
+        place = position;
+        if (args.places != 0)
+            place = seen_place(positions, global<uint32_t>(args.places, n), global<uint32_t>(args.parents, n),
+                               args.first_row + row, position);
+        at = row_at(cache, place_of(cache, seqs.get(args.first_row + row), place), 0, kv_row_bytes(TYPE, cache.k_dim));
+    }
     for (uint32_t head = 0; head < args.heads; head += SCORE_HEADS) {
         float products[SCORE_HEADS] = {};
         sync_block();
@@ -212,7 +218,8 @@ RN_KERNEL_KV_TYPES(CHOOSE_SCORES)
 
 RN_KERNEL(choose_pick, rn_choose_args, PICK_THREADS, 2)
 {
-    uint32_t n = global<uint32_t>(args.positions, args.n_rows).get(block_x()) + 1, left = args.used, many = n, rank;
+    global<uint32_t> positions(args.positions, args.first_row + args.n_rows);
+    uint32_t n = positions.get(args.first_row + block_x()) + 1, left = args.used, many = n, rank;
     global<int32_t> out(args.out, (uint64_t)args.n_rows * args.used);
     row_scores scores(args);
 

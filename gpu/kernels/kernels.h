@@ -204,7 +204,10 @@ struct rn_rope_store_args {
 /* ATTENTION over positions up to each row's own, of these with a window the last so many, or where chunked those of the
  * row's chunk (ops.def). With `lasts` a row looks ahead, up to lasts[r], the last position of its sequence in the step;
  * with a window to those within window / 2 on both sides. With `chosen` a row sees the positions of its list, which are
- * the first `used` or, where there are fewer up to its own, all of them; then a tile has one row. No trees, no means.
+ * the first `used` or, where there are fewer up to its own, all of them; then a tile has one row. No means.
+ *
+ * With `places` rows are those of trees (model/backend.h), and rows_per_tile is 1: what a row sees at the position of an
+ * ancestor lies at places[ancestor]. parents[r] is a row before r, of a sequence's first row anything.
  *
  * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step. With
  * a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
@@ -218,6 +221,7 @@ struct rn_attention_args {
     rn_address sinks, slopes;           /* f32 [heads]; 0: none */
     rn_address lasts;                   /* uint32_t [n_rows]; 0: rows do not look ahead */
     rn_address chosen;                  /* int32_t [n_rows, used]; 0: positions are not chosen */
+    rn_address places, parents;         /* uint32_t [n_rows]; places 0: positions lie at their places */
     rn_address workspace;               /* of rn_attention_bytes(); 0: none */
     uint32_t n_rows, heads, v_dim, window, chunked, rows_per_tile, used;
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
@@ -261,12 +265,14 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
 
 /* CHOOSE: out[r] = the `used` positions up to the row's own of the largest scores, ascending, or all of them and -1
  * behind them. choose_scores computes the scores, of the positions below `longest`, choose_pick chooses; both with the
- * same arguments. */
+ * same arguments. The rows are those of a step from first_row on. */
 struct rn_choose_args {
     struct rn_cache_args cache;             /* of keys alone; kv_heads is 1 */
-    rn_address q, weights, seqs, positions; /* f32 [n_rows, heads, k_dim], [n_rows, heads]; uint32_t [n_rows] */
+    rn_address q, weights;                  /* f32 [n_rows, heads, k_dim], [n_rows, heads] */
+    rn_address seqs, positions;             /* uint32_t [first_row + n_rows] */
+    rn_address places, parents;             /* likewise, as of struct rn_attention_args */
     rn_address scores, out;                 /* f32 [n_rows, longest]; int32_t [n_rows, used] */
-    uint32_t n_rows, heads, used, longest;
+    uint32_t first_row, n_rows, heads, used, longest;
 };
 
 /* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts] or
@@ -407,6 +413,16 @@ struct rn_head_args {
 };
 enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
 
+/* In the blocks of a cache: what lies at one place of a sequence goes to another, before it. n_moves of (sequence, from,
+ * to), those of a sequence in order. A part is a layer's keys or values: where it lies in a block, in two words, and the
+ * bytes of a row. */
+struct rn_move_rows_args {
+    rn_address blocks, tables, table_at; /* as in rn_cache_args */
+    rn_address moves, parts;             /* uint32_t [n_moves, 3]; [n_parts, 4] */
+    uint64_t block_bytes;
+    uint32_t n_tables, n_seqs, n_moves, n_parts, block_log;
+};
+
 /* Formats of weights that the kernels read: the id of model/quant.h and the name in kernels' names. */
 #define RN_KERNEL_TYPES(X) \
     X(0, f32)              \
@@ -491,6 +507,7 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(channels_16, linear)        \
     X(channels_any, linear)       \
     X(copy_states, copy_states)   \
+    X(move_rows, move_rows)       \
     X(part, part)                 \
     X(part_sum, part_sum)         \
     X(tail, tail)                 \

@@ -267,6 +267,11 @@ static struct rn_launch launch_copy_states(const struct rn_copy_states_args *arg
     return (struct rn_launch){{ceil_to(args->stride_bytes, 16 * 1024), args->n_copies, 1}, 256, 0};
 }
 
+static struct rn_launch launch_move_rows(const struct rn_move_rows_args *args)
+{
+    return (struct rn_launch){{args->n_parts, args->n_seqs, 1}, 256, 0};
+}
+
 /* With the argument as the table has it. */
 #define LAUNCH(form, type)                               \
     static struct rn_launch any_##form(const void *args) \
@@ -298,6 +303,7 @@ LAUNCH(sum, struct rn_expert_sum_args)
 LAUNCH(conv, struct rn_conv_args)
 LAUNCH(linear, struct rn_linear_args)
 LAUNCH(copy_states, struct rn_copy_states_args)
+LAUNCH(move_rows, struct rn_move_rows_args)
 LAUNCH(part, struct rn_part_args)
 LAUNCH(part_sum, struct rn_part_sum_args)
 LAUNCH(tail, struct rn_tail_args)
@@ -341,6 +347,7 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(channels_16, linear, linear),
     ROW(channels_any, linear, linear),
     ROW(copy_states, copy_states, copy_states),
+    ROW(move_rows, move_rows, move_rows),
     ROW(part, part, part),
     ROW(part_sum, part_sum, part_sum),
     ROW(tail, tail, tail),
