@@ -12,6 +12,7 @@
  *   thread_of_block() block_x() block_y() block_z() grid_z()
  *   sync_block() sync_warp()                        barriers; every thread of the block or the warp comes
  *   shuffle_xor(v, mask) shuffle(v, lane)           v (float, uint32_t) of another lane
+ *   ballot(p) any_lane(p) all_lanes(p)              what p is in the lanes of the warp: a bit for each; in one; in all
  *   mma_bf16(c, a, b)                               c += a b, a [16, 16] and b [16, 8] in bfloat16, c [16, 8] in float.
  *                                                   With g = lane / 4 and t = lane % 4 a lane has of c (g, 2t), (g, 2t + 1),
  *                                                   (g + 8, 2t), (g + 8, 2t + 1); of a, in pairs: (g, 2t ..), (g + 8, 2t ..),
@@ -25,7 +26,9 @@
  *   bytes_at(address)                               bytes there: get<T>(offset), put<T>(offset, v), aligned to T
  *   shared<T>(offset, n)                            n values of the block's shared memory, from a byte on; T has a
  *                                                   multiple of 4 bytes
- *   copy_async_16(offset, address)                  sets off a copy of 16 bytes to shared memory, both places aligned
+ *   add(i, v) max(i, v) exchange_if(i, expected, v)  of both, of integers: atomic operations, which give what was there
+ *   copy_async(shared, i, global, j)                sets off a copy of one element of 4, 8 or 16 bytes to shared memory
+ *   copy_async_16(offset, address)                  likewise of 16 bytes from an address, both places aligned
  *   copy_commit() copy_wait<N>()                    makes a group of the copies set off since the last one; waits until
  *                                                   of this thread's groups all but the newest N are there. Other
  *                                                   threads see them behind a barrier

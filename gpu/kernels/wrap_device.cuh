@@ -54,6 +54,10 @@ DEVICE uint32_t grid_z()
 #define shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
 #define shuffle(v, lane) __shfl_sync(0xffffffffu, v, lane)
 
+#define ballot(own) __ballot_sync(0xffffffffu, own)
+#define any_lane(own) (__any_sync(0xffffffffu, own) != 0)
+#define all_lanes(own) (__all_sync(0xffffffffu, own) != 0)
+
 DEVICE void mma_bf16(float *c, const uint32_t *a, const uint32_t *b)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -70,6 +74,43 @@ DEVICE void mma_f16(float *c, const uint32_t *a, const uint32_t *b)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/* The type that CUDA's functions know a number of T by. */
+template <class T> struct atomic_number {
+    static_assert(T(0.5f) == T(0), "integers: a sum of floats depends on the order");
+    typedef T type;
+};
+template <> struct atomic_number<unsigned long> {
+    typedef unsigned long long type;
+};
+template <class T> DEVICE T atomic_add(T *at, T value)
+{
+    typedef typename atomic_number<T>::type number;
+    return (T)atomicAdd((number *)at, (number)value);
+}
+template <class T> DEVICE T atomic_max(T *at, T value)
+{
+    typedef typename atomic_number<T>::type number;
+    return (T)atomicMax((number *)at, (number)value);
+}
+template <class T> DEVICE T atomic_exchange_if(T *at, T expected, T value)
+{
+    typedef typename atomic_number<T>::type number;
+    return (T)atomicCAS((number *)at, (number)expected, (number)value);
+}
+#define ATOMIC_OPERATIONS(index)                                 \
+    DEVICE T add(index i, T value) const                         \
+    {                                                            \
+        return atomic_add(at + i, value);                        \
+    }                                                            \
+    DEVICE T max(index i, T value) const                         \
+    {                                                            \
+        return atomic_max(at + i, value);                        \
+    }                                                            \
+    DEVICE T exchange_if(index i, T expected, T value) const     \
+    {                                                            \
+        return atomic_exchange_if(at + i, expected, value);      \
+    }
+
 template <class T> struct global {
     T *at;
     DEVICE global(uint64_t address, uint64_t) : at((T *)address)
@@ -83,6 +124,7 @@ template <class T> struct global {
     {
         at[i] = value;
     }
+    ATOMIC_OPERATIONS(uint64_t)
 };
 
 struct bytes_at {
@@ -116,8 +158,22 @@ template <class T> struct shared {
     {
         at[i] = value;
     }
+    ATOMIC_OPERATIONS(uint32_t)
 };
 
+template <class T> DEVICE void copy_async(const shared<T> &to, uint32_t i, const global<T> &from, uint64_t j)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "what the instruction copies");
+    uint32_t place = (uint32_t)__cvta_generic_to_shared(to.at + i);
+
+    if (sizeof(T) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(place), "l"(from.at + j) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                     :
+                     : "r"(place), "l"(from.at + j), "n"(sizeof(T) == 8 ? 8 : 4)
+                     : "memory");
+}
 DEVICE void copy_async_16(uint32_t offset, uint64_t address)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(rn_shared_memory) + offset;

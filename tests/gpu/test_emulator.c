@@ -38,12 +38,13 @@ static int teardown(void **state)
     return rn_heap_bytes(&room->heap) != 0;
 }
 
-static bool launch(struct room *room, rn_emulated_kernel kernel, uint32_t with_mistake)
+static bool launch(struct room *room, rn_emulated_kernel kernel, uint32_t blocks, uint32_t with_mistake)
 {
     struct planted_args args = {(uint64_t)(uintptr_t)room->out, with_mistake};
     struct rn_emulated_range range = {args.out, 64 * sizeof *room->out};
-    struct rn_launch form = {{2, 1, 1}, 64, 256};
+    struct rn_launch form = {{blocks, 1, 1}, 64, 256};
 
+    memset(room->out, 0, 64 * sizeof *room->out);
     return rn_emulator_launch(room->emulator, kernel, &form, &args, &range, 1, room->fault);
 }
 
@@ -53,9 +54,13 @@ static void planted(void **state)
     static const struct {
         const char *name, *says;
         rn_emulated_kernel kernel;
+        uint32_t blocks;
     } cases[] = {
-#define CASE(name, says) {#name, says, rn_kernel_##name},
+#define CASE(name, says) {#name, says, rn_kernel_##name, 1},
         PLANTED(CASE)
+#undef CASE
+#define CASE(name, says) {#name, says, rn_kernel_##name, 2},
+            PLANTED_BETWEEN_BLOCKS(CASE)
 #undef CASE
     };
     struct room *room = *state;
@@ -64,9 +69,9 @@ static void planted(void **state)
     for (i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
         const char *name = cases[i / 2].name;
 
-        if (!launch(room, cases[i / 2].kernel, 0))
+        if (!launch(room, cases[i / 2].kernel, cases[i / 2].blocks, 0))
             fail_msg("%s without its mistake: %s", name, room->fault);
-        if (launch(room, cases[i / 2].kernel, 1))
+        if (launch(room, cases[i / 2].kernel, cases[i / 2].blocks, 1))
             fail_msg("%s: the mistake is not found", name);
         if (strstr(room->fault, cases[i / 2].says) == NULL)
             fail_msg("%s: said is \"%s\"", name, room->fault);
@@ -78,12 +83,24 @@ static void results(void **state)
     struct room *room = *state;
     uint32_t i;
 
-    assert_true(launch(room, rn_kernel_shifts, 0));
+    assert_true(launch(room, rn_kernel_shifts, 1, 0));
     for (i = 0; i < 64; i++)
         assert_int_equal(room->out[i], (i + 40) % 64);
-    assert_true(launch(room, rn_kernel_half_a_shuffle, 0));
+    assert_true(launch(room, rn_kernel_half_a_shuffle, 1, 0));
     for (i = 0; i < 64; i++)
         assert_int_equal(room->out[i], i ^ 1);
+    assert_true(launch(room, rn_kernel_counts, 1, 0)); /* 64 times 1, and the greatest of 5, 0, 3, .., 189 */
+    for (i = 0; i < 64; i++)
+        assert_int_equal(room->out[i], 64 + 189);
+    assert_true(launch(room, rn_kernel_half_a_vote, 1, 0));
+    for (i = 0; i < 64;
+         i++) /* a bit for each third thread of the block; one of the first warp is 5, and all are below 32 */
+        assert_int_equal(room->out[i], i < 32 ? UINT32_C(0x49249249) + 1 + 2 : UINT32_C(0x92492492));
+    assert_true(launch(room, rn_kernel_blocks_count, 2, 0));
+    assert_int_equal(room->out[0], 128);
+    assert_int_equal(room->out[1], 63);
+    assert_int_equal(room->out[2], 1);
+    assert_true(launch(room, rn_kernel_copies, 1, 0));
 }
 
 /* Launches that no device has. */

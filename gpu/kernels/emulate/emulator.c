@@ -11,6 +11,7 @@
 #include "base/poison.h"
 #include "gpu/kernels/emulate/fiber.h"
 #include "gpu/kernels/emulate/inside.h"
+#include "gpu/kernels/emulate/races.h"
 
 enum { WARP = 32, MAX_THREADS = 1024, MAX_SHARED_BYTES = RN_SHARED_BYTES, GUARD_BYTES = 65536 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -27,7 +28,17 @@ struct thread {
     enum wait wait;
     struct rn_emulated_site site; /* where it waits */
     struct rn_emulated_place place;
+    struct copy *copies; /* [MAX_COPIES] under way, oldest first */
+    uint32_t n_copies, groups;
     bool made;
+};
+
+/* From global to shared memory, beside the thread. */
+enum { MAX_COPIES = 64, COPY_BYTES = 16 };
+struct copy {
+    uint32_t offset, bytes;
+    uint32_t group; /* how many the thread had made before its own */
+    unsigned char data[COPY_BYTES];
 };
 
 struct warp {
@@ -44,6 +55,8 @@ struct touch {
 };
 struct shadow {
     struct touch write, read;
+    uint16_t is_atomic; /* the write: several threads may have made it */
+    uint16_t copier;    /* 1 + the thread whose copy to it is under way; 0: none is */
 };
 
 struct rn_emulator {
@@ -53,6 +66,8 @@ struct rn_emulator {
     unsigned char *stacks;  /* [MAX_THREADS][GUARD_BYTES + STACK_BYTES], mapped */
     unsigned char *shared;  /* [MAX_SHARED_BYTES] */
     struct shadow *shadows; /* [MAX_SHARED_BYTES / 4] */
+    struct copy *copies;    /* [MAX_THREADS][MAX_COPIES] */
+    struct rn_races *races;
     struct warp warps[MAX_THREADS / WARP];
 
     /* The launch. */
@@ -83,7 +98,9 @@ struct rn_emulator *rn_emulator_new(struct rn_heap *heap)
     e->threads = rn_calloc(heap, MAX_THREADS, sizeof *e->threads);
     e->shared = rn_alloc_aligned(heap, MAX_SHARED_BYTES, 128);
     e->shadows = rn_calloc(heap, MAX_SHARED_BYTES / 4, sizeof *e->shadows);
-    if (e->threads != NULL && e->shared != NULL && e->shadows != NULL)
+    e->copies = rn_calloc(heap, (size_t)MAX_THREADS * MAX_COPIES, sizeof *e->copies);
+    e->races = rn_races_new(heap);
+    if (e->threads != NULL && e->shared != NULL && e->shadows != NULL && e->copies != NULL && e->races != NULL)
         e->stacks = mmap(NULL, (size_t)MAX_THREADS * (GUARD_BYTES + STACK_BYTES), PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (e->stacks == MAP_FAILED) {
@@ -106,6 +123,8 @@ void rn_emulator_free(struct rn_emulator *e)
         RN_UNPOISON(e->stacks, (size_t)MAX_THREADS * (GUARD_BYTES + STACK_BYTES));
         munmap(e->stacks, (size_t)MAX_THREADS * (GUARD_BYTES + STACK_BYTES));
     }
+    rn_races_free(e->races);
+    rn_free(e->heap, e->copies);
     rn_free(e->heap, e->shadows);
     rn_free(e->heap, e->shared);
     rn_free(e->heap, e->threads);
@@ -139,6 +158,7 @@ static bool make_threads(struct rn_emulator *e)
             return false;
         RN_UNPOISON(stack, STACK_BYTES); /* what a fault has left of frames */
         e->threads[i].emulator = e;
+        e->threads[i].copies = e->copies + (size_t)i * MAX_COPIES;
         rn_fiber_init(&e->threads[i].fiber, stack, STACK_BYTES, thread_main, &e->threads[i]);
         e->threads[i].made = true;
     }
@@ -255,30 +275,104 @@ static void note_touch(const struct rn_emulator *e, struct touch *touch, uint32_
     *touch = now;
 }
 
-void *rn_emulated_shared(size_t offset, size_t bytes, bool writes)
+/* One word. */
+static void touch_shared(struct rn_emulator *e, size_t word, uint32_t thread, enum rn_emulated_touch touch)
+{
+    struct shadow *shadow = &e->shadows[word];
+    bool writes = touch != RN_EMULATED_READ, is_atomic = touch == RN_EMULATED_ATOMIC, ordered;
+
+    if (shadow->copier != 0)
+        rn_emulated_fail("shared memory: thread %u touches byte %zu, to which a copy of thread %d is under way", thread,
+                         word * 4, shadow->copier - 1);
+    if (touch != RN_EMULATED_WRITE && shadow->write.block_phase == 0)
+        rn_emulated_fail("shared memory: thread %u reads byte %zu, which nobody has written", thread, word * 4);
+    ordered = is_ordered(e, &shadow->write, thread);
+    if (!ordered && (!is_atomic || shadow->is_atomic == 0))
+        rn_emulated_fail("shared memory: thread %u %s byte %zu, which thread %u has written since the last barrier",
+                         thread, writes ? "writes" : "reads", word * 4, shadow->write.thread);
+    if (writes && !is_ordered(e, &shadow->read, thread))
+        rn_emulated_fail("shared memory: thread %u writes byte %zu, which another has read since the last barrier",
+                         thread, word * 4);
+    if (is_atomic && ordered && shadow->is_atomic == 0 && shadow->write.thread == thread &&
+        shadow->write.block_phase == e->block_phase)
+        return; /* what it has written otherwise stays that for the others */
+    note_touch(e, writes ? &shadow->write : &shadow->read, thread, !writes || (is_atomic && shadow->is_atomic != 0));
+    if (writes)
+        shadow->is_atomic = is_atomic;
+}
+
+void *rn_emulated_shared(size_t offset, size_t bytes, enum rn_emulated_touch touch)
 {
     struct rn_emulator *e = current;
     uint32_t thread = e->runs->place.thread;
-    struct shadow *shadow;
     size_t i;
 
     RN_CHECK(offset % 4 == 0 && bytes % 4 == 0);
     if (offset + bytes > e->launch->shared_bytes)
         rn_emulated_fail("byte %zu of shared memory is touched, and the launch has %u", offset + bytes - 1,
                          e->launch->shared_bytes);
-    for (i = offset / 4; i < (offset + bytes) / 4; i++) {
-        shadow = &e->shadows[i];
-        if (!writes && shadow->write.block_phase == 0)
-            rn_emulated_fail("shared memory: thread %u reads byte %zu, which nobody has written", thread, i * 4);
-        if (!is_ordered(e, &shadow->write, thread))
-            rn_emulated_fail("shared memory: thread %u %s byte %zu, which thread %u has written since the last barrier",
-                             thread, writes ? "writes" : "reads", i * 4, shadow->write.thread);
-        if (writes && !is_ordered(e, &shadow->read, thread))
-            rn_emulated_fail("shared memory: thread %u writes byte %zu, which another has read since the last barrier",
-                             thread, i * 4);
-        note_touch(e, writes ? &shadow->write : &shadow->read, thread, !writes);
-    }
+    for (i = offset / 4; i < (offset + bytes) / 4; i++)
+        touch_shared(e, i, thread, touch);
     return e->shared + offset;
+}
+
+/* The copy writes when it begins, and again when it has ended: nobody may touch the place between. */
+void rn_emulated_copy(size_t offset, const void *from, size_t bytes)
+{
+    struct rn_emulator *e = current;
+    struct thread *t = e->runs;
+    struct copy *copy = &t->copies[t->n_copies];
+
+    RN_CHECK(bytes <= COPY_BYTES);
+    if (t->n_copies == MAX_COPIES)
+        rn_emulated_fail("thread %u has more than %d copies under way", t->place.thread, MAX_COPIES);
+    if (offset % bytes != 0)
+        rn_emulated_fail("shared memory: a copy of %zu bytes to byte %zu is not aligned", bytes, offset);
+    memset(rn_emulated_shared(offset, bytes, RN_EMULATED_WRITE), 0xff, bytes);
+    for (size_t i = offset / 4; i < (offset + bytes) / 4; i++)
+        e->shadows[i].copier = (uint16_t)(t->place.thread + 1);
+    *copy = (struct copy){(uint32_t)offset, (uint32_t)bytes, t->groups, {0}};
+    memcpy(copy->data, from, bytes);
+    t->n_copies++;
+}
+
+void rn_emulated_commit_copies(void)
+{
+    current->runs->groups++;
+}
+
+void rn_emulated_wait_copies(uint32_t left)
+{
+    struct rn_emulator *e = current;
+    struct thread *t = e->runs;
+    uint32_t n = 0;
+
+    for (; n < t->n_copies && t->copies[n].group + left < t->groups; n++) {
+        const struct copy *copy = &t->copies[n];
+
+        for (size_t i = copy->offset / 4; i < (copy->offset + copy->bytes) / 4; i++)
+            e->shadows[i].copier = 0;
+        memcpy(rn_emulated_shared(copy->offset, copy->bytes, RN_EMULATED_WRITE), copy->data, copy->bytes);
+    }
+    t->n_copies -= n;
+    memmove(t->copies, t->copies + n, t->n_copies * sizeof *t->copies);
+}
+
+void rn_emulated_global(uint64_t at, size_t bytes, enum rn_emulated_touch touch)
+{
+    struct rn_emulator *e = current;
+    const struct rn_emulated_place *place = &e->runs->place;
+    enum rn_race race = rn_races_touch(e->races, at, bytes, touch);
+    uint64_t begin, end;
+
+    if (race == RN_RACE_NONE)
+        return;
+    rn_emulated_range_of(at, &begin, &end);
+    rn_emulated_fail(
+        "global memory: block (%u, %u, %u) %s byte %llu of an allocation, which another block of the launch "
+        "has %s",
+        place->block[0], place->block[1], place->block[2], touch == RN_EMULATED_READ ? "reads" : "writes",
+        (unsigned long long)(at - begin), race == RN_RACE_READ ? "read" : "written");
 }
 
 void rn_emulated_range_of(uint64_t address, uint64_t *begin, uint64_t *end)
@@ -370,11 +464,13 @@ static void run_block(struct rn_emulator *e, const uint32_t block[3])
     uint32_t i;
 
     e->block_phase++;
+    rn_races_block(e->races);
     memset(e->shadows, 0, e->launch->shared_bytes / 4 * sizeof *e->shadows);
     for (i = 0; i < e->n_threads; i++) {
         t = &e->threads[i];
         t->wait = RUNS;
         t->place.thread = i;
+        t->n_copies = t->groups = 0;
         memcpy(t->place.grid, e->launch->grid, sizeof t->place.grid);
         memcpy(t->place.block, block, sizeof t->place.block);
     }
@@ -429,6 +525,7 @@ bool rn_emulator_launch(struct rn_emulator *e, rn_emulated_kernel kernel, const 
     }
     rn_fiber_init_thread(&e->scheduler);
     current = e;
+    rn_races_launch(e->races, (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2]);
     for (block[2] = 0; block[2] < launch->grid[2] && e->fault == NULL; block[2]++)
         for (block[1] = 0; block[1] < launch->grid[1] && e->fault == NULL; block[1]++)
             for (block[0] = 0; block[0] < launch->grid[0] && e->fault == NULL; block[0]++)

@@ -12,7 +12,8 @@
  *     is ordered)
  *   - an access beyond the shared memory of the launch or of the array, or beyond what a shared array was made with
  *   - an access to global memory outside the range that its array was found in, or not aligned
- *   - shared memory read before it is written
+ *   - shared memory read before it is written, or touched while an asynchronous copy to it is under way
+ *   - two blocks that touch the same global memory, one of them writing, and not both by atomic operations (races.h)
  *
  * Threads: an emulator runs one launch at a time; several may run at once on threads of their own. */
 #ifndef RN_GPU_EMULATOR_H

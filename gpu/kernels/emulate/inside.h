@@ -32,8 +32,21 @@ void rn_emulated_warp(struct rn_emulated_site site, rn_emulated_together togethe
 /* Orders shared memory among the threads of a warp, too. */
 void rn_emulated_sync_warp(struct rn_emulated_site site);
 
+/* How memory is touched. ATOMIC: read and written at once, in any order with others that are. */
+enum rn_emulated_touch { RN_EMULATED_READ, RN_EMULATED_WRITE, RN_EMULATED_ATOMIC };
+
 /* `bytes` of the block's shared memory from `offset` on, checked and noted; offset and bytes are multiples of 4. */
-void *rn_emulated_shared(size_t offset, size_t bytes, bool writes);
+void *rn_emulated_shared(size_t offset, size_t bytes, enum rn_emulated_touch touch);
+
+/* Copies that go on beside the thread: `bytes`, 4, 8 or 16, from `from` to shared memory. Until the thread has waited for
+ * them what lies there is poison, and touching it ends the launch. commit: the copies since the last one are a group.
+ * wait: until at most `left` groups of the thread are under way. For other threads a barrier behind that. */
+void rn_emulated_copy(size_t offset, const void *from, size_t bytes);
+void rn_emulated_commit_copies(void);
+void rn_emulated_wait_copies(uint32_t left);
+
+/* An access to global memory, which is in range and aligned: no race with another block. */
+void rn_emulated_global(uint64_t at, size_t bytes, enum rn_emulated_touch touch);
 
 /* The end of the range of global memory in which `address` lies, and its begin. An address in none, but for 0: both
  * are the address itself, and every access is out of range. */

@@ -76,6 +76,33 @@ template <class T> inline T emulated_shuffled(rn_emulated_site site, T value, ui
 #define shuffle_xor(v, mask) emulated_shuffled(RN_HERE, v, (rn_emulated_here()->thread % 32) ^ (mask))
 #define shuffle(v, lane) emulated_shuffled(RN_HERE, v, lane)
 
+/* What the lanes say together: bit i of `all` is lane i's. */
+struct emulated_vote {
+    bool own;
+    uint32_t all;
+    static void together(void *const data[32])
+    {
+        uint32_t all = 0;
+
+        for (int lane = 0; lane < 32; lane++)
+            all |= (uint32_t)static_cast<emulated_vote *>(data[lane])->own << lane;
+        for (int lane = 0; lane < 32; lane++)
+            static_cast<emulated_vote *>(data[lane])->all = all;
+    }
+};
+
+inline uint32_t emulated_ballot(rn_emulated_site site, bool own)
+{
+    emulated_vote vote = {own, 0};
+
+    rn_emulated_warp(site, emulated_vote::together, &vote);
+    return vote.all;
+}
+
+#define ballot(own) emulated_ballot(RN_HERE, own)
+#define any_lane(own) (emulated_ballot(RN_HERE, own) != 0)
+#define all_lanes(own) (emulated_ballot(RN_HERE, own) == 0xffffffffu)
+
 inline uint32_t bits_of(float value)
 {
     uint32_t bits;
@@ -234,7 +261,7 @@ inline void emulated_load(rn_emulated_site site, rn_emulated_together together, 
 
     if (offset % 16 != 0)
         rn_emulated_fail("shared memory: a matrix's row at byte %u", offset);
-    memcpy(own.row, rn_emulated_shared(offset, 16, false), 16);
+    memcpy(own.row, rn_emulated_shared(offset, 16, RN_EMULATED_READ), 16);
     own.w = w;
     rn_emulated_warp(site, together, &own);
 }
@@ -257,19 +284,44 @@ struct bytes_at {
         if (place % alignment != 0)
             rn_emulated_fail("global memory: an access to %llu bytes is not aligned", (unsigned long long)bytes);
     }
-    template <class T> T get(uint64_t offset) const
+    template <class T> T *touch(uint64_t offset, rn_emulated_touch how) const
     {
         check(at + offset, sizeof(T), alignof(T));
+        rn_emulated_global(at + offset, sizeof(T), how);
+        return reinterpret_cast<T *>(at + offset);
+    }
+    template <class T> T get(uint64_t offset) const
+    {
         T value;
-        memcpy(&value, reinterpret_cast<const void *>(at + offset), sizeof value);
+        memcpy(&value, static_cast<const void *>(touch<T>(offset, RN_EMULATED_READ)), sizeof value);
         return value;
     }
     template <class T> void put(uint64_t offset, T value) const
     {
-        check(at + offset, sizeof(T), alignof(T));
-        memcpy(reinterpret_cast<void *>(at + offset), &value, sizeof value);
+        memcpy(static_cast<void *>(touch<T>(offset, RN_EMULATED_WRITE)), &value, sizeof value);
     }
 };
+
+/* Atomic operations are those of one thread after the other. */
+template <class T> inline T emulated_add(T *at, T value)
+{
+    static_assert(T(0.5f) == T(0), "integers: a sum of floats depends on the order");
+    T old = *at;
+    *at = old + value;
+    return old;
+}
+template <class T> inline T emulated_max(T *at, T value)
+{
+    T old = *at;
+    *at = old < value ? value : old;
+    return old;
+}
+template <class T> inline T emulated_exchange_if(T *at, T expected, T value)
+{
+    T old = *at;
+    *at = old == expected ? value : old;
+    return old;
+}
 
 template <class T> struct global {
     bytes_at bytes;
@@ -293,6 +345,23 @@ template <class T> struct global {
         check(i);
         bytes.put(i * sizeof(T), value);
     }
+    T *atomic(uint64_t i) const
+    {
+        check(i);
+        return bytes.template touch<T>(i * sizeof(T), RN_EMULATED_ATOMIC);
+    }
+    T add(uint64_t i, T value) const
+    {
+        return emulated_add(atomic(i), value);
+    }
+    T max(uint64_t i, T value) const
+    {
+        return emulated_max(atomic(i), value);
+    }
+    T exchange_if(uint64_t i, T expected, T value) const
+    {
+        return emulated_exchange_if(atomic(i), expected, value);
+    }
 };
 
 template <class T> struct shared {
@@ -301,68 +370,56 @@ template <class T> struct shared {
     shared(uint32_t byte, uint32_t count) : offset(byte), n(count)
     {
     }
-    void *at(uint32_t i, bool writes) const
+    void *at(uint32_t i, rn_emulated_touch touch) const
     {
         if (i >= n)
             rn_emulated_fail("shared memory: element %u of an array of %u", i, n);
-        return rn_emulated_shared(offset + i * sizeof(T), sizeof(T), writes);
+        return rn_emulated_shared(offset + i * sizeof(T), sizeof(T), touch);
     }
     T get(uint32_t i) const
     {
         T value;
-        memcpy(&value, at(i, false), sizeof value);
+        memcpy(&value, at(i, RN_EMULATED_READ), sizeof value);
         return value;
     }
     void put(uint32_t i, T value) const
     {
-        memcpy(at(i, true), &value, sizeof value);
+        memcpy(at(i, RN_EMULATED_WRITE), &value, sizeof value);
+    }
+    T add(uint32_t i, T value) const
+    {
+        return emulated_add(static_cast<T *>(at(i, RN_EMULATED_ATOMIC)), value);
+    }
+    T max(uint32_t i, T value) const
+    {
+        return emulated_max(static_cast<T *>(at(i, RN_EMULATED_ATOMIC)), value);
+    }
+    T exchange_if(uint32_t i, T expected, T value) const
+    {
+        return emulated_exchange_if(static_cast<T *>(at(i, RN_EMULATED_ATOMIC)), expected, value);
     }
 };
 
-/* Copies to shared memory that are on their way. Until the wait the place has a pattern that is no number; it counts as
- * written both when the copy is set off and when it is there. */
-struct emulated_copies {
-    enum : uint32_t { MOST = 64 };
-    uint32_t n, groups; /* copies, and groups closed so far */
-    uint32_t offset[MOST], group[MOST];
-    uint64_t address[MOST];
-};
-inline emulated_copies &emulated_copies_here()
+template <class T> inline void copy_async(const shared<T> &to, uint32_t i, const global<T> &from, uint64_t j)
 {
-    static thread_local emulated_copies of_thread[1024];
-    return of_thread[rn_emulated_here()->thread];
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "what the instruction copies");
+    T value = from.get(j);
+    if (i >= to.n)
+        rn_emulated_fail("shared memory: element %u of an array of %u", i, to.n);
+    rn_emulated_copy(to.offset + i * sizeof(T), &value, sizeof value);
 }
 inline void copy_async_16(uint32_t offset, uint64_t address)
 {
-    emulated_copies &own = emulated_copies_here();
-
-    if (own.n == emulated_copies::MOST || offset % 16 != 0)
-        rn_emulated_fail("shared memory: a copy to byte %u, %u on their way", offset, own.n);
-    bytes_at(address).check(address, 16, 16);
-    memset(rn_emulated_shared(offset, 16, true), 0xff, 16);
-    own.offset[own.n] = offset;
-    own.address[own.n] = address;
-    own.group[own.n++] = own.groups;
+    words4 value = bytes_at(address).get<words4>(0);
+    rn_emulated_copy(offset, &value, sizeof value);
 }
 inline void copy_commit()
 {
-    emulated_copies_here().groups++;
+    rn_emulated_commit_copies();
 }
-template <int N> inline void copy_wait()
+template <uint32_t left> inline void copy_wait()
 {
-    emulated_copies &own = emulated_copies_here();
-    uint32_t i, kept = 0;
-
-    for (i = 0; i < own.n; i++) {
-        if (own.group[i] + N < own.groups) {
-            memcpy(rn_emulated_shared(own.offset[i], 16, true), reinterpret_cast<const void *>(own.address[i]), 16);
-            continue;
-        }
-        own.offset[kept] = own.offset[i];
-        own.address[kept] = own.address[i];
-        own.group[kept++] = own.group[i];
-    }
-    own.n = kept;
+    rn_emulated_wait_copies(left);
 }
 
 #endif
