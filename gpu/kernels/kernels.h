@@ -23,10 +23,8 @@
 extern "C" {
 #endif
 
-/* A function of the host and of kernels. */
-#ifdef __CUDACC__
-#define RN_ANYWHERE static inline __host__ __device__
-#else
+/* A function of the host and of kernels: wrap.cuh says what nvcc wants. */
+#ifndef RN_ANYWHERE
 #define RN_ANYWHERE static inline
 #endif
 
@@ -146,7 +144,7 @@ struct rn_gather_args {
  * is one of the cells that weights are read ahead); and the words of 16 bytes that they take. */
 RN_ANYWHERE uint32_t rn_few_piece(uint32_t n_rows, uint32_t cols)
 {
-    uint32_t most = n_rows < RN_FEW_ROWS ? 32 / n_rows / 4 * 4 : 4;
+    uint32_t most = n_rows > 0 && n_rows < RN_FEW_ROWS ? 32 / n_rows / 4 * 4 : 4; /* of no rows nothing is launched */
     uint32_t segment = ((cols + 63) / 64 + 7) / 8, whole = (segment + 3) / 4 * 4;
 
     return whole < most ? whole : most;

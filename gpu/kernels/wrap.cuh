@@ -48,6 +48,9 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define RN_ANYWHERE static inline __host__ __device__
+#endif
 #include "gpu/kernels/kernels.h"
 
 struct alignas(8) words2 {
