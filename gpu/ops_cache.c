@@ -197,9 +197,8 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .scale = op->scale,
                                      .softcap = op->softcap};
     enum rn_kernel kernel;
-    bool has_many =
-        op->b < 0 && !shape->has_tree &&
-        rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel);
+    bool has_many = op->b < 0 && !shape->has_tree &&
+                    rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel);
     bool single = shape->n_rows == shape->n_seqs || op->b >= 0 || shape->has_tree; /* each row sees its own */
     int result = RN_GPU_OK;
 

@@ -265,11 +265,11 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
  * behind them. choose_scores computes the scores, of the positions below `longest`, choose_pick chooses; both with the
  * same arguments. The rows are those of a step from first_row on. */
 struct rn_choose_args {
-    struct rn_cache_args cache;             /* of keys alone; kv_heads is 1 */
-    rn_address q, weights;                  /* f32 [n_rows, heads, k_dim], [n_rows, heads] */
-    rn_address seqs, positions;             /* uint32_t [first_row + n_rows] */
-    rn_address places, parents;             /* likewise, as of struct rn_attention_args */
-    rn_address scores, out;                 /* f32 [n_rows, longest]; int32_t [n_rows, used] */
+    struct rn_cache_args cache; /* of keys alone; kv_heads is 1 */
+    rn_address q, weights;      /* f32 [n_rows, heads, k_dim], [n_rows, heads] */
+    rn_address seqs, positions; /* uint32_t [first_row + n_rows] */
+    rn_address places, parents; /* likewise, as of struct rn_attention_args */
+    rn_address scores, out;     /* f32 [n_rows, longest]; int32_t [n_rows, used] */
     uint32_t first_row, n_rows, heads, used, longest;
 };
 
@@ -421,6 +421,39 @@ struct rn_move_rows_args {
     uint32_t n_tables, n_seqs, n_moves, n_parts, block_log;
 };
 
+/* Of a wanted row, what is drawn from its logits (model/draw.h), and how (the parameters of runnel_sampling). */
+struct rn_draw_ask {
+    uint64_t seed, position;
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+    uint32_t wanted; /* 0: nothing is drawn */
+    uint32_t want_logprob, n_top, unused;
+};
+
+enum { RN_DRAW_TOP = 20 }; /* RUNNEL_MAX_TOP_LOGPROBS */
+
+/* And what was. The token is one of the vocabulary, whatever the rest says. */
+struct rn_draw_result {
+    uint32_t good; /* 0: there is no token in these logits, or none was wanted */
+    int32_t token;
+    float logprob;
+    uint32_t n_top;
+    int32_t top_tokens[RN_DRAW_TOP];
+    float top_logprobs[RN_DRAW_TOP];
+};
+
+/* To the bit what sampling/ draws from the same logits with these parameters. */
+struct rn_draw_args {
+    rn_address logits, asks, results; /* f32 [n_rows, n_vocab]; [n_rows], both */
+    uint32_t n_rows, n_vocab;
+};
+
+/* tokens[r] = the token of results[drawn[r]] where that is not below 0. */
+struct rn_feed_args {
+    rn_address results, drawn, tokens; /* [n_results]; int32_t and uint32_t [n_rows] */
+    uint32_t n_rows, n_results;
+};
+
 /* Formats of weights that the kernels read: the id of model/quant.h and the name in kernels' names. */
 #define RN_KERNEL_TYPES(X) \
     X(0, f32)              \
@@ -489,45 +522,47 @@ struct rn_move_rows_args {
     X(tile_i32, tile)      \
     X(tile_i64, tile)      \
     X(tile_f64, tile)
-#define RN_PLAIN_KERNELS(X)       \
-    X(norm, norm)                 \
-    X(split_rows, matmul)         \
-    X(matmul_join, matmul)        \
-    X(each, each)                 \
-    X(gather, gather)             \
-    X(route, route)               \
-    X(expert_sum, expert_sum)     \
-    X(conv, conv)                 \
-    X(shift, conv)                \
-    X(linear_64, linear)          \
-    X(linear_128, linear)         \
-    X(linear_any, linear)         \
-    X(channels_16, linear)        \
-    X(channels_any, linear)       \
-    X(copy_states, copy_states)   \
-    X(move_rows, move_rows)       \
-    X(part, part)                 \
-    X(part_sum, part_sum)         \
-    X(tail, tail)                 \
-    X(resize, resize)             \
-    X(rope, rope)                 \
-    X(angles, angles)             \
-    X(rope_store, rope_store)     \
-    X(kv_store, kv_store)         \
-    X(choose_scores_f16, choose)  \
-    X(choose_scores_f32, choose)  \
-    X(choose_scores_bf16, choose) \
-    X(choose_scores_fp8, choose)  \
-    X(choose_scores_q8, choose)   \
-    X(choose_pick, choose)        \
-    X(attention_f16, attention)   \
-    X(attention_f32, attention)   \
-    X(attention_bf16, attention)  \
-    X(attention_fp8, attention)   \
-    X(attention_q8, attention)    \
-    X(attention_64_f16, attention) \
-    X(attention_128_f16, attention) \
-    X(attention_64_bf16, attention) \
+#define RN_PLAIN_KERNELS(X)          \
+    X(norm, norm)                    \
+    X(split_rows, matmul)            \
+    X(matmul_join, matmul)           \
+    X(each, each)                    \
+    X(gather, gather)                \
+    X(route, route)                  \
+    X(expert_sum, expert_sum)        \
+    X(draw, draw)                    \
+    X(feed, feed)                    \
+    X(conv, conv)                    \
+    X(shift, conv)                   \
+    X(linear_64, linear)             \
+    X(linear_128, linear)            \
+    X(linear_any, linear)            \
+    X(channels_16, linear)           \
+    X(channels_any, linear)          \
+    X(copy_states, copy_states)      \
+    X(move_rows, move_rows)          \
+    X(part, part)                    \
+    X(part_sum, part_sum)            \
+    X(tail, tail)                    \
+    X(resize, resize)                \
+    X(rope, rope)                    \
+    X(angles, angles)                \
+    X(rope_store, rope_store)        \
+    X(kv_store, kv_store)            \
+    X(choose_scores_f16, choose)     \
+    X(choose_scores_f32, choose)     \
+    X(choose_scores_bf16, choose)    \
+    X(choose_scores_fp8, choose)     \
+    X(choose_scores_q8, choose)      \
+    X(choose_pick, choose)           \
+    X(attention_f16, attention)      \
+    X(attention_f32, attention)      \
+    X(attention_bf16, attention)     \
+    X(attention_fp8, attention)      \
+    X(attention_q8, attention)       \
+    X(attention_64_f16, attention)   \
+    X(attention_128_f16, attention)  \
+    X(attention_64_bf16, attention)  \
     X(attention_128_bf16, attention) \
     X(attention_join, attention)
 

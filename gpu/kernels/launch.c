@@ -141,6 +141,17 @@ static struct rn_launch launch_head_sum(const struct rn_head_args *args)
                               4 * 8 * (RN_HEAD_SUM_ROWS * CELL + 1) * sizeof(float)};
 }
 
+/* A histogram of 2048 sums, a list of 1024 keys and their weights, and what warps tell each other: draw.cu. */
+static struct rn_launch launch_draw(const struct rn_draw_args *args)
+{
+    return (struct rn_launch){{args->n_rows, 1, 1}, 512, (2048 + 2 * 1024 + 3 * 16) * 8};
+}
+
+static struct rn_launch launch_feed(const struct rn_feed_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->n_rows, 256), 1, 1}, 256, 0};
+}
+
 static struct rn_launch launch_gather(const struct rn_gather_args *args)
 {
     return (struct rn_launch){{args->n_rows, 1, 1}, 256, 0};
@@ -310,6 +321,8 @@ LAUNCH(tail, struct rn_tail_args)
 LAUNCH(resize, struct rn_resize_args)
 LAUNCH(head_matmul, struct rn_head_args)
 LAUNCH(head_sum, struct rn_head_args)
+LAUNCH(draw, struct rn_draw_args)
+LAUNCH(feed, struct rn_feed_args)
 
 #define ROW(kernel, args, form) \
     [RN_KERNEL_##kernel] = {"rn_kernel_" #kernel, sizeof(struct rn_##args##_args), any_##form}
@@ -327,7 +340,7 @@ LAUNCH(head_sum, struct rn_head_args)
 
 static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     RN_KERNEL_TYPES(ROWS_OF_TYPE) RN_KERNEL_TYPES_AS(ROW_OF_TILE) RN_KERNEL_KV_TYPES(ROW_OF_KV)
-    RN_KERNEL_KV_TYPES_MANY(ROWS_OF_KV_MANY) ROW(norm, norm, norm),
+        RN_KERNEL_KV_TYPES_MANY(ROWS_OF_KV_MANY) ROW(norm, norm, norm),
     ROW(split_rows, matmul, split),
     ROW(matmul_join, matmul, matmul_join),
     ROW(each, each, each),
@@ -339,6 +352,8 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(choose_pick, choose, choose_pick),
     ROW(route, route, route),
     ROW(expert_sum, expert_sum, sum),
+    ROW(draw, draw, draw),
+    ROW(feed, feed, feed),
     ROW(conv, conv, conv),
     ROW(shift, conv, conv),
     ROW(linear_64, linear, linear),
