@@ -139,7 +139,7 @@ struct rn_gather_args {
  * is one of the cells that weights are read ahead); and the words of 16 bytes that they take. */
 RN_ANYWHERE uint32_t rn_few_piece(uint32_t n_rows, uint32_t cols)
 {
-    uint32_t most = n_rows < RN_FEW_ROWS ? 32 / n_rows / 4 * 4 : 4;
+    uint32_t most = n_rows == 0 ? 0 : n_rows < RN_FEW_ROWS ? 32 / n_rows / 4 * 4 : 4;
     uint32_t segment = ((cols + 63) / 64 + 7) / 8, whole = (segment + 3) / 4 * 4;
 
     return whole < most ? whole : most;
@@ -213,7 +213,7 @@ struct rn_attention_args {
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
     float scale, softcap;
 };
-enum { RN_ATTENTION_CHUNK = 256, RN_ATTENTION_COLUMNS = 16 };
+enum { RN_ATTENTION_CHUNK = 64, RN_ATTENTION_COLUMNS = 16 };
 
 /* The largest rows_per_tile. */
 static inline uint32_t rn_attention_rows(uint32_t heads, uint32_t kv_heads)

@@ -132,8 +132,18 @@ inline uint32_t half_of(float value)
     return sign | ((size - 0x38000000u + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
+inline uint32_t pack_f16(float low, float high)
+{
+    return half_of(low) | half_of(high) << 16;
+}
+
+inline float power_of_2(float x)
+{
+    return exp2f(x);
+}
+
 /* The product of the tensor cores, in float, by ascending k. A lane's registers as wrap.cuh says. */
-struct emulated_mma {
+template <float OF_HALF(uint32_t)> struct emulated_mma {
     float *c;
     const uint32_t *a, *b;
     static void together(void *const data[32])
@@ -145,12 +155,12 @@ struct emulated_mma {
             int g = lane / 4, t = lane % 4;
 
             for (int i = 0; i < 4; i++) {
-                a[g + i % 2 * 8][2 * t + i / 2 * 8] = float_of(own->a[i] << 16);
-                a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = float_of(own->a[i] & 0xffff0000u);
+                a[g + i % 2 * 8][2 * t + i / 2 * 8] = OF_HALF(own->a[i] & 0xffff);
+                a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = OF_HALF(own->a[i] >> 16);
             }
             for (int i = 0; i < 2; i++) {
-                b[2 * t + i * 8][g] = float_of(own->b[i] << 16);
-                b[2 * t + i * 8 + 1][g] = float_of(own->b[i] & 0xffff0000u);
+                b[2 * t + i * 8][g] = OF_HALF(own->b[i] & 0xffff);
+                b[2 * t + i * 8 + 1][g] = OF_HALF(own->b[i] >> 16);
             }
         }
         float sums[16][8] = {};
@@ -166,13 +176,54 @@ struct emulated_mma {
     }
 };
 
-inline void emulated_mma_bf16(rn_emulated_site site, float *c, const uint32_t *a, const uint32_t *b)
+template <float OF_HALF(uint32_t)>
+inline void emulated_product(rn_emulated_site site, float *c, const uint32_t *a, const uint32_t *b)
 {
-    emulated_mma own = {c, a, b};
+    emulated_mma<OF_HALF> own = {c, a, b};
 
-    rn_emulated_warp(site, emulated_mma::together, &own);
+    rn_emulated_warp(site, emulated_mma<OF_HALF>::together, &own);
 }
-#define mma_bf16(c, a, b) emulated_mma_bf16(RN_HERE, c, a, b)
+inline float emulated_float_of_bf16(uint32_t bits)
+{
+    return float_of(bits << 16);
+}
+#define mma_bf16(c, a, b) emulated_product<emulated_float_of_bf16>(RN_HERE, c, a, b)
+#define mma_f16(c, a, b) emulated_product<float_of_half>(RN_HERE, c, a, b)
+
+/* Each lane reads the row that it has named; then each takes its words of all. */
+struct emulated_matrices {
+    uint16_t row[8];
+    uint32_t *w;
+    static void together(void *const data[32])
+    {
+        for (int lane = 0; lane < 32; lane++)
+            for (int j = 0; j < 4; j++)
+                memcpy(&of(data, lane)->w[j], &of(data, j * 8 + lane / 4)->row[lane % 4 * 2], 4);
+    }
+    static void transposed(void *const data[32])
+    {
+        for (int lane = 0; lane < 32; lane++)
+            for (int j = 0; j < 4; j++)
+                of(data, lane)->w[j] = of(data, j * 8 + lane % 4 * 2)->row[lane / 4] |
+                                       (uint32_t)of(data, j * 8 + lane % 4 * 2 + 1)->row[lane / 4] << 16;
+    }
+    static emulated_matrices *of(void *const data[32], int lane)
+    {
+        return static_cast<emulated_matrices *>(data[lane]);
+    }
+};
+inline void emulated_load(rn_emulated_site site, rn_emulated_together together, uint32_t *w, uint32_t offset)
+{
+    emulated_matrices own;
+
+    if (offset % 16 != 0)
+        rn_emulated_fail("shared memory: a matrix's row at byte %u", offset);
+    memcpy(own.row, rn_emulated_shared(offset, 16, false), 16);
+    own.w = w;
+    rn_emulated_warp(site, together, &own);
+}
+#define load_matrices(w, offset) emulated_load(RN_HERE, emulated_matrices::together, w, offset)
+#define load_transposed(w, offset) emulated_load(RN_HERE, emulated_matrices::transposed, w, offset)
 
 struct bytes_at {
     uint64_t at, begin, end;
