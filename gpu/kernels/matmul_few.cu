@@ -67,28 +67,39 @@ struct activations {
     shared<float> sums;
 };
 
-/* Brings n cells from `cell` on to shared memory; eight steps of a row at a time, one for four lanes. */
+/* Brings n cells from `cell` on to shared memory: eight steps of a row at a time, one for four lanes, and AT_ONCE times as
+ * many under way. */
 template <class F> DEVICE void stage_cells(const activations &in, uint32_t cell, uint32_t n)
 {
+    enum : uint32_t { AT_ONCE = 2 };
     uint32_t t = lane_of_warp() % 4, all = n * 2 * in.rows;
 
     sync_warp();
-    for (uint32_t begin = 0; begin < all; begin += 8) {
-        uint32_t unit = begin + lane_of_warp() / 4, step = unit / in.rows, row = unit % in.rows;
-        floats4 v[2] = {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}};
+    for (uint32_t begin = 0; begin < all; begin += 8 * AT_ONCE) {
+        floats4 v[AT_ONCE][2];
         UNROLL
-        for (uint32_t product = 0; product < 2; product++) {
+        for (uint32_t i = 0; i < AT_ONCE * 2; i++) {
+            uint32_t unit = begin + i / 2 * 8 + lane_of_warp() / 4, step = unit / in.rows, row = unit % in.rows;
+            v[i / 2][i % 2] = floats4{{0, 0, 0, 0}};
             if (unit < all)
-                v[product] = read_row(in.a, in.first + row, in.cols, (cell * 2 + step) * STEP + product * 16 + 4 * t);
-            inputs parts = split_row(v[product]);
-            if (unit < all)
-                in.words.put(((step * 2 + product) * in.rows + row) * 4 + t,
-                             words4{{parts.b[0][0], parts.b[0][1], parts.b[1][0], parts.b[1][1]}});
+                v[i / 2][i % 2] =
+                    read_row(in.a, in.first + row, in.cols, (cell * 2 + step) * STEP + i % 2 * 16 + 4 * t);
         }
-        if (F::MINIMA) {
-            float sum = sum_of_step(v[0], v[1]);
-            if (unit < all && t == 0)
-                in.sums.put(step * in.rows + row, sum);
+        UNROLL
+        for (uint32_t i = 0; i < AT_ONCE; i++) {
+            uint32_t unit = begin + i * 8 + lane_of_warp() / 4, step = unit / in.rows, row = unit % in.rows;
+            UNROLL
+            for (uint32_t product = 0; product < 2; product++) {
+                inputs parts = split_row(v[i][product]);
+                if (unit < all)
+                    in.words.put(((step * 2 + product) * in.rows + row) * 4 + t,
+                                 words4{{parts.b[0][0], parts.b[0][1], parts.b[1][0], parts.b[1][1]}});
+            }
+            if (F::MINIMA) {
+                float sum = sum_of_step(v[i][0], v[i][1]);
+                if (unit < all && t == 0)
+                    in.sums.put(step * in.rows + row, sum);
+            }
         }
     }
     sync_warp();
@@ -100,28 +111,25 @@ DEVICE void multiply_tiles(const typename F::raw raw[TILES], const activations &
                            float acc[TILES][4])
 {
     uint32_t lane = lane_of_warp(), g = lane / 4, t = lane % 4;
+    float sums[2][2] = {};
+    inputs b[2][2] = {};
 
     UNROLL
+    for (uint32_t i = 0; i < 4; i++) { /* step, product */
+        words4 v = {{0, 0, 0, 0}};
+        if (g < in.rows)
+            v = in.words.get(((cell * 4 + i) * in.rows + g) * 4 + t);
+        b[i / 2][i % 2] = inputs{{{v.w[0], v.w[1]}, {v.w[2], v.w[3]}}};
+        if (F::MINIMA && 2 * t + i % 2 < in.rows)
+            sums[i / 2][i % 2] = in.sums.get((cell * 2 + i / 2) * in.rows + 2 * t + i % 2);
+    }
+    UNROLL
     for (uint32_t step = 0; step < 2; step++) {
-        float sums[2] = {0, 0};
-        inputs b[2] = {};
-
-        UNROLL
-        for (uint32_t product = 0; product < 2; product++) {
-            words4 v = {{0, 0, 0, 0}};
-            if (g < in.rows)
-                v = in.words.get((((cell * 2 + step) * 2 + product) * in.rows + g) * 4 + t);
-            b[product] = inputs{{{v.w[0], v.w[1]}, {v.w[2], v.w[3]}}};
-        }
-        UNROLL
-        for (uint32_t i = 0; F::MINIMA && i < 2; i++)
-            if (2 * t + i < in.rows)
-                sums[i] = in.sums.get((cell * 2 + step) * in.rows + 2 * t + i);
         UNROLL
         for (uint32_t j = 0; j < TILES; j++) {
             step_numbers w;
             F::expand(raw[j], step, lane, w);
-            multiply<F>(w, b, sums, parts, acc[j]);
+            multiply<F>(w, b[step], sums[step], parts, acc[j]);
         }
     }
 }
