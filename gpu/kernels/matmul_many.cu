@@ -368,6 +368,7 @@ template <class F, uint32_t BATCHES> DEVICE void walk(const rn_matmul_args &args
 
     if (args.ways == 1)
         clear_totals<BATCHES>();
+    grid_wait(); /* weights are there before the chunks */
     for (uint32_t to = 0; to + CHUNK_BYTES < p.ring_bytes; to += CHUNK_BYTES, copied++) {
         if (copied < p.end)
             copy_chunk<F, BATCHES>(p, copied, to);
@@ -400,8 +401,8 @@ template <class F> DEVICE void matmul_many(const rn_matmul_args &args)
     place p = find_place(args);
 
     if (p.begin >= p.end)
-        return;
-    if (args.n_rows - p.inputs * ROWS > BATCH * 8)
+        grid_wait();
+    else if (args.n_rows - p.inputs * ROWS > BATCH * 8)
         walk<F, 2>(args, p);
     else
         walk<F, 1>(args, p);
@@ -444,9 +445,9 @@ RN_KERNEL(matmul_join, rn_matmul_args, 256, 4)
     many::matmul_join(args);
 }
 
-#define MATMUL_MANY(id, type)                               \
-    RN_KERNEL(matmul_many_##type, rn_matmul_args, 256, 1)   \
-    {                                                       \
-        many::matmul_many<format_##type>(args);             \
+#define MATMUL_MANY(id, type)                                    \
+    RN_KERNEL_AHEAD(matmul_many_##type, rn_matmul_args, 256, 1)  \
+    {                                                            \
+        many::matmul_many<format_##type>(args);                  \
     }
 RN_KERNEL_TYPES(MATMUL_MANY)
