@@ -23,6 +23,13 @@
 extern "C" {
 #endif
 
+/* A function of the host and of kernels. */
+#ifdef __CUDACC__
+#define RN_ANYWHERE static inline __host__ __device__
+#else
+#define RN_ANYWHERE static inline
+#endif
+
 typedef uint64_t rn_address; /* of the device's memory; 0: none */
 
 /* The file's rows [0, rows) of a matrix, one behind the other, in the device's order, which has rn_tiled_bytes. A
@@ -134,6 +141,20 @@ struct rn_gather_args {
     rn_address a, index, out; /* f32 [rows, width]; uint32_t [n_rows]; f32 [n_rows, out_width] */
     uint32_t n_rows, rows, width, out_width, at;
 };
+
+/* Cells of 64 columns whose activations a warp of matmul_few has in shared memory at a time, a multiple of four (so that it
+ * is one of the cells that weights are read ahead); and the words of 16 bytes that they take. */
+RN_ANYWHERE uint32_t rn_few_piece(uint32_t n_rows, uint32_t cols)
+{
+    uint32_t most = n_rows < RN_FEW_ROWS ? 32 / n_rows / 4 * 4 : 4;
+    uint32_t segment = ((cols + 63) / 64 + 7) / 8, whole = (segment + 3) / 4 * 4;
+
+    return whole < most ? whole : most;
+}
+RN_ANYWHERE uint32_t rn_few_words(uint32_t n_rows, uint32_t cols)
+{
+    return rn_few_piece(n_rows, cols) * 16 * (n_rows < RN_FEW_ROWS ? n_rows : 8);
+}
 
 /* ROPE: out[r] = a[r] turned by position[r], a and out are [heads, k_dim]; out may be a. dims is at most k_dim and
  * even. */

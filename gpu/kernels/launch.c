@@ -28,10 +28,15 @@ static uint32_t tiles_of(const struct rn_products_args *args)
     return tiles;
 }
 
-/* 8 segments of 16 x 8 sums. */
+/* Of each of 8 warps a piece of activations and their sums; of each tile 8 segments of 16 x 8 sums. */
+static uint32_t few_bytes(const struct rn_products_args *args, uint32_t tiles)
+{
+    return rn_few_words(args->n_rows, args->cols) * (8 * 16 + 4) + tiles * 8 * 16 * 8 * (uint32_t)sizeof(float);
+}
+
 static struct rn_launch launch_few(const struct rn_products_args *args)
 {
-    return (struct rn_launch){{tiles_of(args), ceil_to(args->n_rows, RN_FEW_ROWS), 1}, 256, 8 * 16 * 8 * sizeof(float)};
+    return (struct rn_launch){{tiles_of(args), ceil_to(args->n_rows, RN_FEW_ROWS), 1}, 256, few_bytes(args, 1)};
 }
 
 static struct rn_launch launch_pair(const struct rn_products_args *args)
@@ -41,7 +46,7 @@ static struct rn_launch launch_pair(const struct rn_products_args *args)
     return (struct rn_launch){
         {args->end == RN_END_GATE ? tiles : ceil_to(tiles, 2), ceil_to(args->n_rows, RN_FEW_ROWS), 1},
         256,
-        2 * 8 * 16 * 8 * sizeof(float)};
+        few_bytes(args, 2)};
 }
 
 enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struct rn_products_args *args)

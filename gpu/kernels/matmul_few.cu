@@ -1,17 +1,25 @@
 /* Products of up to eight rows at once: a block has one or two tiles of 16 rows of weights, each of its warps a segment of
- * the columns (products.cuh). Every weight is read once, by accesses of 16 bytes a lane, so many cells ahead as registers
- * hold; the first ones before the launch before this one has ended. Activations come from the caches; a block with two
- * tiles takes them once for both. */
+ * the columns (products.cuh). Every weight is read once, by accesses of 16 bytes a lane, as many cells ahead as registers
+ * hold; the first ones before the launch before this one has ended. A warp brings its activations to shared memory piece
+ * by piece, split as lanes want them.
+ *
+ *   shared   of each warp a piece: [step of the piece][product][row][t] of words4, the registers of both parts;
+ *            of each warp, where the format has minima: [step of the piece][row] sums of activations;
+ *            [tile][segment][register of the result][lane] the segments' sums */
 #include "gpu/kernels/products.cuh"
 #include "gpu/kernels/values.cuh"
 
 namespace
 {
 
-/* Cells whose weights a lane has under way. */
+/* Cells whose weights a lane has under way; and blocks that fit into a multiprocessor's registers then. */
 template <class F, uint32_t TILES> DEVICE constexpr uint32_t depth_of()
 {
-    return sizeof(typename F::raw) * TILES <= 48 ? 4 : sizeof(typename F::raw) * TILES <= 96 ? 3 : sizeof(typename F::raw) * TILES <= 128 ? 2 : 1;
+    return sizeof(typename F::raw) * TILES <= 36 ? 4 : sizeof(typename F::raw) * TILES <= 128 ? 2 : 1;
+}
+template <class F, uint32_t TILES> constexpr uint32_t blocks_of()
+{
+    return sizeof(typename F::raw) * TILES <= 80 && !F::BY_PRODUCT && !(F::MINIMA && TILES > 1) ? 3 : 2;
 }
 
 /* A tile that a block has; `product` n: none. */
@@ -51,36 +59,69 @@ DEVICE void read_tiles(const rn_products_args &args, const tile_of_block tiles[T
             F::read(bytes_at(tiles[j].at), 0, cell, lane_of_warp(), raw[j]);
 }
 
-/* As multiply_cell, for all tiles of the block. */
-template <class F, uint32_t TILES>
-DEVICE void multiply_tiles(const rn_products_args &args, const typename F::raw raw[TILES], const bytes_at &a,
-                           uint32_t row, uint32_t cell, float acc[TILES][4])
+/* A warp's activations: those of `rows` rows from `first` on. */
+struct activations {
+    bytes_at a;
+    uint32_t first, rows, cols;
+    shared<words4> words;
+    shared<float> sums;
+};
+
+/* Brings n cells from `cell` on to shared memory; eight steps of a row at a time, one for four lanes. */
+template <class F> DEVICE void stage_cells(const activations &in, uint32_t cell, uint32_t n)
 {
-    uint32_t lane = lane_of_warp(), t = lane % 4;
+    uint32_t t = lane_of_warp() % 4, all = n * 2 * in.rows;
 
-    UNROLL
-    for (uint32_t step = 0; step < 2; step++) {
-        uint32_t column = cell * CELL + step * STEP + 4 * t;
+    sync_warp();
+    for (uint32_t begin = 0; begin < all; begin += 8) {
+        uint32_t unit = begin + lane_of_warp() / 4, step = unit / in.rows, row = unit % in.rows;
         floats4 v[2] = {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}};
-        float sums[2] = {0, 0};
-        inputs in[2];
-
-        if (row < args.n_rows) {
-            v[0] = read_row(a, row, args.cols, column);
-            v[1] = read_row(a, row, args.cols, column + 16);
+        UNROLL
+        for (uint32_t product = 0; product < 2; product++) {
+            if (unit < all)
+                v[product] = read_row(in.a, in.first + row, in.cols, (cell * 2 + step) * STEP + product * 16 + 4 * t);
+            inputs parts = split_row(v[product]);
+            if (unit < all)
+                in.words.put(((step * 2 + product) * in.rows + row) * 4 + t,
+                             words4{{parts.b[0][0], parts.b[0][1], parts.b[1][0], parts.b[1][1]}});
         }
         if (F::MINIMA) {
             float sum = sum_of_step(v[0], v[1]);
-            sums[0] = shuffle(sum, 8 * t);
-            sums[1] = shuffle(sum, 8 * t + 4);
+            if (unit < all && t == 0)
+                in.sums.put(step * in.rows + row, sum);
         }
-        in[0] = split_row(v[0]);
-        in[1] = split_row(v[1]);
+    }
+    sync_warp();
+}
+
+/* A cell of all tiles of the block, the piece's `cell`-th. */
+template <class F, uint32_t TILES>
+DEVICE void multiply_tiles(const typename F::raw raw[TILES], const activations &in, uint32_t cell, uint32_t parts,
+                           float acc[TILES][4])
+{
+    uint32_t lane = lane_of_warp(), g = lane / 4, t = lane % 4;
+
+    UNROLL
+    for (uint32_t step = 0; step < 2; step++) {
+        float sums[2] = {0, 0};
+        inputs b[2] = {};
+
+        UNROLL
+        for (uint32_t product = 0; product < 2; product++) {
+            words4 v = {{0, 0, 0, 0}};
+            if (g < in.rows)
+                v = in.words.get((((cell * 2 + step) * 2 + product) * in.rows + g) * 4 + t);
+            b[product] = inputs{{{v.w[0], v.w[1]}, {v.w[2], v.w[3]}}};
+        }
+        UNROLL
+        for (uint32_t i = 0; F::MINIMA && i < 2; i++)
+            if (2 * t + i < in.rows)
+                sums[i] = in.sums.get((cell * 2 + step) * in.rows + 2 * t + i);
         UNROLL
         for (uint32_t j = 0; j < TILES; j++) {
             step_numbers w;
             F::expand(raw[j], step, lane, w);
-            multiply<F>(w, in, sums, args.parts, acc[j]);
+            multiply<F>(w, b, sums, parts, acc[j]);
         }
     }
 }
@@ -130,10 +171,14 @@ template <class F, uint32_t TILES> DEVICE void matmul_few(const rn_products_args
     constexpr uint32_t DEPTH = depth_of<F, TILES>();
     uint32_t cells = (args.cols + CELL - 1) / CELL, per = segment_cells(cells), lane = lane_of_warp();
     uint32_t begin = warp_of_block() * per, end = begin + per < cells ? begin + per : cells;
-    uint32_t row = block_y() * RN_FEW_ROWS + lane / 4, thread = thread_of_block();
+    uint32_t first = block_y() * RN_FEW_ROWS, thread = thread_of_block();
+    uint32_t rows = args.n_rows - first < RN_FEW_ROWS ? args.n_rows - first : 8;
+    uint32_t piece = rn_few_piece(args.n_rows, args.cols), words = rn_few_words(args.n_rows, args.cols);
+    activations in = {bytes_at(args.a), first, rows, args.cols,
+                      shared<words4>(warp_of_block() * words * 16, words),
+                      shared<float>(8 * words * 16 + warp_of_block() * words / 2, words / 8)};
+    shared<float> sums(8 * words * 16 + 4 * words, TILES * SEGMENTS * 128);
     tile_of_block tiles[TILES];
-    bytes_at a(args.a);
-    shared<float> sums(0, TILES * SEGMENTS * 128);
     float acc[TILES][4] = {};
     typename F::raw ring[DEPTH][TILES];
 
@@ -146,11 +191,14 @@ template <class F, uint32_t TILES> DEVICE void matmul_few(const rn_products_args
             read_tiles<F, TILES>(args, tiles, begin + d, ring[d]);
     grid_wait();
     for (uint32_t cell = begin; cell < end; cell += DEPTH) {
+        uint32_t at = (cell - begin) % piece;
+        if (at == 0)
+            stage_cells<F>(in, cell, end - cell < piece ? end - cell : piece);
         UNROLL
         for (uint32_t d = 0; d < DEPTH; d++) {
             if (cell + d >= end)
                 continue;
-            multiply_tiles<F, TILES>(args, ring[d], a, row, cell + d, acc);
+            multiply_tiles<F, TILES>(ring[d], in, at + d, args.parts, acc);
             if (cell + d + DEPTH < end)
                 read_tiles<F, TILES>(args, tiles, cell + d + DEPTH, ring[d]);
         }
@@ -167,13 +215,13 @@ template <class F, uint32_t TILES> DEVICE void matmul_few(const rn_products_args
 
 } // namespace
 
-#define MATMUL_FEW(id, type)                                            \
-    RN_KERNEL_AHEAD(matmul_few_##type, rn_products_args, 256, 2)        \
-    {                                                                   \
-        matmul_few<format_##type, 1>(args);                             \
-    }                                                                   \
-    RN_KERNEL_AHEAD(matmul_pair_##type, rn_products_args, 256, 2)       \
-    {                                                                   \
-        matmul_few<format_##type, 2>(args);                             \
+#define MATMUL_FEW(id, type)                                                                          \
+    RN_KERNEL_AHEAD(matmul_few_##type, rn_products_args, 256, (blocks_of<format_##type, 1>()))        \
+    {                                                                                                 \
+        matmul_few<format_##type, 1>(args);                                                           \
+    }                                                                                                 \
+    RN_KERNEL_AHEAD(matmul_pair_##type, rn_products_args, 256, (blocks_of<format_##type, 2>()))       \
+    {                                                                                                 \
+        matmul_few<format_##type, 2>(args);                                                           \
     }
 RN_KERNEL_TYPES(MATMUL_FEW)
