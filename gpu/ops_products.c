@@ -59,7 +59,10 @@ static int launch_products(struct rn_gpu_backend *backend, const struct rn_op *o
 /* The op before has split the same rows. */
 static bool is_split(const struct rn_gpu_backend *backend, const struct rn_op *op)
 {
-    return op > backend->plan->ops && op[-1].kind == RN_OP_MATMUL && op[-1].a == op->a && op[-1].out != op->a;
+    const struct rn_slot *slots = backend->plan->slots, *out = &slots[op->out];
+
+    return op > backend->plan->ops && op[-1].kind == RN_OP_MATMUL && op[-1].a == op->a && op[-1].out != op->a &&
+           slots[op[-1].out].selected == out->selected && slots[op[-1].out].logits == out->logits;
 }
 
 static int run_many(struct rn_gpu_backend *backend, const struct rn_typed_kernels *kernels, bool splits,
@@ -70,6 +73,7 @@ static int run_many(struct rn_gpu_backend *backend, const struct rn_typed_kernel
     args.split = backend->slots + backend->split_at;
     args.partial = backend->slots + backend->partial_at;
     args.ways = rn_matmul_ways(args.n_rows, args.rows, args.cols, (uint32_t)backend->device->units);
+    args.ring = rn_matmul_ring(backend->device->shared_most);
     if (splits)
         result = rn_gpu_launch(backend, RN_KERNEL_split_rows, &args);
     if (result == RN_GPU_OK)
