@@ -67,32 +67,54 @@ int rn_gpu_run_kv_store(struct rn_gpu_backend *backend, const struct rn_op *op, 
     return rn_gpu_launch(backend, RN_KERNEL_kv_store, &args);
 }
 
-/* Few rows are split over positions, and the parts joined; of many each tile looks at all. */
-int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+enum {
+    SPLIT_CHUNKS = 5, /* fewer chunks are done sooner by one block than by several and a launch that joins */
+    WORKSPACE_MOST_BYTES =
+        256 << 20 /* with rows so many and so long that there would be more, blocks are many as it is */
+};
+
+/* Launches the kernel that looks at the cache, and where there is a workspace the one that joins. */
+static int launch_attention(struct rn_gpu_backend *backend, const struct rn_attention_args *args)
 {
-    bool is_split = shape->n_rows <= RN_GPU_SPLIT_ROWS;
     enum rn_kernel kernel;
-    struct rn_attention_args args = {.cache = cache_of(backend, op->layer, shape),
-                                     .q = rn_gpu_slot(backend, op->a),
-                                     .out = rn_gpu_slot(backend, op->out),
-                                     .seqs = rn_gpu_input(backend, backend->in.seqs),
-                                     .positions = rn_gpu_input(backend, backend->in.positions),
-                                     .sinks = rn_gpu_vector(backend, op->weight),
-                                     .workspace = is_split ? backend->slots + backend->workspace_at : 0,
-                                     .n_rows = shape->n_rows,
-                                     .heads = op->heads,
-                                     .v_dim = op->v_dim,
-                                     .window = op->window,
-                                     .chunked = op->chunked,
-                                     .rows_per_tile = is_split ? 1 : rn_attention_rows(op->heads, op->kv_heads),
-                                     .n_chunks = is_split ? shape->longest / RN_ATTENTION_CHUNK : 0,
-                                     .scale = op->scale,
-                                     .softcap = op->softcap};
     int result;
 
-    RN_CHECK(rn_attention_kernel((uint32_t)backend->limits.kv_type, op->k_dim, op->v_dim, &kernel));
-    result = rn_gpu_launch(backend, kernel, &args);
-    return result == RN_GPU_OK && is_split ? rn_gpu_launch(backend, RN_KERNEL_attention_join, &args) : result;
+    RN_CHECK(rn_attention_kernel(args->cache.type, args->cache.k_dim, args->v_dim, &kernel));
+    result = rn_gpu_launch(backend, kernel, args);
+    return result == RN_GPU_OK && args->workspace != 0 ? rn_gpu_launch(backend, RN_KERNEL_attention_join, args)
+                                                       : result;
+}
+
+/* Of few rows behind many positions each block has a chunk, and the parts are joined; else a block has all chunks. */
+int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    uint32_t n_chunks = shape->longest / RN_ATTENTION_CHUNK;
+    uint64_t workspace = backend->slots + backend->workspace_at;
+    bool is_split = shape->n_rows <= RN_GPU_SPLIT_ROWS && n_chunks >= SPLIT_CHUNKS &&
+                    rn_attention_bytes(shape->n_rows, op->heads, op->v_dim, n_chunks) <= WORKSPACE_MOST_BYTES;
+    struct rn_attention_args args = {
+        .cache = cache_of(backend, op->layer, shape),
+        .q = rn_gpu_slot(backend, op->a),
+        .out = rn_gpu_slot(backend, op->out),
+        .seqs = rn_gpu_input(backend, backend->in.seqs),
+        .positions = rn_gpu_input(backend, backend->in.positions),
+        .sinks = rn_gpu_vector(backend, op->weight),
+        .workspace = is_split ? workspace : 0,
+        .n_rows = shape->n_rows,
+        .heads = op->heads,
+        .v_dim = op->v_dim,
+        .window = op->window,
+        .chunked = op->chunked,
+        .rows_per_tile = shape->n_rows == shape->n_seqs ? 1 : rn_attention_rows(op->heads, op->kv_heads),
+        .n_chunks = n_chunks,
+        .scale = op->scale,
+        .softcap = op->softcap};
+    int result = launch_attention(backend, &args);
+
+    if (!backend->allows || result != RN_GPU_OK)
+        return result;
+    args.workspace = is_split ? 0 : workspace; /* the other form has another size of shared memory */
+    return launch_attention(backend, &args);
 }
 
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
@@ -105,6 +127,7 @@ uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
         const struct rn_op *op = &backend->plan->ops[i];
 
         bytes = op->kind == RN_OP_ATTENTION ? rn_attention_bytes(rows, op->heads, op->v_dim, chunks) : 0;
+        bytes = bytes < WORKSPACE_MOST_BYTES ? bytes : WORKSPACE_MOST_BYTES;
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -153,7 +153,7 @@ static void time_attention(struct gpu_bench *b, uint32_t n_seqs, uint32_t n_rows
                                         .rows_per_tile = split ? 1 : rn_attention_rows(HEADS, KV_HEADS),
                                         .n_chunks = (depth + n_rows + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK,
                                         .scale = 0.088f};
-    room = gpu_take(b, rn_attention_bytes(rows, HEADS, DIM, a.args.n_chunks), true);
+    room = gpu_take(b, split ? rn_attention_bytes(rows, HEADS, DIM, a.args.n_chunks) : 256, true);
     a.args.workspace = split ? room : 0;
     t = gpu_time(b, b->stream, launch_attention, &a, 20);
     printf("attention f16, %u x %u rows behind %u: %.1f us, %.0f %% of the copy line, %.1f TFLOP/s\n", n_seqs, n_rows,

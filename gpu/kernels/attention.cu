@@ -1,460 +1,387 @@
-/* ATTENTION over the paged cache, on the tensor cores, so that a row's bits depend on its own query and positions alone.
+/* ATTENTION over the paged cache, on the tensor cores: attention.cuh says what is computed.
  *
- *   column   one head of one row; 16 of them that share a head of keys are a tile's columns
- *   span     64 positions from a multiple of 64 on: a warp's. Scores of all, their maximum m, weights e^(s - m), their
- *            sum l, and o = weights · values
- *   chunk    4 spans from a multiple of 256 on: a block's
+ * A block has 16 columns and chunk after chunk, or with a workspace one chunk, which attention_join puts together. Its
+ * four warps have 16 positions each of a chunk's scores, and then a quarter each of the values' numbers, 16 at a time.
+ * While a chunk is computed the next one's keys and values come to shared memory, where there is room for both. Where
+ * there is not even room for keys and values, the values come into the keys' place.
  *
- * Parts (m, l, o) are put together in the order of positions, from (-infinity, 0, 0) on: spans to a chunk, chunks to all:
- *
- *     n = max(M, m);  L = L e^(M - n) + l e^(m - n);  O = O e^(M - n) + o e^(m - n);  M = n
- *
- * where a part in which a column sees nothing is passed over. In a span positions that a column does not see have weight
- * 0. So it does not matter which other columns are in the tile, nor who puts the chunks together: the block, or
- * attention_join. Queries, keys, weights and values are sums of two bfloat16 where they have more than eight bits.
- *
- *   shared   queries [k_dim / 16][lane] of two words4: the registers of both parts
- *            o of each warp [4][16][v_dim]; of all chunks [16][v_dim]
- *            m, l of each warp [4][16], of all [16]; what each part is multiplied by, and what stands before it */
-#include "gpu/kernels/cache.cuh"
+ *   shared   where rows lie [stages][64]; queries [2][16]; weights [4][lane] of two words4
+ *            what undoes the queries' power [16]; of each warp m [4][16] and l [4][16][4]
+ *            O [v_dim / 16][2][lane] of four floats, without a workspace
+ *            keys [stages][parts][64], values [stages][parts][64] */
+#include "gpu/kernels/attention.cuh"
 
 namespace
 {
 
-enum : uint32_t { COLUMNS = RN_ATTENTION_COLUMNS, SPAN = 64, SPANS = RN_ATTENTION_CHUNK / SPAN, THREADS = SPANS * WARP };
+enum : uint32_t { COLUMNS = RN_ATTENTION_COLUMNS, TILE_ROOM = 99 * 1024 };
 
-/* Of a part and a column: by what o is multiplied, and what there is before; `is_part` 0: it is passed over. */
-struct alignas(16) join_step {
-    float part, before;
-    uint32_t is_part, unused;
-};
+/* Where things lie in shared memory: as launch.c counts them. */
+struct tile_room {
+    uint32_t key_stride, value_stride, v_steps, stages;
+    uint32_t queries, weights, undo, maxima, sums, totals, keys, values, stage_bytes;
+    bool values_in_keys, values_late; /* the front of the keys; the keys' place, when the scores are there */
 
-/* The rows of a tile that are of one sequence, and what a thread knows of its two columns. */
-struct run {
-    uint32_t first_row, n_rows, seq, low, high; /* positions that some row sees: [low, high] */
-};
-struct column {
-    bool is_one;
-    uint32_t row, head, first, last; /* of positions */
-};
-
-DEVICE uint32_t group_of(const rn_attention_args &args)
-{
-    return args.heads / args.cache.kv_heads;
-}
-
-/* Heads of a tile's row; a group of more than 16 is cut into parts. */
-DEVICE uint32_t heads_of_row(const rn_attention_args &args)
-{
-    uint32_t group = group_of(args);
-
-    return group < COLUMNS ? group : COLUMNS;
-}
-
-DEVICE uint32_t first_position(const rn_attention_args &args, uint32_t position)
-{
-    uint32_t window = args.chunked != 0 ? position % args.window + 1 : args.window;
-
-    return window == 0 || window > position ? 0 : position + 1 - window;
-}
-
-/* The rows from `row` on that are of its sequence, before `end`. */
-DEVICE run run_of(const rn_attention_args &args, uint32_t row, uint32_t end)
-{
-    global<uint32_t> seqs(args.seqs, args.n_rows), positions(args.positions, args.n_rows);
-    run r = {row, 1, seqs.get(row), first_position(args, positions.get(row)), positions.get(row)};
-
-    while (row + r.n_rows < end && seqs.get(row + r.n_rows) == r.seq) {
-        uint32_t position = positions.get(row + r.n_rows++), first = first_position(args, position);
-        r.high = position;
-        r.low = first < r.low ? first : r.low;
-    }
-    return r;
-}
-
-DEVICE column column_of(const rn_attention_args &args, const run &r, uint32_t i)
-{
-    uint32_t heads = heads_of_row(args), in_group = block_y() / args.cache.kv_heads * COLUMNS + i % heads;
-    column c = {false, r.first_row + i / heads, block_y() % args.cache.kv_heads * group_of(args) + in_group, 0, 0};
-
-    if (i / heads >= r.n_rows || in_group >= group_of(args))
-        return c;
-    c.is_one = true;
-    c.last = global<uint32_t>(args.positions, args.n_rows).get(c.row);
-    c.first = first_position(args, c.last);
-    return c;
-}
-
-/* The views of shared memory. */
-struct own_room {
-    shared<words4> queries;
-    shared<float> sums, all; /* o of each warp; of all */
-    shared<float> spans;     /* [SPANS][16][m, l] */
-    shared<float> total;     /* [16][m, l] */
-    shared<join_step> steps; /* [SPANS][16]; [16]: of the chunk */
-    uint32_t width;          /* of o: v_dim, to a multiple of 32 */
-
-    DEVICE own_room(const rn_attention_args &args, uint32_t k_steps, uint32_t v_width)
-        : queries(0, k_steps * WARP * 2), sums(k_steps * WARP * 32, SPANS * COLUMNS * v_width),
-          all(k_steps * WARP * 32 + SPANS * COLUMNS * v_width * 4, COLUMNS * v_width),
-          spans(k_steps * WARP * 32 + (SPANS + 1) * COLUMNS * v_width * 4, SPANS * COLUMNS * 2),
-          total(k_steps * WARP * 32 + (SPANS + 1) * COLUMNS * v_width * 4 + SPANS * COLUMNS * 8, COLUMNS * 2),
-          steps(k_steps * WARP * 32 + (SPANS + 1) * COLUMNS * v_width * 4 + (SPANS + 1) * COLUMNS * 8,
-                (SPANS + 1) * COLUMNS),
-          width(v_width)
+    DEVICE tile_room(const rn_attention_args &args, uint32_t parts)
     {
-        (void)args;
+        uint32_t k_bytes, v_bytes;
+
+        key_stride = row_stride(args.cache.k_dim);
+        values_in_keys = args.cache.v_dim == 0;
+        value_stride = values_in_keys ? key_stride : row_stride(args.v_dim);
+        v_steps = (args.v_dim + 15) / 16;
+        k_bytes = CHUNK * key_stride * parts;
+        v_bytes = values_in_keys ? 0 : CHUNK * value_stride * parts;
+        queries = 2 * CHUNK * sizeof(kv_row);
+        weights = queries + 2 * COLUMNS * key_stride;
+        undo = weights + TILE_WARPS * WARP * 32;
+        maxima = undo + COLUMNS * 4;
+        sums = maxima + TILE_WARPS * COLUMNS * 4;
+        totals = sums + TILE_WARPS * COLUMNS * 16;
+        keys = totals + (args.workspace != 0 ? 0 : v_steps * 2 * WARP * 16);
+        stages = args.workspace == 0 && keys + 2 * (k_bytes + v_bytes) <= TILE_ROOM ? 2 : 1;
+        values_late = !values_in_keys && keys + k_bytes + v_bytes > TILE_ROOM;
+        values = values_in_keys || values_late ? keys : keys + k_bytes;
+        stage_bytes = k_bytes + v_bytes;
+    }
+    DEVICE shared<kv_row> rows(uint32_t stage) const
+    {
+        return shared<kv_row>(stage * CHUNK * sizeof(kv_row), CHUNK);
     }
 };
 
-/* Registers of two numbers of each of columns g and g + 8, as of a product's first operand. */
-DEVICE void load_queries(const rn_attention_args &args, const run &r, const own_room &room)
-{
-    uint32_t k_dim = args.cache.k_dim, k_steps = (k_dim + 15) / 16;
-    global<float> q(args.q, (uint64_t)args.n_rows * args.heads * k_dim);
+template <uint32_t TYPE> struct tile {
+    const rn_attention_args &args;
+    const tile_room &room;
+    run r;
+    column columns[2]; /* lane / 4 and that + 8 */
+    score_form forms[2];
+    float m[2], l[2]; /* of the chunks so far */
 
-    for (uint32_t i = thread_of_block(); i < k_steps * WARP; i += THREADS) {
-        uint32_t lane = i % WARP, d = i / WARP * 16 + lane % 4 * 4;
-        words4 parts[2];
+    DEVICE tile(const rn_attention_args &a, const tile_room &o, const run &own)
+        : args(a), room(o), r(own), columns{column_of(a, own, lane_of_warp() / 4, COLUMNS),
+                                            column_of(a, own, lane_of_warp() / 4 + 8, COLUMNS)},
+          forms{}, m{-INFINITY, -INFINITY}, l{0, 0}
+    {
+    }
+
+    DEVICE void load_queries()
+    {
+        shared<float> undo(room.undo, COLUMNS);
+        uint32_t part = COLUMNS * room.key_stride, width = room.key_stride / 2 - ROW_PAD / 2;
+
+        UNROLL
+        for (uint32_t i = 0; i < COLUMNS / TILE_WARPS; i++) {
+            uint32_t own = i * TILE_WARPS + warp_of_block(), at = room.queries + own * room.key_stride;
+            float back = put_query<kv_form<TYPE>::HALF>(args, column_of(args, r, own, COLUMNS), width, at, at + part);
+            if (lane_of_warp() == 0)
+                undo.put(own, back);
+        }
+    }
+
+    DEVICE void take_forms()
+    {
+        shared<float> undo(room.undo, COLUMNS);
+
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++)
+            forms[half] = score_form_of(args, columns[half], undo.get(lane_of_warp() / 4 + half * 8));
+    }
+
+    /* Keys, and values; two groups of copies. */
+    DEVICE void bring(uint32_t stage)
+    {
+        bring_rows<TYPE>(args, room.rows(stage), false, room.keys + stage * room.stage_bytes);
+        if (room.values_in_keys || room.values_late)
+            copy_commit();
+        else
+            bring_rows<TYPE>(args, room.rows(stage), true, room.values + stage * room.stage_bytes);
+    }
+
+    /* Of the warp's 16 positions, and the greatest of each column to shared memory. */
+    DEVICE void score(uint32_t chunk, uint32_t stage, float s[2][4])
+    {
+        uint32_t at = room.keys + stage * room.stage_bytes, row = warp_of_block() * 16, lane = lane_of_warp();
+        uint32_t part = CHUNK * room.key_stride;
+        shared<float> maxima(room.maxima, TILE_WARPS * COLUMNS);
+
+        for (uint32_t k = 0; k < (room.key_stride - ROW_PAD) / 32; k++) {
+            uint32_t b[4], low[4] = {};
+            words4 a[2];
+            get_query(a, room.queries, room.queries + COLUMNS * room.key_stride, room.key_stride, k);
+            get_keys(b, at, room.key_stride, row, k);
+            if (kv_form<TYPE>::PARTS > 1)
+                get_keys(low, at + part, room.key_stride, row, k);
+            multiply<TYPE>(s[0], a, b, low);
+            multiply<TYPE>(s[1], a, b + 2, low + 2);
+        }
         UNROLL
         for (uint32_t half = 0; half < 2; half++) {
-            column c = column_of(args, r, lane / 4 + 8 * half);
-            float v[4] = {0, 0, 0, 0};
+            float most = -INFINITY;
+            UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                float *own = &s[i / 2][half * 2 + i % 2];
+                *own = finish_score(args, columns[half], forms[half], *own,
+                                    chunk * CHUNK + row + i / 2 * 8 + lane % 4 * 2 + i % 2);
+                most = fmaxf(most, *own);
+            }
+            most = fmaxf(most, shuffle_xor(most, 1));
+            most = fmaxf(most, shuffle_xor(most, 2));
+            if (lane % 4 == 0)
+                maxima.put(warp_of_block() * COLUMNS + lane / 4 + half * 8, most);
+        }
+    }
+
+    /* Scores become weights, in shared memory, and their sums; of_m: m of the chunk. */
+    DEVICE void weigh(const float s[2][4], float of_m[2])
+    {
+        shared<float> maxima(room.maxima, TILE_WARPS * COLUMNS), sums(room.sums, TILE_WARPS * COLUMNS * 4);
+        shared<words4> weights(room.weights, TILE_WARPS * WARP * 2);
+        uint32_t lane = lane_of_warp(), warp = warp_of_block();
+        words4 parts[2];
+
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            float most = -INFINITY, w[4];
+            UNROLL
+            for (uint32_t i = 0; i < TILE_WARPS; i++)
+                most = fmaxf(most, maxima.get(i * COLUMNS + lane / 4 + half * 8));
+            of_m[half] = ceilf(most) - kv_form<TYPE>::SHIFT;
+            UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                w[i] = weight_of(s[i / 2][half * 2 + i % 2], of_m[half]);
+            split_numbers<kv_form<TYPE>::HALF>(w[0], w[1], &parts[0].w[half], &parts[1].w[half]);
+            split_numbers<kv_form<TYPE>::HALF>(w[2], w[3], &parts[0].w[half + 2], &parts[1].w[half + 2]);
+            sums.put((warp * COLUMNS + lane / 4 + half * 8) * 4 + lane % 4, w[0] + w[1] + w[2] + w[3]);
+        }
+        weights.put(warp * WARP * 2 + lane, parts[0]);
+        weights.put(warp * WARP * 2 + WARP + lane, parts[1]);
+    }
+
+    DEVICE float sum_of(uint32_t half)
+    {
+        shared<floats4> sums(room.sums, TILE_WARPS * COLUMNS);
+        floats4 sum = sums.get(lane_of_warp() / 4 + half * 8);
+
+        UNROLL
+        for (uint32_t i = 1; i < TILE_WARPS; i++) {
+            floats4 more = sums.get(i * COLUMNS + lane_of_warp() / 4 + half * 8);
             UNROLL
             for (uint32_t j = 0; j < 4; j++)
-                if (c.is_one && d + j < k_dim)
-                    v[j] = q.get(((uint64_t)c.row * args.heads + c.head) * k_dim + d + j);
-            split_pair(v[0], v[2], &parts[0].w[half], &parts[1].w[half]);
-            split_pair(v[1], v[3], &parts[0].w[half + 2], &parts[1].w[half + 2]);
+                sum.v[j] += more.v[j];
         }
-        room.queries.put(i * 2, parts[0]);
-        room.queries.put(i * 2 + 1, parts[1]);
+        return (sum.v[0] + sum.v[1]) + (sum.v[2] + sum.v[3]);
     }
-}
 
-/* c += a b, where both are sums of two parts, but for the product of the small ones. */
-template <uint32_t PARTS> DEVICE void multiply_parts(float c[4], const words4 a[2], const uint32_t b[2][2])
-{
-    mma_bf16(c, a[0].w, b[0]);
-    if (PARTS > 1)
-        mma_bf16(c, a[0].w, b[1]);
-    mma_bf16(c, a[1].w, b[0]);
-}
-
-/* Scores of a warp's span: scores[i] are those of positions begin + 8 i + (0 .. 7), as the tensor cores leave them. */
-template <uint32_t TYPE>
-DEVICE void score_span(const rn_attention_args &args, const run &r, const own_room &room, uint32_t begin,
-                       float scores[SPAN / 8][4])
-{
-    const rn_cache_args &cache = args.cache;
-    uint32_t head = block_y() % cache.kv_heads, bytes = kv_row_bytes(TYPE, cache.k_dim), lane = lane_of_warp();
-    bytes_at keys(cache.keys);
-
-    uint64_t rows[SPAN / 8];
-    uint32_t seen = 0; /* bit i: position begin + 8 i + lane / 4 is */
-
-    UNROLL
-    for (uint32_t i = 0; i < SPAN / 8; i++) {
-        uint32_t position = begin + i * 8 + lane / 4;
-        rows[i] = 0;
-        if (position < r.low || position > r.high)
-            continue;
-        seen |= 1u << i;
-        rows[i] = row_at(cache, place_of(cache, r.seq, position), head, bytes);
+    /* Where the part of a column and a chunk lies in the workspace: o, then m and l. */
+    DEVICE uint64_t part_at(const column &c, uint32_t chunk) const
+    {
+        return (((uint64_t)c.row * args.heads + c.head) * args.n_chunks + chunk) * (args.v_dim + 2);
     }
-    for (uint32_t k = 0; k < (cache.k_dim + 15) / 16; k++) {
-        words4 a[2] = {room.queries.get((k * WARP + lane) * 2), room.queries.get((k * WARP + lane) * 2 + 1)};
-        uint32_t d = k * 16 + lane % 4 * 4;
-        UNROLL
-        for (uint32_t i = 0; i < SPAN / 8; i++) {
-            uint32_t b[2][2];
-            floats4 v = {{0, 0, 0, 0}};
-            if ((seen >> i & 1) != 0 && d < cache.k_dim)
-                v = kv_numbers<TYPE>::read(keys, rows[i], d);
-            split_pair(v.v[0], v.v[2], &b[0][0], &b[1][0]);
-            split_pair(v.v[1], v.v[3], &b[0][1], &b[1][1]);
-            multiply_parts<kv_numbers<TYPE>::PARTS>(scores[i], a, b);
-        }
-    }
-}
 
-DEVICE float finish_score(const rn_attention_args &args, const column &c, float score, uint32_t position)
-{
-    if (!c.is_one || position < c.first || position > c.last)
-        return -INFINITY;
-    score *= args.scale;
-    if (args.softcap > 0)
-        score = args.softcap * tanhf(score / args.softcap);
-    if (args.slopes != 0)
-        score += global<float>(args.slopes, args.heads).get(c.head) * (float)(c.last - position);
-    return score;
-}
+    /* o of 16 numbers from 16 d on: to the workspace, or to what the chunks before have. */
+    DEVICE void add(uint32_t chunk, uint32_t d, const float o[2][4], const join_step steps[2])
+    {
+        shared<floats4> totals(room.totals, args.workspace != 0 ? 0 : room.v_steps * 2 * WARP);
+        uint32_t lane = lane_of_warp(), n = d * 16 + lane % 4 * 2;
 
-/* Scores become weights; m and l of the lane's two columns. A lane has of each column 16 positions, the three lanes
- * beside it the others. */
-DEVICE void weigh_span(const rn_attention_args &args, const column columns[2], uint32_t begin,
-                       float scores[SPAN / 8][4], float m[2], float l[2])
-{
-    UNROLL
-    for (uint32_t half = 0; half < 2; half++) {
-        m[half] = -INFINITY;
-        l[half] = 0;
-        UNROLL
-        for (uint32_t i = 0; i < SPAN / 4; i++) {
-            float *score = &scores[i / 2][half * 2 + i % 2];
-            *score = finish_score(args, columns[half], *score, begin + i / 2 * 8 + lane_of_warp() % 4 * 2 + i % 2);
-            m[half] = fmaxf(m[half], *score);
-        }
-        m[half] = fmaxf(m[half], shuffle_xor(m[half], 1));
-        m[half] = fmaxf(m[half], shuffle_xor(m[half], 2));
-        UNROLL
-        for (uint32_t i = 0; i < SPAN / 4; i++) {
-            float *score = &scores[i / 2][half * 2 + i % 2];
-            *score = *score == -INFINITY ? 0 : expf(*score - m[half]);
-            l[half] += *score;
-        }
-        l[half] += shuffle_xor(l[half], 1);
-        l[half] += shuffle_xor(l[half], 2);
-    }
-}
-
-/* Values of 16 positions from `begin` on, at four dimensions of the lane, as registers of both parts of four products:
- * the lane has positions 2t, 2t + 1, 2t + 8, 2t + 9. */
-template <uint32_t TYPE>
-DEVICE void load_values(const rn_attention_args &args, const run &r, const bytes_at &values, uint32_t bytes, uint32_t begin,
-                        uint32_t d, uint32_t b[4][2][2])
-{
-    floats4 v[4];
-
-    UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t position = begin + lane_of_warp() % 4 * 2 + i / 2 * 8 + i % 2;
-        v[i] = floats4{{0, 0, 0, 0}};
-        if (position >= r.low && position <= r.high && d < args.v_dim)
-            v[i] = kv_numbers<TYPE>::read(values,
-                                          row_at(args.cache, place_of(args.cache, r.seq, position),
-                                                 block_y() % args.cache.kv_heads, bytes),
-                                          d);
-    }
-    UNROLL
-    for (uint32_t j = 0; j < 4; j++) {
-        split_pair(v[0].v[j], v[1].v[j], &b[j][0][0], &b[j][1][0]);
-        split_pair(v[2].v[j], v[3].v[j], &b[j][0][1], &b[j][1][1]);
-    }
-}
-
-/* o of a span to the warp's part of shared memory, 32 dimensions at a time, of which a lane has four. */
-template <uint32_t TYPE>
-DEVICE void mix_span(const rn_attention_args &args, const run &r, const own_room &room, uint32_t begin,
-                     const float weights[SPAN / 8][4])
-{
-    bool of_keys = args.cache.v_dim == 0;
-    uint32_t bytes = kv_row_bytes(TYPE, of_keys ? args.cache.k_dim : args.cache.v_dim), lane = lane_of_warp();
-    bytes_at values(of_keys ? args.cache.keys : args.cache.values);
-    words4 a[SPAN / 16][2];
-
-    UNROLL
-    for (uint32_t i = 0; i < SPAN / 16; i++) {
-        UNROLL
-        for (uint32_t j = 0; j < 4; j++) /* register j: column half j % 2, eight positions j / 2 */
-            split_pair(weights[i * 2 + j / 2][j % 2 * 2], weights[i * 2 + j / 2][j % 2 * 2 + 1], &a[i][0].w[j],
-                       &a[i][1].w[j]);
-    }
-    for (uint32_t d = 0; d < args.v_dim; d += 32) {
-        float o[4][4] = {};
-        UNROLL
-        for (uint32_t i = 0; i < SPAN / 16; i++) {
-            uint32_t b[4][2][2];
-            load_values<TYPE>(args, r, values, bytes, begin + i * 16, d + lane / 4 * 4, b);
-            UNROLL
-            for (uint32_t j = 0; j < 4; j++)
-                multiply_parts<kv_numbers<TYPE>::PARTS>(o[j], a[i], b[j]);
-        }
-        UNROLL
-        for (uint32_t j = 0; j < 16; j++) /* product j % 4 has dimension 4 n + j % 4 of the 32 as its n-th column */
-            room.sums.put((warp_of_block() * COLUMNS + lane / 4 + j / 8 * 8) * room.width + d +
-                              (lane % 4 * 2 + j / 4 % 2) * 4 + j % 4,
-                          o[j % 4][j / 4]);
-    }
-}
-
-/* One part more: what a step of joining multiplies by, and the new (M, L). */
-DEVICE join_step join(float m, float l, float *of_m, float *of_l)
-{
-    join_step step = {0, 1, 0, 0};
-    float n = fmaxf(*of_m, m);
-
-    if (m == -INFINITY)
-        return step;
-    step.is_part = 1;
-    step.part = expf(m - n);
-    step.before = *of_m == -INFINITY ? 0 : expf(*of_m - n);
-    *of_l = *of_l * step.before + l * step.part;
-    *of_m = n;
-    return step;
-}
-
-DEVICE float join_sum(const join_step &step, float before, float part)
-{
-    return step.is_part == 0 ? before : before * step.before + part * step.part;
-}
-
-/* The block's spans become a chunk (m, l in column, o of warp 0), and that joins the total. */
-DEVICE void join_chunk(const own_room &room)
-{
-    uint32_t thread = thread_of_block();
-
-    sync_block();
-    if (thread < COLUMNS) {
-        float m = -INFINITY, l = 0, of_m = room.total.get(thread * 2), of_l = room.total.get(thread * 2 + 1);
-        for (uint32_t i = 0; i < SPANS; i++) {
-            uint32_t at = i * COLUMNS + thread;
-            room.steps.put(at, join(room.spans.get(at * 2), room.spans.get(at * 2 + 1), &m, &l));
-        }
-        room.steps.put(SPANS * COLUMNS + thread, join(m, l, &of_m, &of_l));
-        room.total.put(thread * 2, of_m);
-        room.total.put(thread * 2 + 1, of_l);
-    }
-    sync_block();
-    for (uint32_t i = thread; i < COLUMNS * room.width; i += THREADS) {
-        float o = 0;
-        for (uint32_t j = 0; j < SPANS; j++) {
-            join_step step = room.steps.get(j * COLUMNS + i / room.width);
-            if (step.is_part != 0)
-                o = join_sum(step, o, room.sums.get(j * COLUMNS * room.width + i));
-        }
-        room.all.put(i, join_sum(room.steps.get(SPANS * COLUMNS + i / room.width), room.all.get(i), o));
-    }
-    sync_block();
-}
-
-/* What a sink adds to the sum, and the end: out = o / l. */
-DEVICE float end_factor(const rn_attention_args &args, uint32_t head, float m, float l)
-{
-    float sink, n;
-
-    if (args.sinks == 0)
-        return 1.0f / l;
-    sink = global<float>(args.sinks, args.heads).get(head);
-    n = fmaxf(m, sink);
-    return expf(m - n) / (l * expf(m - n) + expf(sink - n));
-}
-
-/* Where the part of a column and a chunk lies in the workspace: o, then m and l. */
-DEVICE uint64_t part_at(const rn_attention_args &args, uint32_t row, uint32_t head, uint32_t chunk)
-{
-    return (((uint64_t)row * args.heads + head) * args.n_chunks + chunk) * (args.v_dim + 2);
-}
-
-DEVICE void write_run(const rn_attention_args &args, const run &r, const own_room &room)
-{
-    global<float> out(args.out, (uint64_t)args.n_rows * args.heads * args.v_dim);
-    global<float> parts(args.workspace, (uint64_t)args.n_rows * args.heads * args.n_chunks * (args.v_dim + 2));
-
-    for (uint32_t i = thread_of_block(); i < COLUMNS * room.width; i += THREADS) {
-        uint32_t d = i % room.width;
-        column c = column_of(args, r, i / room.width);
-        float m = room.total.get(i / room.width * 2), l = room.total.get(i / room.width * 2 + 1);
-        if (!c.is_one || d >= args.v_dim)
-            continue;
         if (args.workspace == 0) {
-            out.put(((uint64_t)c.row * args.heads + c.head) * args.v_dim + d,
-                    room.all.get(i) * end_factor(args, c.head, m, l));
-            continue;
-        }
-        uint64_t at = part_at(args, c.row, c.head, block_z());
-        parts.put(at + d, room.all.get(i));
-        if (d == 0) {
-            parts.put(at + args.v_dim, m);
-            parts.put(at + args.v_dim + 1, l);
-        }
-    }
-    sync_block();
-}
-
-template <uint32_t TYPE>
-DEVICE void attend_chunk(const rn_attention_args &args, const run &r, const own_room &room, uint32_t chunk,
-                         const column columns[2])
-{
-    uint32_t begin = chunk * RN_ATTENTION_CHUNK + warp_of_block() * SPAN, lane = lane_of_warp();
-    float scores[SPAN / 8][4] = {}, m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
-
-    if (begin <= r.high && begin + SPAN > r.low) {
-        score_span<TYPE>(args, r, room, begin, scores);
-        weigh_span(args, columns, begin, scores, m, l);
-        mix_span<TYPE>(args, r, room, begin, scores);
-    }
-    UNROLL
-    for (uint32_t half = 0; half < 2; half++) {
-        uint32_t at = warp_of_block() * COLUMNS + lane / 4 + 8 * half;
-        if (lane % 4 == 0) {
-            room.spans.put(at * 2, m[half]);
-            room.spans.put(at * 2 + 1, l[half]);
-        }
-    }
-    join_chunk(room);
-}
-
-template <uint32_t TYPE> DEVICE void attend_run(const rn_attention_args &args, const run &r, const own_room &room)
-{
-    uint32_t thread = thread_of_block(), from = r.low / RN_ATTENTION_CHUNK, to = r.high / RN_ATTENTION_CHUNK;
-    column columns[2] = {column_of(args, r, lane_of_warp() / 4), column_of(args, r, lane_of_warp() / 4 + 8)};
-
-    if (args.workspace != 0) {
-        if (block_z() < from || block_z() > to)
+            UNROLL
+            for (uint32_t i = 0; i < 2; i++) {
+                floats4 total = totals.get((d * 2 + i) * WARP + lane);
+                UNROLL
+                for (uint32_t j = 0; j < 4; j++)
+                    total.v[j] = join_sum(steps[j / 2], total.v[j], o[i][j]);
+                totals.put((d * 2 + i) * WARP + lane, total);
+            }
             return;
-        from = to = block_z();
+        }
+        bytes_at parts(args.workspace);
+        UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const column &c = columns[i % 2];
+            if (c.is_one && n + i / 2 * 8 < args.v_dim)
+                parts.put((part_at(c, chunk) + n + i / 2 * 8) * sizeof(float),
+                          words2{{bits_of(o[i / 2][i % 2 * 2]), bits_of(o[i / 2][i % 2 * 2 + 1])}});
+        }
     }
-    load_queries(args, r, room);
-    for (uint32_t i = thread; i < COLUMNS * room.width; i += THREADS)
-        room.all.put(i, 0);
-    if (thread < COLUMNS) {
-        room.total.put(thread * 2, -INFINITY);
-        room.total.put(thread * 2 + 1, 0);
+
+    DEVICE void mix(uint32_t chunk, uint32_t stage, const join_step steps[2])
+    {
+        shared<words4> weights(room.weights, TILE_WARPS * WARP * 2);
+        uint32_t at = room.values + stage * room.stage_bytes, part = CHUNK * room.value_stride, lane = lane_of_warp();
+        words4 a[CHUNK / 16][2];
+
+        UNROLL
+        for (uint32_t i = 0; i < CHUNK / 16; i++) {
+            a[i][0] = weights.get(i * WARP * 2 + lane);
+            a[i][1] = weights.get(i * WARP * 2 + WARP + lane);
+        }
+        for (uint32_t d = warp_of_block(); d < room.v_steps; d += TILE_WARPS) {
+            float o[2][4] = {};
+            UNROLL
+            for (uint32_t i = 0; i < CHUNK / 16; i++) {
+                uint32_t b[4], low[4] = {};
+                get_values(b, at, room.value_stride, i * 16, d);
+                if (kv_form<TYPE>::PARTS > 1)
+                    get_values(low, at + part, room.value_stride, i * 16, d);
+                multiply<TYPE>(o[0], a[i], b, low);
+                multiply<TYPE>(o[1], a[i], b + 2, low + 2);
+            }
+            add(chunk, d, o, steps);
+        }
     }
-    sync_block();
-    for (uint32_t chunk = from; chunk <= to; chunk++)
-        attend_chunk<TYPE>(args, r, room, chunk, columns);
-    write_run(args, r, room);
-}
+
+    /* What has come to the stage is computed; all threads have passed a barrier. */
+    DEVICE void attend(uint32_t chunk, uint32_t stage)
+    {
+        float s[2][4] = {}, of_m[2], of_l;
+        join_step steps[2];
+
+        score(chunk, stage, s);
+        sync_block();
+        weigh(s, of_m);
+        if (room.values_late) {
+            bring_rows<TYPE>(args, room.rows(stage), true, room.values);
+            copy_wait<0>();
+        } else {
+            copy_wait<2>();
+        }
+        sync_block();
+        UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            of_l = sum_of(half);
+            steps[half] = join(of_m[half], of_l, &m[half], &l[half]);
+            if (args.workspace != 0 && warp_of_block() == 0 && lane_of_warp() % 4 == 0 && columns[half].is_one)
+                bytes_at(args.workspace)
+                    .put((part_at(columns[half], chunk) + args.v_dim) * sizeof(float),
+                         words2{{bits_of(of_m[half]), bits_of(of_l)}});
+        }
+        mix(chunk, stage, steps);
+        sync_block();
+    }
+
+    DEVICE void attend_all(uint32_t from, uint32_t to)
+    {
+        bool ahead = room.stages == 2;
+
+        for (uint32_t chunk = from; chunk <= to; chunk++) {
+            uint32_t stage = ahead ? (chunk - from) % 2 : 0;
+            if (chunk == from || !ahead) {
+                look_up<TYPE>(args, r, chunk, room.rows(stage));
+                sync_block();
+                bring(stage);
+            }
+            if (chunk == from)
+                load_queries();
+            if (ahead && chunk < to)
+                look_up<TYPE>(args, r, chunk + 1, room.rows(1 - stage));
+            copy_wait<1>();
+            sync_block();
+            if (chunk == from)
+                take_forms();
+            if (ahead && chunk < to) {
+                bring(1 - stage);
+            } else {
+                copy_commit();
+                copy_commit();
+            }
+            attend(chunk, stage);
+        }
+    }
+
+    /* O of each lane, and the results. */
+    DEVICE void clear()
+    {
+        shared<floats4> totals(room.totals, room.v_steps * 2 * WARP);
+
+        for (uint32_t d = warp_of_block(); d < room.v_steps; d += TILE_WARPS) {
+            totals.put(d * 2 * WARP + lane_of_warp(), floats4{{0, 0, 0, 0}});
+            totals.put(d * 2 * WARP + WARP + lane_of_warp(), floats4{{0, 0, 0, 0}});
+        }
+    }
+    DEVICE void write()
+    {
+        shared<floats4> totals(room.totals, room.v_steps * 2 * WARP);
+        bytes_at out(args.out);
+        float factors[2] = {end_factor(args, columns[0].head, m[0], l[0]), end_factor(args, columns[1].head, m[1], l[1])};
+
+        for (uint32_t d = warp_of_block(); d < room.v_steps; d += TILE_WARPS) {
+            UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                const column &c = columns[i % 2];
+                floats4 o = totals.get((d * 2 + i / 2) * WARP + lane_of_warp());
+                uint32_t n = d * 16 + i / 2 * 8 + lane_of_warp() % 4 * 2;
+                if (c.is_one && n < args.v_dim)
+                    out.put((((uint64_t)c.row * args.heads + c.head) * args.v_dim + n) * sizeof(float),
+                            words2{{bits_of(o.v[i % 2 * 2] * factors[i % 2]),
+                                    bits_of(o.v[i % 2 * 2 + 1] * factors[i % 2])}});
+            }
+        }
+    }
+};
 
 template <uint32_t TYPE> DEVICE void attention(const rn_attention_args &args)
 {
     uint32_t row = block_x() * args.rows_per_tile, end = row + args.rows_per_tile;
-    own_room room(args, (args.cache.k_dim + 15) / 16, (args.v_dim + 31) / 32 * 32);
+    tile_room room(args, kv_form<TYPE>::PARTS);
 
     end = end < args.n_rows ? end : args.n_rows;
     while (row < end) {
         run r = run_of(args, row, end);
-        attend_run<TYPE>(args, r, room);
+        uint32_t from = r.low / CHUNK, to = r.high / CHUNK;
         row += r.n_rows;
+        if (args.workspace != 0) {
+            if (block_z() < from || block_z() > to)
+                continue;
+            from = to = block_z();
+        }
+        tile<TYPE> t(args, room, r);
+        if (args.workspace == 0)
+            t.clear();
+        t.attend_all(from, to);
+        if (args.workspace == 0)
+            t.write();
     }
 }
 
 } // namespace
 
-#define ATTENTION(id, type)                                     \
-    RN_KERNEL(attention_##type, rn_attention_args, THREADS, 1)  \
-    {                                                           \
-        attention<id>(args);                                    \
+#define ATTENTION(id, type)                                         \
+    RN_KERNEL(attention_##type, rn_attention_args, TILE_THREADS, 3) \
+    {                                                               \
+        attention<id>(args);                                        \
     }
 RN_KERNEL_KV_TYPES(ATTENTION)
 
-/* A block has a head of a row: the chunks that the row sees, in order. */
+/* A block has a head of a row: the chunks that the row sees, in order, some at a time. */
 RN_KERNEL(attention_join, rn_attention_args, 128, 4)
 {
+    enum : uint32_t { AT_ONCE = 8 };
     uint32_t row = block_x(), head = block_y();
     uint32_t position = global<uint32_t>(args.positions, args.n_rows).get(row);
-    uint32_t from = first_position(args, position) / RN_ATTENTION_CHUNK, to = position / RN_ATTENTION_CHUNK;
+    uint32_t from = first_position(args, position) / CHUNK, to = last_position(args, row, position) / CHUNK;
+    uint64_t width = args.v_dim + 2, at = ((uint64_t)row * args.heads + head) * args.n_chunks * width;
     global<float> out(args.out, (uint64_t)args.n_rows * args.heads * args.v_dim);
-    global<float> parts(args.workspace, (uint64_t)args.n_rows * args.heads * args.n_chunks * (args.v_dim + 2));
+    global<float> parts(args.workspace, (uint64_t)args.n_rows * args.heads * args.n_chunks * width);
 
     for (uint32_t d = thread_of_block(); d < args.v_dim; d += 128) {
         float m = -INFINITY, l = 0, o = 0;
-        for (uint32_t chunk = from; chunk <= to; chunk++) {
-            uint64_t at = part_at(args, row, head, chunk);
-            join_step step = join(parts.get(at + args.v_dim), parts.get(at + args.v_dim + 1), &m, &l);
-            o = join_sum(step, o, parts.get(at + d));
+        for (uint32_t first = from; first <= to; first += AT_ONCE) {
+            float of_m[AT_ONCE], of_l[AT_ONCE], of_o[AT_ONCE];
+            UNROLL
+            for (uint32_t i = 0; i < AT_ONCE; i++) {
+                bool is_one = first + i <= to;
+                uint64_t part = at + (first + (is_one ? i : 0)) * width;
+                of_m[i] = is_one ? parts.get(part + args.v_dim) : -INFINITY;
+                of_l[i] = parts.get(part + args.v_dim + 1);
+                of_o[i] = parts.get(part + d);
+            }
+            UNROLL
+            for (uint32_t i = 0; i < AT_ONCE; i++) {
+                join_step step = join(of_m[i], of_l[i], &m, &l);
+                o = join_sum(step, o, of_o[i]);
+            }
         }
         out.put(((uint64_t)row * args.heads + head) * args.v_dim + d, o * end_factor(args, head, m, l));
     }

@@ -129,7 +129,7 @@ struct rn_attention_args {
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
     float scale, softcap;
 };
-enum { RN_ATTENTION_CHUNK = 256, RN_ATTENTION_COLUMNS = 16 };
+enum { RN_ATTENTION_CHUNK = 64, RN_ATTENTION_COLUMNS = 16 };
 
 /* The largest rows_per_tile. */
 static inline uint32_t rn_attention_rows(uint32_t heads, uint32_t kv_heads)

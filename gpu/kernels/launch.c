@@ -74,12 +74,34 @@ static struct rn_launch launch_kv_store(const struct rn_kv_store_args *args)
     return (struct rn_launch){{args->n_rows, args->cache.v_dim > 0 ? 2 : 1, 1}, 256, 0};
 }
 
-/* Queries in two parts, o of four warps and of all, their m and l, and the steps of joining: attention.cu. */
-static uint64_t attention_bytes(uint32_t k_dim, uint32_t v_dim)
+/* Bytes of a number of so many of a row in shared memory, to a multiple of 16, and 16 more. */
+static uint64_t row_stride(uint32_t dim)
 {
-    uint64_t parts = RN_ATTENTION_CHUNK / 64 + 1, width = ((uint64_t)v_dim + 31) / 32 * 32;
+    return ((uint64_t)dim + 15) / 16 * 32 + 16;
+}
 
-    return ((uint64_t)k_dim + 15) / 16 * 32 * 32 + parts * RN_ATTENTION_COLUMNS * (width * sizeof(float) + 8 + 16);
+/* As in attention.cu: where rows lie, queries, weights, the sums of four warps, O, and of one or two chunks the keys and
+ * values, of one or two parts. in_keys: values are the front of the keys. */
+static uint64_t attention_bytes(uint32_t parts, uint32_t k_dim, uint32_t v_dim, bool in_keys, bool is_split)
+{
+    uint64_t most = 99 << 10, stride = row_stride(k_dim), keys = RN_ATTENTION_CHUNK * stride * parts;
+    uint64_t values = in_keys ? 0 : RN_ATTENTION_CHUNK * row_stride(v_dim) * parts;
+    uint64_t bytes = 2 * RN_ATTENTION_CHUNK * 16 + 2 * RN_ATTENTION_COLUMNS * stride + 4 * 32 * 32 +
+                     RN_ATTENTION_COLUMNS * (4 + 4 * 4 + 4 * 16);
+
+    if (!is_split)
+        bytes += ((uint64_t)v_dim + 15) / 16 * 2 * 32 * 16;
+    if (!is_split && bytes + 2 * (keys + values) <= most)
+        return bytes + 2 * (keys + values);
+    if (bytes + keys + values <= most)
+        return bytes + keys + values;
+    return bytes + (keys > values ? keys : values);
+}
+
+/* Parts of a number of the cache in shared memory. */
+static uint32_t parts_of(uint32_t kv_type)
+{
+    return kv_type == 0 || kv_type == 2 || kv_type == 3 ? 1 : 2; /* f16, bf16, fp8 */
 }
 
 static struct rn_launch launch_attention(const struct rn_attention_args *args)
@@ -90,7 +112,8 @@ static struct rn_launch launch_attention(const struct rn_attention_args *args)
                                args->cache.kv_heads * ceil_to(group, RN_ATTENTION_COLUMNS),
                                args->workspace != 0 ? args->n_chunks : 1},
                               128,
-                              (uint32_t)attention_bytes(args->cache.k_dim, args->v_dim)};
+                              (uint32_t)attention_bytes(parts_of(args->cache.type), args->cache.k_dim, args->v_dim,
+                                                        args->cache.v_dim == 0, args->workspace != 0)};
 }
 
 static struct rn_launch launch_join(const struct rn_attention_args *args)
@@ -213,7 +236,7 @@ bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum 
         RN_KERNEL_KV_TYPES(OF_KV)};
 
     if (kv_type >= sizeof kernels / sizeof kernels[0] || k_dim % 4 != 0 || v_dim % 4 != 0 ||
-        attention_bytes(k_dim, v_dim) > RN_SHARED_BYTES)
+        attention_bytes(parts_of(kv_type), k_dim, v_dim, false, false) > RN_SHARED_BYTES)
         return false;
     *kernel = kernels[kv_type];
     return true;

@@ -11,13 +11,24 @@
  *                                                   With g = lane / 4 and t = lane % 4 a lane has of c (g, 2t), (g, 2t + 1),
  *                                                   (g + 8, 2t), (g + 8, 2t + 1); of a, in pairs: (g, 2t ..), (g + 8, 2t ..),
  *                                                   (g, 2t + 8 ..), (g + 8, 2t + 8 ..); of b (2t .., g), (2t + 8 .., g)
+ *   mma_f16(c, a, b)                                likewise with numbers of IEEE's binary16
+ *   load_matrices(w, offset)                        four matrices of 8 x 8 numbers of 16 bits from shared memory: lane i
+ *                                                   says where row i % 8 of matrix i / 8 begins, in bytes, aligned to 16;
+ *                                                   w[j] has numbers (g, 2t) and (g, 2t + 1) of matrix j
+ *   load_transposed(w, offset)                      likewise; w[j] has numbers (2t, g) and (2t + 1, g)
  *   global<T>(address, n)                           n values at an address of the device: get(i), put(i, v);
  *   bytes_at(address)                               bytes there: get<T>(offset), put<T>(offset, v), aligned to T
  *   shared<T>(offset, n)                            n values of the block's shared memory, from a byte on; T has a
  *                                                   multiple of 4 bytes
+ *   copy_async_16(offset, address)                  sets off a copy of 16 bytes to shared memory, both places aligned
+ *   copy_commit() copy_wait<N>()                    makes a group of the copies set off since the last one; waits until
+ *                                                   of this thread's groups all but the newest N are there. Other
+ *                                                   threads see them behind a barrier
  *   words2, words4                                  2 or 4 words that are read and written at once
  *   bits_of(float) float_of(bits)
  *   pack_bf16(low, high)                            two floats to the nearest bfloat16, ties to even, low in the low half
+ *   pack_f16(low, high)                             likewise to binary16
+ *   power_of_2(x)                                   2^x, to some two units of the last place; at -infinity 0
  *   minus_bf16(a, b)                                a - b of each half; exact, as it is used
  *   float_of_half(bits) half_of(float)              the nearest, ties to even
  *   fma(a, b, c)                                    in float, rounded once; all else is compiled without contraction
@@ -73,6 +84,13 @@ DEVICE void split_pair(float x, float y, uint32_t *high, uint32_t *low)
 {
     *high = pack_bf16(x, y);
     *low = pack_bf16(x - low_bf16(*high), y - high_bf16(*high));
+}
+
+/* Likewise in binary16. */
+DEVICE void split_pair_f16(float x, float y, uint32_t *high, uint32_t *low)
+{
+    *high = pack_f16(x, y);
+    *low = pack_f16(x - float_of_half(*high & 0xffff), y - float_of_half(*high >> 16));
 }
 
 #endif

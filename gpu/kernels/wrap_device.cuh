@@ -43,6 +43,14 @@ DEVICE void mma_bf16(float *c, const uint32_t *a, const uint32_t *b)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+DEVICE void mma_f16(float *c, const uint32_t *a, const uint32_t *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 template <class T> struct global {
     T *at;
     DEVICE global(uint64_t address, uint64_t) : at((T *)address)
@@ -91,6 +99,40 @@ template <class T> struct shared {
     }
 };
 
+DEVICE void copy_async_16(uint32_t offset, uint64_t address)
+{
+    uint32_t to = (uint32_t)__cvta_generic_to_shared(rn_shared_memory) + offset;
+
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(address) : "memory");
+}
+DEVICE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> DEVICE void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+DEVICE void load_matrices(uint32_t *w, uint32_t offset)
+{
+    uint32_t from = (uint32_t)__cvta_generic_to_shared(rn_shared_memory) + offset;
+
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"(from)
+                 : "memory");
+}
+DEVICE void load_transposed(uint32_t *w, uint32_t offset)
+{
+    uint32_t from = (uint32_t)__cvta_generic_to_shared(rn_shared_memory) + offset;
+
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"(from)
+                 : "memory");
+}
+
 DEVICE uint32_t bits_of(float value)
 {
     return __float_as_uint(value);
@@ -106,6 +148,22 @@ DEVICE uint32_t pack_bf16(float low, float high)
 
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
+}
+
+DEVICE uint32_t pack_f16(float low, float high)
+{
+    uint32_t pair;
+
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+DEVICE float power_of_2(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 DEVICE uint32_t minus_bf16(uint32_t a, uint32_t b)

@@ -125,8 +125,18 @@ inline uint32_t half_of(float value)
     return sign | ((size - 0x38000000u + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
+inline uint32_t pack_f16(float low, float high)
+{
+    return half_of(low) | half_of(high) << 16;
+}
+
+inline float power_of_2(float x)
+{
+    return exp2f(x);
+}
+
 /* The product of the tensor cores, in float, by ascending k. A lane's registers as wrap.cuh says. */
-struct emulated_mma {
+template <float OF_HALF(uint32_t)> struct emulated_mma {
     float *c;
     const uint32_t *a, *b;
     static void together(void *const data[32])
@@ -138,12 +148,12 @@ struct emulated_mma {
             int g = lane / 4, t = lane % 4;
 
             for (int i = 0; i < 4; i++) {
-                a[g + i % 2 * 8][2 * t + i / 2 * 8] = float_of(own->a[i] << 16);
-                a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = float_of(own->a[i] & 0xffff0000u);
+                a[g + i % 2 * 8][2 * t + i / 2 * 8] = OF_HALF(own->a[i] & 0xffff);
+                a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = OF_HALF(own->a[i] >> 16);
             }
             for (int i = 0; i < 2; i++) {
-                b[2 * t + i * 8][g] = float_of(own->b[i] << 16);
-                b[2 * t + i * 8 + 1][g] = float_of(own->b[i] & 0xffff0000u);
+                b[2 * t + i * 8][g] = OF_HALF(own->b[i] & 0xffff);
+                b[2 * t + i * 8 + 1][g] = OF_HALF(own->b[i] >> 16);
             }
         }
         float sums[16][8] = {};
@@ -159,13 +169,54 @@ struct emulated_mma {
     }
 };
 
-inline void emulated_mma_bf16(rn_emulated_site site, float *c, const uint32_t *a, const uint32_t *b)
+template <float OF_HALF(uint32_t)>
+inline void emulated_product(rn_emulated_site site, float *c, const uint32_t *a, const uint32_t *b)
 {
-    emulated_mma own = {c, a, b};
+    emulated_mma<OF_HALF> own = {c, a, b};
 
-    rn_emulated_warp(site, emulated_mma::together, &own);
+    rn_emulated_warp(site, emulated_mma<OF_HALF>::together, &own);
 }
-#define mma_bf16(c, a, b) emulated_mma_bf16(RN_HERE, c, a, b)
+inline float emulated_float_of_bf16(uint32_t bits)
+{
+    return float_of(bits << 16);
+}
+#define mma_bf16(c, a, b) emulated_product<emulated_float_of_bf16>(RN_HERE, c, a, b)
+#define mma_f16(c, a, b) emulated_product<float_of_half>(RN_HERE, c, a, b)
+
+/* Each lane reads the row that it has named; then each takes its words of all. */
+struct emulated_matrices {
+    uint16_t row[8];
+    uint32_t *w;
+    static void together(void *const data[32])
+    {
+        for (int lane = 0; lane < 32; lane++)
+            for (int j = 0; j < 4; j++)
+                memcpy(&of(data, lane)->w[j], &of(data, j * 8 + lane / 4)->row[lane % 4 * 2], 4);
+    }
+    static void transposed(void *const data[32])
+    {
+        for (int lane = 0; lane < 32; lane++)
+            for (int j = 0; j < 4; j++)
+                of(data, lane)->w[j] = of(data, j * 8 + lane % 4 * 2)->row[lane / 4] |
+                                       (uint32_t)of(data, j * 8 + lane % 4 * 2 + 1)->row[lane / 4] << 16;
+    }
+    static emulated_matrices *of(void *const data[32], int lane)
+    {
+        return static_cast<emulated_matrices *>(data[lane]);
+    }
+};
+inline void emulated_load(rn_emulated_site site, rn_emulated_together together, uint32_t *w, uint32_t offset)
+{
+    emulated_matrices own;
+
+    if (offset % 16 != 0)
+        rn_emulated_fail("shared memory: a matrix's row at byte %u", offset);
+    memcpy(own.row, rn_emulated_shared(offset, 16, false), 16);
+    own.w = w;
+    rn_emulated_warp(site, together, &own);
+}
+#define load_matrices(w, offset) emulated_load(RN_HERE, emulated_matrices::together, w, offset)
+#define load_transposed(w, offset) emulated_load(RN_HERE, emulated_matrices::transposed, w, offset)
 
 struct bytes_at {
     uint64_t at, begin, end;
@@ -244,5 +295,51 @@ template <class T> struct shared {
         memcpy(at(i, true), &value, sizeof value);
     }
 };
+
+/* Copies to shared memory that are on their way. Until the wait the place has a pattern that is no number; it counts as
+ * written both when the copy is set off and when it is there. */
+struct emulated_copies {
+    enum : uint32_t { MOST = 64 };
+    uint32_t n, groups; /* copies, and groups closed so far */
+    uint32_t offset[MOST], group[MOST];
+    uint64_t address[MOST];
+};
+inline emulated_copies &emulated_copies_here()
+{
+    static thread_local emulated_copies of_thread[1024];
+    return of_thread[rn_emulated_here()->thread];
+}
+inline void copy_async_16(uint32_t offset, uint64_t address)
+{
+    emulated_copies &own = emulated_copies_here();
+
+    if (own.n == emulated_copies::MOST || offset % 16 != 0)
+        rn_emulated_fail("shared memory: a copy to byte %u, %u on their way", offset, own.n);
+    bytes_at(address).check(address, 16, 16);
+    memset(rn_emulated_shared(offset, 16, true), 0xff, 16);
+    own.offset[own.n] = offset;
+    own.address[own.n] = address;
+    own.group[own.n++] = own.groups;
+}
+inline void copy_commit()
+{
+    emulated_copies_here().groups++;
+}
+template <int N> inline void copy_wait()
+{
+    emulated_copies &own = emulated_copies_here();
+    uint32_t i, kept = 0;
+
+    for (i = 0; i < own.n; i++) {
+        if (own.group[i] + N < own.groups) {
+            memcpy(rn_emulated_shared(own.offset[i], 16, true), reinterpret_cast<const void *>(own.address[i]), 16);
+            continue;
+        }
+        own.offset[kept] = own.offset[i];
+        own.address[kept] = own.address[i];
+        own.group[kept++] = own.group[i];
+    }
+    own.n = kept;
+}
 
 #endif
