@@ -343,9 +343,14 @@ DEVICE join_step join(float m, float l, float *of_m, float *of_l)
     return step;
 }
 
+DEVICE bool changes(const join_step &step)
+{
+    return step.part != 0 || step.before != 1;
+}
+
 DEVICE float join_sum(const join_step &step, float before, float o)
 {
-    return step.part == 0 && step.before == 1 ? before : fmaf(o, step.part, before * step.before);
+    return changes(step) ? fmaf(o, step.part, before * step.before) : before;
 }
 
 /* What a sink adds to the sum, and the end: out = O times this. */

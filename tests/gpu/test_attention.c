@@ -150,9 +150,11 @@ static const float *want(struct bench *b)
     return judge_run(judge, op, false);
 }
 
-/* Rows [first, first + n), to the place of the first of them. split: with a workspace. */
-static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_per_tile, bool split)
+/* Rows [first, first + n), to the place of the first of them. SPLIT: with a workspace. */
+enum way { WHOLE, SPLIT, MANY };
+static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_per_tile, enum way way)
 {
+    bool split = way == SPLIT;
     const struct form *f = &b->form;
     uint32_t chunks = (MAX_POSITIONS + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK;
     struct rn_attention_args *args = &b->attend;
@@ -175,7 +177,10 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     args->n_chunks = chunks;
     args->scale = 0.3f;
     args->softcap = f->softcap;
-    assert_true(rn_attention_kernel(f->type, f->k_dim, f->out_dim, &kernel));
+    if (way == MANY)
+        assert_true(rn_attention_many_kernel(f->type, f->k_dim, f->v_dim, &kernel));
+    else
+        assert_true(rn_attention_kernel(f->type, f->k_dim, f->out_dim, &kernel));
     rig_run(&b->rig, kernel, args);
     if (split)
         rig_run(&b->rig, RN_KERNEL_attention_join, args);
@@ -190,7 +195,7 @@ static void against_reference(const struct form *form, const uint32_t lengths[SE
     open_bench(&b, form, lengths);
     wanted = want(&b);
     n = (size_t)b.n_rows * form->heads * form->out_dim;
-    attend(&b, 0, b.n_rows, rn_attention_rows(form->heads, form->kv_heads), false);
+    attend(&b, 0, b.n_rows, rn_attention_rows(form->heads, form->kv_heads), WHOLE);
     rig_expect("attention", b.out, wanted, n, form->limit);
     rig_close(&b.rig);
 }
@@ -247,14 +252,49 @@ static void bits_do_not_depend_on_the_schedule(void **state)
         open_bench(&b, &forms[i], lengths);
         width = (size_t)forms[i].heads * forms[i].out_dim;
         whole = rig_host(&b.rig, b.n_rows * width * sizeof *whole);
-        attend(&b, 0, b.n_rows, rn_attention_rows(4, 2), false);
+        attend(&b, 0, b.n_rows, rn_attention_rows(4, 2), WHOLE);
         rig_expect("attention", b.out, want(&b), b.n_rows * width, forms[i].limit);
         memcpy(whole, b.out, b.n_rows * width * sizeof *whole);
         for (j = 0; j < sizeof at / sizeof at[0]; j++) {
             n = j % 3 == 0 ? 1 : 2 * j;
-            attend(&b, at[j], n, 1 + j % 8, j % 2 == 0);
+            attend(&b, at[j], n, 1 + j % 8, j % 2 == 0 ? SPLIT : WHOLE);
             assert_memory_equal(b.out, whole + at[j] * width, n * width * sizeof *whole);
         }
+        rig_close(&b.rig);
+    }
+}
+
+/* The kernels of many rows: right, and the same bits as the others. */
+static void many_rows(void **state)
+{
+    static const uint32_t lengths[SEQS] = {150, 20, 3};
+    static const struct form forms[] = {
+        {RUNNEL_KV_F16, 4, 1, 64, 64, 64, 0, 0, 0, 0, false, 1e-9},
+        {RUNNEL_KV_F16, 2, 2, 128, 128, 128, 70, 0, 0, 0, true, 1e-9},   /* a window, sinks */
+        {RUNNEL_KV_BF16, 3, 1, 128, 128, 128, 96, 1, 0, 0, false, 1e-9}, /* chunks of positions */
+        {RUNNEL_KV_BF16, 6, 1, 64, 64, 64, 0, 0, 5, 8, false, 1e-9},     /* a softcap, ALiBi */
+    };
+    static const uint32_t at[] = {0, 3, 60, 129, 148, 170};
+    struct bench b;
+    uint32_t i, j, rows;
+    float *whole;
+    size_t width;
+
+    (void)state;
+    for (i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        open_bench(&b, &forms[i], lengths);
+        width = (size_t)forms[i].heads * forms[i].out_dim;
+        whole = rig_host(&b.rig, b.n_rows * width * sizeof *whole);
+        rows = rn_attention_many_rows(forms[i].heads, forms[i].kv_heads);
+        attend(&b, 0, b.n_rows, rows, MANY);
+        rig_expect("attention", b.out, want(&b), b.n_rows * width, forms[i].limit);
+        memcpy(whole, b.out, b.n_rows * width * sizeof *whole);
+        for (j = 0; j < sizeof at / sizeof at[0]; j++) {
+            attend(&b, at[j], 3, 1 + j % 2, j % 3 == 0 ? WHOLE : SPLIT);
+            assert_memory_equal(b.out, whole + at[j] * width, 3 * width * sizeof *whole);
+        }
+        attend(&b, 37, 100, rows, MANY);
+        assert_memory_equal(b.out, whole + 37 * width, 100 * width * sizeof *whole);
         rig_close(&b.rig);
     }
 }
@@ -370,13 +410,10 @@ static void gather(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_bytes),
-        cmocka_unit_test(formats),
-        cmocka_unit_test(kinds),
-        cmocka_unit_test(bits_do_not_depend_on_the_schedule),
-        cmocka_unit_test(rope),
-        cmocka_unit_test(gather),
-        cmocka_unit_test(what_has_no_kernel),
+        cmocka_unit_test(stored_bytes), cmocka_unit_test(formats),
+        cmocka_unit_test(kinds),        cmocka_unit_test(bits_do_not_depend_on_the_schedule),
+        cmocka_unit_test(many_rows),    cmocka_unit_test(rope),
+        cmocka_unit_test(gather),       cmocka_unit_test(what_has_no_kernel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
