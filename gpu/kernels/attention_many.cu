@@ -13,7 +13,7 @@ namespace
 
 enum : uint32_t { MANY_COLUMNS = RN_ATTENTION_MANY_COLUMNS };
 
-template <uint32_t TYPE, uint32_t DIM> struct many {
+template <uint32_t TYPE, uint32_t DIM> struct tile_of_64 {
     enum : uint32_t {
         STRIDE = DIM * 2 + ROW_PAD,
         PART = CHUNK * STRIDE,
@@ -30,7 +30,7 @@ template <uint32_t TYPE, uint32_t DIM> struct many {
     words4 queries[DIM / 16][2];
     float m[2], l[2], totals[DIM / 8][4]; /* of the chunks so far */
 
-    DEVICE many(const rn_attention_args &a, const run &own)
+    DEVICE tile_of_64(const rn_attention_args &a, const run &own)
         : args(a), r(own), columns{column_of(a, own, warp_of_block() * 16 + lane_of_warp() / 4, MANY_COLUMNS),
                                    column_of(a, own, warp_of_block() * 16 + lane_of_warp() / 4 + 8, MANY_COLUMNS)},
           m{-INFINITY, -INFINITY}, l{0, 0}, totals{}
@@ -250,7 +250,7 @@ template <uint32_t TYPE, uint32_t DIM> DEVICE void attention_many(const rn_atten
     end = end < args.n_rows ? end : args.n_rows;
     while (row < end) {
         run r = run_of(args, row, end);
-        many<TYPE, DIM> t(args, r);
+        tile_of_64<TYPE, DIM> t(args, r);
         t.attend_all();
         t.write();
         row += r.n_rows;

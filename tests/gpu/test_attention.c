@@ -190,6 +190,7 @@ static void against_reference(const struct form *form, const uint32_t lengths[SE
 {
     struct bench b;
     const float *wanted;
+    float *whole;
     size_t n;
 
     open_bench(&b, form, lengths);
@@ -197,6 +198,12 @@ static void against_reference(const struct form *form, const uint32_t lengths[SE
     n = (size_t)b.n_rows * form->heads * form->out_dim;
     attend(&b, 0, b.n_rows, rn_attention_rows(form->heads, form->kv_heads), WHOLE);
     rig_expect("attention", b.out, wanted, n, form->limit);
+    /* a row whose positions are in two chunks, and one behind it, with a workspace */
+    n = 2 * (size_t)form->heads * form->out_dim;
+    whole = rig_host(&b.rig, n * sizeof *whole);
+    memcpy(whole, b.out + 65 * n / 2, n * sizeof *whole);
+    attend(&b, 65, 2, 1, SPLIT);
+    assert_memory_equal(b.out, whole, n * sizeof *whole);
     rig_close(&b.rig);
 }
 
@@ -209,6 +216,8 @@ static void formats(void **state)
         {RUNNEL_KV_BF16, 6, 2, 32, 64, 64, 0, 0, 0, 0, false, 1e-9},
         {RUNNEL_KV_FP8, 8, 1, 48, 16, 16, 0, 0, 0, 0, false, 1e-9},
         {RUNNEL_KV_Q8, 4, 2, 80, 80, 80, 0, 0, 0, 0, false, 1e-6},
+        {RUNNEL_KV_F32, 2, 1, 192, 192, 192, 0, 0, 0, 0, false, 1e-9}, /* values come into the keys' place */
+        {RUNNEL_KV_F16, 5, 1, 72, 0, 40, 0, 0, 0, 0, false, 1e-9},     /* values in keys, copied as they lie */
     };
     uint32_t i;
 
@@ -226,7 +235,7 @@ static void kinds(void **state)
         {RUNNEL_KV_F16, 4, 2, 32, 32, 32, 0, 0, 5, 0, false, 1e-9},  /* a softcap */
         {RUNNEL_KV_F16, 6, 2, 32, 32, 32, 0, 0, 0, 8, false, 1e-9},  /* ALiBi */
         {RUNNEL_KV_F16, 4, 2, 32, 32, 32, 17, 0, 0, 0, true, 1e-9},  /* sinks */
-        {RUNNEL_KV_F32, 20, 1, 36, 0, 28, 0, 0, 0, 0, false, 1e-9},  /* values in keys; 20 heads share a head */
+        {RUNNEL_KV_F32, 20, 1, 36, 0, 28, 0, 0, 0, 0, true, 1e-9},   /* values in keys; 20 heads share a head */
     };
     uint32_t i;
 
