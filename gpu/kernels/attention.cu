@@ -348,7 +348,7 @@ template <uint32_t TYPE> DEVICE void attention(const rn_attention_args &args)
 } // namespace
 
 #define ATTENTION(id, type)                                         \
-    RN_KERNEL(attention_##type, rn_attention_args, TILE_THREADS, 3) \
+    RN_KERNEL(attention_##type, rn_attention_args, TILE_THREADS, 4) \
     {                                                               \
         attention<id>(args);                                        \
     }
