@@ -118,55 +118,79 @@ static rn_address slopes_of(const struct rn_gpu_backend *backend, const struct r
 }
 
 enum {
-    SPLIT_CHUNKS = 5, /* fewer chunks are done sooner by one block than by several and a launch that joins */
+    SPLIT_CHUNKS = 5,   /* fewer chunks are done sooner by one block than by several and a launch that joins */
+    MANY_ROWS_EACH = 8, /* of each sequence, on average, from which on tiles of many rows are worth it */
     WORKSPACE_MOST_BYTES =
         256 << 20 /* with rows so many and so long that there would be more, blocks are many as it is */
 };
 
-/* Launches the kernel that looks at the cache, and where there is a workspace the one that joins. */
-static int launch_attention(struct rn_gpu_backend *backend, const struct rn_attention_args *args)
+/* How the rows of a step are divided over blocks; the bits are the same. */
+enum form {
+    FORM_WHOLE, /* a block has all chunks of a few columns */
+    FORM_SPLIT, /* a block has one chunk, and the parts are joined */
+    FORM_MANY,  /* a block has all chunks of many columns */
+    FORMS
+};
+
+/* Of few rows behind many positions each block has a chunk. The blocks of many rows have one sequence after another, so
+ * rows of many sequences are better off in small tiles. */
+static enum form form_of(const struct rn_op *op, const struct rn_gpu_shape *shape, uint32_t n_chunks, bool has_many)
 {
+    if (has_many && shape->n_rows > RN_GPU_SPLIT_ROWS && shape->n_rows / shape->n_seqs >= MANY_ROWS_EACH)
+        return FORM_MANY;
+    return shape->n_rows <= RN_GPU_SPLIT_ROWS && n_chunks >= SPLIT_CHUNKS &&
+                   rn_attention_bytes(shape->n_rows, op->heads, op->v_dim, n_chunks) <= WORKSPACE_MOST_BYTES
+               ? FORM_SPLIT
+               : FORM_WHOLE;
+}
+
+static int launch_form(struct rn_gpu_backend *backend, struct rn_attention_args args, enum form form, bool single)
+{
+    uint32_t kv_heads = args.cache.kv_heads;
     enum rn_kernel kernel;
     int result;
 
-    RN_CHECK(rn_attention_kernel(args->cache.type, args->cache.k_dim, args->v_dim, &kernel));
-    result = rn_gpu_launch(backend, kernel, args);
-    return result == RN_GPU_OK && args->workspace != 0 ? rn_gpu_launch(backend, RN_KERNEL_attention_join, args)
-                                                       : result;
+    args.workspace = form == FORM_SPLIT ? backend->slots + backend->workspace_at : 0;
+    args.rows_per_tile = form == FORM_MANY ? rn_attention_many_rows(args.heads, kv_heads)
+                         : single          ? 1
+                                           : rn_attention_rows(args.heads, kv_heads);
+    if (form == FORM_MANY)
+        RN_CHECK(rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel));
+    else
+        RN_CHECK(rn_attention_kernel(args.cache.type, args.cache.k_dim, args.v_dim, &kernel));
+    result = rn_gpu_launch(backend, kernel, &args);
+    return result == RN_GPU_OK && form == FORM_SPLIT ? rn_gpu_launch(backend, RN_KERNEL_attention_join, &args) : result;
 }
 
-/* Of few rows behind many positions each block has a chunk, and the parts are joined; else a block has all chunks. */
 int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
-    uint32_t n_chunks = shape->longest / RN_ATTENTION_CHUNK;
-    uint64_t workspace = backend->slots + backend->workspace_at;
-    bool is_split = shape->n_rows <= RN_GPU_SPLIT_ROWS && n_chunks >= SPLIT_CHUNKS &&
-                    rn_attention_bytes(shape->n_rows, op->heads, op->v_dim, n_chunks) <= WORKSPACE_MOST_BYTES;
-    struct rn_attention_args args = {
-        .cache = cache_of(backend, op->layer, shape),
-        .q = rn_gpu_slot(backend, op->a),
-        .out = rn_gpu_slot(backend, op->out),
-        .seqs = rn_gpu_input(backend, backend->in.seqs),
-        .positions = rn_gpu_input(backend, backend->in.positions),
-        .sinks = rn_gpu_vector(backend, op->weight),
-        .slopes = slopes_of(backend, op),
-        .lasts = op->bidirectional ? rn_gpu_input(backend, backend->in.lasts) : 0,
-        .workspace = is_split ? workspace : 0,
-        .n_rows = shape->n_rows,
-        .heads = op->heads,
-        .v_dim = op->v_dim,
-        .window = op->window,
-        .chunked = op->chunked,
-        .rows_per_tile = shape->n_rows == shape->n_seqs ? 1 : rn_attention_rows(op->heads, op->kv_heads),
-        .n_chunks = n_chunks,
-        .scale = op->scale,
-        .softcap = op->softcap};
-    int result = launch_attention(backend, &args);
+    struct rn_attention_args args = {.cache = cache_of(backend, op->layer, shape),
+                                     .q = rn_gpu_slot(backend, op->a),
+                                     .out = rn_gpu_slot(backend, op->out),
+                                     .seqs = rn_gpu_input(backend, backend->in.seqs),
+                                     .positions = rn_gpu_input(backend, backend->in.positions),
+                                     .sinks = rn_gpu_vector(backend, op->weight),
+                                     .slopes = slopes_of(backend, op),
+                                     .lasts = op->bidirectional ? rn_gpu_input(backend, backend->in.lasts) : 0,
+                                     .n_rows = shape->n_rows,
+                                     .heads = op->heads,
+                                     .v_dim = op->v_dim,
+                                     .window = op->window,
+                                     .chunked = op->chunked,
+                                     .n_chunks = shape->longest / RN_ATTENTION_CHUNK,
+                                     .scale = op->scale,
+                                     .softcap = op->softcap};
+    enum rn_kernel kernel;
+    bool has_many = rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel);
+    bool single = shape->n_rows == shape->n_seqs;
+    int result = RN_GPU_OK;
 
-    if (!backend->allows || result != RN_GPU_OK)
-        return result;
-    args.workspace = is_split ? 0 : workspace; /* the other form has another size of shared memory */
-    return launch_attention(backend, &args);
+    if (!backend->allows)
+        return launch_form(backend, args, form_of(op, shape, args.n_chunks, has_many), single);
+    for (int form = 0; form < FORMS && result == RN_GPU_OK; form++)
+        if (form != FORM_MANY || has_many)
+            result = launch_form(backend, args, (enum form)form, single);
+    return result;
 }
 
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)

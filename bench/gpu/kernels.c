@@ -107,6 +107,7 @@ enum { HEADS = 32, KV_HEADS = 8, DIM = 128, BLOCK_LOG = 5, BLOCK = 1 << BLOCK_LO
 
 struct attention {
     struct gpu_bench *b;
+    enum rn_kernel kernel;
     struct rn_attention_args args;
 };
 
@@ -115,7 +116,7 @@ static void launch_attention(void *user, uint32_t i)
     struct attention *a = user;
 
     (void)i;
-    gpu_launch_one(a->b, RN_KERNEL_attention_f16, &a->args);
+    gpu_launch_one(a->b, a->kernel, &a->args);
     if (a->args.workspace != 0)
         gpu_launch_one(a->b, RN_KERNEL_attention_join, &a->args);
 }
@@ -137,8 +138,9 @@ static void time_attention(struct gpu_bench *b, uint32_t n_seqs, uint32_t n_rows
     uint32_t per = (depth + n_rows + BLOCK - 1) / BLOCK, rows = n_seqs * n_rows;
     uint64_t block_bytes = (uint64_t)2 * BLOCK * KV_HEADS * DIM * 2, bytes = block_bytes * per * n_seqs;
     uint64_t blocks = gpu_take(b, bytes, false), q = gpu_take(b, (uint64_t)rows * HEADS * DIM * 4, true), out, room;
-    struct attention a = {.b = b};
-    bool split = rows <= RN_GPU_SPLIT_ROWS;
+    struct attention a = {.b = b,
+                          .kernel = rows > RN_GPU_SPLIT_ROWS ? RN_KERNEL_attention_128_f16 : RN_KERNEL_attention_f16};
+    bool split = rows <= RN_GPU_SPLIT_ROWS && depth > 256;
     double t;
 
     out = gpu_take(b, (uint64_t)rows * HEADS * DIM * 4, true);
@@ -149,19 +151,19 @@ static void time_attention(struct gpu_bench *b, uint32_t n_seqs, uint32_t n_rows
     }
     for (uint32_t i = 0; i < n_seqs * per; i++)
         tables[i] = i * 7919 % (n_seqs * per);
-    a.args = (struct rn_attention_args){.cache = {blocks, blocks + block_bytes / 2, send_words(b, tables, n_seqs * per),
-                                                  send_words(b, table_at, n_seqs), block_bytes, n_seqs * per, n_seqs,
-                                                  BLOCK_LOG, KV_HEADS, DIM, DIM, 0},
-                                        .q = q,
-                                        .out = out,
-                                        .seqs = send_words(b, seqs, rows),
-                                        .positions = send_words(b, positions, rows),
-                                        .n_rows = rows,
-                                        .heads = HEADS,
-                                        .v_dim = DIM,
-                                        .rows_per_tile = split ? 1 : rn_attention_rows(HEADS, KV_HEADS),
-                                        .n_chunks = (depth + n_rows + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK,
-                                        .scale = 0.088f};
+    a.args = (struct rn_attention_args){
+        .cache = {blocks, blocks + block_bytes / 2, send_words(b, tables, n_seqs * per),
+                  send_words(b, table_at, n_seqs), block_bytes, n_seqs * per, n_seqs, BLOCK_LOG, KV_HEADS, DIM, DIM, 0},
+        .q = q,
+        .out = out,
+        .seqs = send_words(b, seqs, rows),
+        .positions = send_words(b, positions, rows),
+        .n_rows = rows,
+        .heads = HEADS,
+        .v_dim = DIM,
+        .rows_per_tile = rows > RN_GPU_SPLIT_ROWS ? rn_attention_many_rows(HEADS, KV_HEADS) : 1,
+        .n_chunks = (depth + n_rows + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK,
+        .scale = 0.088f};
     room = gpu_take(b, split ? rn_attention_bytes(rows, HEADS, DIM, a.args.n_chunks) : 256, true);
     a.args.workspace = split ? room : 0;
     t = gpu_time(b, b->stream, launch_attention, &a, 20);
@@ -176,6 +178,7 @@ static void time_attention(struct gpu_bench *b, uint32_t n_seqs, uint32_t n_rows
 
 void bench_attention(struct gpu_bench *b)
 {
+    time_attention(b, 1, 1, 100);
     time_attention(b, 1, 1, 1000);
     time_attention(b, 1, 1, 8000);
     time_attention(b, 8, 1, 8000);

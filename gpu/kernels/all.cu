@@ -1,5 +1,6 @@
 /* All kernels as one source: the driver loads one image. */
 #include "gpu/kernels/attention.cu"
+#include "gpu/kernels/attention_many.cu"
 #include "gpu/kernels/cache.cu"
 #include "gpu/kernels/each.cu"
 #include "gpu/kernels/experts.cu"

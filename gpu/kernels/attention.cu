@@ -14,7 +14,7 @@
 namespace
 {
 
-enum : uint32_t { COLUMNS = RN_ATTENTION_COLUMNS, TILE_ROOM = 99 * 1024 };
+enum : uint32_t { TILE_COLUMNS = RN_ATTENTION_COLUMNS, TILE_ROOM = 99 * 1024 };
 
 /* Where things lie in shared memory: as launch.c counts them. */
 struct tile_room {
@@ -33,11 +33,11 @@ struct tile_room {
         k_bytes = CHUNK * key_stride * parts;
         v_bytes = values_in_keys ? 0 : CHUNK * value_stride * parts;
         queries = 2 * CHUNK * sizeof(kv_row);
-        weights = queries + 2 * COLUMNS * key_stride;
+        weights = queries + 2 * TILE_COLUMNS * key_stride;
         undo = weights + TILE_WARPS * WARP * 32;
-        maxima = undo + COLUMNS * 4;
-        sums = maxima + TILE_WARPS * COLUMNS * 4;
-        totals = sums + TILE_WARPS * COLUMNS * 16;
+        maxima = undo + TILE_COLUMNS * 4;
+        sums = maxima + TILE_WARPS * TILE_COLUMNS * 4;
+        totals = sums + TILE_WARPS * TILE_COLUMNS * 16;
         keys = totals + (args.workspace != 0 ? 0 : v_steps * 2 * WARP * 16);
         stages = args.workspace == 0 && keys + 2 * (k_bytes + v_bytes) <= TILE_ROOM ? 2 : 1;
         values_late = !values_in_keys && keys + k_bytes + v_bytes > TILE_ROOM;
@@ -50,7 +50,7 @@ struct tile_room {
     }
 };
 
-template <uint32_t TYPE> struct kv_tile {
+template <uint32_t TYPE> struct tile_of_16 {
     const rn_attention_args &args;
     const tile_room &room;
     run r;
@@ -58,22 +58,22 @@ template <uint32_t TYPE> struct kv_tile {
     score_form forms[2];
     float m[2], l[2]; /* of the chunks so far */
 
-    DEVICE kv_tile(const rn_attention_args &a, const tile_room &o, const run &own)
-        : args(a), room(o), r(own), columns{column_of(a, own, lane_of_warp() / 4, COLUMNS),
-                                            column_of(a, own, lane_of_warp() / 4 + 8, COLUMNS)},
+    DEVICE tile_of_16(const rn_attention_args &a, const tile_room &o, const run &own)
+        : args(a), room(o), r(own), columns{column_of(a, own, lane_of_warp() / 4, TILE_COLUMNS),
+                                            column_of(a, own, lane_of_warp() / 4 + 8, TILE_COLUMNS)},
           forms{}, m{-INFINITY, -INFINITY}, l{0, 0}
     {
     }
 
     DEVICE void load_queries()
     {
-        shared<float> undo(room.undo, COLUMNS);
-        uint32_t part = COLUMNS * room.key_stride, width = room.key_stride / 2 - ROW_PAD / 2;
+        shared<float> undo(room.undo, TILE_COLUMNS);
+        uint32_t part = TILE_COLUMNS * room.key_stride, width = room.key_stride / 2 - ROW_PAD / 2;
 
         UNROLL
-        for (uint32_t i = 0; i < COLUMNS / TILE_WARPS; i++) {
+        for (uint32_t i = 0; i < TILE_COLUMNS / TILE_WARPS; i++) {
             uint32_t own = i * TILE_WARPS + warp_of_block(), at = room.queries + own * room.key_stride;
-            float back = put_query<kv_form<TYPE>::HALF>(args, column_of(args, r, own, COLUMNS), width, at, at + part);
+            float back = put_query<kv_form<TYPE>::HALF>(args, column_of(args, r, own, TILE_COLUMNS), width, at, at + part);
             if (lane_of_warp() == 0)
                 undo.put(own, back);
         }
@@ -81,7 +81,7 @@ template <uint32_t TYPE> struct kv_tile {
 
     DEVICE void take_forms()
     {
-        shared<float> undo(room.undo, COLUMNS);
+        shared<float> undo(room.undo, TILE_COLUMNS);
 
         UNROLL
         for (uint32_t half = 0; half < 2; half++)
@@ -103,12 +103,12 @@ template <uint32_t TYPE> struct kv_tile {
     {
         uint32_t at = room.keys + stage * room.stage_bytes, row = warp_of_block() * 16, lane = lane_of_warp();
         uint32_t part = CHUNK * room.key_stride;
-        shared<float> maxima(room.maxima, TILE_WARPS * COLUMNS);
+        shared<float> maxima(room.maxima, TILE_WARPS * TILE_COLUMNS);
 
         for (uint32_t k = 0; k < (room.key_stride - ROW_PAD) / 32; k++) {
             uint32_t b[4], low[4] = {};
             words4 a[2];
-            get_query(a, room.queries, room.queries + COLUMNS * room.key_stride, room.key_stride, k);
+            get_query(a, room.queries, room.queries + TILE_COLUMNS * room.key_stride, room.key_stride, k);
             get_keys(b, at, room.key_stride, row, k);
             if (kv_form<TYPE>::PARTS > 1)
                 get_keys(low, at + part, room.key_stride, row, k);
@@ -128,14 +128,14 @@ template <uint32_t TYPE> struct kv_tile {
             most = fmaxf(most, shuffle_xor(most, 1));
             most = fmaxf(most, shuffle_xor(most, 2));
             if (lane % 4 == 0)
-                maxima.put(warp_of_block() * COLUMNS + lane / 4 + half * 8, most);
+                maxima.put(warp_of_block() * TILE_COLUMNS + lane / 4 + half * 8, most);
         }
     }
 
     /* Scores become weights, in shared memory, and their sums; of_m: m of the chunk. */
     DEVICE void weigh(const float s[2][4], float of_m[2])
     {
-        shared<float> maxima(room.maxima, TILE_WARPS * COLUMNS), sums(room.sums, TILE_WARPS * COLUMNS * 4);
+        shared<float> maxima(room.maxima, TILE_WARPS * TILE_COLUMNS), sums(room.sums, TILE_WARPS * TILE_COLUMNS * 4);
         shared<words4> weights(room.weights, TILE_WARPS * WARP * 2);
         uint32_t lane = lane_of_warp(), warp = warp_of_block();
         words4 parts[2];
@@ -145,14 +145,14 @@ template <uint32_t TYPE> struct kv_tile {
             float most = -INFINITY, w[4];
             UNROLL
             for (uint32_t i = 0; i < TILE_WARPS; i++)
-                most = fmaxf(most, maxima.get(i * COLUMNS + lane / 4 + half * 8));
+                most = fmaxf(most, maxima.get(i * TILE_COLUMNS + lane / 4 + half * 8));
             of_m[half] = ceilf(most) - kv_form<TYPE>::SHIFT;
             UNROLL
             for (uint32_t i = 0; i < 4; i++)
                 w[i] = weight_of(s[i / 2][half * 2 + i % 2], of_m[half]);
             split_numbers<kv_form<TYPE>::HALF>(w[0], w[1], &parts[0].w[half], &parts[1].w[half]);
             split_numbers<kv_form<TYPE>::HALF>(w[2], w[3], &parts[0].w[half + 2], &parts[1].w[half + 2]);
-            sums.put((warp * COLUMNS + lane / 4 + half * 8) * 4 + lane % 4, w[0] + w[1] + w[2] + w[3]);
+            sums.put((warp * TILE_COLUMNS + lane / 4 + half * 8) * 4 + lane % 4, w[0] + w[1] + w[2] + w[3]);
         }
         weights.put(warp * WARP * 2 + lane, parts[0]);
         weights.put(warp * WARP * 2 + WARP + lane, parts[1]);
@@ -160,12 +160,12 @@ template <uint32_t TYPE> struct kv_tile {
 
     DEVICE float sum_of(uint32_t half)
     {
-        shared<floats4> sums(room.sums, TILE_WARPS * COLUMNS);
+        shared<floats4> sums(room.sums, TILE_WARPS * TILE_COLUMNS);
         floats4 sum = sums.get(lane_of_warp() / 4 + half * 8);
 
         UNROLL
         for (uint32_t i = 1; i < TILE_WARPS; i++) {
-            floats4 more = sums.get(i * COLUMNS + lane_of_warp() / 4 + half * 8);
+            floats4 more = sums.get(i * TILE_COLUMNS + lane_of_warp() / 4 + half * 8);
             UNROLL
             for (uint32_t j = 0; j < 4; j++)
                 sum.v[j] += more.v[j];
@@ -336,7 +336,7 @@ template <uint32_t TYPE> DEVICE void attention(const rn_attention_args &args)
                 continue;
             from = to = block_z();
         }
-        kv_tile<TYPE> t(args, room, r);
+        tile_of_16<TYPE> t(args, room, r);
         if (args.workspace == 0)
             t.clear();
         t.attend_all(from, to);
@@ -348,7 +348,7 @@ template <uint32_t TYPE> DEVICE void attention(const rn_attention_args &args)
 } // namespace
 
 #define ATTENTION(id, type)                                         \
-    RN_KERNEL(attention_##type, rn_attention_args, TILE_THREADS, 3) \
+    RN_KERNEL(attention_##type, rn_attention_args, TILE_THREADS, 4) \
     {                                                               \
         attention<id>(args);                                        \
     }

@@ -347,17 +347,23 @@ DEVICE join_step join(float m, float l, float *of_m, float *of_l)
     return step;
 }
 
-DEVICE float join_sum(const join_step &step, float before, float o)
+DEVICE bool changes(const join_step &step)
 {
-    return step.part == 0 && step.before == 1 ? before : fmaf(o, step.part, before * step.before);
+    return step.part != 0 || step.before != 1;
 }
 
-/* What a sink adds to the sum, and the end: out = O times this. */
+DEVICE float join_sum(const join_step &step, float before, float o)
+{
+    return changes(step) ? fmaf(o, step.part, before * step.before) : before;
+}
+
+/* What a sink adds to the sum, and the end: out = O times this. A head beyond the last, of a column that is none, has no
+ * sink. */
 DEVICE float end_factor(const rn_attention_args &args, uint32_t head, float m, float l)
 {
     float sink, n;
 
-    if (args.sinks == 0)
+    if (args.sinks == 0 || head >= args.heads)
         return 1.0f / l;
     sink = global<float>(args.sinks, args.heads).get(head) * 1.44269504f;
     n = fmaxf(m, sink);

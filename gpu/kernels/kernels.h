@@ -207,9 +207,10 @@ struct rn_rope_store_args {
  *
  * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step. With
  * a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
- * attention_join with the same arguments puts the parts together; without, it has all positions. The results are the
- * same to the bit, whatever rows_per_tile and the workspace are. Few rows want a workspace and one row a tile; for many
- * rn_attention_rows() a tile is best. */
+ * attention_join with the same arguments puts the parts together; without, it has all positions. The kernels of
+ * rn_attention_many_kernel() have no workspace and read keys and values once for more rows. The results are the same to
+ * the bit, whatever kernel, rows_per_tile and workspace are. Few rows want a workspace and rn_attention_rows() a tile, or
+ * one where no two are of one sequence; many rows rn_attention_many_rows(). */
 struct rn_attention_args {
     struct rn_cache_args cache;
     rn_address q, out, seqs, positions; /* f32 [n_rows, heads * k_dim], [n_rows, heads * v_dim]; uint32_t [n_rows] */
@@ -220,7 +221,7 @@ struct rn_attention_args {
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
     float scale, softcap;
 };
-enum { RN_ATTENTION_CHUNK = 64, RN_ATTENTION_COLUMNS = 16 };
+enum { RN_ATTENTION_CHUNK = 64, RN_ATTENTION_COLUMNS = 16, RN_ATTENTION_MANY_COLUMNS = 64 };
 
 /* The largest rows_per_tile. */
 static inline uint32_t rn_attention_rows(uint32_t heads, uint32_t kv_heads)
@@ -228,6 +229,13 @@ static inline uint32_t rn_attention_rows(uint32_t heads, uint32_t kv_heads)
     uint32_t group = heads / kv_heads;
 
     return group >= RN_ATTENTION_COLUMNS ? 1 : RN_ATTENTION_COLUMNS / group;
+}
+
+static inline uint32_t rn_attention_many_rows(uint32_t heads, uint32_t kv_heads)
+{
+    uint32_t group = heads / kv_heads;
+
+    return group >= RN_ATTENTION_MANY_COLUMNS ? 1 : RN_ATTENTION_MANY_COLUMNS / group;
 }
 
 /* Bytes of the workspace. */
@@ -243,6 +251,11 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
     X(2, bf16)                \
     X(3, fp8)                 \
     X(4, q8)
+
+/* Of these, those with kernels for many rows. */
+#define RN_KERNEL_KV_TYPES_MANY(X) \
+    X(0, f16)                      \
+    X(2, bf16)
 
 /* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts] or
  * 0, is added to what the gating says before experts are compared. With `groups` above 1, equal parts of the experts in
@@ -355,28 +368,32 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(expert_matmul_##type, expert_matmul) \
     X(head_matmul_##type, head)            \
     X(head_sum_##type, head)
-#define RN_PLAIN_KERNELS(X)      \
-    X(norm, norm)                \
-    X(split_rows, matmul)        \
-    X(matmul_join, matmul)       \
-    X(each, each)                \
-    X(gather, gather)            \
-    X(route, route)              \
-    X(expert_sum, expert_sum)    \
-    X(part, part)                \
-    X(part_sum, part_sum)        \
-    X(tail, tail)                \
-    X(resize, resize)            \
-    X(rope, rope)                \
-    X(angles, angles)            \
-    X(rope_store, rope_store)    \
-    X(kv_store, kv_store)        \
-    X(attention_f16, attention)  \
-    X(attention_f32, attention)  \
-    X(attention_bf16, attention) \
-    X(attention_fp8, attention)  \
-    X(attention_q8, attention)   \
-    X(attention_join, attention)
+#define RN_PLAIN_KERNELS(X)         \
+    X(norm, norm)                   \
+    X(split_rows, matmul)           \
+    X(matmul_join, matmul)          \
+    X(each, each)                   \
+    X(gather, gather)               \
+    X(route, route)                 \
+    X(expert_sum, expert_sum)       \
+    X(part, part)                   \
+    X(part_sum, part_sum)           \
+    X(tail, tail)                   \
+    X(resize, resize)               \
+    X(rope, rope)                   \
+    X(angles, angles)               \
+    X(rope_store, rope_store)       \
+    X(kv_store, kv_store)           \
+    X(attention_f16, attention)     \
+    X(attention_f32, attention)     \
+    X(attention_bf16, attention)    \
+    X(attention_fp8, attention)     \
+    X(attention_q8, attention)      \
+    X(attention_join, attention)    \
+    X(attention_64_f16, attention)  \
+    X(attention_128_f16, attention) \
+    X(attention_64_bf16, attention) \
+    X(attention_128_bf16, attention)
 
 #define RN_KERNELS(X)         \
     RN_PLAIN_KERNELS(X)       \
@@ -427,6 +444,9 @@ enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struc
 
 /* The kernel of a format of the cache. False: there is none, or heads have too many numbers, or not a multiple of 4. */
 bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum rn_kernel *kernel);
+
+/* The kernel for many rows. False: there is none for such heads or such a cache. */
+bool rn_attention_many_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum rn_kernel *kernel);
 
 /* Bytes of a matrix in the device's order; cols fit the format's blocks. 0: there are no kernels for the type. */
 uint64_t rn_tiled_bytes(uint32_t type_id, uint64_t rows, uint64_t cols);

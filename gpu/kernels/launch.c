@@ -209,6 +209,18 @@ static struct rn_launch launch_attention(const struct rn_attention_args *args)
                                                         args->cache.v_dim == 0, args->workspace != 0)};
 }
 
+/* As in attention_many.cu: where rows lie, what undoes the queries' power, and of two chunks keys and values. */
+static struct rn_launch launch_attention_many(const struct rn_attention_args *args)
+{
+    uint32_t group = args->heads / args->cache.kv_heads, stages = 2;
+    uint64_t tiles = (uint64_t)2 * RN_ATTENTION_CHUNK * row_stride(args->cache.k_dim);
+
+    return (struct rn_launch){{ceil_to(args->n_rows, args->rows_per_tile),
+                               args->cache.kv_heads * ceil_to(group, RN_ATTENTION_MANY_COLUMNS), 1},
+                              128,
+                              (uint32_t)(stages * (RN_ATTENTION_CHUNK * 16 + tiles) + RN_ATTENTION_MANY_COLUMNS * 4)};
+}
+
 static struct rn_launch launch_join(const struct rn_attention_args *args)
 {
     return (struct rn_launch){{args->n_rows, args->heads, 1}, 128, 0};
@@ -236,6 +248,7 @@ LAUNCH(rope_store, struct rn_rope_store_args)
 LAUNCH(kv_store, struct rn_kv_store_args)
 LAUNCH(attention, struct rn_attention_args)
 LAUNCH(join, struct rn_attention_args)
+LAUNCH(attention_many, struct rn_attention_args)
 LAUNCH(route, struct rn_route_args)
 LAUNCH(expert, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
@@ -255,9 +268,12 @@ LAUNCH(head_sum, struct rn_head_args)
         ROW(head_sum_##type, head, head_sum),
 
 #define ROW_OF_KV(id, type) ROW(attention_##type, attention, attention),
+#define ROWS_OF_KV_MANY(id, type) \
+    ROW(attention_64_##type, attention, attention_many), ROW(attention_128_##type, attention, attention_many),
 
 static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROWS_OF_TYPE) RN_KERNEL_KV_TYPES(ROW_OF_KV)
-                                                                 ROW(norm, norm, norm),
+                                                                 RN_KERNEL_KV_TYPES_MANY(ROWS_OF_KV_MANY)
+                                                                     ROW(norm, norm, norm),
                                                              ROW(split_rows, matmul, split),
                                                              ROW(matmul_join, matmul, matmul_join),
                                                              ROW(each, each, each),
@@ -376,4 +392,23 @@ bool rn_attention_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum 
         return false;
     *kernel = kernels[kv_type];
     return true;
+}
+
+bool rn_attention_many_kernel(uint32_t kv_type, uint32_t k_dim, uint32_t v_dim, enum rn_kernel *kernel)
+{
+    static const struct {
+        uint32_t type;
+        enum rn_kernel of_64, of_128;
+    } kernels[] = {
+#define OF_KV_MANY(id, type) {id, RN_KERNEL_attention_64_##type, RN_KERNEL_attention_128_##type},
+        RN_KERNEL_KV_TYPES_MANY(OF_KV_MANY)};
+    size_t i;
+
+    for (i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        if (kernels[i].type != kv_type || k_dim != v_dim || (k_dim != 64 && k_dim != 128))
+            continue;
+        *kernel = k_dim == 64 ? kernels[i].of_64 : kernels[i].of_128;
+        return true;
+    }
+    return false;
 }

@@ -154,9 +154,11 @@ static const float *want(struct bench *b)
     return judge_run(judge, op, false);
 }
 
-/* Rows [first, first + n), to the place of the first of them. split: with a workspace. */
-static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_per_tile, bool split)
+/* Rows [first, first + n), to the place of the first of them. SPLIT: with a workspace. */
+enum way { WHOLE, SPLIT, MANY };
+static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_per_tile, enum way way)
 {
+    bool split = way == SPLIT;
     const struct form *f = &b->form;
     uint32_t chunks = (MAX_POSITIONS + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK;
     struct rn_attention_args *args = &b->attend;
@@ -180,7 +182,10 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     args->n_chunks = chunks;
     args->scale = 0.3f;
     args->softcap = f->softcap;
-    assert_true(rn_attention_kernel(f->type, f->k_dim, f->out_dim, &kernel));
+    if (way == MANY)
+        assert_true(rn_attention_many_kernel(f->type, f->k_dim, f->v_dim, &kernel));
+    else
+        assert_true(rn_attention_kernel(f->type, f->k_dim, f->out_dim, &kernel));
     rig_run(&b->rig, kernel, args);
     if (split)
         rig_run(&b->rig, RN_KERNEL_attention_join, args);
@@ -190,13 +195,20 @@ static void against_reference(const struct form *form, const uint32_t lengths[SE
 {
     struct bench b;
     const float *wanted;
+    float *whole;
     size_t n;
 
     open_bench(&b, form, lengths);
     wanted = want(&b);
     n = (size_t)b.n_rows * form->heads * form->out_dim;
-    attend(&b, 0, b.n_rows, rn_attention_rows(form->heads, form->kv_heads), false);
+    attend(&b, 0, b.n_rows, rn_attention_rows(form->heads, form->kv_heads), WHOLE);
     rig_expect("attention", b.out, wanted, n, form->limit);
+    /* a row whose positions are in two chunks, and one behind it, with a workspace */
+    n = 2 * (size_t)form->heads * form->out_dim;
+    whole = rig_host(&b.rig, n * sizeof *whole);
+    memcpy(whole, b.out + 65 * n / 2, n * sizeof *whole);
+    attend(&b, 65, 2, 1, SPLIT);
+    assert_memory_equal(b.out, whole, n * sizeof *whole);
     rig_close(&b.rig);
 }
 
@@ -209,6 +221,8 @@ static void formats(void **state)
         {RUNNEL_KV_BF16, 6, 2, 32, 64, 64, 0, 0, 0, 0, false, 1e-9},
         {RUNNEL_KV_FP8, 8, 1, 48, 16, 16, 0, 0, 0, 0, false, 1e-9},
         {RUNNEL_KV_Q8, 4, 2, 80, 80, 80, 0, 0, 0, 0, false, 1e-6},
+        {RUNNEL_KV_F32, 2, 1, 192, 192, 192, 0, 0, 0, 0, false, 1e-9}, /* values come into the keys' place */
+        {RUNNEL_KV_F16, 5, 1, 72, 0, 40, 0, 0, 0, 0, false, 1e-9},     /* values in keys, copied as they lie */
     };
     uint32_t i;
 
@@ -226,7 +240,7 @@ static void kinds(void **state)
         {RUNNEL_KV_F16, 4, 2, 32, 32, 32, 0, 0, 5, 0, false, 1e-9},  /* a softcap */
         {RUNNEL_KV_F16, 6, 2, 32, 32, 32, 0, 0, 0, 8, false, 1e-9},  /* ALiBi */
         {RUNNEL_KV_F16, 4, 2, 32, 32, 32, 17, 0, 0, 0, true, 1e-9},  /* sinks */
-        {RUNNEL_KV_F32, 20, 1, 36, 0, 28, 0, 0, 0, 0, false, 1e-9},  /* values in keys; 20 heads share a head */
+        {RUNNEL_KV_F32, 20, 1, 36, 0, 28, 0, 0, 0, 0, true, 1e-9},   /* values in keys; 20 heads share a head */
     };
     uint32_t i;
 
@@ -252,12 +266,12 @@ static void bits_do_not_depend_on_the_schedule(void **state)
         open_bench(&b, &forms[i], lengths);
         width = (size_t)forms[i].heads * forms[i].out_dim;
         whole = rig_host(&b.rig, b.n_rows * width * sizeof *whole);
-        attend(&b, 0, b.n_rows, rn_attention_rows(4, 2), false);
+        attend(&b, 0, b.n_rows, rn_attention_rows(4, 2), WHOLE);
         rig_expect("attention", b.out, want(&b), b.n_rows * width, forms[i].limit);
         memcpy(whole, b.out, b.n_rows * width * sizeof *whole);
         for (j = 0; j < sizeof at / sizeof at[0]; j++) {
             n = j % 3 == 0 ? 1 : 2 * j;
-            attend(&b, at[j], n, 1 + j % 8, j % 2 == 0);
+            attend(&b, at[j], n, 1 + j % 8, j % 2 == 0 ? SPLIT : WHOLE);
             assert_memory_equal(b.out, whole + at[j] * width, n * width * sizeof *whole);
         }
         rig_close(&b.rig);
@@ -283,11 +297,46 @@ static void ahead(void **state)
         b.ahead = true;
         n = (size_t)b.n_rows * forms[i].heads * forms[i].out_dim;
         whole = rig_host(&b.rig, n * sizeof *whole);
-        attend(&b, 0, b.n_rows, rn_attention_rows(forms[i].heads, forms[i].kv_heads), false);
+        attend(&b, 0, b.n_rows, rn_attention_rows(forms[i].heads, forms[i].kv_heads), WHOLE);
         rig_expect("attention that looks ahead", b.out, want(&b), n, forms[i].limit);
         memcpy(whole, b.out, n * sizeof *whole);
-        attend(&b, 290, 52, 1, true);
+        attend(&b, 290, 52, 1, SPLIT);
         assert_memory_equal(b.out, whole + 290 * n / b.n_rows, 52 * n / b.n_rows * sizeof *whole);
+        rig_close(&b.rig);
+    }
+}
+
+/* The kernels of many rows: right, and the same bits as the others. */
+static void many_rows(void **state)
+{
+    static const uint32_t lengths[SEQS] = {150, 20, 3};
+    static const struct form forms[] = {
+        {RUNNEL_KV_F16, 4, 1, 64, 64, 64, 0, 0, 0, 0, false, 1e-9},
+        {RUNNEL_KV_F16, 2, 2, 128, 128, 128, 70, 0, 0, 0, true, 1e-9},   /* a window, sinks */
+        {RUNNEL_KV_BF16, 3, 1, 128, 128, 128, 96, 1, 0, 0, false, 1e-9}, /* chunks of positions */
+        {RUNNEL_KV_BF16, 6, 1, 64, 64, 64, 0, 0, 5, 8, false, 1e-9},     /* a softcap, ALiBi */
+    };
+    static const uint32_t at[] = {0, 3, 60, 129, 148, 170};
+    struct bench b;
+    uint32_t i, j, rows;
+    float *whole;
+    size_t width;
+
+    (void)state;
+    for (i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        open_bench(&b, &forms[i], lengths);
+        width = (size_t)forms[i].heads * forms[i].out_dim;
+        whole = rig_host(&b.rig, b.n_rows * width * sizeof *whole);
+        rows = rn_attention_many_rows(forms[i].heads, forms[i].kv_heads);
+        attend(&b, 0, b.n_rows, rows, MANY);
+        rig_expect("attention", b.out, want(&b), b.n_rows * width, forms[i].limit);
+        memcpy(whole, b.out, b.n_rows * width * sizeof *whole);
+        for (j = 0; j < sizeof at / sizeof at[0]; j++) {
+            attend(&b, at[j], 3, 1 + j % 2, j % 3 == 0 ? WHOLE : SPLIT);
+            assert_memory_equal(b.out, whole + at[j] * width, 3 * width * sizeof *whole);
+        }
+        attend(&b, 37, 100, rows, MANY);
+        assert_memory_equal(b.out, whole + 37 * width, 100 * width * sizeof *whole);
         rig_close(&b.rig);
     }
 }
@@ -407,6 +456,7 @@ int main(void)
         cmocka_unit_test(formats),
         cmocka_unit_test(kinds),
         cmocka_unit_test(ahead),
+        cmocka_unit_test(many_rows),
         cmocka_unit_test(bits_do_not_depend_on_the_schedule),
         cmocka_unit_test(rope),
         cmocka_unit_test(gather),
