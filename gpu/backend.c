@@ -96,6 +96,7 @@ static void release(struct rn_gpu_backend *backend)
     free_piece(backend, &backend->blocks);
     free_piece(backend, &backend->slots);
     free_piece(backend, &backend->inputs);
+    free_piece(backend, &backend->states);
     free_piece(backend, &backend->features);
     rn_free(backend->heap, backend->weight_at);
     rn_free(backend->heap, backend->vector_at);
@@ -199,6 +200,9 @@ static int take_memory(struct rn_gpu_backend *backend)
     rn_gpu_blocks_place(backend, backend->plan);
     if (result == RN_GPU_OK)
         result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
+    backend->state_stride = (backend->plan->state_bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+    if (result == RN_GPU_OK && backend->state_stride > 0)
+        result = take_piece(backend, backend->limits.n_states * backend->state_stride, &backend->states);
     if (result == RN_GPU_OK)
         result = take_slots(backend);
     if (result == RN_GPU_OK)
@@ -249,9 +253,8 @@ static runnel_status check(const struct rn_plan *plan, const struct rn_backend_l
         limits->context_tokens == 0 || limits->block_tokens == 0 ||
         (limits->block_tokens & (limits->block_tokens - 1)) != 0)
         return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero or a bad block size");
-    if (plan->state_bytes > 0)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: there are no kernels for the recurrent states of %s",
-                            plan->architecture);
+    if (plan->state_bytes > 0 && limits->n_states == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "limits: no slots for the recurrent states of the plan");
     status = rn_limits_check(limits, plan, caps, error);
     return status == RUNNEL_OK ? rn_gpu_plan_check(plan, error) : status;
 }

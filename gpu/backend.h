@@ -75,6 +75,7 @@ enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
 /* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
 struct rn_gpu_inputs {
     uint64_t tokens, positions, seqs, wanted, tables_at, tables;
+    uint64_t states, firsts, counts, state_copies;    /* of plans with states */
     uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
     uint64_t brought;                                 /* rn_step.inputs */
     uint32_t n_tables;                                /* words of `tables`, at most */
@@ -92,7 +93,7 @@ struct rn_gpu_backend {
     uint32_t shared_wanted;                       /* of a launch: more than a block has; 0: none wants that */
 
     /* Pieces of the device's memory; 0: not taken. */
-    uint64_t weights, blocks, slots, inputs, features;
+    uint64_t weights, blocks, slots, inputs, features, states;
 
     /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
     uint64_t *weight_at;   /* [plan->n_weights]: as a matrix or table in the kernels' order */
@@ -107,6 +108,7 @@ struct rn_gpu_backend {
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */
     uint64_t block_bytes;
+    uint64_t state_stride; /* bytes from one recurrent state to the next; 0: the plan has none */
 
     struct rn_gpu_item *items; /* [n_items], in order */
     uint32_t n_items;

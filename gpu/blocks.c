@@ -1,6 +1,9 @@
-/* KV blocks: where layers lie in one, copies within a step, and copies between the device and the host.
+/* KV blocks and recurrent states: where layers lie in a block, copies within a step, and copies between the device and
+ * the host.
  *
  *   block = layer 0: keys [position][head], values [position][head]; layer 1: ...; rows as kv.h says
+ *
+ *   state = layer after layer, as the plan says; what a layer's numbers mean: kernels/states.cu
  *
  * So a block is one piece, here and in the host's memory. Copies to the host and from it have streams of their own:
  * they do not wait for steps, nor steps for them. A list with both ends on the stream of those to the host, which waits
@@ -68,6 +71,25 @@ int rn_gpu_blocks_copy(struct rn_gpu_backend *backend, const struct rn_step *ste
     return result;
 }
 
+/* One launch for all. */
+int rn_gpu_states_copy(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    const struct rn_copy_states_args args = {.states = backend->states,
+                                             .copies = backend->inputs + backend->in.state_copies,
+                                             .stride_bytes = backend->state_stride,
+                                             .n_copies = step->n_state_copies,
+                                             .n_states = backend->limits.n_states};
+
+    static_assert(sizeof(struct rn_step_state_copy) == 2 * sizeof(uint32_t), "the kernel reads pairs");
+    return backend->state_stride == 0 ? RN_GPU_OK : rn_gpu_launch(backend, RN_KERNEL_copy_states, &args);
+}
+
+static uint64_t state_at(const struct rn_gpu_backend *backend, uint32_t slot)
+{
+    RN_CHECK(slot < backend->limits.n_states);
+    return backend->states + slot * backend->state_stride;
+}
+
 size_t rn_gpu_block_bytes(const struct rn_backend *backend)
 {
     return of(backend)->block_bytes;
@@ -80,8 +102,7 @@ const char *rn_gpu_layout(const struct rn_backend *backend)
 
 size_t rn_gpu_state_bytes(const struct rn_backend *backend)
 {
-    (void)backend;
-    return 0; /* plans with states are refused */
+    return of(backend)->plan->state_bytes;
 }
 
 /* ---- Host copies ---- */
@@ -114,11 +135,23 @@ static int read_block(struct rn_gpu_backend *backend, const struct rn_host_copy 
     return result;
 }
 
+static int enqueue_state(struct rn_gpu_backend *backend, const struct rn_host_copy *copy)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    uint64_t state = state_at(backend, copy->block), bytes = backend->plan->state_bytes;
+
+    return copy->to_host ? driver->copy_out(driver, copy->host, state, bytes, backend->copies_out)
+                         : driver->copy_in(driver, state, copy->host, bytes, backend->copies_in);
+}
+
 static int enqueue(struct rn_gpu_backend *backend, const struct rn_host_copy *copy)
 {
     struct rn_gpu_driver *driver = backend->device->driver;
 
-    RN_CHECK(!copy->is_state);
+    if (copy->is_state)
+        return enqueue_state(backend, copy);
+    if (backend->block_bytes == 0)
+        return RN_GPU_OK; /* of a plan without attention */
     return copy->to_host ? read_block(backend, copy)
                          : driver->copy_in(driver, block_at(backend, copy->block), copy->host, backend->block_bytes,
                                            backend->copies_in);
@@ -157,7 +190,7 @@ static int enqueue_all(struct rn_gpu_backend *backend, const struct rn_host_copi
     struct rn_gpu_driver *driver = backend->device->driver;
     int result = driver->context_set(driver, backend->device->context);
 
-    for (uint32_t i = 0; i < copies->n && result == RN_GPU_OK && backend->block_bytes > 0; i++)
+    for (uint32_t i = 0; i < copies->n && result == RN_GPU_OK; i++)
         result = enqueue(backend, &copies->items[i]);
     if (result == RN_GPU_OK && directions->in && directions->out)
         result = driver->event_record(driver, backend->copied_in, backend->copies_in);

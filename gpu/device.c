@@ -124,7 +124,7 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
     device->module = *module;
     device->driver = module->driver;
     device->index = index;
-    device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS,
+    device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_STATE,
                                            .kv_types = rn_gpu_kv_types(),
                                            .max_rows = MAX_ROWS,
                                            .max_outs = MAX_ROWS,

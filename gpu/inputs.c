@@ -3,6 +3,10 @@
  *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_rows or max_outs] · lasts [max_rows] ·
  *   features_rows [max_rows] · features_selected [max_rows] · tables_at [max_seqs] · tables · brought
  *
+ * and, before the tables, of plans with recurrent states the slot and the rows of each sequence, and what is copied:
+ *
+ *   states [max_seqs] · firsts [max_seqs] · counts [max_seqs] · state_copies [n_states][2]
+ *
  * All are uint32_t, but for what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there where attention looks
  * ahead, those of features where the plan has any. One copy brings as much of it as the step has: the arrays whole, of the
  * tables what its sequences use. What is brought has a copy of its own. */
@@ -26,6 +30,7 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
 {
     const struct rn_backend_limits *limits = &backend->limits;
     const struct rn_plan *plan = backend->plan;
+    uint64_t n_states = plan->state_bytes > 0 ? limits->n_states : 0;
     struct rn_gpu_inputs *in = &backend->in;
 
     in->tokens = 0;
@@ -36,7 +41,11 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->features_rows = in->lasts + (plan->bidirectional ? aligned(limits->max_rows) : 0);
     in->features_selected = in->features_rows + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
     in->tables_at = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
-    in->tables = in->tables_at + aligned(limits->max_seqs);
+    in->states = in->tables_at + aligned(limits->max_seqs);
+    in->firsts = in->states + aligned(n_states > 0 ? limits->max_seqs : 0);
+    in->counts = in->firsts + aligned(n_states > 0 ? limits->max_seqs : 0);
+    in->state_copies = in->counts + aligned(n_states > 0 ? limits->max_seqs : 0);
+    in->tables = in->state_copies + aligned(2 * n_states);
     in->n_tables = limits->max_seqs * blocks_of_context(limits);
     in->brought = in->tables + aligned(in->n_tables);
     return in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
@@ -62,6 +71,21 @@ static void put_rows(struct rn_gpu_backend *backend, const struct rn_step *step,
             wanted[row->out] = r;
         shape->longest = row->position + 1 > shape->longest ? row->position + 1 : shape->longest;
     }
+}
+
+/* Of plans with recurrent states: where each sequence's is, its rows, and what is copied before. */
+static void put_states(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    uint32_t *firsts = array(backend, backend->in.firsts), *counts = array(backend, backend->in.counts);
+
+    memcpy(array(backend, backend->in.states), step->states, step->n_seqs * sizeof *step->states);
+    if (step->n_state_copies > 0)
+        memcpy(array(backend, backend->in.state_copies), step->state_copies,
+               step->n_state_copies * sizeof *step->state_copies);
+    memset(counts, 0, step->n_seqs * sizeof *counts);
+    for (uint32_t r = 0; r < step->n_rows; r++)
+        if (counts[step->rows[r].seq]++ == 0)
+            firsts[step->rows[r].seq] = r;
 }
 
 /* Of each row the last position of its sequence in the step. */
@@ -123,6 +147,8 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
 
     *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0};
     put_rows(backend, step, shape);
+    if (backend->state_stride > 0)
+        put_states(backend, step);
     if (backend->plan->features_width > 0)
         rn_gpu_features_put(backend, step, shape, array(backend, backend->in.wanted),
                             array(backend, backend->in.features_rows), array(backend, backend->in.features_selected));

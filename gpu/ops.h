@@ -76,4 +76,8 @@ rn_gpu_run_several rn_gpu_run_rope_store;
 int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t rope, const struct rn_gpu_shape *shape);
 rn_gpu_run rn_gpu_run_rope, rn_gpu_run_kv_store, rn_gpu_run_attention;
 
+/* ops_states.c: what has a recurrent state. */
+rn_gpu_can rn_gpu_can_scan;
+rn_gpu_run rn_gpu_run_conv, rn_gpu_run_shift, rn_gpu_run_linear, rn_gpu_run_scan;
+
 #endif

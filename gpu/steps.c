@@ -147,6 +147,8 @@ static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step)
     if (result == RN_GPU_OK)
         result = rn_gpu_blocks_copy(backend, step);
     if (result == RN_GPU_OK)
+        result = rn_gpu_states_copy(backend, step);
+    if (result == RN_GPU_OK)
         result = run_ops(backend, &backend->shape);
     if (result == RN_GPU_OK)
         result = rn_gpu_features_send(backend);

@@ -78,6 +78,9 @@ void rn_gpu_blocks_place(struct rn_gpu_backend *backend, const struct rn_plan *p
 /* blocks.c: the copies of a step. */
 int rn_gpu_blocks_copy(struct rn_gpu_backend *backend, const struct rn_step *step);
 
+/* blocks.c: likewise of recurrent states, with what inputs.c has sent. */
+int rn_gpu_states_copy(struct rn_gpu_backend *backend, const struct rn_step *step);
+
 /* blocks.c: the contract's (model/backend.h). */
 size_t rn_gpu_block_bytes(const struct rn_backend *backend);
 const char *rn_gpu_layout(const struct rn_backend *backend);

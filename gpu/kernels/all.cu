@@ -9,4 +9,5 @@
 #include "gpu/kernels/matmul_many.cu"
 #include "gpu/kernels/parts.cu"
 #include "gpu/kernels/rows.cu"
+#include "gpu/kernels/states.cu"
 #include "gpu/kernels/tile.cu"

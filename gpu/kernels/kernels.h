@@ -281,6 +281,53 @@ struct rn_expert_sum_args {
     uint32_t n_rows, used, width;
 };
 
+/* Recurrent states in a step of n_rows: that of sequence s lies in slot slots[s], its rows are [firsts[s], firsts[s] +
+ * counts[s]), or none. In order, they take the state to that behind the last one. */
+struct rn_states_args {
+    rn_address states;                /* slot 0, of this op's layer: f32 [n] */
+    rn_address slots, firsts, counts; /* uint32_t [n_seqs] */
+    uint64_t stride_bytes;            /* between slots */
+    uint32_t n, n_seqs, n_rows;
+};
+
+/* CONV, with act where activated; SHIFT: taps is 2, no weight. The state is the last taps - 1 rows, oldest first. */
+struct rn_conv_args {
+    struct rn_states_args states;
+    rn_address a, weight, bias, out, seqs; /* f32 [n_rows, width]; [width, taps]; [width] or 0; uint32_t [n_rows] */
+    uint32_t width, taps, activated, act;
+};
+
+/* WKV6, WKV7, GATED_DELTA and SCAN (ops.def). The state of a head is [k_dim][v_dim]; of CHANNELS, a SCAN whose heads have
+ * one value and a weight of k_dim columns, that of all is [k_dim][heads]. `weight` is WKV6's or the scan's, `bias` the
+ * scan's, or 0. linear_64, linear_128 and channels_16 are for k_dim up to that. */
+enum rn_linear {
+    RN_LINEAR_WKV6,
+    RN_LINEAR_WKV7,  /* b has w, x, y */
+    RN_LINEAR_GATED, /* WKV7 whose b has w alone */
+    RN_LINEAR_DELTA,
+    RN_LINEAR_SCAN, /* one decay a head */
+    RN_LINEAR_CHANNELS
+};
+struct rn_linear_args {
+    struct rn_states_args states;
+    rn_address a, b, weight, bias, out; /* f32 [n_rows, a_width], [n_rows, b_width], [n_rows, heads * v_dim] */
+    uint32_t a_width, b_width, kind, heads, kv_heads, k_dim, v_dim, group, tiled;
+    float scale;
+};
+enum {
+    RN_LINEAR_COLUMNS = 32,     /* of a block */
+    RN_LINEAR_STAGED = 8,       /* rows that it stages at once, where k_dim is at most ... */
+    RN_LINEAR_STAGED_DIM = 128, /* ... this; else one */
+};
+
+/* Whole states from slot to slot, n_copies pairs (from, to); a `from` that is no slot gives zeros. stride_bytes is a
+ * multiple of 16. */
+struct rn_copy_states_args {
+    rn_address states, copies; /* uint32_t [n_copies, 2] */
+    uint64_t stride_bytes;
+    uint32_t n_copies, n_states;
+};
+
 /* Ops over parts of rows, of which each value of out comes by itself. With i the number of a value of out[r] and the
  * names of ops.def; `parts` is the op's heads:
  *
@@ -376,6 +423,14 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(gather, gather)               \
     X(route, route)                 \
     X(expert_sum, expert_sum)       \
+    X(conv, conv)                   \
+    X(shift, conv)                  \
+    X(linear_64, linear)            \
+    X(linear_128, linear)           \
+    X(linear_any, linear)           \
+    X(channels_16, linear)          \
+    X(channels_any, linear)         \
+    X(copy_states, copy_states)     \
     X(part, part)                   \
     X(part_sum, part_sum)           \
     X(tail, tail)                   \

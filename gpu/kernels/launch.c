@@ -226,6 +226,29 @@ static struct rn_launch launch_join(const struct rn_attention_args *args)
     return (struct rn_launch){{args->n_rows, args->heads, 1}, 128, 0};
 }
 
+/* A sequence's first rows, or a row. */
+static struct rn_launch launch_conv(const struct rn_conv_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->width, 256), args->states.n_seqs + args->states.n_rows, 1}, 256, 0};
+}
+
+/* Five vectors and three values a column of the rows that are staged. */
+static struct rn_launch launch_linear(const struct rn_linear_args *args)
+{
+    uint32_t width = ceil_to(args->k_dim, 16) * 16, rows = width <= RN_LINEAR_STAGED_DIM ? RN_LINEAR_STAGED : 1;
+    uint32_t blocks = args->kind == RN_LINEAR_CHANNELS ? ceil_to(args->heads, RN_LINEAR_COLUMNS)
+                                                       : args->heads * ceil_to(args->v_dim, RN_LINEAR_COLUMNS);
+
+    return (struct rn_launch){{blocks, args->states.n_seqs, 1},
+                              4 * RN_LINEAR_COLUMNS,
+                              rows * (5 * width + 3 * RN_LINEAR_COLUMNS) * (uint32_t)sizeof(float)};
+}
+
+static struct rn_launch launch_copy_states(const struct rn_copy_states_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->stride_bytes, 16 * 1024), args->n_copies, 1}, 256, 0};
+}
+
 /* With the argument as the table has it. */
 #define LAUNCH(form, type)                               \
     static struct rn_launch any_##form(const void *args) \
@@ -252,6 +275,9 @@ LAUNCH(attention_many, struct rn_attention_args)
 LAUNCH(route, struct rn_route_args)
 LAUNCH(expert, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
+LAUNCH(conv, struct rn_conv_args)
+LAUNCH(linear, struct rn_linear_args)
+LAUNCH(copy_states, struct rn_copy_states_args)
 LAUNCH(part, struct rn_part_args)
 LAUNCH(part_sum, struct rn_part_sum_args)
 LAUNCH(tail, struct rn_tail_args)
@@ -284,6 +310,14 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROW
                                                              ROW(kv_store, kv_store, kv_store),
                                                              ROW(route, route, route),
                                                              ROW(expert_sum, expert_sum, sum),
+                                                             ROW(conv, conv, conv),
+                                                             ROW(shift, conv, conv),
+                                                             ROW(linear_64, linear, linear),
+                                                             ROW(linear_128, linear, linear),
+                                                             ROW(linear_any, linear, linear),
+                                                             ROW(channels_16, linear, linear),
+                                                             ROW(channels_any, linear, linear),
+                                                             ROW(copy_states, copy_states, copy_states),
                                                              ROW(part, part, part),
                                                              ROW(part_sum, part_sum, part_sum),
                                                              ROW(tail, tail, tail),

@@ -27,29 +27,8 @@ static const struct {
     double limit;
 } wider[] = {{"gemma3n-made-shared", 1e-5}};
 
-/* Refused: there are no kernels for recurrent states and chosen positions. Whatever is not here must be computed. */
+/* Refused: there are no kernels for chosen positions. Whatever is not here must be computed. */
 static const char *const refused[] = {
-    "arwkv7-made",
-    "lfm2-made-dense",
-    "nemotron_h_moe-made",
-    "nemotron_h_moe-made-latent",
-    "plamo2-made",
-    "qwen35moe-made",
-    "qwen35moe-made-scales",
-    "rwkv6qwen2-made",
-    "rwkv7-made",
-    "falcon-h1-dense",
-    "granitehybrid-dense",
-    "jamba-dense",
-    "kimi-linear-moe",
-    "lfm2-dense",
-    "lfm2moe-moe",
-    "mamba-dense",
-    "mamba2-dense",
-    "nemotron_h-dense",
-    "qwen35-dense",
-    "qwen3next-moe",
-    "rwkv6-dense",
     "deepseek32-made",
     "deepseek32-made-chosen",
     "glm-dsa-made",
@@ -86,6 +65,8 @@ static void run_text(struct runner *r, uint32_t chunk, struct result *result)
 {
     static const uint32_t blocks[N_BLOCKS] = {2, 0, 3, 1};
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = N_BLOCKS};
+    struct rn_step_state_copy fresh = {RN_NO_STATE, 1};
+    const uint32_t state = fresh.to;
     struct rn_step_row rows[N];
 
     for (uint32_t at = 0; at < N; at += chunk) {
@@ -96,6 +77,11 @@ static void run_text(struct runner *r, uint32_t chunk, struct result *result)
                                .logits = result->logits + (size_t)at * r->plan->n_vocab};
 
         step.n_outs = step.n_rows;
+        if (r->limits.n_states > 0) {
+            step.states = &state;
+            step.state_copies = &fresh;
+            step.n_state_copies = at == 0;
+        }
         if (r->plan->features_width > 0)
             step.features = result->features + (size_t)at * r->plan->features_width;
         for (uint32_t i = 0; i < step.n_rows; i++)
@@ -113,7 +99,8 @@ static struct rn_backend_limits limits_of(const struct rn_plan *plan)
                                       .n_blocks = N_BLOCKS,
                                       .block_tokens = BLOCK,
                                       .context_tokens = plan->context_tokens < CONTEXT ? plan->context_tokens : CONTEXT,
-                                      .kv_type = RUNNEL_KV_F32};
+                                      .kv_type = RUNNEL_KV_F32,
+                                      .n_states = plan->state_bytes > 0 ? 2 : 0};
 }
 
 static void complain(const char *name, const char *what)
