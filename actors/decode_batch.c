@@ -64,11 +64,22 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
     return part;
 }
 
+/* The device draws by itself, but not with these parameters. */
+static bool is_beyond_device(const struct rn_decode *decode, const struct rn_sampler *sampler)
+{
+    const struct rn_backend *backend = decode->context->backend;
+
+    return decode->ring.late_logits != NULL &&
+           (rn_sampler_reads_past(sampler) ||
+            (backend->ops->can_draw != NULL && !backend->ops->can_draw(backend, rn_sampler_params(sampler))));
+}
+
 /* Its next row cannot be composed before the host has seen what its last one has drawn. */
-static bool needs_host(const struct rn_request *request)
+static bool needs_host(const struct rn_decode *decode, const struct rn_request *request)
 {
     return request->verified || request->guide != NULL ||
-           (request->sampler != NULL && rn_sampler_reads_past(request->sampler));
+           (request->sampler != NULL &&
+            (rn_sampler_reads_past(request->sampler) || is_beyond_device(decode, request->sampler)));
 }
 
 uint32_t rn_batch_depth(const struct rn_decode *decode)
@@ -76,10 +87,10 @@ uint32_t rn_batch_depth(const struct rn_decode *decode)
     if (decode->ring.size == 1)
         return 1;
     for (uint32_t i = 0; i < decode->n_running; i++)
-        if (needs_host(decode->running[i]))
+        if (needs_host(decode, decode->running[i]))
             return 1;
     for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
-        if (needs_host(r) || r->embed != NULL || r->want_logits)
+        if (needs_host(decode, r) || r->embed != NULL || r->want_logits)
             return 1;
     return decode->ring.size;
 }
@@ -90,10 +101,10 @@ static int32_t *drawn_of(struct rn_decode *decode)
     return decode->ring.arrays[decode->ring.n_submitted % decode->ring.size].drawn;
 }
 
-/* The device draws by itself, but not for this request. One with a guide has room of its own for its logits. */
+/* The device does not draw for this request. One with a guide has room of its own for its logits. */
 static bool draws_late(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return decode->ring.late_logits != NULL && request->guide == NULL && rn_sampler_reads_past(request->sampler);
+    return request->guide == NULL && is_beyond_device(decode, request->sampler);
 }
 
 /* Rows of the request from which the step may still have to be drawn. */

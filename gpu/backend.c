@@ -92,12 +92,14 @@ static void release(struct rn_gpu_backend *backend)
     free_host(backend, backend->host_logits);
     free_host(backend, backend->host_ids);
     free_host(backend, backend->host_features);
+    free_host(backend, backend->host_results);
     free_piece(backend, &backend->weights);
     free_piece(backend, &backend->blocks);
     free_piece(backend, &backend->slots);
     free_piece(backend, &backend->inputs);
     free_piece(backend, &backend->states);
     free_piece(backend, &backend->features);
+    rn_free(backend->heap, backend->drawn);
     rn_free(backend->heap, backend->weight_at);
     rn_free(backend->heap, backend->vector_at);
     rn_free(backend->heap, backend->rope_at);
@@ -125,9 +127,11 @@ static bool take_tables(struct rn_gpu_backend *backend)
     backend->items = rn_calloc(backend->heap, plan->n_ops, sizeof *backend->items);
     backend->layer_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_at);
     backend->layer_values_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_values_at);
-    return backend->weight_at != NULL && backend->vector_at != NULL && backend->rope_at != NULL &&
-           backend->slot_at != NULL && backend->angles_at != NULL && backend->items != NULL &&
-           backend->slopes_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL;
+    backend->drawn = rn_calloc(backend->heap, backend->limits.max_outs, sizeof *backend->drawn);
+    return backend->drawn != NULL && backend->weight_at != NULL && backend->vector_at != NULL &&
+           backend->rope_at != NULL && backend->slot_at != NULL && backend->angles_at != NULL &&
+           backend->items != NULL && backend->slopes_at != NULL && backend->layer_at != NULL &&
+           backend->layer_values_at != NULL;
 }
 
 static uint64_t aligned(uint64_t bytes)
@@ -194,7 +198,7 @@ static int take_memory(struct rn_gpu_backend *backend)
     uint64_t in_bytes = rn_gpu_inputs_place(backend);
     uint64_t logits_bytes = (uint64_t)backend->limits.max_outs * backend->plan->n_vocab * sizeof(float);
     uint64_t features_bytes = rn_gpu_features_bytes(backend, backend->limits.max_rows);
-    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL, *host_features = NULL;
+    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL, *host_features = NULL, *host_results = NULL;
     int result = take_piece(backend, rn_gpu_weights_place(backend, backend->plan), &backend->weights);
 
     rn_gpu_blocks_place(backend, backend->plan);
@@ -208,7 +212,7 @@ static int take_memory(struct rn_gpu_backend *backend)
     if (result == RN_GPU_OK)
         result = take_piece(backend, in_bytes, &backend->inputs);
     if (result == RN_GPU_OK)
-        result = take_host(backend, in_bytes, &host_in);
+        result = take_host(backend, RN_GPU_RING * backend->in.bytes, &host_in);
     if (result == RN_GPU_OK)
         result = take_host(backend, logits_bytes, &host_logits);
     if (result == RN_GPU_OK && rn_gpu_ids_bytes(backend) > 0)
@@ -217,6 +221,9 @@ static int take_memory(struct rn_gpu_backend *backend)
         result = take_piece(backend, features_bytes, &backend->features);
     if (result == RN_GPU_OK && features_bytes > 0)
         result = take_host(backend, features_bytes, &host_features);
+    if (result == RN_GPU_OK && backend->limits.draws)
+        result = take_host(backend, backend->limits.max_outs * sizeof *backend->host_results, &host_results);
+    backend->host_results = host_results;
     backend->host_ids = host_ids;
     backend->host_features = host_features;
     backend->host_in = host_in;
@@ -301,7 +308,7 @@ static void free_backend(struct rn_backend *base)
 {
     struct rn_gpu_backend *backend = self(base);
 
-    RN_ASSERT(backend->step == NULL);
+    rn_gpu_steps_wait(backend, backend->n_submitted);
     if (backend->plan != NULL)
         release(backend);
     rn_free(backend->heap, backend);
@@ -311,6 +318,7 @@ static const struct rn_backend_ops gpu_ops = {
     .name = "cuda",
     .prepare = prepare,
     .submit_async = rn_gpu_submit_async,
+    .can_draw = rn_gpu_can_draw,
     .free = free_backend,
     .block_bytes = rn_gpu_block_bytes,
     .layout = rn_gpu_layout,

@@ -1,8 +1,12 @@
 /* The CUDA device's inside: a device has the driver, the context and the kernels; a backend on it has the memory of one
  * model and the launches of its steps.
  *
- *   submit ─▶ copy in (tokens, tables) ─▶ launches, or a graph of them ─▶ copy out (logits) ─▶ callback ─▶ on_done
+ *   submit ─▶ copy in (tokens, tables) ─▶ launches, or a graph of them ─▶ copy out (draws) ─▶ callback ─▶ on_done
  *                                one stream, in this order; nothing waits for it
+ *
+ * Two steps may be in flight. Tokens that one draws stay on the device for the next one, whose first launch puts them
+ * into its rows. The stream does not go on while a callback runs, so that what comes back has one place, and only what
+ * a step brings has two.
  *
  * All memory is taken by prepare, in four pieces: weights, blocks, slots, and what a step brings; host memory for both
  * ends of a step is pinned. The arguments of a launch depend on the numbers of rows alone, since what a step brings
@@ -12,6 +16,8 @@
  * error, and never the latter. Then the step is back as DEVICE, and so is each one after it; the engine lives. */
 #ifndef RN_GPU_BACKEND_H
 #define RN_GPU_BACKEND_H
+
+#include <stdatomic.h>
 
 #include "gpu/kernels/kernels.h"
 #include "gpu/module.h"
@@ -46,6 +52,7 @@ enum {
     RN_GPU_GRAPHS = 32,     /* that a backend keeps */
     RN_GPU_GRAPH_ROWS = 64, /* steps of more rows are launched one by one: there the launches are hidden */
     RN_GPU_SPLIT_ROWS = 64, /* attention of steps of more rows is not split over positions: tiles fill the device */
+    RN_GPU_RING = 2,        /* steps in flight: the device finds the next one when it has ended one */
     RN_GPU_ALIGNMENT = 256
 };
 
@@ -54,6 +61,7 @@ struct rn_gpu_shape {
     uint32_t n_rows, n_outs, n_seqs;
     uint32_t longest;                /* positions of the longest sequence, rounded up as attention wants it */
     uint32_t n_selected, n_features; /* rows behind SELECT, and rows whose features are wanted */
+    uint32_t draws;                  /* 1: something is drawn from its logits */
 };
 
 struct rn_gpu_graph_entry {
@@ -70,15 +78,24 @@ struct rn_gpu_item {
     int (*run)(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape);
 };
 
+/* A step in flight. */
+struct rn_gpu_flight {
+    struct rn_step *step;
+    struct rn_gpu_shape shape;
+    int failed; /* what a call for it has returned */
+};
+
 enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
 
 /* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
 struct rn_gpu_inputs {
-    uint64_t tokens, positions, seqs, wanted, tables_at, tables;
+    uint64_t tokens, positions, seqs, wanted, drawn, asks, tables_at, tables;
     uint64_t states, firsts, counts, state_copies;    /* of plans with states */
     uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
     uint64_t brought;                                 /* rn_step.inputs */
-    uint32_t n_tables;                                /* words of `tables`, at most */
+    uint64_t results;  /* what the last step has drawn, [max_outs] of rn_draw_result: stays on the device */
+    uint64_t bytes;    /* without the results */
+    uint32_t n_tables; /* words of `tables`, at most */
 };
 
 struct rn_gpu_backend {
@@ -114,14 +131,20 @@ struct rn_gpu_backend {
     uint32_t n_items;
 
     struct rn_gpu_inputs in;
-    unsigned char *host_in; /* pinned; what a step brings */
-    float *host_logits;     /* pinned; [max_outs, n_vocab] */
-    float *host_features;   /* pinned; [max_rows, features_width]; NULL: the plan has none */
+    unsigned char *host_in;              /* pinned; what a step brings, for each that is in flight */
+    float *host_logits;                  /* pinned; [max_outs, n_vocab] */
+    float *host_features;                /* pinned; [max_rows, features_width]; NULL: the plan has none */
+    struct rn_draw_result *host_results; /* pinned; [max_outs]; NULL: steps do not draw */
     int32_t *host_ids; /* pinned; of each counted op (rn_op.counted), in order, [max_rows, used]; NULL: none counts */
 
-    struct rn_step *step;      /* in flight; NULL: none */
-    struct rn_gpu_shape shape; /* its shape */
-    int failed;                /* what a call of the step in flight has returned */
+    struct rn_gpu_flight flights[RN_GPU_RING]; /* steps in flight, each at its number modulo their count */
+    uint64_t n_submitted;                      /* the submitter's */
+    _Atomic uint64_t n_ended; /* of the one who ends a step: its slot is free, and on_done is next. Released to submit,
+                                 which acquires it. Weaker: a slot is written while it is read */
+    _Atomic uint64_t n_left;  /* likewise, and on_done is back: nothing of the backend is touched behind it. Released to
+                                 rn_gpu_steps_wait, which acquires it. Weaker: a backend is freed under a callback */
+    struct rn_drawn *drawn;   /* [max_outs]; of the last step that has ended; the one's who ends a step */
+    uint32_t n_drawn;
     bool allows; /* launches are not launched: what shared memory they want is allowed. While prepare runs */
     bool has_graphs;
     uint64_t n_steps;

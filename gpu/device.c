@@ -124,15 +124,16 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
     device->module = *module;
     device->driver = module->driver;
     device->index = index;
-    device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_STATE,
+    device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_STATE | RN_CAN_DRAW |
+                                                  RN_CAN_DRAW_ITSELF,
                                            .kv_types = rn_gpu_kv_types(),
                                            .max_rows = MAX_ROWS,
                                            .max_outs = MAX_ROWS,
                                            .good_rows = GOOD_ROWS,
                                            .good_outs = GOOD_OUTS,
                                            .block_tokens = BLOCK_TOKENS,
-                                           .good_ring = 1,
-                                           .ring = 1};
+                                           .good_ring = RN_GPU_RING,
+                                           .ring = RN_GPU_RING};
     if (start(device, error) == RUNNEL_OK)
         return &device->base;
     stop(device);

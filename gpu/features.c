@@ -58,18 +58,19 @@ void rn_gpu_features_put(struct rn_gpu_backend *backend, const struct rn_step *s
     }
 }
 
-int rn_gpu_features_send(struct rn_gpu_backend *backend)
+int rn_gpu_features_send(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
     struct rn_gpu_driver *driver = backend->device->driver;
-    uint64_t bytes = rn_gpu_features_bytes(backend, backend->shape.n_features);
+    uint64_t bytes = rn_gpu_features_bytes(backend, shape->n_features);
 
     return bytes == 0 ? RN_GPU_OK
                       : driver->copy_out(driver, backend->host_features, backend->features, bytes, backend->stream);
 }
 
-void rn_gpu_features_give(const struct rn_gpu_backend *backend, const struct rn_step *step)
+void rn_gpu_features_give(const struct rn_gpu_backend *backend, const struct rn_step *step,
+                          const struct rn_gpu_shape *shape)
 {
-    uint64_t bytes = rn_gpu_features_bytes(backend, backend->shape.n_features);
+    uint64_t bytes = rn_gpu_features_bytes(backend, shape->n_features);
 
     if (bytes > 0)
         memcpy(step->features, backend->host_features, bytes);

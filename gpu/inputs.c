@@ -1,14 +1,15 @@
 /* What a step brings: arrays of fixed places, and behind them the block tables, one sequence's behind the other's.
  *
  *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_rows or max_outs] · lasts [max_rows] ·
- *   features_rows [max_rows] · features_selected [max_rows] · tables_at [max_seqs] · tables · brought
+ *   features_rows [max_rows] · features_selected [max_rows] · drawn [max_rows] · asks [max_outs] · tables_at [max_seqs] ·
+ *   tables · brought
  *
  * and, before the tables, of plans with recurrent states the slot and the rows of each sequence, and what is copied:
  *
  *   states [max_seqs] · firsts [max_seqs] · counts [max_seqs] · state_copies [n_states][2]
  *
  * All are uint32_t, but for what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there where attention looks
- * ahead, those of features where the plan has any. One copy brings as much of it as the step has: the arrays whole, of the
+ * ahead, those of features where the plan has any; drawn and asks, of rn_draw_ask, where steps draw. One copy brings as much of it as the step has: the arrays whole, of the
  * tables what its sequences use. What is brought has a copy of its own. */
 #include <string.h>
 
@@ -40,7 +41,10 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->lasts = in->wanted + aligned(limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows);
     in->features_rows = in->lasts + (plan->bidirectional ? aligned(limits->max_rows) : 0);
     in->features_selected = in->features_rows + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
-    in->tables_at = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
+    in->drawn = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
+    in->asks = in->drawn + aligned(limits->draws ? limits->max_rows : 0);
+    in->tables_at =
+        in->asks + aligned(limits->draws ? limits->max_outs * (sizeof(struct rn_draw_ask) / sizeof(uint32_t)) : 0);
     in->states = in->tables_at + aligned(limits->max_seqs);
     in->firsts = in->states + aligned(n_states > 0 ? limits->max_seqs : 0);
     in->counts = in->firsts + aligned(n_states > 0 ? limits->max_seqs : 0);
@@ -48,12 +52,20 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->tables = in->state_copies + aligned(2 * n_states);
     in->n_tables = limits->max_seqs * blocks_of_context(limits);
     in->brought = in->tables + aligned(in->n_tables);
-    return in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
+    in->bytes = in->results = in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
+    return in->results +
+           aligned(limits->draws ? limits->max_outs * (sizeof(struct rn_draw_result) / sizeof(uint32_t)) : 0);
+}
+
+/* Of the step that is submitted: the one two before it has ended. */
+static unsigned char *host_of(const struct rn_gpu_backend *backend)
+{
+    return backend->host_in + backend->n_submitted % RN_GPU_RING * backend->in.bytes;
 }
 
 static uint32_t *array(const struct rn_gpu_backend *backend, uint64_t at)
 {
-    return (uint32_t *)(void *)(backend->host_in + at);
+    return (uint32_t *)(void *)(host_of(backend) + at);
 }
 
 static void put_rows(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape)
@@ -108,9 +120,34 @@ static int send_brought(struct rn_gpu_backend *backend, const struct rn_step *st
 
     if (bytes == 0)
         return RN_GPU_OK;
-    memcpy(backend->host_in + backend->in.brought, step->inputs, bytes);
-    return driver->copy_in(driver, backend->inputs + backend->in.brought, backend->host_in + backend->in.brought, bytes,
+    memcpy(host_of(backend) + backend->in.brought, step->inputs, bytes);
+    return driver->copy_in(driver, backend->inputs + backend->in.brought, host_of(backend) + backend->in.brought, bytes,
                            backend->stream);
+}
+
+/* What the rows wait for, and what is drawn. */
+static void put_draws(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    struct rn_draw_ask *asks = (struct rn_draw_ask *)(void *)(host_of(backend) + backend->in.asks);
+    uint32_t *drawn = array(backend, backend->in.drawn);
+
+    for (uint32_t r = 0; r < step->n_rows; r++)
+        drawn[r] = step->drawn == NULL ? UINT32_MAX : (uint32_t)step->drawn[r];
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs; i++) {
+        const struct rn_draw *draw = &step->draws[i];
+
+        asks[i] = (struct rn_draw_ask){.wanted = draw->wanted};
+        if (draw->wanted)
+            asks[i] = (struct rn_draw_ask){.seed = draw->seed,
+                                           .position = draw->position,
+                                           .temperature = draw->sampling->temperature,
+                                           .top_p = draw->sampling->top_p,
+                                           .min_p = draw->sampling->min_p,
+                                           .top_k = draw->sampling->top_k,
+                                           .wanted = 1,
+                                           .want_logprob = draw->want_logprob,
+                                           .n_top = draw->want_top};
+    }
 }
 
 /* Of each sequence the blocks that its rows look at. How many words the tables have. */
@@ -145,18 +182,21 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
     uint64_t words;
     int result;
 
-    *shape = (struct rn_gpu_shape){step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0};
+    *shape = (struct rn_gpu_shape){
+        step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0, step->draws != NULL && step->n_outs > 0};
     put_rows(backend, step, shape);
     if (backend->state_stride > 0)
         put_states(backend, step);
     if (backend->plan->features_width > 0)
         rn_gpu_features_put(backend, step, shape, array(backend, backend->in.wanted),
                             array(backend, backend->in.features_rows), array(backend, backend->in.features_selected));
+    if (backend->limits.draws)
+        put_draws(backend, step);
     if (backend->plan->bidirectional)
         put_lasts(backend, step);
     words = put_tables(backend, step);
     shape->longest = rn_gpu_longest(backend, shape->longest);
-    result = driver->copy_in(driver, backend->inputs, backend->host_in, backend->in.tables + words * sizeof(uint32_t),
+    result = driver->copy_in(driver, backend->inputs, host_of(backend), backend->in.tables + words * sizeof(uint32_t),
                              backend->stream);
     return result == RN_GPU_OK ? send_brought(backend, step) : result;
 }

@@ -174,15 +174,19 @@ int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape
 int rn_gpu_program_allow(struct rn_gpu_backend *backend)
 {
     uint32_t longest = rn_gpu_longest(backend, backend->limits.context_tokens);
-    struct rn_gpu_shape shape = {1, 1, 1, longest, 1, 0};
+    struct rn_gpu_shape shape = {1, 1, 1, longest, 1, 0, 0};
     int result = RN_GPU_OK;
 
     backend->allows = true;
     for (; shape.n_rows < backend->limits.max_rows && result == RN_GPU_OK; shape.n_rows *= 2)
         result = rn_gpu_program_run(backend, &shape);
-    shape = (struct rn_gpu_shape){backend->limits.max_rows, backend->limits.max_outs,
-                                  backend->limits.max_seqs, longest,
-                                  backend->limits.max_rows, 0};
+    shape = (struct rn_gpu_shape){backend->limits.max_rows,
+                                  backend->limits.max_outs,
+                                  backend->limits.max_seqs,
+                                  longest,
+                                  backend->limits.max_rows,
+                                  0,
+                                  0};
     if (result == RN_GPU_OK)
         result = rn_gpu_program_run(backend, &shape);
     backend->allows = false;

@@ -1,4 +1,5 @@
 /* The CUDA backend's steps: see backend.h. */
+#include <sched.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -46,6 +47,27 @@ static struct rn_gpu_graph_entry *entry_of(struct rn_gpu_backend *backend, const
     return oldest;
 }
 
+/* Tokens that the step before has drawn, the ops, and what is drawn from their logits. */
+static int run_all(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+{
+    const struct rn_gpu_inputs *in = &backend->in;
+    const struct rn_feed_args feed = {.results = backend->inputs + in->results,
+                                      .drawn = backend->inputs + in->drawn,
+                                      .tokens = backend->inputs + in->tokens,
+                                      .n_rows = shape->n_rows,
+                                      .n_results = backend->limits.max_outs};
+    const struct rn_draw_args draw = {.logits = backend->slots + backend->slot_at[backend->plan->logits_slot],
+                                      .asks = backend->inputs + in->asks,
+                                      .results = backend->inputs + in->results,
+                                      .n_rows = shape->n_outs,
+                                      .n_vocab = backend->plan->n_vocab};
+    int result = backend->limits.draws ? rn_gpu_launch(backend, RN_KERNEL_feed, &feed) : RN_GPU_OK;
+
+    if (result == RN_GPU_OK)
+        result = rn_gpu_program_run(backend, shape);
+    return result == RN_GPU_OK && shape->draws != 0 ? rn_gpu_launch(backend, RN_KERNEL_draw, &draw) : result;
+}
+
 /* From now on ops are launched one by one. Said once: nobody tries again. */
 static void give_up_graphs(struct rn_gpu_backend *backend, int result)
 {
@@ -77,7 +99,7 @@ static int capture(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
 
     *exec = NULL;
     if (result == RN_GPU_OK) {
-        result = rn_gpu_program_run(backend, shape);
+        result = run_all(backend, shape);
         ended = driver->capture_end(driver, backend->stream, &graph);
         result = result == RN_GPU_OK ? ended : result;
     }
@@ -100,34 +122,79 @@ static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
     int result = RN_GPU_OK;
 
     if (!backend->has_graphs || shape->n_rows > RN_GPU_GRAPH_ROWS)
-        return rn_gpu_program_run(backend, shape);
+        return run_all(backend, shape);
     entry = entry_of(backend, shape);
     if (entry->used != 0 && entry->exec == NULL)
         result = capture(backend, shape, &entry->exec);
     entry->used = ++backend->n_steps;
     if (result != RN_GPU_OK)
         return result;
-    return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream)
-                               : rn_gpu_program_run(backend, shape);
+    return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream) : run_all(backend, shape);
 }
 
 /* ---- Steps ---- */
 
-static void end_step(struct rn_gpu_backend *backend, int result)
+bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sampling)
 {
-    struct rn_step *step = backend->step;
+    (void)backend;
+    return sampling->n_biases == 0;
+}
+
+/* Fills what goes up of a draw whose row has what it depends on. */
+static void take_draw(struct rn_gpu_backend *backend, struct rn_draw *draw, uint32_t out)
+{
+    const struct rn_draw_result *result = &backend->host_results[out];
     uint32_t n_vocab = backend->plan->n_vocab;
 
-    backend->step = NULL;
-    result = backend->failed != RN_GPU_OK ? backend->failed : result;
+    if (draw->keep_logits != NULL)
+        memcpy(draw->keep_logits, backend->host_logits + (size_t)out * n_vocab, n_vocab * sizeof(float));
+    if (!draw->wanted)
+        return;
+    draw->status = result->good != 0 ? RUNNEL_OK : RUNNEL_NUMERIC;
+    RN_CHECK(result->token >= 0 && (uint32_t)result->token < n_vocab);
+    draw->token = result->token;
+    if (!draw->want_logprob)
+        return;
+    RN_CHECK(draw->status != RUNNEL_OK || result->n_top <= RN_DRAW_TOP);
+    draw->logprob = result->logprob;
+    draw->n_top = draw->status == RUNNEL_OK ? result->n_top : 0;
+    for (uint32_t i = 0; i < draw->n_top; i++)
+        draw->top[i] = (runnel_logprob){result->top_tokens[i], result->top_logprobs[i]};
+}
+
+/* The draws of a step that has ended, and what the one behind it needs to know of them. */
+static void take_draws(struct rn_gpu_backend *backend, struct rn_step *step)
+{
+    if (!backend->limits.draws)
+        return;
+    rn_draw_chain(step, backend->drawn, backend->n_drawn);
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs; i++)
+        if (step->status != RUNNEL_OK)
+            step->draws[i].status = step->status;
+        else if (step->draws[i].status == RUNNEL_OK)
+            take_draw(backend, &step->draws[i], i);
+    backend->n_drawn = rn_draw_keep(step, backend->drawn);
+}
+
+/* The oldest one in flight. */
+static void end_step(struct rn_gpu_backend *backend, int result)
+{
+    uint64_t n_ended = atomic_load_explicit(&backend->n_ended, memory_order_relaxed);
+    struct rn_gpu_flight flight = backend->flights[n_ended % RN_GPU_RING];
+    struct rn_step *step = flight.step;
+
+    result = flight.failed != RN_GPU_OK ? flight.failed : result;
     step->status = result == RN_GPU_OK ? RUNNEL_OK : RUNNEL_DEVICE;
     if (step->status == RUNNEL_OK && step->logits != NULL && step->n_outs > 0)
-        memcpy(step->logits, backend->host_logits, (size_t)step->n_outs * n_vocab * sizeof(float));
+        memcpy(step->logits, backend->host_logits, (size_t)step->n_outs * backend->plan->n_vocab * sizeof(float));
     if (step->status == RUNNEL_OK)
-        rn_gpu_features_give(backend, step);
+        rn_gpu_features_give(backend, step, &flight.shape);
     if (step->status == RUNNEL_OK)
-        rn_gpu_ids_count(backend, &backend->shape);
-    step->on_done(step); /* nothing of the backend is touched behind it */
+        rn_gpu_ids_count(backend, &flight.shape);
+    take_draws(backend, step);
+    atomic_store_explicit(&backend->n_ended, n_ended + 1, memory_order_release);
+    step->on_done(step);
+    atomic_store_explicit(&backend->n_left, n_ended + 1, memory_order_release); /* the last touch */
 }
 
 static void on_stream_done(struct rn_gpu_stream *stream, int result, void *user)
@@ -136,25 +203,50 @@ static void on_stream_done(struct rn_gpu_stream *stream, int result, void *user)
     end_step(user, result);
 }
 
-static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step)
+void rn_gpu_steps_wait(struct rn_gpu_backend *backend, uint64_t n)
+{
+    while (atomic_load_explicit(&backend->n_left, memory_order_acquire) != n)
+        sched_yield();
+}
+
+/* Rows of logits to the host: all, or those that draws keep. */
+static int copy_logits(struct rn_gpu_backend *backend, const struct rn_step *step)
 {
     struct rn_gpu_driver *driver = driver_of(backend);
     uint64_t logits = backend->slots + backend->slot_at[backend->plan->logits_slot];
+    size_t row = backend->plan->n_vocab;
+    int result = RN_GPU_OK;
+
+    if (step->n_outs > 0 && step->logits != NULL)
+        return driver->copy_out(driver, backend->host_logits, logits, step->n_outs * row * sizeof(float),
+                                backend->stream);
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && result == RN_GPU_OK; i++)
+        if (step->draws[i].keep_logits != NULL)
+            result = driver->copy_out(driver, backend->host_logits + i * row, logits + i * row * sizeof(float),
+                                      row * sizeof(float), backend->stream);
+    return result;
+}
+
+static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape)
+{
+    struct rn_gpu_driver *driver = driver_of(backend);
     int result = driver->context_set(driver, backend->device->context);
 
     if (result == RN_GPU_OK)
-        result = rn_gpu_inputs_send(backend, step, &backend->shape);
+        result = rn_gpu_inputs_send(backend, step, shape);
     if (result == RN_GPU_OK)
         result = rn_gpu_blocks_copy(backend, step);
     if (result == RN_GPU_OK)
         result = rn_gpu_states_copy(backend, step);
     if (result == RN_GPU_OK)
-        result = run_ops(backend, &backend->shape);
+        result = run_ops(backend, shape);
     if (result == RN_GPU_OK)
-        result = rn_gpu_features_send(backend);
-    if (result == RN_GPU_OK && step->n_outs > 0 && step->logits != NULL)
-        result = driver->copy_out(driver, backend->host_logits, logits,
-                                  (size_t)step->n_outs * backend->plan->n_vocab * sizeof(float), backend->stream);
+        result = rn_gpu_features_send(backend, shape);
+    if (result == RN_GPU_OK)
+        result = copy_logits(backend, step);
+    if (result == RN_GPU_OK && shape->draws != 0)
+        result = driver->copy_out(driver, backend->host_results, backend->inputs + backend->in.results,
+                                  step->n_outs * sizeof(struct rn_draw_result), backend->stream);
     return result;
 }
 
@@ -162,16 +254,20 @@ void rn_gpu_submit_async(struct rn_backend *base, struct rn_step *step)
 {
     struct rn_gpu_backend *backend = self(base);
     struct rn_gpu_driver *driver = driver_of(backend);
+    uint64_t n = backend->n_submitted;
+    struct rn_gpu_flight *flight = &backend->flights[n % RN_GPU_RING];
 
-    RN_CHECK(backend->plan != NULL && backend->step == NULL);
+    RN_CHECK(backend->plan != NULL);
+    RN_CHECK(n - atomic_load_explicit(&backend->n_ended, memory_order_acquire) < RN_GPU_RING);
     RN_ASSERT(rn_step_check(step, backend->plan, &backend->limits));
-    backend->step = step;
-    backend->failed = RN_GPU_OK;
-    backend->failed = enqueue(backend, step);
+    *flight = (struct rn_gpu_flight){.step = step};
+    flight->failed = enqueue(backend, step, &flight->shape);
+    backend->n_submitted++;
     if (driver->stream_callback(driver, backend->stream, on_stream_done, backend, 0) == RN_GPU_OK)
         return;
     /* Nobody else can say it. What is on its way touches the backend's own memory alone. */
-    backend->failed = backend->failed != RN_GPU_OK ? backend->failed : RN_GPU_UNKNOWN;
+    flight->failed = flight->failed != RN_GPU_OK ? flight->failed : RN_GPU_UNKNOWN;
     driver->stream_finish(driver, backend->stream);
+    rn_gpu_steps_wait(backend, n); /* steps end in their order */
     end_step(backend, RN_GPU_UNKNOWN);
 }

@@ -15,6 +15,13 @@ int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const v
 /* steps.c: the contract's (model/backend.h). */
 void rn_gpu_submit_async(struct rn_backend *base, struct rn_step *step);
 
+/* steps.c: until so many steps have ended and nobody is in the backend for them any more. Waits for a callback that is
+ * called or will be. */
+void rn_gpu_steps_wait(struct rn_gpu_backend *backend, uint64_t n);
+
+/* steps.c: without biases. */
+bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sampling);
+
 /* steps.c: the graphs that it has made. */
 void rn_gpu_graphs_free(struct rn_gpu_backend *backend);
 
@@ -52,8 +59,9 @@ uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions
 uint64_t rn_gpu_features_bytes(const struct rn_gpu_backend *backend, uint32_t n_rows);
 void rn_gpu_features_put(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape,
                          uint32_t *wanted, uint32_t *rows, uint32_t *selected);
-int rn_gpu_features_send(struct rn_gpu_backend *backend);
-void rn_gpu_features_give(const struct rn_gpu_backend *backend, const struct rn_step *step);
+int rn_gpu_features_send(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
+void rn_gpu_features_give(const struct rn_gpu_backend *backend, const struct rn_step *step,
+                          const struct rn_gpu_shape *shape);
 
 /* program.c: launches all ops of a step of this shape. */
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);

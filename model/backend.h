@@ -197,6 +197,10 @@ struct rn_backend_ops {
      * Before a block is reused for other tokens every step that reads it must be done. */
     void (*submit_async)(struct rn_backend *backend, struct rn_step *step);
 
+    /* Of a device that draws by itself: it can draw with these parameters, which have no penalties. NULL: with all. Rows
+     * with others are asked for their logits. */
+    bool (*can_draw)(const struct rn_backend *backend, const runnel_sampling *sampling);
+
     /* No step is in flight. */
     void (*free)(struct rn_backend *backend);
 

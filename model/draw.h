@@ -6,7 +6,8 @@
  *
  * So a step needs nothing that its submitter has to look at first, and several can be in flight. A device that draws by
  * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Penalties
- * need the tokens before: rows with any on are not drawn by such a device, but asked for their logits. Any other device
+ * need the tokens before: rows with any on, or with what the device cannot (rn_backend_ops.can_draw), are not drawn by
+ * such a device, but asked for their logits. Any other device
  * calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any order,
  * several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
 #ifndef RN_MODEL_DRAW_H

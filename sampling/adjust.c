@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 
 /* Where the values are: the logits of a vocabulary, or the candidates of a list. */
 struct values {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 #include "sampling/noise.h"
 #include "sampling/select.h"
 

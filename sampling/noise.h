@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/rng.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 
 /* The counter's last word: what else a seed is the key of has another one. */
 #define RN_NOISE_DOMAIN 1u

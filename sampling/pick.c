@@ -23,7 +23,7 @@
 #include "base/check.h"
 #include "sampling/adjust.h"
 #include "sampling/choice.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 #include "sampling/levels/loops.h"
 #include "sampling/noise.h"
 #include "sampling/order.h"

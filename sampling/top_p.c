@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 #include "sampling/select.h"
 
 /* ---- The guess ---- */

@@ -2,6 +2,7 @@
 #include "gpu/kernels/attention.cu"
 #include "gpu/kernels/attention_many.cu"
 #include "gpu/kernels/cache.cu"
+#include "gpu/kernels/draw.cu"
 #include "gpu/kernels/each.cu"
 #include "gpu/kernels/experts.cu"
 #include "gpu/kernels/heads.cu"

@@ -394,6 +394,39 @@ struct rn_head_args {
 };
 enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
 
+/* Of a wanted row, what is drawn from its logits (model/draw.h), and how (the parameters of runnel_sampling). */
+struct rn_draw_ask {
+    uint64_t seed, position;
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+    uint32_t wanted; /* 0: nothing is drawn */
+    uint32_t want_logprob, n_top, unused;
+};
+
+enum { RN_DRAW_TOP = 20 }; /* RUNNEL_MAX_TOP_LOGPROBS */
+
+/* And what was. The token is one of the vocabulary, whatever the rest says. */
+struct rn_draw_result {
+    uint32_t good; /* 0: there is no token in these logits, or none was wanted */
+    int32_t token;
+    float logprob;
+    uint32_t n_top;
+    int32_t top_tokens[RN_DRAW_TOP];
+    float top_logprobs[RN_DRAW_TOP];
+};
+
+/* To the bit what sampling/ draws from the same logits with these parameters. */
+struct rn_draw_args {
+    rn_address logits, asks, results; /* f32 [n_rows, n_vocab]; [n_rows], both */
+    uint32_t n_rows, n_vocab;
+};
+
+/* tokens[r] = the token of results[drawn[r]] where that is not below 0. */
+struct rn_feed_args {
+    rn_address results, drawn, tokens; /* [n_results]; int32_t and uint32_t [n_rows] */
+    uint32_t n_rows, n_results;
+};
+
 /* Formats of weights that the kernels read: the id of model/quant.h and the name in kernels' names. */
 #define RN_KERNEL_TYPES(X) \
     X(0, f32)              \
@@ -423,6 +456,8 @@ enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
     X(gather, gather)               \
     X(route, route)                 \
     X(expert_sum, expert_sum)       \
+    X(draw, draw)                   \
+    X(feed, feed)                   \
     X(conv, conv)                   \
     X(shift, conv)                  \
     X(linear_64, linear)            \

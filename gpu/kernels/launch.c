@@ -141,6 +141,17 @@ static struct rn_launch launch_head_sum(const struct rn_head_args *args)
                               4 * 8 * (RN_HEAD_SUM_ROWS * CELL + 1) * sizeof(float)};
 }
 
+/* A histogram of 2048 sums, a list of 1024 keys and their weights, and what warps tell each other: draw.cu. */
+static struct rn_launch launch_draw(const struct rn_draw_args *args)
+{
+    return (struct rn_launch){{args->n_rows, 1, 1}, 512, (2048 + 2 * 1024 + 3 * 16) * 8};
+}
+
+static struct rn_launch launch_feed(const struct rn_feed_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->n_rows, 256), 1, 1}, 256, 0};
+}
+
 static struct rn_launch launch_gather(const struct rn_gather_args *args)
 {
     return (struct rn_launch){{args->n_rows, 1, 1}, 256, 0};
@@ -284,6 +295,8 @@ LAUNCH(tail, struct rn_tail_args)
 LAUNCH(resize, struct rn_resize_args)
 LAUNCH(head_matmul, struct rn_head_args)
 LAUNCH(head_sum, struct rn_head_args)
+LAUNCH(draw, struct rn_draw_args)
+LAUNCH(feed, struct rn_feed_args)
 
 #define ROW(kernel, args, form) \
     [RN_KERNEL_##kernel] = {"rn_kernel_" #kernel, sizeof(struct rn_##args##_args), any_##form}
@@ -322,6 +335,8 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {RN_KERNEL_TYPES(ROW
                                                              ROW(part_sum, part_sum, part_sum),
                                                              ROW(tail, tail, tail),
                                                              ROW(resize, resize, resize),
+                                                             ROW(draw, draw, draw),
+                                                             ROW(feed, feed, feed),
                                                              ROW(attention_join, attention, join)};
 
 const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel)

@@ -24,7 +24,8 @@
  *   global<T>(address, n)                           n values at an address of the device: get(i), put(i, v);
  *   bytes_at(address)                               bytes there: get<T>(offset), put<T>(offset, v), aligned to T
  *   shared<T>(offset, n)                            n values of the block's shared memory, from a byte on; T has a
- *                                                   multiple of 4 bytes
+ *                                                   multiple of 4 bytes. add(i, v): an atomic sum, of unsigned
+ *                                                   integers of 4 or 8 bytes; gives what was there before
  *   copy_async_16(offset, address)                  sets off a copy of 16 bytes to shared memory, both places aligned
  *   copy_commit() copy_wait<N>()                    makes a group of the copies set off since the last one; waits until
  *                                                   of this thread's groups all but the newest N are there. Other

@@ -101,6 +101,14 @@ struct bytes_at {
 
 extern __shared__ words4 rn_shared_memory[];
 
+/* What the hardware adds to. */
+template <size_t bytes> struct atomic_word {
+    typedef unsigned long long type;
+};
+template <> struct atomic_word<4> {
+    typedef unsigned type;
+};
+
 template <class T> struct shared {
     static_assert(sizeof(T) % 4 == 0, "whole words");
     T *at;
@@ -114,6 +122,10 @@ template <class T> struct shared {
     DEVICE void put(uint32_t i, T value) const
     {
         at[i] = value;
+    }
+    DEVICE T add(uint32_t i, T value) const
+    {
+        return (T)atomicAdd((typename atomic_word<sizeof(T)>::type *)&at[i], value);
     }
 };
 

@@ -124,3 +124,17 @@ RN_KERNEL(reads_nothing, planted_args, 64, 1)
         words.put(thread_of_block(), 7);
     global<uint32_t>(args.out, 64).put(thread_of_block(), words.get(thread_of_block()));
 }
+
+/* Atomic sums meet each other, but nothing else. */
+RN_KERNEL(adds, planted_args, 64, 1)
+{
+    shared<uint32_t> words(0, 64);
+    uint32_t thread = thread_of_block();
+
+    words.put(thread, 0);
+    sync_block();
+    words.add(thread % 2, thread);
+    if (args.with_mistake == 0)
+        sync_block();
+    global<uint32_t>(args.out, 64).put(thread, words.get(thread % 2));
+}

@@ -22,7 +22,8 @@ struct planted_args {
     X(past_the_view, "element 63 of an array of 63")            \
     X(not_aligned, "is not aligned")                            \
     X(past_the_shared, "byte 259 of shared memory")             \
-    X(reads_nothing, "which nobody has written")
+    X(reads_nothing, "which nobody has written")                \
+    X(adds, "another has read since")
 
 #ifdef __cplusplus
 extern "C" {

@@ -69,6 +69,127 @@ static void test_streams(void **state)
     runnel_engine_free(engine);
 }
 
+/* ---- Drawing ---- */
+
+enum { WAYS = 5 };
+
+static void use_way(runnel_request *request, int way)
+{
+    runnel_sampling *p = &request->sampling;
+
+    p->seed = 77 + (uint64_t)way;
+    p->temperature = way == 0 ? 0 : 0.9f;
+    p->top_k = way == 1 || way == 4 ? 12 : 0;
+    p->top_p = way == 2 || way == 4 ? 0.8f : 1;
+    p->min_p = way == 3 ? 0.05f : 0;
+}
+
+static void expect_same(const struct capture *got, const struct capture *want)
+{
+    assert_int_equal(got->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(got->text_bytes, want->text_bytes);
+    assert_memory_equal(got->text, want->text, want->text_bytes);
+}
+
+/* A bias of 0 changes no logit, but such requests are drawn by the host, from the same device's logits: their texts are
+ * those that the device draws, alone and all at once. */
+static void test_draws(void **state)
+{
+    static const runnel_logit_bias nothing = {5, 0};
+    runnel_engine *engine = open_engine(EMULATED_MODULE);
+    runnel_model *cuda = open_model_on(engine, "cuda");
+    struct capture want[WAYS] = {{0}}, got[WAYS] = {{0}};
+    runnel_request requests[WAYS];
+    runnel_stream stream;
+
+    (void)state;
+    for (int i = 0; i < WAYS; i++) {
+        struct capture alone = {0};
+
+        requests[i] = make_request(prompts[0], TOKENS, &want[i]);
+        use_way(&requests[i], i);
+        requests[i].sampling.biases = &nothing;
+        requests[i].sampling.n_biases = 1;
+        assert_int_equal(run_request(engine, cuda, &requests[i]), RUNNEL_EVENT_DONE);
+        requests[i] = make_request(prompts[0], TOKENS, &alone);
+        use_way(&requests[i], i);
+        assert_int_equal(run_request(engine, cuda, &requests[i]), RUNNEL_EVENT_DONE);
+        expect_same(&alone, &want[i]);
+        capture_clear(&alone);
+    }
+    for (int i = 0; i < WAYS; i++) {
+        requests[i] = make_request(prompts[0], TOKENS, &got[i]);
+        use_way(&requests[i], i);
+        assert_int_equal(runnel_generate(cuda, &requests[i], &stream, NULL), RUNNEL_OK);
+    }
+    for (int i = 0; i < WAYS; i++) {
+        run_until_end(engine, &got[i]);
+        expect_same(&got[i], &want[i]);
+        capture_clear(&got[i]);
+        capture_clear(&want[i]);
+    }
+    runnel_engine_free(engine);
+}
+
+struct to_cancel {
+    runnel_engine *engine;
+    runnel_stream stream;
+};
+
+static void cancel_at_third(struct capture *capture, const runnel_event *event)
+{
+    struct to_cancel *which = capture->hook_user;
+
+    if (event->type == RUNNEL_EVENT_TOKEN && capture->n_tokens >= 3)
+        runnel_stream_cancel(which->engine, which->stream);
+}
+
+/* Rows that were computed ahead of an end: by a string, by a cancel, beside a stream that goes on. */
+static void test_ends(void **state)
+{
+    runnel_engine *engine = open_engine(EMULATED_MODULE);
+    runnel_model *cuda = open_model_on(engine, "cuda");
+    struct capture want = {0}, goes_on = {0}, cut = {0}, cancelled = {0};
+    runnel_request request = make_request(prompts[0], 2 * TOKENS, &want), other;
+    char stop[3] = {0};
+    const char *stops[] = {stop};
+    struct to_cancel third = {.engine = engine};
+    runnel_stream stream;
+    size_t at;
+
+    (void)state;
+    assert_int_equal(run_request(engine, cuda, &request), RUNNEL_EVENT_DONE);
+    assert_true(want.text_bytes > 12);
+    memcpy(stop, want.text + want.text_bytes / 2, 2);
+    for (at = 0; memcmp(want.text + at, stop, 2) != 0; at++)
+        ;
+    request.user = &goes_on;
+    assert_int_equal(runnel_generate(cuda, &request, &stream, NULL), RUNNEL_OK);
+    other = make_request(prompts[0], 2 * TOKENS, &cut);
+    other.stops = stops;
+    other.n_stops = 1;
+    assert_int_equal(runnel_generate(cuda, &other, &stream, NULL), RUNNEL_OK);
+    other = make_request(prompts[2], 4 * TOKENS, &cancelled);
+    cancelled.hook = cancel_at_third;
+    cancelled.hook_user = &third;
+    assert_int_equal(runnel_generate(cuda, &other, &third.stream, NULL), RUNNEL_OK);
+    run_until_end(engine, &goes_on);
+    run_until_end(engine, &cut);
+    run_until_end(engine, &cancelled);
+    expect_same(&goes_on, &want);
+    assert_int_equal(cut.last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(cut.last.stop, 0);
+    assert_int_equal(cut.text_bytes, at);
+    assert_memory_equal(cut.text, want.text, at);
+    assert_int_equal(cancelled.n_terminal, 1); /* the end of the answer may have been on its way */
+    assert_int_not_equal(cancelled.last.type, RUNNEL_EVENT_FAILED);
+    capture_clear(&want);
+    capture_clear(&goes_on);
+    capture_clear(&cut);
+    capture_clear(&cancelled);
+    runnel_engine_free(engine);
+}
+
 static void expect_lost(runnel_engine *engine, runnel_model *model)
 {
     struct capture capture = {0};
@@ -109,6 +230,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_lost_device),
     };
 

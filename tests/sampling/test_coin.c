@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "reference.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 #include "sampling/levels/loops.h"
 #include "sampling/noise.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 #include "sampling/top_p.h"
 
 #define MOST 140000u

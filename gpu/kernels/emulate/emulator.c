@@ -44,6 +44,7 @@ struct touch {
 };
 struct shadow {
     struct touch write, read;
+    bool adds; /* it was written by atomic operations alone since the last barrier that orders them */
 };
 
 struct rn_emulator {
@@ -255,8 +256,9 @@ static void note_touch(const struct rn_emulator *e, struct touch *touch, uint32_
     *touch = now;
 }
 
-void *rn_emulated_shared(size_t offset, size_t bytes, bool writes)
+void *rn_emulated_shared(size_t offset, size_t bytes, enum rn_emulated_access access)
 {
+    bool writes = access != RN_EMULATED_READ, adds = access == RN_EMULATED_ADD;
     struct rn_emulator *e = current;
     uint32_t thread = e->runs->place.thread;
     struct shadow *shadow;
@@ -268,15 +270,16 @@ void *rn_emulated_shared(size_t offset, size_t bytes, bool writes)
                          e->launch->shared_bytes);
     for (i = offset / 4; i < (offset + bytes) / 4; i++) {
         shadow = &e->shadows[i];
-        if (!writes && shadow->write.block_phase == 0)
+        if (access != RN_EMULATED_WRITE && shadow->write.block_phase == 0)
             rn_emulated_fail("shared memory: thread %u reads byte %zu, which nobody has written", thread, i * 4);
-        if (!is_ordered(e, &shadow->write, thread))
+        if (!(adds && shadow->adds) && !is_ordered(e, &shadow->write, thread))
             rn_emulated_fail("shared memory: thread %u %s byte %zu, which thread %u has written since the last barrier",
                              thread, writes ? "writes" : "reads", i * 4, shadow->write.thread);
         if (writes && !is_ordered(e, &shadow->read, thread))
             rn_emulated_fail("shared memory: thread %u writes byte %zu, which another has read since the last barrier",
                              thread, i * 4);
-        note_touch(e, writes ? &shadow->write : &shadow->read, thread, !writes);
+        note_touch(e, writes ? &shadow->write : &shadow->read, thread, !writes || adds);
+        shadow->adds = writes ? adds : shadow->adds;
     }
     return e->shared + offset;
 }

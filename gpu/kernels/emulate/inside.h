@@ -32,8 +32,10 @@ void rn_emulated_warp(struct rn_emulated_site site, rn_emulated_together togethe
 /* Orders shared memory among the threads of a warp, too. */
 void rn_emulated_sync_warp(struct rn_emulated_site site);
 
-/* `bytes` of the block's shared memory from `offset` on, checked and noted; offset and bytes are multiples of 4. */
-void *rn_emulated_shared(size_t offset, size_t bytes, bool writes);
+/* `bytes` of the block's shared memory from `offset` on, checked and noted; offset and bytes are multiples of 4. ADD: an
+ * atomic operation, which may meet others of its kind. */
+enum rn_emulated_access { RN_EMULATED_READ, RN_EMULATED_WRITE, RN_EMULATED_ADD };
+void *rn_emulated_shared(size_t offset, size_t bytes, enum rn_emulated_access access);
 
 /* The end of the range of global memory in which `address` lies, and its begin. An address in none, but for 0: both
  * are the address itself, and every access is out of range. */

@@ -218,7 +218,7 @@ inline void emulated_load(rn_emulated_site site, rn_emulated_together together, 
 
     if (offset % 16 != 0)
         rn_emulated_fail("shared memory: a matrix's row at byte %u", offset);
-    memcpy(own.row, rn_emulated_shared(offset, 16, false), 16);
+    memcpy(own.row, rn_emulated_shared(offset, 16, RN_EMULATED_READ), 16);
     own.w = w;
     rn_emulated_warp(site, together, &own);
 }
@@ -285,21 +285,27 @@ template <class T> struct shared {
     shared(uint32_t byte, uint32_t count) : offset(byte), n(count)
     {
     }
-    void *at(uint32_t i, bool writes) const
+    void *at(uint32_t i, rn_emulated_access access) const
     {
         if (i >= n)
             rn_emulated_fail("shared memory: element %u of an array of %u", i, n);
-        return rn_emulated_shared(offset + i * sizeof(T), sizeof(T), writes);
+        return rn_emulated_shared(offset + i * sizeof(T), sizeof(T), access);
     }
     T get(uint32_t i) const
     {
         T value;
-        memcpy(&value, at(i, false), sizeof value);
+        memcpy(&value, at(i, RN_EMULATED_READ), sizeof value);
         return value;
     }
     void put(uint32_t i, T value) const
     {
-        memcpy(at(i, true), &value, sizeof value);
+        memcpy(at(i, RN_EMULATED_WRITE), &value, sizeof value);
+    }
+    T add(uint32_t i, T value) const
+    {
+        T *place = static_cast<T *>(at(i, RN_EMULATED_ADD)), old = *place;
+        *place = old + value;
+        return old;
     }
 };
 
@@ -323,7 +329,7 @@ inline void copy_async_16(uint32_t offset, uint64_t address)
     if (own.n == emulated_copies::MOST || offset % 16 != 0)
         rn_emulated_fail("shared memory: a copy to byte %u, %u on their way", offset, own.n);
     bytes_at(address).check(address, 16, 16);
-    memset(rn_emulated_shared(offset, 16, true), 0xff, 16);
+    memset(rn_emulated_shared(offset, 16, RN_EMULATED_WRITE), 0xff, 16);
     own.offset[own.n] = offset;
     own.address[own.n] = address;
     own.group[own.n++] = own.groups;
@@ -339,7 +345,7 @@ template <int N> inline void copy_wait()
 
     for (i = 0; i < own.n; i++) {
         if (own.group[i] + N < own.groups) {
-            memcpy(rn_emulated_shared(own.offset[i], 16, true), reinterpret_cast<const void *>(own.address[i]), 16);
+            memcpy(rn_emulated_shared(own.offset[i], 16, RN_EMULATED_WRITE), reinterpret_cast<const void *>(own.address[i]), 16);
             continue;
         }
         own.offset[kept] = own.offset[i];

@@ -5,17 +5,21 @@
  *   exp x = 2^n (1 + r + r²/2! + ... + r¹³/13!)              n = x / ln 2 to the nearest integer, r = x - n ln 2
  *
  * Both series are cut where the next term is below the last bit; the error is below 4 units in the last place. */
-#ifndef RN_SAMPLING_EXACT_H
-#define RN_SAMPLING_EXACT_H
+#ifndef RN_BASE_EXACT_H
+#define RN_BASE_EXACT_H
 
 #include <stdint.h>
 #include <string.h>
+
+#ifndef RN_EXACT
+#define RN_EXACT static inline /* kernels of a GPU say here that a function is the device's */
+#endif
 
 #define RN_LN2_HIGH 0x1.62e42fefa0000p-1 /* 33 bits, so that its products with an exponent are exact */
 #define RN_LN2_LOW 0x1.cf79abc9e3b39p-40
 
 /* The natural logarithm of a normal positive number. */
-static inline double rn_exact_log(double x)
+RN_EXACT double rn_exact_log(double x)
 {
     uint64_t bits;
     int64_t e;
@@ -45,7 +49,7 @@ static inline double rn_exact_log(double x)
 /* e to the z as a whole number of 2^-42, to some 2 parts in a million: z at most 0, -inf too. In floats, since top-p
  * weighs a whole vocabulary; where it cuts, so much does not count. The power of 2 is z / ln 2 to the nearest, what is
  * left goes into the series of 2^r up to r⁶. */
-static inline uint64_t rn_quick_weight(float z)
+RN_EXACT uint64_t rn_quick_weight(float z)
 {
     const float shift = 0x1.8p23f; /* what is added to it is rounded to an integer, which is in the low bits */
     float x = (z > -30 ? z : -30) * 0x1.715476p0f, n = x + shift, r, sum, power;
@@ -70,7 +74,7 @@ static inline uint64_t rn_quick_weight(float z)
 }
 
 /* e to the x, x in [-708, 708]: there the result is a normal number. */
-static inline double rn_exact_exp(double x)
+RN_EXACT double rn_exact_exp(double x)
 {
     const double shift = 0x1.8p52; /* what is added to it is rounded to an integer, which is in the low bits */
     double n = x * 0x1.71547652b82fep0 + shift, r, sum, power;

@@ -1,0 +1,474 @@
+/* Drawing from logits, to the bit as sampling/pick.c does it: greedy, or top-k, top-p and min-p and the coin
+ * (sampling/noise.h), with logprobs. A block has a row.
+ *
+ * A token's key is one number: its logit as an unsigned integer in the order of the numbers, above the complement of the
+ * id. The greater key is the better token, ties included, and no two are equal. What top-k and top-p keep are all keys
+ * from one on. That key is found by histograms: of how far tokens are below the best first, then of 11 bits of the keys
+ * at a time. They are sums of integers, whose order does not count. Sums of doubles are taken in the order in which
+ * the CPU takes them, by one thread each.
+ *
+ *   shared   histogram [2048] · list of keys [1024] · their weights [1024] · what warps tell each other [3][16] */
+#include "gpu/kernels/wrap.cuh"
+
+#define RN_EXACT DEVICE
+#include "base/exact.h"
+#undef RN_EXACT
+
+namespace
+{
+
+enum : uint32_t { DRAW_THREADS = 512, DRAW_WARPS = DRAW_THREADS / WARP, DIGITS = 2048, DIGIT_BITS = 11, LIST = 1024 };
+enum : uint32_t { LIST_AT = DIGITS * 8, WEIGHTS_AT = LIST_AT + LIST * 8, WORDS_AT = WEIGHTS_AT + LIST * 8 };
+enum : uint32_t { NOISE_DOMAIN = 1 }; /* sampling/noise.h */
+
+constexpr double NOISE_MOST = 22.9, LIGHT = 58.0; /* sampling/noise.h, sampling/levels/loops.h */
+constexpr float DEPTH = 30.0f;                    /* in temperatures: below it quick weights are 0 */
+
+struct drawn_row {
+    global<float> logits;
+    uint64_t begin;
+    uint32_t n;
+    float best;
+    double inverse;      /* of the temperature, ... */
+    float quick_inverse; /* ... and within floats */
+    float digit_scale;   /* from a depth to the first digit */
+
+    DEVICE float logit(uint32_t i) const
+    {
+        return logits.get(begin + i);
+    }
+    DEVICE double scaled(float logit) const
+    {
+        return ((double)logit - (double)best) * inverse;
+    }
+};
+
+DEVICE uint64_t key_of(float logit, uint32_t id)
+{
+    uint32_t bits = bits_of(logit + 0.0f); /* no -0 */
+
+    bits = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)bits << 32 | (uint32_t)~id;
+}
+
+DEVICE uint32_t id_of(uint64_t key)
+{
+    return ~(uint32_t)key;
+}
+
+DEVICE float logit_of(uint64_t key)
+{
+    uint32_t bits = (uint32_t)(key >> 32);
+
+    return float_of((bits & 0x80000000u) != 0 ? bits & 0x7fffffffu : ~bits);
+}
+
+/* ---- Of a whole block, the same in each thread ---- */
+
+DEVICE uint64_t sum_of_keys(uint64_t value, const shared<uint64_t> &words)
+{
+    uint64_t sum = 0;
+
+    UNROLL
+    for (uint32_t mask = 16; mask > 0; mask /= 2)
+        value += shuffle_xor(value, mask);
+    if (lane_of_warp() == 0)
+        words.put(warp_of_block(), value);
+    sync_block();
+    for (uint32_t i = 0; i < DRAW_WARPS; i++)
+        sum += words.get(i);
+    sync_block();
+    return sum;
+}
+
+DEVICE uint64_t most_of_keys(uint64_t value, const shared<uint64_t> &words)
+{
+    uint64_t most = 0;
+
+    UNROLL
+    for (uint32_t mask = 16; mask > 0; mask /= 2) {
+        uint64_t other = shuffle_xor(value, mask);
+        value = other > value ? other : value;
+    }
+    if (lane_of_warp() == 0)
+        words.put(warp_of_block(), value);
+    sync_block();
+    for (uint32_t i = 0; i < DRAW_WARPS; i++)
+        most = words.get(i) > most ? words.get(i) : most;
+    sync_block();
+    return most;
+}
+
+/* ---- Where a selection ends ---- */
+
+/* What a token counts for: as one, or as its weight of top-p. */
+DEVICE uint64_t count_of(const drawn_row &row, float logit, bool weighs)
+{
+    if (weighs)
+        return rn_quick_weight((logit - row.best) * row.quick_inverse);
+    return logit == -INFINITY ? 0 : 1;
+}
+
+/* The first digit falls with the logit: how far it is below the best. */
+DEVICE uint32_t depth_of(const drawn_row &row, float logit)
+{
+    float depth = (row.best - logit) * row.digit_scale;
+
+    return depth < (float)(DIGITS - 1) ? (uint32_t)depth : DIGITS - 1;
+}
+
+/* In the histogram the first place from the front up to which it sums to `enough`; what is in front of it is taken off
+ * `enough`. DIGITS: all of it is less. */
+DEVICE uint32_t find_place(const shared<uint64_t> &histogram, const shared<uint64_t> &words, uint64_t *enough)
+{
+    uint32_t thread = thread_of_block(), lane = lane_of_warp(), first = thread * (DIGITS / DRAW_THREADS), place;
+    uint64_t own = 0, sum, before = 0;
+
+    for (uint32_t i = 0; i < DIGITS / DRAW_THREADS; i++)
+        own += histogram.get(first + i);
+    sum = own;
+    UNROLL
+    for (uint32_t far = 1; far < WARP; far *= 2) {
+        uint64_t other = shuffle(sum, lane >= far ? lane - far : lane);
+        sum += lane >= far ? other : 0;
+    }
+    if (lane == WARP - 1)
+        words.put(warp_of_block(), sum);
+    if (thread == 0)
+        words.put(DRAW_WARPS, DIGITS);
+    sync_block();
+    for (uint32_t i = 0; i < warp_of_block(); i++)
+        before += words.get(i);
+    before += sum - own;
+    if (before < *enough && before + own >= *enough) {
+        for (place = first; before + histogram.get(place) < *enough; place++)
+            before += histogram.get(place);
+        words.put(DRAW_WARPS, place);
+        words.put(DRAW_WARPS + 1, before);
+    }
+    sync_block();
+    place = (uint32_t)words.get(DRAW_WARPS);
+    if (place < DIGITS)
+        *enough -= words.get(DRAW_WARPS + 1);
+    sync_block();
+    return place;
+}
+
+/* The key at which tokens from the best down, of those below `ceiling`, come to `enough`; 0: all are less. */
+DEVICE uint64_t find_end(const drawn_row &row, bool weighs, uint64_t ceiling, uint64_t enough)
+{
+    shared<uint64_t> histogram(0, DIGITS), words(WORDS_AT, 3 * DRAW_WARPS);
+    uint32_t depth = DIGITS, shift = 64, bits, place;
+    uint64_t prefix = 0;
+
+    do {
+        bits = depth == DIGITS || shift >= DIGIT_BITS ? DIGIT_BITS : shift;
+        for (uint32_t i = thread_of_block(); i < DIGITS; i += DRAW_THREADS)
+            histogram.put(i, 0);
+        sync_block();
+        for (uint32_t i = thread_of_block(); i < row.n; i += DRAW_THREADS) {
+            float logit = row.logit(i);
+            uint32_t own = depth_of(row, logit);
+            uint64_t key = key_of(logit, i), count;
+            if (key >= ceiling || (depth < DIGITS && (own != depth || (shift < 64 && key >> shift != prefix))))
+                continue;
+            count = count_of(row, logit, weighs);
+            if (count == 0)
+                continue;
+            if (depth < DIGITS)
+                own = (1u << bits) - 1 - (uint32_t)(key >> (shift - bits) & ((1u << bits) - 1));
+            histogram.add(own, count);
+        }
+        sync_block();
+        place = find_place(histogram, words, &enough);
+        if (place == DIGITS)
+            return 0;
+        if (depth == DIGITS) {
+            depth = place;
+            continue;
+        }
+        shift -= bits;
+        prefix = prefix << bits | ((1u << bits) - 1 - place);
+    } while (shift > 0);
+    return prefix;
+}
+
+/* Keys [end, ceiling) of finite logits, at most LIST, in descending order at the front of the list. How many. */
+DEVICE uint32_t sort_best(const drawn_row &row, uint64_t end, uint64_t ceiling)
+{
+    shared<uint64_t> list(LIST_AT, LIST), words(WORDS_AT, 3 * DRAW_WARPS);
+    uint32_t thread = thread_of_block(), n;
+
+    for (uint32_t i = thread; i < LIST; i += DRAW_THREADS)
+        list.put(i, 0);
+    if (thread == 0)
+        words.put(0, 0);
+    sync_block();
+    for (uint32_t i = thread; i < row.n; i += DRAW_THREADS) {
+        float logit = row.logit(i);
+        uint64_t key = key_of(logit, i);
+        if (logit != -INFINITY && key >= end && key < ceiling)
+            list.put((uint32_t)words.add(0, 1), key);
+    }
+    sync_block();
+    n = (uint32_t)words.get(0);
+    for (uint32_t size = 2; size <= LIST; size *= 2)
+        for (uint32_t half = size / 2; half > 0; half /= 2) {
+            uint32_t i = thread / half * half * 2 + thread % half;
+            uint64_t a = list.get(i), b = list.get(i + half);
+            bool rises = (i & size) != 0; /* LIST is the last size, so the end falls */
+            if (rises ? a > b : a < b) {
+                list.put(i, b);
+                list.put(i + half, a);
+            }
+            sync_block();
+        }
+    return n;
+}
+
+/* Goes down the order of the best `most` tokens while their weights sum to less than `enough`. Returns the sum, and in
+ * *end the key of the last one. */
+DEVICE double go_down(const drawn_row &row, uint32_t most, double enough, uint64_t *end)
+{
+    shared<uint64_t> list(LIST_AT, LIST), words(WORDS_AT, 3 * DRAW_WARPS);
+    shared<double> weights(WEIGHTS_AT, LIST), sums(WORDS_AT + 2 * DRAW_WARPS * 8, DRAW_WARPS);
+    uint64_t ceiling = UINT64_MAX;
+    double sum = 0;
+    uint32_t n = LIST, i;
+
+    *end = 0;
+    while (most > 0 && n == LIST && sum < enough) {
+        uint32_t wanted = most < LIST ? most : LIST;
+        n = sort_best(row, find_end(row, false, ceiling, wanted), ceiling);
+        for (i = thread_of_block(); i < n; i += DRAW_THREADS) {
+            double z = row.scaled(logit_of(list.get(i)));
+            weights.put(i, z < -LIGHT ? 0 : rn_exact_exp(z));
+        }
+        sync_block();
+        if (thread_of_block() == 0) {
+            for (i = 0; i < n && sum < enough; i++)
+                sum += weights.get(i);
+            sums.put(0, sum);
+            words.put(1, i == 0 ? *end : list.get(i - 1));
+        }
+        sync_block();
+        sum = sums.get(0);
+        *end = words.get(1);
+        ceiling = n == 0 ? 0 : list.get(n - 1);
+        if (n > 0 && weights.get(n - 1) == 0 && enough == (double)INFINITY)
+            n = 0; /* what follows has no weight, and only the sum is asked for */
+        sync_block();
+        most -= wanted;
+    }
+    return sum;
+}
+
+/* The last key that top-k and top-p keep. */
+DEVICE uint64_t cut_of(const drawn_row &row, const rn_draw_ask &ask)
+{
+    shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
+    bool top_k = ask.top_k > 0 && ask.top_k < row.n, top_p = ask.top_p < 1;
+    double share = (double)ask.top_p, part;
+    uint64_t total = 0, end;
+
+    if (top_k && !top_p)
+        return find_end(row, false, UINT64_MAX, ask.top_k);
+    if (top_k) {
+        go_down(row, ask.top_k, share * go_down(row, ask.top_k, (double)INFINITY, &end), &end);
+        return end;
+    }
+    if (!top_p)
+        return 0;
+    for (uint32_t i = thread_of_block(); i < row.n; i += DRAW_THREADS)
+        total += count_of(row, row.logit(i), true);
+    total = sum_of_keys(total, words);
+    part = ceil((double)total * share);
+    return find_end(row, true, UINT64_MAX, part < 1 ? 1 : part >= (double)total ? total : (uint64_t)part);
+}
+
+/* ---- The coin ---- */
+
+/* Words 4 group to 4 group + 3 of the noise: Philox4x32-10 (base/rng.h). */
+DEVICE void noise_words(const rn_draw_ask &ask, uint32_t group, uint32_t word[4])
+{
+    uint32_t c0 = (uint32_t)ask.position, c1 = (uint32_t)(ask.position >> 32), c2 = group, c3 = NOISE_DOMAIN;
+    uint32_t k0 = (uint32_t)ask.seed, k1 = (uint32_t)(ask.seed >> 32);
+
+    UNROLL
+    for (uint32_t i = 0; i < 10; i++) {
+        uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    word[0] = c0;
+    word[1] = c1;
+    word[2] = c2;
+    word[3] = c3;
+}
+
+DEVICE double noise_of(uint32_t word)
+{
+    return -rn_exact_log(-rn_exact_log((0x1p32 - (double)word - 0.5) * 0x1p-32));
+}
+
+/* The token of the greatest score among those from `cut` on whose z is at least `least`; of equal ones the lowest. */
+DEVICE uint32_t toss(const drawn_row &row, const rn_draw_ask &ask, uint32_t likeliest, uint64_t cut, double least)
+{
+    shared<double> scores(WORDS_AT, DRAW_WARPS);
+    shared<uint64_t> tokens(WORDS_AT + DRAW_WARPS * 8, DRAW_WARPS);
+    uint32_t token = likeliest, word[4];
+    double score;
+
+    noise_words(ask, likeliest / 4, word);
+    score = noise_of(word[likeliest % 4]);
+    for (uint32_t group = thread_of_block(); group < (row.n + 3) / 4; group += DRAW_THREADS) {
+        bool ready = false;
+        for (uint32_t j = 0; j < 4 && group * 4 + j < row.n; j++) {
+            uint32_t i = group * 4 + j;
+            float logit = row.logit(i);
+            double z = row.scaled(logit), own;
+            if (logit == -INFINITY || z < least || z + NOISE_MOST < score || key_of(logit, i) < cut)
+                continue;
+            if (!ready)
+                noise_words(ask, group, word);
+            ready = true;
+            own = z + noise_of(j == 0 ? word[0] : j == 1 ? word[1] : j == 2 ? word[2] : word[3]);
+            if (own > score || (own == score && i < token)) {
+                score = own;
+                token = i;
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t mask = 16; mask > 0; mask /= 2) {
+        double other = shuffle_xor(score, mask);
+        uint32_t id = shuffle_xor(token, mask);
+        if (other > score || (other == score && id < token)) {
+            score = other;
+            token = id;
+        }
+    }
+    if (lane_of_warp() == 0) {
+        scores.put(warp_of_block(), score);
+        tokens.put(warp_of_block(), token);
+    }
+    sync_block();
+    for (uint32_t w = 0; w < DRAW_WARPS; w++)
+        if (scores.get(w) > score || (scores.get(w) == score && tokens.get(w) < token)) {
+            score = scores.get(w);
+            token = (uint32_t)tokens.get(w);
+        }
+    sync_block();
+    return token;
+}
+
+/* ---- Logprobs ---- */
+
+/* The logarithm of the sum of all weights at temperature 1: tokens of equal id modulo 8 in ascending order, then these
+ * sums in ascending order. */
+DEVICE double norm_of(const drawn_row &row)
+{
+    shared<double> weights(WEIGHTS_AT, LIST), sums(WORDS_AT, DRAW_WARPS);
+    uint32_t thread = thread_of_block();
+    double sum = 0, total = 0;
+
+    for (uint32_t first = 0; first < row.n; first += LIST) {
+        for (uint32_t i = thread; i < LIST; i += DRAW_THREADS) {
+            double z = first + i < row.n ? (double)row.logit(first + i) - (double)row.best : -2 * LIGHT;
+            weights.put(i, z < -LIGHT ? 0 : rn_exact_exp(z));
+        }
+        sync_block();
+        for (uint32_t i = thread; thread < 8 && i < LIST; i += 8)
+            sum += weights.get(i);
+        sync_block();
+    }
+    if (thread < 8)
+        sums.put(thread, sum);
+    sync_block();
+    for (uint32_t lane = 0; lane < 8; lane++)
+        total += sums.get(lane);
+    sync_block();
+    return rn_exact_log(total);
+}
+
+DEVICE void put_logprobs(const drawn_row &row, const rn_draw_ask &ask, uint32_t token, const bytes_at &results,
+                         uint64_t at)
+{
+    shared<uint64_t> list(LIST_AT, LIST);
+    uint32_t n_top = ask.n_top < RN_DRAW_TOP ? ask.n_top : (uint32_t)RN_DRAW_TOP, n = 0;
+    double norm = norm_of(row);
+
+    if (n_top > 0)
+        n = sort_best(row, find_end(row, false, UINT64_MAX, n_top), UINT64_MAX);
+    for (uint32_t i = thread_of_block(); i < n; i += DRAW_THREADS) {
+        uint64_t key = list.get(i);
+        results.put<int32_t>(at + offsetof(rn_draw_result, top_tokens) + i * 4, (int32_t)id_of(key));
+        results.put<float>(at + offsetof(rn_draw_result, top_logprobs) + i * 4,
+                           (float)((double)logit_of(key) - (double)row.best - norm));
+    }
+    if (thread_of_block() == 0) {
+        results.put<float>(at + offsetof(rn_draw_result, logprob),
+                           (float)((double)(row.logit(token) + 0.0f) - (double)row.best - norm)); /* no -0 */
+        results.put<uint32_t>(at + offsetof(rn_draw_result, n_top), n);
+    }
+}
+
+} // namespace
+
+RN_KERNEL(draw, rn_draw_args, DRAW_THREADS, 1)
+{
+    uint64_t at = (uint64_t)block_x() * sizeof(rn_draw_result), best = 0, bad = 0;
+    rn_draw_ask ask = bytes_at(args.asks).get<rn_draw_ask>((uint64_t)block_x() * sizeof(rn_draw_ask));
+    drawn_row row = {global<float>(args.logits, (uint64_t)args.n_rows * args.n_vocab),
+                     (uint64_t)block_x() * args.n_vocab, args.n_vocab, 0, 1, 1, 1};
+    shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
+    bytes_at results(args.results);
+    uint32_t token = 0;
+    bool good;
+
+    for (uint32_t i = thread_of_block(); ask.wanted != 0 && i < row.n; i += DRAW_THREADS) {
+        uint32_t bits = bits_of(row.logit(i));
+        uint64_t key = key_of(row.logit(i), i);
+        if (bits == 0x7f800000u || (bits & 0x7fffffffu) > 0x7f800000u)
+            bad = 1;
+        best = key > best ? key : best;
+    }
+    bad = sum_of_keys(bad, words);
+    best = most_of_keys(best, words);
+    row.best = logit_of(best);
+    good = ask.wanted != 0 && bad == 0 && row.best != -INFINITY;
+    if (good) {
+        token = id_of(best);
+        row.inverse = ask.temperature > 0 ? 1 / (double)ask.temperature : 1;
+        row.quick_inverse = (float)fmin(row.inverse, 0x1.fffffep127);
+        row.digit_scale = (float)fmin(row.inverse * ((DIGITS - 1) / DEPTH), 0x1.fffffep127);
+        if (ask.temperature > 0)
+            token = toss(row, ask, token, cut_of(row, ask),
+                         ask.min_p > 0 ? rn_exact_log((double)ask.min_p) : -(double)INFINITY);
+        if (ask.want_logprob != 0)
+            put_logprobs(row, ask, token, results, at);
+    }
+    if (thread_of_block() == 0) {
+        results.put<uint32_t>(at + offsetof(rn_draw_result, good), good ? 1 : 0);
+        results.put<int32_t>(at + offsetof(rn_draw_result, token), (int32_t)token);
+    }
+}
+
+RN_KERNEL(feed, rn_feed_args, 256, 4)
+{
+    uint32_t r = block_x() * 256 + thread_of_block();
+    int32_t drawn;
+
+    if (r >= args.n_rows)
+        return;
+    drawn = global<int32_t>(args.drawn, args.n_rows).get(r);
+    if (drawn < 0 || (uint32_t)drawn >= args.n_results)
+        return;
+    global<uint32_t>(args.tokens, args.n_rows)
+        .put(r, (uint32_t)bytes_at(args.results)
+                    .get<int32_t>((uint64_t)drawn * sizeof(rn_draw_result) + offsetof(rn_draw_result, token)));
+}
