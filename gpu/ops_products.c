@@ -73,7 +73,6 @@ static int run_many(struct rn_gpu_backend *backend, const struct rn_typed_kernel
     args.split = backend->slots + backend->split_at;
     args.partial = backend->slots + backend->partial_at;
     args.ways = rn_matmul_ways(args.n_rows, args.rows, args.cols, (uint32_t)backend->device->units);
-    args.ring = rn_matmul_ring(backend->device->shared_most);
     if (splits)
         result = rn_gpu_launch(backend, RN_KERNEL_split_rows, &args);
     if (result == RN_GPU_OK)

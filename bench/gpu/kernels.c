@@ -68,12 +68,8 @@ static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32
     printf("%-5s %6u x %5u:", type->name, rows, cols);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         uint32_t ways = rn_matmul_ways(counts[i], rows, cols, (uint32_t)b->device->units);
-        struct product p = {b,
-                            kernels,
-                            bytes,
-                            n_weights,
-                            {weight, 0, a, out, counts[i], rows, cols, 2, split, partial, ways,
-                             rn_matmul_ring(b->device->shared_most)}};
+        struct product p = {
+            b, kernels, bytes, n_weights, {weight, 0, a, out, counts[i], rows, cols, 2, split, partial, ways}};
         double t = gpu_time(b, b->stream, launch_product, &p, LAUNCHES);
 
         printf("  %u: %.1f us", counts[i], t * 1e6);

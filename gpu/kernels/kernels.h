@@ -64,15 +64,14 @@ struct rn_matmul_args {
     uint32_t n_rows, rows, cols, parts;
     rn_address split, partial; /* of rn_split_bytes(); of rn_partial_bytes(), with ways = 1 none; multiples of 16 */
     uint32_t ways;             /* blocks among which the columns are divided: 1, 2, 4 or 8. No bit depends on it */
-    uint32_t ring;             /* chunks in shared memory beside totals: rn_matmul_ring() */
 };
 enum {
     RN_FEW_ROWS = 8,
     RN_MANY_ROWS = 64,     /* of activations and ... */
     RN_MANY_WEIGHTS = 256, /* ... of the weight that a block of matmul_many has */
     RN_MANY_CHUNK_BYTES = 64 * 64 * 4 + 2 * 64 * 4,
-    RN_MANY_RING = 5, /* chunks in shared memory where there are no totals; beside them 4, or 2 */
-    RN_MANY_TOTALS_BYTES = RN_MANY_ROWS * RN_MANY_WEIGHTS * 4
+    RN_MANY_RING = 5, /* chunks in shared memory */
+    RN_MANY_SHARED_BYTES = 2 * RN_MANY_CHUNK_BYTES + RN_MANY_ROWS * RN_MANY_WEIGHTS * 4
 };
 
 static inline uint64_t rn_split_bytes(uint64_t n_rows, uint64_t cols)
@@ -85,12 +84,6 @@ static inline uint64_t rn_partial_bytes(uint64_t n_rows, uint64_t rows, uint32_t
     uint64_t blocks = (n_rows + RN_MANY_ROWS - 1) / RN_MANY_ROWS * ((rows + RN_MANY_WEIGHTS - 1) / RN_MANY_WEIGHTS);
 
     return ways > 1 ? blocks * 8 * RN_MANY_ROWS * RN_MANY_WEIGHTS * sizeof(float) : 0;
-}
-
-/* Of a device whose blocks have so much shared memory at most. */
-static inline uint32_t rn_matmul_ring(uint32_t shared_bytes)
-{
-    return RN_MANY_TOTALS_BYTES + 4 * RN_MANY_CHUNK_BYTES <= shared_bytes ? 4 : 2;
 }
 
 /* The number of ways that suits a device of so many multiprocessors. */

@@ -65,7 +65,7 @@ static struct rn_launch launch_many(const struct rn_matmul_args *args)
 {
     return (struct rn_launch){{ceil_to(args->n_rows, RN_MANY_ROWS), ceil_to(args->rows, RN_MANY_WEIGHTS), args->ways},
                               256,
-                              RN_MANY_TOTALS_BYTES + args->ring * RN_MANY_CHUNK_BYTES};
+                              RN_MANY_SHARED_BYTES};
 }
 
 /* A block for each tile and group of a warp of matmul_many. */
@@ -409,9 +409,8 @@ uint64_t rn_tiled_bytes(uint32_t type_id, uint64_t rows, uint64_t cols)
     return (rows + TILE_ROWS - 1) / TILE_ROWS * ((cells + type->unit_cells - 1) / type->unit_cells) * type->unit_bytes;
 }
 
-/* Of each number of ways the time, in 10 ns: blocks take 1.2 us a cell, between the 0.95 us of an H200's tensor cores and the
- * 1.4 us that were once measured, and come in waves; each sum that goes through memory takes 32 bytes there and back, at
- * 4 TB/s, and a launch more 3 us. */
+/* Of each number of ways the time, in 10 ns: blocks take 0.95 us a cell, which is the tensor cores' time on an H200, and
+ * come in waves; each sum that goes through memory takes 8 bytes there and back, at 4 TB/s, and a launch more 3 us. */
 uint32_t rn_matmul_ways(uint32_t n_rows, uint32_t rows, uint32_t cols, uint32_t units)
 {
     uint64_t blocks = (uint64_t)ceil_to(n_rows, RN_MANY_ROWS) * ceil_to(rows, RN_MANY_WEIGHTS);
@@ -420,7 +419,7 @@ uint32_t rn_matmul_ways(uint32_t n_rows, uint32_t rows, uint32_t cols, uint32_t 
 
     for (uint32_t ways = 1; ways <= 8; ways *= 2) {
         uint64_t walk = per * (8 / ways) < cells ? per * (8 / ways) : cells;
-        uint64_t time = (blocks * ways + units - 1) / units * walk * 120 + (ways > 1 ? blocks * 26 + 300 : 0);
+        uint64_t time = (blocks * ways + units - 1) / units * walk * 95 + (ways > 1 ? blocks * 26 + 300 : 0);
 
         if (time < best_time) {
             best_time = time;

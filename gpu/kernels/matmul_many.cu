@@ -13,7 +13,7 @@
  * matmul_many copies chunks to a ring in shared memory, asynchronously, some cells ahead. Weights go to registers one
  * cell ahead; a warp reads each once and multiplies it with all 64 rows. Where the second batch has no rows it is left
  * out. With ways = 1 a block goes over all segments; totals, which registers have no room for, lie in shared memory
- * behind the ring (rn_matmul_ring). With more ways a block has 8 / ways segments, each of which goes to memory:
+ * beside a ring of two stages. With more ways a block has 8 / ways segments, each of which goes to memory:
  *
  *   partial   [segment][64 rows of activations][256 of weights][tile, group][thread] of 4 sums */
 #include "gpu/kernels/products.cuh"
@@ -30,11 +30,13 @@ enum : uint32_t {
     SUMS_BYTES = 2 * ROWS * 4,
     BATCH_BYTES = 2 * 2 * BATCH * WARP * 16,
     CHUNK_BYTES = RN_MANY_CHUNK_BYTES,
-    SHORT_RING = 2
+    RING = RN_MANY_RING,
+    RING_BESIDE_TOTALS = 2,
+    TOTALS_AT = RING_BESIDE_TOTALS * CHUNK_BYTES
 };
 static_assert(CHUNK_BYTES == SUMS_BYTES + 2 * BATCH_BYTES, "chunk");
-static_assert(RN_MANY_TOTALS_BYTES == TILES * GROUPS * 4 * 4 * THREADS, "totals");
-static_assert(RN_MANY_TOTALS_BYTES + SHORT_RING * CHUNK_BYTES >= RN_MANY_RING * CHUNK_BYTES, "ring");
+static_assert(RN_MANY_SHARED_BYTES >= TOTALS_AT + TILES * GROUPS * 4 * 4 * THREADS, "totals");
+static_assert(RN_MANY_SHARED_BYTES >= RING * CHUNK_BYTES, "ring");
 
 /* ---- split_rows ---- */
 
@@ -76,8 +78,7 @@ DEVICE void split_rows(const rn_matmul_args &args)
 struct place {
     uint32_t cells, per;         /* cells of all columns and of a segment */
     uint32_t begin, end;         /* cells that the block goes over */
-    uint32_t ring_bytes;         /* chunks in shared memory; totals lie behind them */
-    bool is_early;               /* the barrier for a cell is in the middle of the cell before */
+    uint32_t ring_bytes;
     uint32_t inputs, weights;    /* which 64 rows of activations and which 256 of weights */
     uint64_t chunks;             /* address of the first chunk */
 };
@@ -91,8 +92,7 @@ DEVICE place find_place(const rn_matmul_args &args)
     p.per = segment_cells(p.cells);
     p.begin = block_z() * segments * p.per;
     p.end = p.begin + segments * p.per < p.cells ? p.begin + segments * p.per : p.cells;
-    p.ring_bytes = (args.ways > 1 ? (uint32_t)RN_MANY_RING : args.ring) * CHUNK_BYTES;
-    p.is_early = p.ring_bytes > SHORT_RING * CHUNK_BYTES;
+    p.ring_bytes = (args.ways > 1 ? RING : RING_BESIDE_TOTALS) * CHUNK_BYTES;
     p.inputs = block_x();
     p.weights = block_y();
     p.chunks = args.split + (uint64_t)p.inputs * p.cells * CHUNK_BYTES;
@@ -119,15 +119,13 @@ template <class F, uint32_t BATCHES> DEVICE void copy_chunk(const place &p, uint
     }
 }
 
-/* Until the chunk of the next barrier is there for this thread: with a ring of n chunks all but n - 3, or with two all. */
+/* Until the oldest chunk on its way is there: for this thread; a barrier follows. */
 DEVICE void wait_for_chunk(const place &p)
 {
-    if (p.ring_bytes == RN_MANY_RING * CHUNK_BYTES)
-        copy_wait<RN_MANY_RING - 3>();
-    else if (p.is_early)
-        copy_wait<1>();
+    if (p.ring_bytes == RING * CHUNK_BYTES)
+        copy_wait<RING - 2>();
     else
-        copy_wait<0>();
+        copy_wait<RING_BESIDE_TOTALS - 2>();
 }
 
 /* Groups that are multiplied side by side: with two tiles 8 chains of sums, or 4 where each has a sum of its own that is
@@ -186,84 +184,39 @@ DEVICE void subtract_minima(const step_numbers w[TILES], const shared<words2> &s
     }
 }
 
-/* A warp's two tiles; behind the last one the last again, whose sums are not used. Where both would be, the warp does
- * nothing but copy. */
-template <class F> struct warp_weights {
-    /* Where registers suffice a cell is read while the one before is multiplied, else when that one's second step has been
-     * expanded. */
-    static constexpr bool AHEAD = sizeof(typename F::raw) <= 64 && !F::BY_PRODUCT;
-    bytes_at weight;
-    bool works;
-    uint64_t at[TILES];
-    typename F::raw raw[TILES], next[TILES];
-
-    DEVICE warp_weights(const rn_matmul_args &args, const place &p) : weight(args.weight)
-    {
-        uint32_t tiles = (args.rows + TILE_ROWS - 1) / TILE_ROWS;
-        uint32_t first = (p.weights * (THREADS / WARP) + warp_of_block()) * TILES;
-
-        works = first < tiles;
-        UNROLL
-        for (uint32_t i = 0; i < TILES; i++) {
-            at[i] = (first + i < tiles ? first + i : tiles - 1) * tile_bytes(p.cells, F::UNIT_CELLS, F::UNIT_BYTES);
-        }
-        if (works)
-            read(p.begin, AHEAD ? next : raw);
-    }
-    DEVICE void read(uint32_t cell, typename F::raw to[TILES])
-    {
-        UNROLL
-        for (uint32_t i = 0; i < TILES; i++)
-            F::read(weight, at[i], cell, lane_of_warp(), to[i]);
-    }
-    /* Before a cell: `raw` becomes the cell's. */
-    DEVICE void begin_cell(uint32_t cell, uint32_t end)
-    {
-        UNROLL
-        for (uint32_t i = 0; AHEAD && i < TILES; i++)
-            raw[i] = next[i];
-        if (AHEAD && cell + 1 < end)
-            read(cell + 1, next);
-    }
-    /* When `raw` is used up. */
-    DEVICE void end_cell(uint32_t cell, uint32_t end)
-    {
-        if (!AHEAD && cell + 1 < end)
-            read(cell + 1, raw);
-    }
-};
-
-/* A step of a cell: window by window, product by product. The next product's activations are read before the one before is
- * multiplied: `next` has the first, and in the end the first of the other step in the stage `after`, if it goes on. */
+/* One cell: step by step, window by window, product by product. The next product's activations are read before the one
+ * before is multiplied. With a scale for each product the compiler would expand both steps first and run out of
+ * registers: there the steps are a loop. */
 template <class F, uint32_t BATCHES>
-DEVICE void multiply_step(const place &p, warp_weights<F> &weights, uint32_t cell, uint32_t step, uint32_t stage,
-                          window<F> &next, bool goes_on, uint32_t after, float acc[BATCHES * BATCH][TILES][4])
+DEVICE void multiply_chunk(const typename F::raw raw[TILES], uint32_t stage, float acc[BATCHES * BATCH][TILES][4])
 {
     constexpr uint32_t WIDTH = window<F>::GROUPS, WINDOWS = BATCHES * BATCH / WIDTH;
     shared<words4> chunk(stage + SUMS_BYTES, BATCHES * BATCH_BYTES / 16);
     shared<words2> sums(stage, SUMS_BYTES / 8);
     step_numbers w[TILES];
     float c[WIDTH][TILES][4] = {};
-    window<F> in;
+    window<F> in, next;
 
-    UNROLL
-    for (uint32_t tile = 0; tile < TILES; tile++)
-        F::expand(weights.raw[tile], step, lane_of_warp(), w[tile]);
-    if (step == 1)
-        weights.end_cell(cell, p.end);
-    UNROLL
-    for (uint32_t i = 0; i < 2 * WINDOWS; i++) {
-        uint32_t group = i / 2 * WIDTH, product = i % 2;
-        in = next;
-        if (i + 1 < 2 * WINDOWS)
-            next.get(chunk, (i + 1) / 2 * WIDTH, step, (i + 1) % 2);
-        else if (goes_on)
-            next.get(shared<words4>(after + SUMS_BYTES, BATCHES * BATCH_BYTES / 16), 0, 1 - step, 0);
-        multiply_product<F>(w, product, in, F::SCALED ? c : acc + group);
-        if (F::SCALED && (F::BY_PRODUCT || product == 1))
-            scale_sums(w, product, WIDTH, c, acc + group);
-        if (F::MINIMA && product == 1)
-            subtract_minima(w, sums, step * ROWS + group * 8, WIDTH, acc + group);
+    next.get(chunk, 0, 0, 0);
+    UNROLL_TIMES(F::BY_PRODUCT ? 1 : 2)
+    for (uint32_t step = 0; step < 2; step++) {
+        UNROLL
+        for (uint32_t tile = 0; tile < TILES; tile++)
+            F::expand(raw[tile], step, lane_of_warp(), w[tile]);
+        UNROLL
+        for (uint32_t i = 0; i < 2 * WINDOWS; i++) {
+            uint32_t group = i / 2 * WIDTH, product = i % 2;
+            in = next;
+            if (i + 1 < 2 * WINDOWS)
+                next.get(chunk, (i + 1) / 2 * WIDTH, step, (i + 1) % 2);
+            else if (step == 0)
+                next.get(chunk, 0, 1, 0);
+            multiply_product<F>(w, product, in, F::SCALED ? c : acc + group);
+            if (F::SCALED && (F::BY_PRODUCT || product == 1))
+                scale_sums(w, product, WIDTH, c, acc + group);
+            if (F::MINIMA && product == 1)
+                subtract_minima(w, sums, step * ROWS + group * 8, WIDTH, acc + group);
+        }
     }
 }
 
@@ -301,9 +254,9 @@ DEVICE uint32_t sums_at(uint32_t group, uint32_t tile)
     return (tile * GROUPS + group) * THREADS;
 }
 
-template <uint32_t BATCHES> DEVICE void clear_totals(const place &p)
+template <uint32_t BATCHES> DEVICE void clear_totals()
 {
-    shared<floats4> totals(p.ring_bytes, TILES * GROUPS * THREADS);
+    shared<floats4> totals(TOTALS_AT, TILES * GROUPS * THREADS);
 
     UNROLL
     for (uint32_t i = 0; i < BATCHES * BATCH * TILES; i++)
@@ -311,9 +264,9 @@ template <uint32_t BATCHES> DEVICE void clear_totals(const place &p)
 }
 
 /* The segment's sums join the totals, each thread its own; acc is 0 again. */
-template <uint32_t BATCHES> DEVICE void add_segment(const place &p, float acc[BATCHES * BATCH][TILES][4])
+template <uint32_t BATCHES> DEVICE void add_segment(float acc[BATCHES * BATCH][TILES][4])
 {
-    shared<floats4> totals(p.ring_bytes, TILES * GROUPS * THREADS);
+    shared<floats4> totals(TOTALS_AT, TILES * GROUPS * THREADS);
 
     UNROLL
     for (uint32_t i = 0; i < BATCHES * BATCH * TILES; i++) {
@@ -348,7 +301,7 @@ DEVICE void write_segment(const rn_matmul_args &args, const place &p, uint32_t s
 
 template <uint32_t BATCHES> DEVICE void write_totals(const rn_matmul_args &args, const place &p)
 {
-    shared<floats4> totals(p.ring_bytes, TILES * GROUPS * THREADS);
+    shared<floats4> totals(TOTALS_AT, TILES * GROUPS * THREADS);
     uint32_t weight_row = p.weights * RN_MANY_WEIGHTS + warp_of_block() * TILES * TILE_ROWS;
 
     UNROLL
@@ -361,56 +314,81 @@ template <uint32_t BATCHES> DEVICE void write_totals(const rn_matmul_args &args,
     }
 }
 
-/* A chunk is there for all, and nobody reads the stage any more into which the next copy goes: the one before `stage`. */
-template <class F, uint32_t BATCHES> DEVICE void meet(const place &p, uint32_t copied, uint32_t stage)
-{
-    wait_for_chunk(p);
-    sync_block();
-    if (copied < p.end)
-        copy_chunk<F, BATCHES>(p, copied, stage == 0 ? p.ring_bytes - CHUNK_BYTES : stage - CHUNK_BYTES);
-    copy_commit();
-}
+/* A warp's two tiles; behind the last one the last again, whose sums are not used. Where both would be, the warp does
+ * nothing but copy. */
+template <class F> struct warp_weights {
+    /* Formats of at most 16 registers a cell are read one cell ahead. */
+    static constexpr bool AHEAD = sizeof(typename F::raw) <= 64;
+    bytes_at weight;
+    bool works;
+    uint64_t at[TILES];
+    typename F::raw raw[TILES], next[TILES];
 
-/* Threads meet in the middle of a cell, for the next one, so that the first activations of a cell are in registers when it
- * begins, and tensor cores go on. With two stages they meet when a cell begins. */
+    DEVICE warp_weights(const rn_matmul_args &args, const place &p) : weight(args.weight)
+    {
+        uint32_t tiles = (args.rows + TILE_ROWS - 1) / TILE_ROWS;
+        uint32_t first = (p.weights * (THREADS / WARP) + warp_of_block()) * TILES;
+
+        works = first < tiles;
+        UNROLL
+        for (uint32_t i = 0; i < TILES; i++) {
+            at[i] = (first + i < tiles ? first + i : tiles - 1) * tile_bytes(p.cells, F::UNIT_CELLS, F::UNIT_BYTES);
+        }
+        if (AHEAD && works)
+            read(p.begin, next);
+    }
+    DEVICE void read(uint32_t cell, typename F::raw to[TILES])
+    {
+        UNROLL
+        for (uint32_t i = 0; i < TILES; i++)
+            F::read(weight, at[i], cell, lane_of_warp(), to[i]);
+    }
+    /* `raw` becomes the cell's, which comes behind the one before. */
+    DEVICE void turn(uint32_t cell, uint32_t end)
+    {
+        if (AHEAD) {
+            UNROLL
+            for (uint32_t i = 0; i < TILES; i++)
+                raw[i] = next[i];
+            if (cell + 1 < end)
+                read(cell + 1, next);
+        } else {
+            read(cell, raw);
+        }
+    }
+};
+
+/* The barrier of a cell says both that its chunk is there for all and that nobody reads the stage any more into which the
+ * next copy goes. */
 template <class F, uint32_t BATCHES> DEVICE void walk(const rn_matmul_args &args, const place &p)
 {
     float acc[BATCHES * BATCH][TILES][4] = {};
     uint32_t stage = 0, copied = p.begin, left = p.per;
     warp_weights<F> weights(args, p);
-    window<F> next;
 
     if (args.ways == 1)
-        clear_totals<BATCHES>(p);
+        clear_totals<BATCHES>();
     grid_wait(); /* weights are there before the chunks */
     for (uint32_t to = 0; to + CHUNK_BYTES < p.ring_bytes; to += CHUNK_BYTES, copied++) {
         if (copied < p.end)
             copy_chunk<F, BATCHES>(p, copied, to);
         copy_commit();
     }
-    wait_for_chunk(p);
-    sync_block();
-    next.get(shared<words4>(SUMS_BYTES, BATCHES * BATCH_BYTES / 16), 0, 0, 0);
     for (uint32_t cell = p.begin; cell < p.end; cell++, copied++, stage = next_stage(p, stage)) {
-        if (!p.is_early) {
-            meet<F, BATCHES>(p, copied, stage);
-            next.get(shared<words4>(stage + SUMS_BYTES, BATCHES * BATCH_BYTES / 16), 0, 0, 0);
-        }
-        if (weights.works) {
-            weights.begin_cell(cell, p.end);
-            multiply_step<F, BATCHES>(p, weights, cell, 0, stage, next, true, stage, acc);
-        }
-        if (p.is_early)
-            meet<F, BATCHES>(p, copied, stage);
+        wait_for_chunk(p);
+        sync_block();
+        if (copied < p.end)
+            copy_chunk<F, BATCHES>(p, copied, stage == 0 ? p.ring_bytes - CHUNK_BYTES : stage - CHUNK_BYTES);
+        copy_commit();
         if (!weights.works)
             continue;
-        multiply_step<F, BATCHES>(p, weights, cell, 1, stage, next, p.is_early && cell + 1 < p.end,
-                                  next_stage(p, stage), acc);
+        weights.turn(cell, p.end);
+        multiply_chunk<F, BATCHES>(weights.raw, stage, acc);
         if (--left > 0 && cell + 1 < p.end)
             continue;
         left = p.per;
         if (args.ways == 1)
-            add_segment<BATCHES>(p, acc);
+            add_segment<BATCHES>(acc);
         else
             write_segment<BATCHES>(args, p, cell / p.per, acc);
     }

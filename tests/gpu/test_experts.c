@@ -150,7 +150,6 @@ static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per
                                   2,
                                   0,
                                   0,
-                                  0,
                                   0};
     rig_few(&rig, &kernels, &one);
     assert_memory_equal(alone, out + 4 * rows, rows * sizeof *alone);
