@@ -221,18 +221,25 @@ void *rn_gpu_host_alloc(struct rn_backend *base, size_t bytes)
 {
     struct rn_gpu_device *device = of(base)->device;
     void *memory = NULL;
+    int result = device->driver->context_set(device->driver, device->context);
+    char text[128];
 
-    if (device->driver->context_set(device->driver, device->context) != RN_GPU_OK ||
-        device->driver->host_new(device->driver, &memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE) != RN_GPU_OK)
-        return NULL;
-    return memory;
+    if (result == RN_GPU_OK)
+        result = device->driver->host_new(device->driver, &memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE);
+    if (result == RN_GPU_OK)
+        return memory;
+    rn_gpu_error_text(device->driver, result, text, sizeof text);
+    rn_log(device->log, RUNNEL_LOG_WARNING, "cuda: device %u: no %zu bytes of the host's memory for copies: %s",
+           device->index, bytes, text);
+    return NULL;
 }
 
 void rn_gpu_host_free(struct rn_backend *base, void *memory)
 {
     struct rn_gpu_device *device = of(base)->device;
 
-    if (memory == NULL || device->driver->context_set(device->driver, device->context) != RN_GPU_OK)
+    if (memory == NULL)
         return;
+    device->driver->context_set(device->driver, device->context);
     device->driver->host_free(device->driver, memory);
 }
