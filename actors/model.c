@@ -241,28 +241,6 @@ static void free_parts(struct runnel_model *model)
     *parts = (struct rn_model_parts){0};
 }
 
-/* The device failed, not the host: another one may do. */
-static bool is_of_device(runnel_status status)
-{
-    return status == RUNNEL_UNSUPPORTED || status == RUNNEL_NO_MEMORY || status == RUNNEL_DEVICE;
-}
-
-static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
-{
-    bool is_auto = rn_engine_device_is_auto(model->device);
-    runnel_error why = {0};
-    runnel_status status = load_parts_on(model, is_auto ? "cuda" : model->device, is_auto ? &why : error);
-
-    if (!is_auto || status == RUNNEL_OK)
-        return status;
-    if (!is_of_device(status))
-        return why.status == RUNNEL_OK ? status : rn_error_set(error, status, "%s", why.message);
-    free_parts(model);
-    rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: device \"auto\": the model is loaded on the CPU: %s",
-           model->path, why.message);
-    return load_parts_on(model, NULL, error);
-}
-
 /* ---- Actors ---- */
 
 /* What the actors work with, once the parts are there. */
@@ -428,6 +406,36 @@ static void publish(struct runnel_model *model, runnel_status status)
     send_model(model, RN_MSG_MODEL_LOADED);
 }
 
+/* The device failed, not the host: another one may do. */
+static bool is_of_device(runnel_status status)
+{
+    return status == RUNNEL_UNSUPPORTED || status == RUNNEL_NO_MEMORY || status == RUNNEL_DEVICE;
+}
+
+/* The parts, and the actors on them; what is left of a failure is the caller's to free. */
+static runnel_status load_on(struct runnel_model *model, const char *device, runnel_error *error)
+{
+    runnel_status status = load_parts_on(model, device, error);
+
+    return status == RUNNEL_OK && !model->options.vocab_only ? rn_model_start(model, error) : status;
+}
+
+static runnel_status load(struct runnel_model *model, runnel_error *error)
+{
+    bool is_auto = rn_engine_device_is_auto(model->device);
+    runnel_error why = {0};
+    runnel_status status = load_on(model, is_auto ? "cuda" : model->device, is_auto ? &why : error);
+
+    if (!is_auto || status == RUNNEL_OK)
+        return status;
+    if (!is_of_device(status))
+        return why.status == RUNNEL_OK ? status : rn_error_set(error, status, "%s", why.message);
+    free_parts(model);
+    rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: device \"auto\": the model is loaded on the CPU: %s",
+           model->path, why.message);
+    return load_on(model, NULL, error);
+}
+
 static struct runnel_model *model_of_work(struct rn_work *work)
 {
     return (struct runnel_model *)((char *)work - offsetof(struct runnel_model, work));
@@ -437,10 +445,8 @@ static void run_load(struct rn_work *work)
 {
     struct runnel_model *model = model_of_work(work);
     runnel_error *error = &model->error;
-    runnel_status status = load_parts(model, error);
+    runnel_status status = load(model, error);
 
-    if (status == RUNNEL_OK && !model->options.vocab_only)
-        status = rn_model_start(model, error);
     if (status != RUNNEL_OK) {
         rn_error_set(error, status, "%s: %s", model->path, runnel_status_text(status));
         free_parts(model);

@@ -1,5 +1,5 @@
-/* Our numbers and signatures of the driver API are those of cuda.h. It is a test that compiles: as C++, which can take a
- * function's type apart.
+/* Our numbers and signatures of the driver API are those of cuda.h. It is a test that compiles: as C++, which can take
+ * a function's type apart.
  *
  * A parameter of ours fits one of cuda.h's when both are the same, or integers of the same size and sign (an enum is
  * `int`), or pointers to what fits; a struct of ours stands for the one of cuda.h that driver_types.h names. */
