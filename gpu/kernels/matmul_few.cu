@@ -21,6 +21,10 @@ template <class F, uint32_t TILES> constexpr uint32_t blocks_of()
 {
     return sizeof(typename F::raw) * TILES <= 80 && !F::BY_PRODUCT && !(F::MINIMA && TILES > 1) ? 3 : 2;
 }
+template <> constexpr uint32_t blocks_of<format_mxfp4, 1>()
+{
+    return 2; /* with three it spills on sm_90a */
+}
 
 /* A tile that a block has; `product` n: none. */
 struct tile_of_block {
