@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -267,10 +266,6 @@ int main(void)
         cmocka_unit_test(test_ends),    cmocka_unit_test(test_lost_device),
     };
 
-    const struct CMUnitTest few[] = {cmocka_unit_test(test_streams), cmocka_unit_test(test_lost_device)};
-
-    if (getenv("RUNNEL_TEST_SHORT") != NULL) /* a sanitizer makes the emulation slower still */
-        return cmocka_run_group_tests(few, NULL, NULL);
     if (real_device_library() != NULL) /* which is not lost at will */
         return _cmocka_run_group_tests("on a GPU", tests, 1, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
