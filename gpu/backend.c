@@ -134,11 +134,6 @@ static bool take_tables(struct rn_gpu_backend *backend)
            backend->drawn != NULL;
 }
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
-}
-
 /* Slots one behind the other; their bytes. */
 static uint64_t place_slots(struct rn_gpu_backend *backend)
 {
@@ -149,7 +144,7 @@ static uint64_t place_slots(struct rn_gpu_backend *backend)
         rows = plan->slots[i].logits || backend->limits.max_outs > backend->limits.max_rows ? backend->limits.max_outs
                                                                                             : backend->limits.max_rows;
         backend->slot_at[i] = at;
-        at += aligned(rows * plan->slots[i].width * sizeof(float));
+        at += rn_gpu_aligned(rows * plan->slots[i].width * sizeof(float));
     }
     return at;
 }
@@ -172,9 +167,9 @@ static int take_slots(struct rn_gpu_backend *backend)
     rn_gpu_program_place(backend);
     rn_gpu_products_bytes(backend, &split, &partial);
     backend->workspace_at = place_slots(backend);
-    backend->split_at = backend->workspace_at + aligned(rn_gpu_workspace_bytes(backend));
-    backend->partial_at = backend->split_at + aligned(split);
-    end = rn_gpu_angles_place(backend, backend->partial_at + aligned(partial));
+    backend->split_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
+    backend->partial_at = backend->split_at + rn_gpu_aligned(split);
+    end = rn_gpu_angles_place(backend, backend->partial_at + rn_gpu_aligned(partial));
     return take_piece(backend, end, &backend->slots);
 }
 
@@ -204,7 +199,7 @@ static int take_memory(struct rn_gpu_backend *backend)
     rn_gpu_blocks_place(backend, backend->plan);
     if (result == RN_GPU_OK)
         result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
-    backend->state_stride = (backend->plan->state_bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+    backend->state_stride = rn_gpu_aligned(backend->plan->state_bytes);
     if (result == RN_GPU_OK && backend->state_stride > 0)
         result = take_piece(backend, backend->limits.n_states * backend->state_stride, &backend->states);
     if (result == RN_GPU_OK)

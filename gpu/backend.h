@@ -57,6 +57,12 @@ enum {
     RN_GPU_ALIGNMENT = 256
 };
 
+/* So many bytes, to a multiple of RN_GPU_ALIGNMENT: what lies behind them is aligned, too. */
+static inline uint64_t rn_gpu_aligned(uint64_t bytes)
+{
+    return (bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+}
+
 /* What decides about a step's launches, but for what a step brings. */
 struct rn_gpu_shape {
     uint32_t n_rows, n_outs, n_seqs;

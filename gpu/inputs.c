@@ -24,7 +24,7 @@
 
 static uint64_t aligned(uint64_t words)
 {
-    return (words * sizeof(uint32_t) + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+    return rn_gpu_aligned(words * sizeof(uint32_t));
 }
 
 /* Blocks of the longest sequence that there can be. */

@@ -145,8 +145,7 @@ uint64_t rn_gpu_angles_place(struct rn_gpu_backend *backend, uint64_t at)
         if (backend->items[i].run != rn_gpu_run_rope_store || backend->angles_at[rope] != RN_GPU_NOWHERE)
             continue;
         backend->angles_at[rope] = at;
-        at += ((uint64_t)backend->limits.max_rows * plan->ropes[rope].dims * sizeof(float) + RN_GPU_ALIGNMENT - 1) /
-              RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
+        at += rn_gpu_aligned((uint64_t)backend->limits.max_rows * plan->ropes[rope].dims * sizeof(float));
     }
     return at;
 }

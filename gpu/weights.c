@@ -46,11 +46,6 @@ static void mark(const struct rn_plan *plan, uint32_t w, bool *matrix, bool *vec
     }
 }
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + RN_GPU_ALIGNMENT - 1) / RN_GPU_ALIGNMENT * RN_GPU_ALIGNMENT;
-}
-
 /* An earlier weight of the same tensor; w: none. */
 static uint32_t first_of(const struct rn_plan *plan, uint32_t w)
 {
@@ -74,18 +69,18 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
         backend->weight_at[w] = matrix && first < w ? backend->weight_at[first] : RN_GPU_NOWHERE;
         if (matrix && backend->weight_at[w] == RN_GPU_NOWHERE) {
             backend->weight_at[w] = at;
-            at += aligned(weight->experts * rn_tiled_bytes(weight->type_id, weight->rows, weight->cols));
+            at += rn_gpu_aligned(weight->experts * rn_tiled_bytes(weight->type_id, weight->rows, weight->cols));
         }
         backend->vector_at[w] = vector ? at : RN_GPU_NOWHERE;
-        at += vector ? aligned((uint64_t)weight->rows * weight->cols * sizeof(float)) : 0;
+        at += vector ? rn_gpu_aligned((uint64_t)weight->rows * weight->cols * sizeof(float)) : 0;
     }
     for (uint32_t i = 0; i < plan->n_ropes; i++) {
         backend->rope_at[i] = at;
-        at += aligned(plan->ropes[i].dims / 2 * sizeof(double));
+        at += rn_gpu_aligned(plan->ropes[i].dims / 2 * sizeof(double));
     }
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         backend->slopes_at[i] = at;
-        at += plan->ops[i].alibi == 0 ? 0 : aligned(plan->ops[i].heads * sizeof(float));
+        at += plan->ops[i].alibi == 0 ? 0 : rn_gpu_aligned(plan->ops[i].heads * sizeof(float));
     }
     return at;
 }
@@ -266,7 +261,7 @@ static size_t half_bytes_of(const struct rn_gpu_backend *backend)
     for (uint32_t i = 0; i < plan->n_ops; i++)
         most = plan->ops[i].alibi != 0 && plan->ops[i].heads * sizeof(float) > most ? plan->ops[i].heads * sizeof(float)
                                                                                     : most;
-    return (size_t)aligned(most);
+    return (size_t)rn_gpu_aligned(most);
 }
 
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted)
