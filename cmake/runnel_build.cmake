@@ -152,4 +152,16 @@ function(rn_test name)
         Threads::Threads m ${T_LIBS})
     add_test(NAME ${name} COMMAND test_${name} ${T_ARGS} WORKING_DIRECTORY ${RN_ROOT})
     set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" SKIP_RETURN_CODE 77)
+    rn_labelled(test_${name} ${T_LABELS})
+endfunction()
+
+# rn_labelled(TARGET LABEL...): the target tests_LABEL builds TARGET, so that who runs the tests of one label need not build
+# the others.
+function(rn_labelled target)
+    foreach(label ${ARGN})
+        if(NOT TARGET tests_${label})
+            add_custom_target(tests_${label})
+        endif()
+        add_dependencies(tests_${label} ${target})
+    endforeach()
 endfunction()

@@ -7,20 +7,9 @@
 #include <stdint.h>
 
 #include "runnel.h"
+#include "tests/slow.h"
 
 #define BUNDLED_MODEL "examples/models/runnel-tiny-Q8_0.gguf"
-
-/* `few` under ThreadSanitizer, where arithmetic costs twenty times as much; else `many`. */
-#if defined(__SANITIZE_THREAD__)
-#define UNLESS_SLOW(many, few) (few)
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNLESS_SLOW(many, few) (few)
-#endif
-#endif
-#ifndef UNLESS_SLOW
-#define UNLESS_SLOW(many, few) (many)
-#endif
 
 /* Everything one stream delivered. Grows without bound: a test's streams are short. */
 struct capture {

@@ -23,6 +23,7 @@
 #include "tests/base/refusing.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
+#include "tests/slow.h"
 
 static struct rn_cold_store *open_with(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
                                        struct cold_told *told)
@@ -504,7 +505,7 @@ static void test_memory(void **state)
 
 /* ---- Killed writers ---- */
 
-enum { KILLED_CHAINS = 60, KILLED_DEPTH = 5, KILLED_ROUNDS = 200 };
+enum { KILLED_CHAINS = 60, KILLED_DEPTH = 5, KILLED_ROUNDS = UNLESS_SANITIZED(200, 40) };
 
 /* Appends chains and then waits to be killed; says each handle that it was given. */
 static void write_until_killed(int out, uint32_t round)

@@ -20,8 +20,8 @@
 
 #include "base/rng.h"
 #include "cache/store/cold_format.h"
-#include "tests/actors/fixture.h" /* UNLESS_SLOW */
 #include "tests/cache/cold_fixture.h"
+#include "tests/slow.h"
 
 enum { MOST_CALLS = 100000 };
 
@@ -479,7 +479,7 @@ static void test_unread(void **state)
 
 /* ---- Killed ---- */
 
-enum { LIVES = UNLESS_SLOW(200, 20), LEDGER = 1 << 16, MOST_US = 3000 };
+enum { LIVES = UNLESS_SANITIZED(200, 20), LEDGER = 1 << 16, MOST_US = 3000 };
 
 /* What has been given a handle, by whichever process; in memory that all of them have. */
 struct ledger {

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "cpu/kernels.h"
+#include "tests/slow.h"
 
 enum { MAX_CONTEXT = 10048, MAX_DIM = 128, MAX_LANES = 64 };
 
@@ -341,7 +342,7 @@ static void check_shapes(const struct shape *shapes, size_t n)
 
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
-        for (i = 0; level != NULL && i < n; i++)
+        for (i = UNLESS_SANITIZED(0, l % 4); level != NULL && i < n; i += UNLESS_SANITIZED(1, 4))
             check_shape(level, &shapes[i]);
     }
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -181,10 +183,33 @@ static double nmse(const float *got, const double *want, size_t n)
     return norm == 0 ? error : error / norm;
 }
 
+/* n bytes between two pages that cannot be touched, the second one right behind them: sanitizers do not see kernels. */
+static void *take_guarded(size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (n + page - 1) / page * page;
+    uint8_t *at = mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(at != MAP_FAILED && mprotect(at + page, inner, PROT_READ | PROT_WRITE) == 0);
+    return at + page + inner - n;
+}
+
+static void give_guarded(void *bytes, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (n + page - 1) / page * page;
+
+    assert_int_equal(munmap((uint8_t *)bytes + n - inner - page, inner + 2 * page), 0);
+}
+
+enum {
+    WEIGHT_BYTES = MAX_ROWS * MAX_COLS * 4,
+    INPUT_BYTES = MAX_N * MAX_COLS * 4,
+    OUT_BYTES = MAX_N * MAX_ROWS * 4,
+};
+
 struct buffers {
     uint8_t *memory, *weights; /* the weights are the last bytes of the memory: see place */
     float *decoded, *a, *out, *alone;
-    char *inputs;
+    char *input_memory, *inputs; /* in the same way */
     double *values, *want;
     void *panel;
 };
@@ -193,36 +218,38 @@ static struct buffers take_buffers(void)
 {
     struct buffers b;
 
-    b.memory = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
+    b.memory = take_guarded(WEIGHT_BYTES);
     b.weights = b.memory;
     b.decoded = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
     b.a = rn_alloc(&heap, MAX_N * MAX_COLS, 4);
-    b.inputs = rn_alloc_aligned(&heap, MAX_N * MAX_COLS * 4, 64);
+    b.input_memory = take_guarded(INPUT_BYTES);
+    b.inputs = b.input_memory;
     b.values = rn_alloc(&heap, MAX_N * MAX_COLS, 8);
     b.want = rn_alloc(&heap, MAX_N * MAX_ROWS, 8);
-    b.out = rn_alloc(&heap, MAX_N * MAX_ROWS, 4);
+    b.out = take_guarded(OUT_BYTES);
     b.alone = rn_alloc(&heap, MAX_N * MAX_ROWS, 4);
-    b.panel = rn_alloc_aligned(&heap, PANEL_BYTES, 64);
+    b.panel = take_guarded(PANEL_BYTES);
     return b;
 }
 
 static void give_buffers(struct buffers *b)
 {
-    rn_free(&heap, b->memory);
+    give_guarded(b->memory, WEIGHT_BYTES);
     rn_free(&heap, b->decoded);
     rn_free(&heap, b->a);
-    rn_free(&heap, b->inputs);
+    give_guarded(b->input_memory, INPUT_BYTES);
     rn_free(&heap, b->values);
     rn_free(&heap, b->want);
-    rn_free(&heap, b->out);
+    give_guarded(b->out, OUT_BYTES);
     rn_free(&heap, b->alone);
-    rn_free(&heap, b->panel);
+    give_guarded(b->panel, PANEL_BYTES);
 }
 
-/* Puts n weights of a type where a read behind them is one behind the memory, which AddressSanitizer sees. */
-static void place(struct buffers *b, uint32_t type, size_t n)
+/* Puts weights of a type, and inputs of so many bytes, where a read behind them is one of the guarded page. */
+static void place(struct buffers *b, uint32_t type, size_t n_weights, size_t input_bytes)
 {
-    b->weights = b->memory + MAX_ROWS * MAX_COLS * 4 - rn_type_bytes(rn_type(type), n);
+    b->weights = b->memory + WEIGHT_BYTES - rn_type_bytes(rn_type(type), n_weights);
+    b->inputs = b->input_memory + INPUT_BYTES - input_bytes;
 }
 
 /* Random weights and MAX_N inputs (one of them zeros) of some magnitude, and their products in double precision. */
@@ -234,7 +261,7 @@ static void make_case(const struct rn_level *level, const struct format *f, uint
     uint32_t i, r, c;
     double sum;
 
-    place(b, f->type, (size_t)MAX_ROWS * cols);
+    place(b, f->type, (size_t)MAX_ROWS * cols, MAX_N * bytes);
     random_weights(f, cols, MAX_ROWS, b->weights);
     rn_type(f->type)->decode(b->weights, b->decoded, (size_t)MAX_ROWS * cols);
     for (i = 0; i < MAX_N; i++) {
@@ -397,7 +424,7 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
     enum { AT_MOST = 33 };
     const struct rn_kernel *kernel = kernel_of(level, f->type), *tiled = level->tiled(f->type);
     size_t bytes = rn_type_bytes(rn_type(f->type), (size_t)TILED_ROWS * cols);
-    uint8_t *tiles = rn_alloc(&heap, bytes, 1);
+    uint8_t *tiles = take_guarded(bytes);
     struct rn_kernel several = *tiled;
     enum way way;
     uint32_t n;
@@ -414,7 +441,7 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
          several.direct_tile *= 2)
         for (n = 1; n <= tiled->few; n++)
             check_tiled(level, &several, DIRECT, f, cols, tiles, n, b);
-    rn_free(&heap, tiles);
+    give_guarded(tiles, bytes);
 }
 
 static void test_tiles(void **state)
@@ -451,7 +478,7 @@ static void check_long_rows(const struct rn_level *level, const struct format *f
     enum way way;
     uint32_t r, c;
 
-    place(b, f->type, 2 * BIG_COLS);
+    place(b, f->type, 2 * BIG_COLS, 2 * bytes);
     random_weights(f, BIG_COLS, 2, b->weights);
     type->decode(b->weights, b->decoded, 2 * BIG_COLS);
     for (c = 0; c < BIG_COLS; c++)
@@ -504,7 +531,7 @@ static void check_extremes(const struct rn_level *level, const struct format *f,
     double sum = 0, size = 0;
     enum way way;
 
-    place(b, f->type, (size_t)MAX_ROWS * cols);
+    place(b, f->type, (size_t)MAX_ROWS * cols, MAX_N * bytes);
     memset(b->weights, fill, rn_type_bytes(type, (size_t)MAX_ROWS * cols));
     for (r = 0; r < MAX_ROWS * cols / type->elements; r++) {
         seed = 0; /* all blocks the same */

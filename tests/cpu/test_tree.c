@@ -20,6 +20,7 @@
 #include "cpu/team.h"
 #include "cpu/kernels.h"
 #include "model/backend.h"
+#include "tests/slow.h"
 
 enum { VOCAB = 16, SEQS = 3, TREE = 14, DEPTH = 6, ROWS = 64, CONTEXT = 1536, CHUNK = 48 };
 
@@ -296,7 +297,7 @@ static void test_levels(void **state)
 
     (void)state;
     for (uint32_t l = 0; l < 5; l++)
-        for (uint32_t i = 0; i < 28 && rn_level_named(levels[l]) != NULL; i++)
+        for (uint32_t i = 0; i < 28 && rn_level_named(levels[l]) != NULL; i += UNLESS_SANITIZED(1, 5))
             check(levels[l], 1 + i % 3, 2u << i % 6, types[i % 7], 120, false, 100 + i);
 }
 
@@ -311,7 +312,7 @@ static void test_judged(void **state)
 static void test_long(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 8; i++)
+    for (uint32_t i = 0; i < 8; i += UNLESS_SANITIZED(1, 3))
         check(rn_level_best()->name, 4, i % 2 == 0 ? 16 : 64, types[i % 7], CONTEXT - TREE - 2, false, 300 + i);
 }
 

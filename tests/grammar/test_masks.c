@@ -14,6 +14,7 @@
 #include "tests/base/refusing.h"
 #include "tests/grammar/oracle.h"
 #include "tests/grammar/words.h"
+#include "tests/slow.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -366,7 +367,7 @@ static void check_grammar(struct world *w, uint64_t seed, const struct rn_masks_
     rn_grammar_free(g);
 }
 
-static uint64_t seeds_from = 1, seeds_to = 3000;
+static uint64_t seeds_from = 1, seeds_to = UNLESS_SANITIZED(3000, 200);
 
 static void test_random(void **state)
 {

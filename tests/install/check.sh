@@ -90,8 +90,8 @@ cmake_consumer() {
 PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=$libdir/pkgconfig cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DRUNNEL_EXPECT="$version"
 ! grep -i 'uv_\|jansson\|hiredis' "$work/find_package/CMakeCache.txt" || complain "find_package looks for private dependencies"
-# With the flags of the build itself the compiler cache has the library.
-cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" -DRUNNEL_WERROR="$werror"
+# With the flags of the build itself the compiler cache has the library; it does not keep what nvcc makes.
+cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" -DRUNNEL_WERROR="$werror" -DRUNNEL_CUDA=OFF
 
 # 5. The example on README's page, by the CMake lines beside it.
 mkdir "$work/page"
@@ -105,7 +105,7 @@ fi
 # 6. Who has built the program alone can install, all at once and a component at a time.
 quietly "program: configure" cmake -S "$source" -B "$work/alone" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DRUNNEL_WERROR="$werror" -DRUNNEL_BUILD_TESTS=OFF \
-    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$work/alone" --target runnel
+    -DRUNNEL_BUILD_BENCH=OFF -DRUNNEL_CUDA=OFF && quietly "program: build" cmake --build "$work/alone" --target runnel
 quietly "program: install" cmake --install "$work/alone" --prefix "$work/whole" || true
 for component in runtime development program; do
     quietly "program: install" cmake --install "$work/alone" --prefix "$work/$component" --component $component || true
