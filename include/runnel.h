@@ -134,7 +134,8 @@ typedef struct runnel_architecture_row {
     size_t struct_size;
     const char *name;          /* as in the file's key general.architecture; other keys begin with it */
     const char *like;          /* a known architecture; NULL: "llama" */
-    const char *with;          /* features that it has besides, separated by spaces; NULL: none */
+    const char *with;          /* features that it has besides, separated by spaces; NULL: none. Features latent,
+                                  indexer, shared-kv and streams are those of `like`, with or without these texts */
     const char *without;       /* features of `like` that it has not; NULL: none */
     const char *activation;    /* "silu", "gelu", "relu", ...: see the same page; NULL: as `like` */
     const char *ffn_norm;      /* tensor of the norm before the feed-forward, without ".weight"; "%d" in it is the

@@ -87,7 +87,7 @@ void rn_build_ropes(struct rn_build *b)
     read_divisors(b, divisor_names[1], n, &near);
     read_divisors(b, divisor_names[2], n, &far);
     chosen = always != NULL ? always : rn_rope_is_long(h, b->plan->context_tokens) ? far : near;
-    if (h->scaling == RN_ROPE_LONGROPE && chosen == NULL)
+    if (h->scaling == RN_ROPE_LONGROPE && chosen == NULL && (near != NULL || far != NULL))
         rn_build_fail(b, RUNNEL_FORMAT, "tensor rope_factors_%s.weight is missing",
                       rn_rope_is_long(h, b->plan->context_tokens) ? "long" : "short");
     for (i = 0; i < b->hparams.n_ropes; i++)

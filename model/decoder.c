@@ -156,7 +156,7 @@ void rn_build_decoder(struct rn_build *b)
 
     rn_build_ropes(b);
     x = rn_build_embed(b, embedding, (float)b->hparams.embedding_scale);
-    if (has_flag(b, RN_ARCH_POSITIONS) && (b->hparams.alibi == 0 || rn_build_has(b, "position_embd.weight")))
+    if (has_flag(b, RN_ARCH_POSITIONS) && (!has_flag(b, RN_ARCH_ALIBI) || rn_build_has(b, "position_embd.weight")))
         x = rn_build_positions(b, x);
     if (has_flag(b, RN_ARCH_EMBEDDING_NORM)) {
         normed = rn_build_norm(b, x, "token_embd_norm");

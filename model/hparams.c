@@ -374,19 +374,31 @@ runnel_status rn_hparams_add_rope(const struct rn_hparams_reader *r, const struc
     return RUNNEL_OK;
 }
 
-/* A decoder computes next tokens; a file of one that was trained to see the future is something else. */
 static runnel_status read_causal(const struct rn_hparams_reader *r, const struct rn_arch *arch)
 {
-    bool may_see = (arch->flags & RN_ARCH_BIDIRECTIONAL) != 0;
     char key[RN_KEY_BYTES];
-    runnel_status status;
 
-    r->hparams->causal = !may_see;
+    r->hparams->causal = (arch->flags & RN_ARCH_BIDIRECTIONAL) == 0;
     rn_hparams_key(r->hparams, "attention.causal", key);
-    status = rn_gguf_get_bool(r->gguf, key, false, &r->hparams->causal, r->error);
-    if (status == RUNNEL_OK && !r->hparams->causal && !may_see)
-        status = rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "attention.causal", "asks for attention in both directions");
-    return status;
+    return rn_gguf_get_bool(r->gguf, key, false, &r->hparams->causal, r->error);
+}
+
+/* Decoders that were trained on to make embeddings see both ways, where the key says so. What a window, distances and
+ * chosen positions mean there is not known of any architecture but those that always do. */
+static runnel_status check_causal(const struct rn_hparams_reader *r, const struct rn_arch *arch)
+{
+    const struct rn_hparams *h = r->hparams;
+    bool behind_only = h->alibi > 0 || h->indexer.most > 0;
+    uint32_t i;
+
+    if (h->causal || (arch->flags & RN_ARCH_BIDIRECTIONAL) != 0)
+        return RUNNEL_OK;
+    for (i = 0; i < h->n_layers; i++)
+        behind_only = behind_only || h->layers[i].window > 0;
+    return !behind_only ? RUNNEL_OK
+                        : rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "attention.causal",
+                                         "asks for attention in both directions, which with windows, ALiBi or an "
+                                         "indexer is not known");
 }
 
 static runnel_status read_sizes(const struct rn_hparams_reader *r, struct rn_hparams *h)
@@ -432,6 +444,8 @@ static runnel_status read_layers(const struct rn_hparams_reader *r, const struct
         status = rn_hparams_flags(r, arch);
     if (status == RUNNEL_OK && arch->keys != NULL)
         status = arch->keys(r);
+    if (status == RUNNEL_OK)
+        status = check_causal(r, arch);
     return status == RUNNEL_OK ? check_widths(r, h) : status;
 }
 

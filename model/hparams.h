@@ -132,7 +132,8 @@ struct rn_hparams {
     uint32_t trained_tokens;   /* context_length */
     uint32_t embedding;        /* embedding_length */
     double rms_eps, layer_eps; /* attention.layer_norm_rms_epsilon, layer_norm_epsilon; -1: absent */
-    bool causal;               /* attention.causal; default true, with RN_ARCH_BIDIRECTIONAL false */
+    bool causal;               /* attention.causal; default true, with RN_ARCH_BIDIRECTIONAL false; false only where
+                                  attention can see both ways */
     double softcap;            /* of attention's scores: attn_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
     double final_softcap;      /* of logits: final_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
     double clamp;              /* attention.clamp_kqv with RN_ARCH_CLAMP; 0: off */
@@ -193,10 +194,11 @@ bool rn_hparams_has(const struct rn_hparams_reader *r, const char *rest);
 runnel_status rn_hparams_layers(const struct rn_hparams_reader *r, const char *rest, bool required, uint32_t min,
                                 uint32_t max, size_t offset);
 
-/* Key attention.sliding_window as the window of all blocks but the last of each `period`: of 1 none has it, of 0 all.
+/* Key attention.sliding_window, or `window` where it is missing, as the window of all blocks but the last of each
+ * `period`: of 1 none has it, of 0 all.
  * Key attention.sliding_window_pattern, another period or a truth value for each block, counts before it. local_rope:
  * then only blocks with a window rotate, if there are any. */
-runnel_status rn_hparams_windows(const struct rn_hparams_reader *r, uint32_t period, bool local_rope);
+runnel_status rn_hparams_windows(const struct rn_hparams_reader *r, uint32_t period, uint32_t window, bool local_rope);
 
 /* Of that what key attention.sliding_window_pattern or the period says, with this window. */
 runnel_status rn_hparams_pattern(const struct rn_hparams_reader *r, uint32_t period, uint32_t window);

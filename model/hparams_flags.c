@@ -112,9 +112,9 @@ runnel_status rn_hparams_pattern(const struct rn_hparams_reader *r, uint32_t per
     return apply_pattern(r, period, window, false);
 }
 
-static runnel_status read_windows(const struct rn_hparams_reader *r, uint32_t period, bool full_first, bool local_rope)
+static runnel_status read_windows(const struct rn_hparams_reader *r, uint32_t period, uint32_t window, bool full_first,
+                                  bool local_rope)
 {
-    uint32_t window = 0;
     runnel_status status = rn_hparams_u32(r, "attention.sliding_window", false, 0, RN_MAX_CONTEXT, &window);
 
     if (status == RUNNEL_OK)
@@ -124,9 +124,9 @@ static runnel_status read_windows(const struct rn_hparams_reader *r, uint32_t pe
     return status;
 }
 
-runnel_status rn_hparams_windows(const struct rn_hparams_reader *r, uint32_t period, bool local_rope)
+runnel_status rn_hparams_windows(const struct rn_hparams_reader *r, uint32_t period, uint32_t window, bool local_rope)
 {
-    return read_windows(r, period, false, local_rope);
+    return read_windows(r, period, window, false, local_rope);
 }
 
 runnel_status rn_hparams_local_rope(const struct rn_hparams_reader *r, const struct rn_rope_hparams *local)
@@ -327,7 +327,7 @@ runnel_status rn_hparams_flags(const struct rn_hparams_reader *r, const struct r
     if (status == RUNNEL_OK && has_flag(arch, RN_ARCH_XIELU))
         status = read_xielu(r);
     if (status == RUNNEL_OK && arch->window_period > 0)
-        status = read_windows(r, arch->window_period, has_flag(arch, RN_ARCH_FULL_FIRST),
+        status = read_windows(r, arch->window_period, 0, has_flag(arch, RN_ARCH_FULL_FIRST),
                               has_flag(arch, RN_ARCH_LOCAL_ROPE));
     if (status == RUNNEL_OK && has_flag(arch, RN_ARCH_LOCAL_BASE))
         status = read_local_base(r);

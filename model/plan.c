@@ -185,6 +185,15 @@ static void refuse_experts(struct rn_build *b)
     b->layer = -1;
 }
 
+/* A recurrent state knows what stands before a row alone. */
+static void refuse_states_both_ways(struct rn_build *b)
+{
+    if (b->plan->bidirectional && b->plan->n_state_layers > 0)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED,
+                      "key %s.attention.causal asks for attention in both directions beside recurrent states",
+                      b->hparams.architecture);
+}
+
 /* Any number is let through: it only matters to who asks for embeddings. */
 static void read_pooling(struct rn_build *b)
 {
@@ -209,6 +218,7 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
     refuse_experts(b);
     if (read_vocab(b) == RUNNEL_OK)
         (arch->build != NULL ? arch->build : rn_build_decoder)(b);
+    refuse_states_both_ways(b);
     read_pooling(b);
     refuse_unread(b);
     rn_hparams_fini(heap, &b->hparams);

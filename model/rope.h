@@ -11,7 +11,8 @@
  *     YaRN        f_i * (ramp_i + (1 - ramp_i) / factor), ramp_i falling from 1 to 0 between the pairs that
  *                 turn beta_fast and beta_slow times within the original context; the rotated vectors
  *                 grow by 1 + 0.1 ln(factor)
- *     longrope    f_i / (short or long divisors)[i], by whether the context is longer than the original
+ *     longrope    f_i / (short or long divisors)[i], by whether the context is longer than the original; linear in a
+ *                 file that has neither
  *
  * Sources: Su et al. 2021 (arXiv 2104.09864); Peng et al. 2023 (YaRN, arXiv 2309.00071); Ding et al.
  * 2024 (LongRoPE, arXiv 2402.13753); the Llama 3.1 model card; rounding of YaRN's ramp bounds and the

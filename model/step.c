@@ -163,10 +163,13 @@ static bool order_ok(const struct rn_step *step, uint32_t r)
     return true;
 }
 
-/* The row's place among the rows of a tree is one that there may be. Behind the rows' own check. */
+/* The row's place among the rows of a tree is one that there may be. A row is in line where it and all between it and
+ * the first are their neighbours' children; any other lies in a few blocks of a worker's (cpu/tree.c), whose number the
+ * depth bounds. Behind the rows' own check. */
 static bool tree_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
 {
     uint32_t r, first = 0;
+    bool in_line = true;
 
     if (step->parents != NULL && (limits->tree_depth == 0 || limits->mean_window > 0))
         return false;
@@ -182,7 +185,8 @@ static bool tree_ok(const struct rn_step *step, const struct rn_backend_limits *
                 ? parent != -1
                 : parent < (int32_t)first || parent >= (int32_t)r || row->position != step->rows[parent].position + 1)
             return false;
-        if ((parent != (int32_t)r - 1 && row->position - step->rows[first].position > limits->tree_depth) ||
+        in_line = r == first || (in_line && parent == (int32_t)r - 1);
+        if ((!in_line && row->position - step->rows[first].position > limits->tree_depth) ||
             place >= limits->context_tokens || place / limits->block_tokens >= step->seqs[row->seq].n_blocks)
             return false;
     }

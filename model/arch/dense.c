@@ -29,8 +29,10 @@ runnel_status rn_arch_hunyuan_keys(const struct rn_hparams_reader *r)
 {
     struct rn_hparams *h = r->hparams;
     double alpha = 0, d = h->layers[0].k_dim;
-    runnel_status status = rn_hparams_f64(r, "rope.scaling.alpha", 0, 1e9, &alpha);
+    runnel_status status = rn_arch_axes_keys(r);
 
+    if (status == RUNNEL_OK)
+        status = rn_hparams_f64(r, "rope.scaling.alpha", 0, 1e9, &alpha);
     if (status != RUNNEL_OK || alpha == 0)
         return status;
     h->ropes[0].base *= pow(alpha, d / (d - 2));

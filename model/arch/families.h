@@ -12,6 +12,7 @@ struct rn_hparams_reader;
 /* llama.c */
 runnel_status rn_arch_llama4_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_smollm3_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_axes_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_glm4_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_exaone4_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_granite_keys(const struct rn_hparams_reader *r);

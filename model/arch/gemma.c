@@ -16,15 +16,19 @@ static void scale_by_share(struct rn_hparams *h, uint32_t n_blocks)
         h->layers[i].attention_scale = 1 / sqrt((double)h->embedding / h->layers[i].heads);
 }
 
-/* Older files leave out the caps, which all models have. */
+/* Older files leave out the caps and the window, which all models have. */
 runnel_status rn_arch_gemma2_keys(const struct rn_hparams_reader *r)
 {
+    enum { WINDOW = 4096, PERIOD = 2 };
+
     if (!rn_hparams_has(r, "attn_logit_softcapping"))
         r->hparams->softcap = 50;
     if (!rn_hparams_has(r, "final_logit_softcapping"))
         r->hparams->final_softcap = 30;
     if (!rn_hparams_has(r, "attention.scale"))
         scale_by_share(r->hparams, GEMMA2_27B_BLOCKS);
+    if (!rn_hparams_has(r, "attention.sliding_window"))
+        return rn_hparams_pattern(r, PERIOD, WINDOW);
     return RUNNEL_OK;
 }
 
@@ -64,10 +68,12 @@ runnel_status rn_arch_local_unstretched(const struct rn_hparams_reader *r)
     return rotate_locally(r, local);
 }
 
+/* No model has a cap of scores, whatever a file says. */
 runnel_status rn_arch_gemma3_keys(const struct rn_hparams_reader *r)
 {
     runnel_status status = rn_arch_local_base(r);
 
+    r->hparams->softcap = 0;
     if (status == RUNNEL_OK && !rn_hparams_has(r, "attention.scale"))
         scale_by_share(r->hparams, GEMMA3_27B_BLOCKS);
     return status;
@@ -121,7 +127,7 @@ static runnel_status read_windows(const struct rn_hparams_reader *r)
     if (pattern == NULL)
         return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.sliding_window_pattern", "is missing");
     if (pattern->type == RN_GGUF_ARRAY)
-        return rn_hparams_windows(r, 0, false);
+        return rn_hparams_windows(r, 0, 0, false);
     status = rn_hparams_u32(r, "attention.sliding_window", true, 0, RN_MAX_CONTEXT, &window);
     for (i = 0; i < r->hparams->n_layers; i++)
         r->hparams->layers[i].window = window;

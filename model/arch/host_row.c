@@ -92,6 +92,24 @@ static runnel_status read_flags(const struct maker *m, const char *text, uint64_
     return RUNNEL_OK;
 }
 
+/* What is more than a flag: a row's own reader or builder computes with it. Such a feature comes with a row like one
+ * that has it, and stays. */
+static runnel_status check_read(const struct maker *m, uint64_t flags, const char *why)
+{
+    static const enum rn_arch_bit read_by_rows[] = {RN_ARCH_BIT_LATENT, RN_ARCH_BIT_INDEXER, RN_ARCH_BIT_SHARED_KV,
+                                                    RN_ARCH_BIT_STREAMS};
+    char name[RN_ARCH_NAME_BYTES];
+    size_t i;
+
+    for (i = 0; i < sizeof read_by_rows / sizeof read_by_rows[0]; i++) {
+        if ((flags & UINT64_C(1) << read_by_rows[i]) == 0)
+            continue;
+        rn_arch_flag_name(read_by_rows[i], name);
+        return bad(m, why, name, strlen(name));
+    }
+    return RUNNEL_OK;
+}
+
 static runnel_status read_act(const struct maker *m, const char *text)
 {
     int act;
@@ -204,6 +222,10 @@ static runnel_status read_row(const struct maker *m, const runnel_architecture_r
         status = read_flags(m, given->with, &with);
     if (status == RUNNEL_OK)
         status = read_flags(m, given->without, &without);
+    if (status == RUNNEL_OK)
+        status = check_read(m, with & ~like->flags, "what it is like has no reader for feature");
+    if (status == RUNNEL_OK)
+        status = check_read(m, without & like->flags, "what it is like cannot be without feature");
     if (status != RUNNEL_OK)
         return status;
     m->row->arch = *like;

@@ -1,5 +1,7 @@
 /* Keys of architectures whose rows are Llama's or nearly so. What each file holds: the GGUF specification, the models'
  * papers and configurations. */
+#include <string.h>
+
 #include "model/arch/families.h"
 #include "model/hparams.h"
 
@@ -44,18 +46,22 @@ runnel_status rn_arch_smollm3_keys(const struct rn_hparams_reader *r)
     return RUNNEL_OK;
 }
 
+/* Text alone has one axis: so do files whose sections name no second one. */
+runnel_status rn_arch_axes_keys(const struct rn_hparams_reader *r)
+{
+    uint32_t *sections = r->hparams->ropes[0].sections;
+
+    if (sections[0] == 0 || sections[1] == 0)
+        memset(sections, 0, sizeof r->hparams->ropes[0].sections);
+    return RUNNEL_OK;
+}
+
 /* Files of models that also see (key rope.dimension_sections) have their heads' values in another order. */
 runnel_status rn_arch_glm4_keys(const struct rn_hparams_reader *r)
 {
-    const struct rn_gguf_entry *sections;
-    char key[RN_KEY_BYTES];
-    runnel_status status;
-    uint64_t i;
+    runnel_status status = rn_arch_axes_keys(r);
 
-    rn_hparams_key(r->hparams, "rope.dimension_sections", key);
-    status = rn_gguf_get_array(r->gguf, key, false, RN_GGUF_U32, &sections, r->error);
-    for (i = 0; status == RUNNEL_OK && sections != NULL && i < sections->count; i++)
-        r->hparams->ropes[0].neox |= rn_gguf_item_i64(sections, i) > 0;
+    r->hparams->ropes[0].neox |= r->hparams->ropes[0].sections[0] > 0;
     return status;
 }
 
@@ -63,9 +69,10 @@ runnel_status rn_arch_glm4_keys(const struct rn_hparams_reader *r)
  * four, and these alone rotate. */
 runnel_status rn_arch_exaone4_keys(const struct rn_hparams_reader *r)
 {
-    enum { BLOCKS_WITH_WINDOWS = 64, PERIOD = 4 };
+    enum { BLOCKS_WITH_WINDOWS = 64, WINDOW = 4096, PERIOD = 4 };
+    uint32_t n_blocks = r->hparams->n_layers - r->hparams->n_nextn;
 
-    return r->hparams->n_layers == BLOCKS_WITH_WINDOWS ? rn_hparams_windows(r, PERIOD, true) : RUNNEL_OK;
+    return n_blocks == BLOCKS_WITH_WINDOWS ? rn_hparams_windows(r, PERIOD, WINDOW, true) : RUNNEL_OK;
 }
 
 /* Nothing is rotated where key rope.scaling.finetuned says no. */

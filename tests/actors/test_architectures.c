@@ -171,6 +171,8 @@ static void bad_rows_are_refused(void **state)
         {{.name = NAME, .like = "nonesuch"}, "no architecture 'nonesuch'"},
         {{.name = NAME, .with = "neox wings"}, "no feature 'wings'"},
         {{.name = NAME, .without = "NEOX"}, "no feature 'NEOX'"},
+        {{.name = NAME, .with = "neox latent"}, "no reader for feature 'latent'"},
+        {{.name = NAME, .like = "deepseek2", .without = "latent"}, "cannot be without feature 'latent'"},
         {{.name = NAME, .activation = "swish"}, "no activation 'swish'"},
         {{.name = NAME, .ffn_norm = "blk.%s.norm"}, "'blk.%s.norm'"},
         {{.name = NAME, .unused = two_percents, .n_unused = 1}, "'blk.%d.%d'"},

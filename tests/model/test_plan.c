@@ -579,10 +579,11 @@ static void what_is_not_known_is_unsupported(void **state)
     edit_text(&edit, "llama.rope.scaling.type", "dynamic");
     refused(&edit, 0, RUNNEL_UNSUPPORTED, "llama.rope.scaling.type");
     edit_tiny(&edit, 0, false);
-    edit_bool(&edit, "llama.attention.causal", false);
-    refused(&edit, 0, RUNNEL_UNSUPPORTED, "llama.attention.causal");
-    edit_bool(&edit, "llama.attention.causal", true);
+    edit_bool(&edit, "llama.attention.causal", false); /* a decoder that makes embeddings ... */
     accepted(&edit, 0);
+    edit_rename(&edit, "gpt-oss"); /* ... but not where blocks have windows */
+    edit_u32(&edit, "gpt-oss.attention.sliding_window", 8);
+    refused(&edit, 0, RUNNEL_UNSUPPORTED, "gpt-oss.attention.causal");
 }
 
 static void scalings_reach_the_table(void **state)

@@ -259,6 +259,10 @@ static void trees_are_looked_at(void **state)
     CAUGHT(parents[2], parents[2] = 0); /* its position is not the one behind */
     CAUGHT(parents[5], parents[5] = 3); /* another sequence's */
     CAUGHT(rows[3].position, rows[3].position = 8);
+    parents[2] = 0, rows[2].position = 7, parents[3] = 2, rows[3].position = 8; /* off the line, two behind the first */
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(limits.tree_depth, limits.tree_depth = 1); /* the last row's parent is its neighbour, but off the line */
+    parents[2] = 1, rows[2].position = 8, parents[3] = 0, rows[3].position = 7;
     CAUGHT(limits.tree_depth, limits.tree_depth = 0);
     CAUGHT(limits.mean_window, limits.mean_window = 64);
     CAUGHT(limits.context_tokens, limits.context_tokens = 9); /* place 9 */

@@ -222,7 +222,9 @@
     X("ernie4_5-made-keys", 0)            \
     X("ernie4_5-moe-made-keys", 0)        \
     X("exaone-moe-made-keys", 0)          \
+    X("gemma2-made-base", 0)              \
     X("glm-dsa-made-keys", 0)             \
+    X("gpt-oss-made-base", 0)             \
     X("granite-made-experts-keys", 0)     \
     X("granite_swa-made-experts-keys", 0) \
     X("granite_swa-made-keys", 0)         \
@@ -255,6 +257,8 @@
     X("plamo3-made-keys", 0)              \
     X("plm-made-keys", 0)                 \
     X("qwen-made-keys", 0)                \
+    X("qwen2-made-longrope", 0)           \
+    X("qwen2-made-ways", 0)               \
     X("qwen35moe-made-keys", 0)           \
     X("qwen3vlmoe-made-keys", 0)          \
     X("refact-made-keys", 0)              \

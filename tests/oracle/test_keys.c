@@ -1,5 +1,6 @@
 /* Keys that the oracles' files leave at 1 or absent, judged by other files that must give the same: a scale in a key,
- * or in the tensors that it stands for. Powers of two, so that the bits are the same. */
+ * or in the tensors that it stands for. Powers of two, so that the bits are the same. And the same tensors with other
+ * keys, which the reference judges. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -240,11 +241,133 @@ static void latents_have_all_formats(void **state)
     }
 }
 
+/* ---- Same tensors, other keys ---- */
+
+enum kind { END, U32, F32, BOOL, TEXT, PAIR /* a number for each of two blocks */, FOUR /* sections */ };
+
+struct change {
+    const char *rest; /* of the key, behind the architecture's name */
+    enum kind kind;
+    double value;
+    const char *text; /* of a TEXT; else four numbers, a digit each */
+};
+
+/* Each row changes the logits of its model. */
+static const struct {
+    const char *model;
+    struct change changes[4];
+} variants[] = {
+    {"qwen2-dense", {{"rope.freq_base", F32, 500, NULL}}},
+    {"qwen2-dense", {{"rope.dimension_count", U32, 8, NULL}}},
+    {"qwen2-dense", {{"rope.scaling.factor", F32, 3, NULL}}},
+    {"qwen2-dense", {{"rope.scaling.type", TEXT, 0, "longrope"}, {"rope.scaling.factor", F32, 2, NULL}}},
+    {"qwen2-dense",
+     {{"rope.scaling.type", TEXT, 0, "yarn"},
+      {"rope.scaling.factor", F32, 4, NULL},
+      {"rope.scaling.original_context_length", U32, 32, NULL}}},
+    {"qwen2-dense",
+     {{"rope.scaling.type", TEXT, 0, "yarn"},
+      {"rope.scaling.factor", F32, 4, NULL},
+      {"rope.scaling.yarn_beta_fast", F32, 2, NULL}}},
+    {"qwen2-dense",
+     {{"rope.scaling.type", TEXT, 0, "yarn"},
+      {"rope.scaling.factor", F32, 4, NULL},
+      {"rope.scaling.attn_factor", F32, 0.5, NULL}}},
+    {"qwen2-dense",
+     {{"rope.scaling.type", TEXT, 0, "llama3"},
+      {"rope.scaling.factor", F32, 8, NULL},
+      {"rope.scaling.original_context_length", U32, 32, NULL}}},
+    {"qwen2-dense", {{"attention.scale", F32, 0.5, NULL}}},
+    {"qwen2-dense", {{"attention.causal", BOOL, 0, NULL}}},
+    {"qwen2-dense", {{"attention.layer_norm_rms_epsilon", F32, 0.1, NULL}}},
+    {"gemma2-dense", {{"attention.sliding_window", U32, 3, NULL}}},
+    {"gemma2-dense", {{"attention.sliding_window", U32, 3, NULL}, {"rope.freq_base_swa", F32, 700, NULL}}},
+    {"gemma2-dense", {{"attention.sliding_window_pattern", PAIR, 0, "01"}}},
+    {"gemma2-dense", {{"attn_logit_softcapping", F32, 1, NULL}}},
+    {"gemma2-dense", {{"final_logit_softcapping", F32, 1, NULL}}},
+    {"gpt-oss-moe", {{"attention.sliding_window", U32, 4, NULL}}},
+    {"gpt-oss-moe", {{"rope.freq_base_swa", F32, 700, NULL}}},
+    {"cohere2-dense", {{"attention.sliding_window", U32, 5, NULL}, {"attention.sliding_window_pattern", U32, 1, NULL}}},
+    {"cohere2-dense", {{"attention.sliding_window", U32, 5, NULL}, {"attention.sliding_window_pattern", U32, 0, NULL}}},
+    {"mistral3-dense",
+     {{"attention.temperature_scale", F32, 0.5, NULL}, {"attention.temperature_length", U32, 4, NULL}}},
+    {"mpt-dense", {{"attention.max_alibi_bias", F32, 2, NULL}}},
+    {"mpt-dense", {{"attention.clamp_kqv", F32, 0.02, NULL}}},
+    {"gptneox-dense", {{"use_parallel_residual", BOOL, 1, NULL}}},
+    {"qwen2vl-dense", {{"rope.dimension_sections", FOUR, 0, "2112"}}},
+    {"qwen3vl-dense", {{"rope.dimension_sections", FOUR, 0, "2112"}}},
+    {"qwen35-dense", {{"rope.dimension_sections", FOUR, 0, "2112"}}},
+    {"glm4moe-moe", {{"rope.dimension_sections", FOUR, 0, "2112"}}},
+    {"glm4moe-moe", {{"expert_used_count", U32, 1, NULL}}},
+    {"glm4moe-moe", {{"expert_gating_func", U32, 1, NULL}}},
+    {"glm4moe-moe", {{"expert_weights_scale", F32, 2.5, NULL}}},
+    {"glm4moe-moe", {{"expert_weights_norm", BOOL, 1, NULL}}},
+    {"deepseek2-moe", {{"expert_used_count", PAIR, 0, "01"}}},
+    {"minimax-m2-moe", {{"expert_gating_func", U32, 4, NULL}}},
+    {"granite-dense", {{"residual_scale", F32, 0.3, NULL}, {"embedding_scale", F32, 3, NULL}}},
+    {"granite-dense", {{"rope.scaling.finetuned", BOOL, 0, NULL}}},
+};
+
+static void apply(const char *model, const struct change *change)
+{
+    char key[96];
+    uint32_t numbers[4], i;
+
+    snprintf(key, sizeof key, "%.*s.%s", (int)(strrchr(model, '-') - model), model, change->rest);
+    for (i = 0; i < 4; i++)
+        numbers[i] = change->kind >= PAIR ? (uint32_t)(change->text[change->kind == PAIR ? i % 2 : i] - '0') : 0;
+    switch (change->kind) {
+    case U32:
+        edit_u32(&f.edit, key, (uint32_t)change->value);
+        return;
+    case F32:
+        edit_f32(&f.edit, key, (float)change->value);
+        return;
+    case BOOL:
+        edit_bool(&f.edit, key, change->value != 0);
+        return;
+    case TEXT:
+        edit_text(&f.edit, key, change->text);
+        return;
+    default:
+        edit_u32s(&f.edit, key, numbers, change->kind == PAIR ? 2 : 4);
+    }
+}
+
+/* What a key does, both backends do, and it does something. */
+static void variants_agree(void **state)
+{
+    static float plain[TOKENS * VOCAB];
+    size_t i, c, failed = 0;
+    double error, effect;
+
+    (void)state;
+    for (i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        open_model(variants[i].model);
+        run_edited("reference", plain);
+        for (c = 0; c < 4 && variants[i].changes[c].kind != END; c++)
+            apply(variants[i].model, &variants[i].changes[c]);
+        run_edited("reference", f.want);
+        run_edited("fast", f.got);
+        close_model();
+        error = nmse(f.got, f.want, TOKENS * VOCAB);
+        effect = nmse(f.want, plain, TOKENS * VOCAB);
+        if (error <= 1e-6 && effect > 1e-6)
+            continue;
+        print_message("%s, variant %zu: nmse %.3g, effect %.3g\n", variants[i].model, i, error, effect);
+        failed++;
+    }
+    assert_int_equal(failed, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(latents_have_all_formats), cmocka_unit_test(scales),
-                                       cmocka_unit_test(logit_scales), cmocka_unit_test(caps),
-                                       cmocka_unit_test(chunks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(latents_have_all_formats),
+                                       cmocka_unit_test(scales),
+                                       cmocka_unit_test(logit_scales),
+                                       cmocka_unit_test(caps),
+                                       cmocka_unit_test(chunks),
+                                       cmocka_unit_test(variants_agree)};
 
     shared_or_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,6 +214,9 @@ static void what_is_more_is_named(void **state)
     edit_u32(&f.edit, "unheard-of.attention.sliding_window", 16);
     refused("unheard-of.attention.sliding_window");
     edit_bool(&f.edit, "unheard-of.attention.causal", false);
+    accepted();
+    edit_u32(&f.edit, "unheard-of.attention.sliding_window", 16);
+    edit_u32(&f.edit, "unheard-of.attention.sliding_window_pattern", 2);
     refused("unheard-of.attention.causal");
     edit_add_tensor(&f.edit, "blk.0.attn_gate.weight", 128, 1, zeros);
     refused("blk.0.attn_gate.weight");
