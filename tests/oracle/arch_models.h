@@ -269,6 +269,9 @@
     X("talkie-made-keys", 0)              \
     X("xverse-made-keys", 0)
 
+/* Made models for other tests, which need no logits: rows of whole blocks of 256 numbers. */
+#define WIDE_MODELS(X) X("llama-made-wide", 0) X("qwen3moe-made-wide", 0) X("deepseek2-made-wide", 0)
+
 /* Made models that another program has not judged, but a formula beside the tests. */
 #define FORMULA_MODELS(X) X("gptj-made", 0)
 

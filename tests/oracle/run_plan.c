@@ -24,6 +24,7 @@ static void fill_limits(struct run *run, const struct run_options *o)
     l->n_blocks = run->blocks_per_seq * l->max_seqs;
     l->max_rows = l->max_outs = l->context_tokens;
     l->n_states = run->plan->state_bytes > 0 ? l->max_seqs : 0;
+    l->tree_depth = o->tree_depth;
 }
 
 /* Fisher and Yates. */
@@ -135,7 +136,8 @@ static void add_rows(struct rn_step *step, const struct run_piece *piece, uint32
     for (i = 0; i < piece->n; i++) {
         row = &step->rows[step->n_rows++];
         row->token = piece->tokens[i];
-        row->position = piece->first + i;
+        row->position =
+            piece->parents == NULL || i == 0 ? piece->first + i : row[piece->parents[i] - (int32_t)i].position + 1;
         row->seq = seq;
         row->out = !piece->last_only || i + 1 == piece->n ? (int32_t)step->n_outs++ : -1;
     }
@@ -173,7 +175,8 @@ void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces
         add_rows(&step, &pieces[i], i);
     }
     step.n_seqs = n_pieces;
-    assert_true(n_pieces <= 64);
+    step.parents = pieces[0].parents;
+    assert_true(n_pieces <= 64 && (step.parents == NULL || n_pieces == 1));
     if (run->limits.n_states > 0)
         add_states(run, &step, pieces, states);
     submit_and_wait(run, &step);

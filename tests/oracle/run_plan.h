@@ -14,6 +14,7 @@ struct run_options {
     uint32_t block_tokens;   /* 0: 16 */
     uint32_t context_tokens; /* 0: 512, but not more than trained */
     uint32_t max_seqs;       /* 0: 4; each gets room for a full context */
+    uint32_t tree_depth;     /* as in rn_backend_limits */
     runnel_kv_type kv_type;
     uint64_t seed;        /* of the shuffle of blocks */
     const uint32_t *taps; /* [n_taps] blocks */
@@ -40,8 +41,9 @@ struct run {
  * a plan with recurrent states is what the sequence's last step has left. */
 struct run_piece {
     uint32_t seq, first, n;
-    const int32_t *tokens; /* [n] */
-    bool last_only;        /* logits of the last position only; else of all */
+    const int32_t *tokens;  /* [n] */
+    bool last_only;         /* logits of the last position only; else of all */
+    const int32_t *parents; /* [n] of a tree, see rn_step.parents; then it is the step's only piece. NULL: no tree */
 };
 
 /* Fails the test on any error. */

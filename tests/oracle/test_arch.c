@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -330,6 +331,112 @@ static void company_does_not_matter(void **state)
         (is_bidirectional(&models[i]) ? keep_whole_company : keep_company)(&models[i]);
 }
 
+/* ---- One model of each family of ops ---- */
+
+/* What ops a plan has, and what its attention looks at. */
+static uint64_t family_of(const struct rn_plan *plan)
+{
+    uint64_t family = 0;
+
+    static_assert(RN_OP_KINDS <= 56, "a family is a set of bits");
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct rn_op *op = &plan->ops[i];
+
+        family |= UINT64_C(1) << op->kind;
+        if (op->kind == RN_OP_ATTENTION)
+            family |= (uint64_t)((op->window > 0) | op->chunked << 1 | (op->alibi > 0) << 2 | (op->softcap > 0) << 3 |
+                                 (op->weight >= 0) << 4 | (op->b >= 0) << 5 |
+                                 (plan->kv_layers[op->layer].v_width == 0) << 6 | (op->k_dim != op->v_dim) << 7)
+                      << 56;
+    }
+    return family;
+}
+
+/* Blocks that another sequence has filled. */
+static void follow(struct judged *j)
+{
+    uint32_t shared = j->oracle.n_tokens / 2 / j->run.limits.block_tokens, n_vocab = j->oracle.n_vocab;
+    struct run_piece piece = {.seq = 1, .first = shared * j->run.limits.block_tokens};
+
+    memcpy(j->run.blocks + j->run.blocks_per_seq, j->run.blocks, shared * sizeof *j->run.blocks);
+    piece.n = j->oracle.n_tokens - piece.first;
+    piece.tokens = j->oracle.tokens + piece.first;
+    assert_true(shared > 0);
+    run_step(&j->run, &piece, 1);
+    memcpy(j->again, j->once, (size_t)piece.first * n_vocab * sizeof(float));
+    memcpy(j->again + (size_t)piece.first * n_vocab, j->run.logits, (size_t)piece.n * n_vocab * sizeof(float));
+    assert_same(j, "behind shared blocks from", piece.first);
+}
+
+/* Behind FIRST positions the text and another end, in one tree: a chain that is wrong from its second row on, and the
+ * text beside it. */
+static void branch(struct judged *j)
+{
+    enum { FIRST = 11, WRONG = 4, ROWS = 7 };
+    static const int32_t parents[ROWS] = {-1, 0, 1, 2, 0, 4, 5};
+    const int32_t *tokens = j->oracle.tokens, n_vocab = (int32_t)j->oracle.n_vocab;
+    int32_t texts[2][FIRST + WRONG], rows[ROWS];
+    struct run_piece piece = {.seq = 1, .n = FIRST, .tokens = tokens};
+    float *tree = j->again, *plain = j->again + (size_t)ROWS * n_vocab;
+    size_t row = (size_t)n_vocab * sizeof(float);
+
+    for (int32_t i = 0; i < FIRST + WRONG; i++) {
+        texts[0][i] = i <= FIRST ? tokens[i] : (tokens[i] + 1 + i) % n_vocab;
+        texts[1][i] = tokens[i];
+    }
+    memcpy(rows, texts[0] + FIRST, WRONG * sizeof *rows);
+    memcpy(rows + WRONG, texts[1] + FIRST + 1, (WRONG - 1) * sizeof *rows);
+    run_step(&j->run, &piece, 1);
+    piece = (struct run_piece){.seq = 1, .first = FIRST, .n = ROWS, .tokens = rows, .parents = parents};
+    run_step(&j->run, &piece, 1);
+    memcpy(tree, j->run.logits, ROWS * row);
+    for (uint32_t t = 0; t < 2; t++) {
+        piece = (struct run_piece){.seq = 2 + t, .n = FIRST + WRONG, .tokens = texts[t]};
+        run_step(&j->run, &piece, 1);
+        memcpy(plain, j->run.logits + (size_t)FIRST * n_vocab, WRONG * row);
+        if (memcmp(tree, plain, row) != 0 ||
+            memcmp(tree + (1 + t * (WRONG - 1)) * (size_t)n_vocab, plain + n_vocab, (WRONG - 1) * row) != 0)
+            fail_msg("branch %u of a tree: the logits differ", t);
+    }
+}
+
+static void branches_and_prefixes_do_not_matter(void **state)
+{
+    uint64_t families[N_MADE];
+    size_t i, k, n = 0;
+
+    (void)state;
+    for (i = 0; i < n_models; i++) {
+        struct run_options options = options_of(&models[i], RUNNEL_KV_F16);
+        struct rn_heap heap;
+        struct rn_gguf *gguf;
+        struct rn_plan *plan;
+        bool seen;
+
+        options.tree_depth = 3;
+        options.block_tokens = 8;
+        rn_heap_init(&heap, NULL);
+        assert_int_equal(rn_gguf_parse(&heap, options.bytes, options.n_bytes, models[i].gguf, &gguf, NULL), RUNNEL_OK);
+        assert_int_equal(rn_plan_new(&heap, gguf, 0, &plan, NULL), RUNNEL_OK);
+        families[n] = family_of(plan);
+        seen = plan->bidirectional || plan->n_state_layers > 0; /* these have neither */
+        for (k = 0; k < n; k++)
+            seen = seen || families[k] == families[n];
+        rn_plan_free(plan);
+        rn_gguf_free(gguf);
+        if (!seen) {
+            struct judged j;
+
+            n++;
+            judged_open(&j, &models[i], &options);
+            follow(&j);
+            branch(&j);
+            judged_close(&j);
+        }
+    }
+    print_message("%zu families of ops\n", n);
+}
+
 /* ---- The published text ---- */
 
 static int32_t argmax(const float *logits, uint32_t n)
@@ -412,8 +519,11 @@ static int run_groups(bool real)
         cmocka_unit_test(chunks_of_a_real_model_do_not_matter),
         cmocka_unit_test(greedy_text_is_the_published_one),
     };
+    const struct CMUnitTest made_tests[] = {cmocka_unit_test(branches_and_prefixes_do_not_matter)};
     int failed = cmocka_run_group_tests_name(backend_under_test, tests, NULL, NULL);
 
+    if (of_the_tree)
+        failed += cmocka_run_group_tests_name(backend_under_test, made_tests, NULL, NULL);
     return real ? failed + cmocka_run_group_tests_name(backend_under_test, real_tests, NULL, NULL) : failed;
 }
 
