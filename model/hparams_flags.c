@@ -165,7 +165,7 @@ static runnel_status read_routing(const struct rn_hparams_reader *r, const struc
 
     h->experts_gating = (arch->experts & RN_EXPERTS_SIGMOID) != 0 ? RN_GATING_SIGMOID : RN_GATING_SOFTMAX;
     h->experts_normalised = (arch->experts & RN_EXPERTS_NORMALISED) != 0;
-    if ((arch->experts & RN_EXPERTS_KEYS) != 0)
+    if ((arch->experts & (RN_EXPERTS_KEYS | RN_EXPERTS_GATING_KEY)) != 0)
         status = rn_hparams_u32(r, "expert_gating_func", false, 0, RN_GATING_ROOT_SOFTPLUS + 1, &gating);
     if (gating != 0)
         h->experts_gating = (enum rn_gating)(gating - 1);

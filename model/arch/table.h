@@ -29,15 +29,16 @@ enum rn_arch_flag {
 
 /* How experts are routed. */
 enum {
-    RN_EXPERTS_NORMALISED = 1 << 0, /* the weights of those chosen are divided by their sum */
-    RN_EXPERTS_SIGMOID = 1 << 1,    /* weights are sigmoids, not a softmax */
-    RN_EXPERTS_KEYS = 1 << 2,       /* keys expert_gating_func and expert_weights_norm may say otherwise */
-    RN_EXPERTS_SCALE = 1 << 3,      /* key expert_weights_scale */
-    RN_EXPERTS_NORM_KEY = 1 << 9,   /* of these the second alone */
-    RN_EXPERTS_BEFORE = 1 << 5,     /* weights count before the experts: each sees the row times its own */
-    RN_EXPERTS_SOFTMAX = 1 << 4,    /* nothing of this: weights are what the softmax gives */
-    RN_EXPERTS_AVERAGED = 1 << 6,   /* with shared experts: half of what both give */
-    RN_EXPERTS_LATENT = 1 << 8,     /* where the file has ffn_latent_down and ffn_latent_up, these stand around them */
+    RN_EXPERTS_NORMALISED = 1 << 0,  /* the weights of those chosen are divided by their sum */
+    RN_EXPERTS_SIGMOID = 1 << 1,     /* weights are sigmoids, not a softmax */
+    RN_EXPERTS_KEYS = 1 << 2,        /* keys expert_gating_func and expert_weights_norm may say otherwise */
+    RN_EXPERTS_SCALE = 1 << 3,       /* key expert_weights_scale */
+    RN_EXPERTS_NORM_KEY = 1 << 9,    /* of these the second alone */
+    RN_EXPERTS_GATING_KEY = 1 << 11, /* and the first */
+    RN_EXPERTS_BEFORE = 1 << 5,      /* weights count before the experts: each sees the row times its own */
+    RN_EXPERTS_SOFTMAX = 1 << 4,     /* nothing of this: weights are what the softmax gives */
+    RN_EXPERTS_AVERAGED = 1 << 6,    /* with shared experts: half of what both give */
+    RN_EXPERTS_LATENT = 1 << 8,      /* where the file has ffn_latent_down and ffn_latent_up, these stand around them */
     RN_EXPERTS_ALWAYS_SHARED = 1 << 10, /* where the file has no shared expert, one without products: act(x) */
     RN_EXPERTS_BESIDE = 1 << 7 /* where the file has ffn_up, the dense feed-forward beside the experts; what both give
                                        times the root of 1/2 */
