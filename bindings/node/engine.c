@@ -38,6 +38,7 @@ void slot_free(struct node_slot *slot)
         slot->engine->slots = slot->next;
     if (slot->next != NULL)
         slot->next->previous = slot->previous;
+    answer_free(&slot->answer);
     free(slot);
 }
 

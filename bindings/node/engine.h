@@ -20,6 +20,7 @@
 #include <semaphore.h>
 
 #include "addon.h"
+#include "answer.h"
 
 enum {
     EVENTS_PER_WAKE = 512, /* about a quarter of a millisecond of JavaScript */
@@ -74,6 +75,8 @@ struct node_engine {
 struct node_slot {
     struct node_engine *engine;
     uint32_t number;
+    bool quiet; /* nobody asks for pieces: text goes to `answer` alone */
+    struct node_answer answer;
     struct node_slot *next, *previous;
 };
 

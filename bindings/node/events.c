@@ -106,9 +106,10 @@ static napi_value top_of(napi_env env, const runnel_event *event)
     return array;
 }
 
-static napi_value end_of(napi_env env, const runnel_event *event)
+static napi_value end_of(napi_env env, const struct node_answer *answer, const runnel_event *event)
 {
-    runnel_error error = {.status = event->status};
+    runnel_error error = {.status = answer->lost ? RUNNEL_NO_MEMORY : event->status};
+    const char *sentence = answer->lost ? runnel_status_text(RUNNEL_NO_MEMORY) : event->error;
     napi_value object;
 
     if (napi_create_object(env, &object) != napi_ok)
@@ -116,21 +117,22 @@ static napi_value end_of(napi_env env, const runnel_event *event)
     addon_set(env, object, "finish", addon_number(env, event->finish));
     addon_set(env, object, "stop", addon_number(env, event->stop));
     addon_set(env, object, "stopToken", addon_number(env, event->stop_token));
+    answer_write(env, object, answer);
     addon_set(env, object, "usage", fields_write(env, fields_of("runnel_usage"), &event->usage));
     addon_set(env, object, "timings", fields_write(env, fields_of("runnel_timings"), &event->timings));
-    if (event->type == RUNNEL_EVENT_FAILED) {
-        strncpy(error.message, event->error, sizeof error.message - 1);
+    if (answer->lost || event->type == RUNNEL_EVENT_FAILED) {
+        strncpy(error.message, sentence, sizeof error.message - 1);
         addon_set(env, object, "error", addon_error(env, &error));
     }
     return object;
 }
 
-static napi_value extra_of(napi_env env, const runnel_event *event)
+static napi_value extra_of(napi_env env, const struct node_answer *answer, const runnel_event *event)
 {
     napi_value object;
 
     if (is_terminal(event->type))
-        return end_of(env, event);
+        return end_of(env, answer, event);
     switch (event->type) {
     case RUNNEL_EVENT_LOGITS:
     case RUNNEL_EVENT_PROGRESS:
@@ -170,6 +172,9 @@ void events_add(struct node_engine *engine, struct node_slot *slot, const runnel
     bool ascii = true, room;
     int32_t *words;
 
+    answer_add(&slot->answer, event);
+    if (slot->quiet && (event->type == RUNNEL_EVENT_TOKEN || event->type == RUNNEL_EVENT_REASONING))
+        return;
     if (!reserve(engine, event->text_bytes))
         events_flush(engine);
     room = engine->text_bytes + event->text_bytes <= engine->text_capacity;
@@ -178,7 +183,7 @@ void events_add(struct node_engine *engine, struct node_slot *slot, const runnel
     words[3] = (int32_t)event->n_tokens;
     words[4] = utf16_length(event->text, event->text_bytes, &ascii);
     words[5] = (int32_t)event->tool_call;
-    words[6] = add_extra(engine, extra_of(engine->env, event));
+    words[6] = add_extra(engine, extra_of(engine->env, &slot->answer, event));
     memcpy(&words[7], &event->logprob, sizeof event->logprob);
     words[8] = (int32_t)event->usage.shifts;
     engine->text_is_ascii &= ascii;
@@ -188,8 +193,11 @@ void events_add(struct node_engine *engine, struct node_slot *slot, const runnel
     } else if (!room) {
         call_events(engine, event->text, event->text_bytes, ascii); /* no memory: it goes alone, from where it is */
     }
-    if (is_terminal(event->type))
+    if (is_terminal(event->type)) {
+        if (slot->answer.lost)
+            words[1] = RUNNEL_EVENT_FAILED;
         slot_free(slot);
+    }
 }
 
 /* ---- Transport "uv" ------------------------------------------------------------------------ */
@@ -215,11 +223,12 @@ static void on_event(void *user, const runnel_event *event)
     struct node_slot *slot = user;
     struct node_engine *engine = slot->engine;
     napi_handle_scope scope;
+    bool asked = engine->n_events > 0;
 
     if (engine->closing || napi_open_handle_scope(engine->env, &scope) != napi_ok)
         return;
     events_add(engine, slot, event);
-    if (engine->n_events == 1)
+    if (!asked && engine->n_events > 0)
         ask_for_flush(engine);
     napi_close_handle_scope(engine->env, scope);
 }

@@ -5,7 +5,8 @@
 
 #include "engine.h"
 
-/* Writes the event down. A terminal one frees the slot. There is room for it, or a flush makes some. */
+/* Writes the event down, and what it says to the slot's answer; the terminal one brings the answer and frees the slot.
+ * There is room for it, or a flush makes some. */
 void events_add(struct node_engine *engine, struct node_slot *slot, const runnel_event *event);
 
 /* Calls JavaScript with what was written, if anything. */

@@ -9,6 +9,7 @@ const { Piece, Stream } = require('./stream.js');
 const { constants } = native;
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose');
 const EVENT_LOAD = 100;
+const { EVENT_TOKEN } = constants;
 const WORDS = 10; // of an event: bindings/node/engine.h
 
 // With this many streams their tokens wait a little for each other: bench/bindings/node.mjs has what that saves.
@@ -215,8 +216,10 @@ class Engine {
 
   async #close() {
     await new Promise((resolve) => setImmediate(resolve)); // not inside a callback of the engine
+    native.engineFlush(this.#handle); // an end that has been written down is one
     const closed = native.engineClose(this.#handle);
-    for (const entry of this.#running.slice()) entry?._close();
+    for (const [slot, entry] of this.#running.entries())
+      entry?._close(() => native.streamReceived(this.#handle, slot));
     for (const resolve of this.#idle.splice(0)) resolve();
     await closed;
     this.#running.length = 0; // the handles of models had to live until now
@@ -301,14 +304,18 @@ class Engine {
 
   #onEvents(n, texts) {
     const words = this.#words;
+    const floats = this.#floats;
+    const running = this.#running;
     let at = 0;
-    for (let i = 0, o = 0; i < n; i++, o += WORDS) {
+    for (let o = 0, end = n * WORDS; o < end; o += WORDS) {
       const length = words[o + 4];
       const text = length > 0 ? texts.slice(at, at + length) : '';
       at += length;
-      this.#onEvent(o, text);
+      if (words[o + 1] === EVENT_TOKEN && words[o + 6] < 0)
+        running[words[o]]._token(text, words[o + 2], words[o + 3], words[o + 5], floats[o + 7], words[o + 8]);
+      else this.#onEvent(o, text);
     }
-    this.#extras.length = 0;
+    if (this.#extras.length > 0) this.#extras.length = 0;
   }
 
   #onEvent(o, text) {
@@ -376,7 +383,8 @@ class Model {
   #stream(rest, own) {
     const request = options.request(rest);
     const chooses = own.choose !== undefined;
-    return new Stream(this.#engine, own, (slot) => native.generate(this.#handle, request, slot, chooses));
+    const quiet = own.collect === true && !own.wantLogprobs;
+    return new Stream(this.#engine, own, (slot) => native.generate(this.#handle, request, slot, chooses, quiet));
   }
 
   /** The embedding of a text: {embedding, usage, timings}. */

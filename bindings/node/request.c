@@ -55,7 +55,7 @@ static struct node_slot *begin(napi_env env, const napi_value *values, struct no
     return slot;
 }
 
-/* generate(model, options, slot, chooses): the stream's id. */
+/* generate(model, options, slot, chooses, quiet): the stream's id. */
 static napi_value generate(napi_env env, napi_callback_info info)
 {
     struct arena arena = {0};
@@ -64,12 +64,13 @@ static napi_value generate(napi_env env, napi_callback_info info)
     struct node_model *model;
     struct node_slot *slot;
     struct parsed parsed;
-    napi_value values[4], result = NULL;
+    napi_value values[5], result = NULL;
     bool chooses = false;
 
-    if (!addon_arguments(env, info, 4, values) || (slot = begin(env, values, &model)) == NULL)
+    if (!addon_arguments(env, info, 5, values) || (slot = begin(env, values, &model)) == NULL)
         return NULL;
     napi_get_value_bool(env, values[3], &chooses);
+    napi_get_value_bool(env, values[4], &slot->quiet);
     if (parse_options(env, &arena, values[1], &parsed)) {
         if (chooses) {
             parsed.request.sampling.samplers = &parsed.samplers;
@@ -184,6 +185,27 @@ static napi_value stream_call(napi_env env, napi_callback_info info,
     return status == RUNNEL_OK || status == RUNNEL_NOT_FOUND ? NULL : addon_fail(env, status, NULL);
 }
 
+/* streamReceived(engine, slot): {text, reasoning, tokens} so far, also of an engine that is being closed. */
+static napi_value stream_received(napi_env env, napi_callback_info info)
+{
+    struct node_engine *engine;
+    napi_value values[2], object;
+    uint32_t number = 0;
+
+    if (!addon_arguments(env, info, 2, values) || (engine = addon_box(env, values[0], BOX_ENGINE)) == NULL)
+        return NULL;
+    napi_get_value_uint32(env, values[1], &number);
+    for (struct node_slot *slot = engine->slots; slot != NULL; slot = slot->next) {
+        if (slot->number != number)
+            continue;
+        if (napi_create_object(env, &object) != napi_ok)
+            return NULL;
+        answer_write(env, object, &slot->answer);
+        return object;
+    }
+    return addon_fail(env, RUNNEL_NOT_FOUND, "no such stream");
+}
+
 static napi_value stream_cancel(napi_env env, napi_callback_info info)
 {
     return stream_call(env, info, runnel_stream_cancel);
@@ -205,6 +227,7 @@ void request_export(napi_env env, napi_value exports)
                                             {"embed", embed},
                                             {"score", score},
                                             {"modelScores", model_scores},
+                                            {"streamReceived", stream_received},
                                             {"streamCancel", stream_cancel},
                                             {"streamPause", stream_pause},
                                             {"streamResume", stream_resume}};

@@ -53,15 +53,9 @@ class Answer {
   logprobs = undefined;
   embedding = undefined;
 
-  add(type, text, token, toolCall, extra) {
+  /** Text, reasoning and tokens are collected by the addon, and come with the end. */
+  add(type, text, toolCall, extra) {
     switch (type) {
-      case constants.EVENT_TOKEN:
-        this.text += text;
-        if (token >= 0) this.tokens.push(token);
-        break;
-      case constants.EVENT_REASONING:
-        this.reasoning += text;
-        break;
       case constants.EVENT_TOOL_CALL:
         this.toolCalls[toolCall] = { name: text, id: undefined, arguments: '' };
         break;
@@ -76,19 +70,36 @@ class Answer {
         break;
     }
   }
+
+  addText({ text, reasoning, tokens }) {
+    this.text = text;
+    this.reasoning = reasoning;
+    this.tokens = Array.from(tokens);
+  }
+}
+
+// The functions of the promise that is being made: one executor for all, which holds nothing.
+let resolveNew, rejectNew;
+function executor(resolve, reject) {
+  resolveNew = resolve;
+  rejectNew = reject;
 }
 
 class Stream {
+  // What each piece needs lies together.
+  #resolve; // of the reader that waits, with #reject
+  #reject;
+  #plain; // a token becomes a piece and nothing else
+  #queue = []; // from #head on: pieces that nobody has asked for
+  #head = 0;
+  #others = []; // readers that wait behind the first
+  #paused = false;
+  #highWater;
   #engine;
   #id;
   #answer = new Answer();
-  #queue = [];
-  #head = 0;
-  #waiting = [];
-  #highWater;
   #wantLogprobs;
   #collect; // nobody iterates: pieces are not kept
-  #paused = false;
   #ended = false;
   #error; // of the end, where it is one
   #result; // the promise, once someone has asked for it
@@ -112,6 +123,7 @@ class Stream {
     this.#highWater = highWater;
     this.#collect = collect;
     this.#wantLogprobs = options.wantLogprobs;
+    this.#plain = !collect && !options.wantLogprobs;
     this.#onAbort = onAbort;
     this.#choose = choose;
     if (signal?.aborted) {
@@ -176,7 +188,14 @@ class Stream {
       this.#returned = true;
       return this.#error === undefined ? Promise.resolve(DONE) : Promise.reject(this.#error);
     }
-    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+    const promise = new Promise(executor);
+    if (this.#resolve !== undefined) {
+      this.#others.push({ resolve: resolveNew, reject: rejectNew });
+    } else {
+      this.#resolve = resolveNew;
+      this.#reject = rejectNew;
+    }
+    return promise;
   }
 
   /** A loop that ends early comes here. */
@@ -184,6 +203,7 @@ class Stream {
     this.#returned = true;
     this.#queue.length = this.#head = 0;
     this.#collect = true;
+    this.#plain = false;
     this.cancel();
     this.#resume();
     return Promise.resolve({ value, done: true });
@@ -224,7 +244,7 @@ class Stream {
 
   _event(type, text, token, tokens, toolCall, logprob, shifts, extra) {
     if (type >= constants.EVENT_DONE) return this.#end(type, extra);
-    this.#answer.add(type, text, token, toolCall, extra);
+    this.#answer.add(type, text, toolCall, extra);
     if (this.#wantLogprobs && type === constants.EVENT_TOKEN && token >= 0)
       (this.#answer.logprobs ??= []).push({ token, logprob, top: extra });
     if (this.#collect) return;
@@ -235,9 +255,26 @@ class Stream {
     } else if (extra !== undefined) {
       piece.value = extra;
     }
-    if (this.#waiting.length > 0) return this.#waiting.shift().resolve({ value: piece, done: false });
-    this.#queue.push(piece);
-    if (this.#queue.length - this.#head >= this.#highWater && !this.#paused) this.#pause();
+    this.#deliver(piece);
+  }
+
+  /** The event of a token that has no extra. */
+  _token(text, token, tokens, toolCall, logprob, shifts) {
+    if (this.#plain) this.#deliver(new Piece('text', text, token, tokens, toolCall, shifts));
+    else this._event(constants.EVENT_TOKEN, text, token, tokens, toolCall, logprob, shifts, undefined);
+  }
+
+  #deliver(piece) {
+    const resolve = this.#resolve;
+    if (resolve === undefined) {
+      this.#queue.push(piece);
+      if (this.#queue.length - this.#head >= this.#highWater && !this.#paused) this.#pause();
+      return;
+    }
+    const next = this.#others.length > 0 ? this.#others.shift() : undefined;
+    this.#resolve = next?.resolve;
+    this.#reject = next?.reject;
+    resolve({ value: piece, done: false });
   }
 
   /** The function `choose` draws: it gives a place, undefined (go on with these logits), or a promise of a place. */
@@ -260,9 +297,10 @@ class Stream {
     this.cancel();
   }
 
-  /** The engine is closed under it. */
-  _close() {
-    if (!this.#ended) this.#end(constants.EVENT_FAILED, { error: new RunnelError('CLOSED', -11, 'the engine is closed', 0) });
+  /** The engine is closed under it: received() is what has come of its text. */
+  _close(received) {
+    const error = new RunnelError('CLOSED', constants.CLOSED, 'the engine is closed', 0);
+    if (!this.#ended) this.#end(constants.EVENT_FAILED, { error, ...received() });
   }
 
   #pause() {
@@ -285,6 +323,7 @@ class Stream {
     answer.stopToken = extra?.stopToken ?? -1;
     answer.usage = extra?.usage;
     answer.timings = extra?.timings;
+    if (extra !== undefined) answer.addText(extra);
     if (this.#thrown !== undefined) {
       answer.finish = 'failed';
       this.#error = this.#thrown.error;
@@ -296,12 +335,12 @@ class Stream {
       this.#error = new AbortError(this.#signal.reason, answer);
     }
     this.#settle?.();
-    if (this.#waiting.length === 0) return;
-    const [first, ...others] = this.#waiting.splice(0);
+    if (this.#resolve === undefined) return;
     this.#returned = true;
-    if (this.#error === undefined) first.resolve(DONE);
-    else first.reject(this.#error);
-    for (const waiter of others) waiter.resolve(DONE);
+    if (this.#error === undefined) this.#resolve(DONE);
+    else this.#reject(this.#error);
+    for (const waiter of this.#others.splice(0)) waiter.resolve(DONE);
+    this.#resolve = this.#reject = undefined;
   }
 }
 

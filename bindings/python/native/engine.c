@@ -216,28 +216,65 @@ fail:
     return NULL;
 }
 
-/* Refuses new calls, waits for those inside, frees. The second of two closers returns at once. */
-static void close_engine(rnpy_engine *self)
+static double seconds_now(void)
 {
-    struct timespec moment = {.tv_nsec = 1000000};
+    struct timespec now;
 
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Waits for the calls inside: those of the library end within a step, a function of the caller's own may never.
+ * timeout_s < 0: as long as it takes, but for a signal whose handler raises. 0; -1: an exception. */
+static int await_calls(rnpy_engine *self, double timeout_s)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    double begin = seconds_now();
+
+    while (atomic_load(&self->calls) > 0) {
+        if (timeout_s >= 0 && seconds_now() - begin >= timeout_s) {
+            rnpy_raise(RUNNEL_TIMEOUT, "calls of other threads are still inside the engine", 0);
+            return -1;
+        }
+        rnpy_gil_release();
+        for (int i = 0; i < 20 && atomic_load(&self->calls) > 0; i++)
+            nanosleep(&moment, NULL);
+        rnpy_gil_restore();
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Refuses new calls, waits for those inside, frees. The second of two closers returns at once. 0; -1: an exception, and
+ * the engine is open as before. */
+static int close_engine(rnpy_engine *self, double timeout_s)
+{
     if (self->engine == NULL || self->process != getpid() || atomic_exchange(&self->closing, 1))
-        return;
+        return 0;
+    if (await_calls(self, timeout_s) < 0) {
+        atomic_store(&self->closing, 0);
+        return -1;
+    }
     rnpy_gil_release();
-    while (atomic_load(&self->calls) > 0)
-        nanosleep(&moment, NULL);
     runnel_engine_free(self->engine);
     rnpy_gil_restore();
     self->engine = NULL;
     rnpy_engine_tell(self);
+    return 0;
 }
 
-static PyObject *engine_close(PyObject *object, PyObject *unused)
+/* close(timeout_s=-1) */
+static PyObject *engine_close(PyObject *object, PyObject *arguments)
 {
-    (void)unused;
+    double timeout_s = -1;
+
+    if (!PyArg_ParseTuple(arguments, "|d", &timeout_s))
+        return NULL;
     if (entered > 0)
         return rnpy_raise(RUNNEL_STATE, "an engine cannot be closed inside a callback", 0);
-    close_engine((rnpy_engine *)object);
+    if (close_engine((rnpy_engine *)object, timeout_s) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -266,7 +303,7 @@ static void engine_dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     PyObject_ClearWeakRefs(object);
-    close_engine(self);
+    close_engine(self, -1); /* no call is inside: each holds a reference */
     engine_clear(object);
     if (self->process == getpid()) /* in a fork's child the lock may be held for ever */
         rnpy_news_free(self->news);
@@ -479,7 +516,8 @@ static PyObject *get_closed(PyObject *object, void *closure)
 }
 
 static PyMethodDef methods[] = {
-    {"close", RNPY_METHOD(engine_close), METH_NOARGS, "Ends all that runs and frees the engine; blocks for a step."},
+    {"close", engine_close, METH_VARARGS,
+     "close(timeout_s=-1): ends all that runs and frees the engine; blocks for a step, and until other calls leave."},
     {"fd", RNPY_METHOD(engine_fd), METH_NOARGS, "Readable while events wait."},
     {"dispatch", RNPY_METHOD(engine_dispatch), METH_VARARGS, "dispatch(host, n): takes at most n events; 0: all."},
     {"drain", RNPY_METHOD(engine_drain), METH_O, "drain(timeout_ms): refuses requests, waits for all streams."},

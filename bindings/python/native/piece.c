@@ -2,6 +2,8 @@
  * collector's business. */
 #include "binding.h"
 
+#include <math.h>
+
 #include <structmember.h>
 
 typedef struct piece {
@@ -60,6 +62,67 @@ static PyObject *top_tuple(const runnel_event *event)
             Py_CLEAR(top);
     }
     return top;
+}
+
+/* log(sum exp l(i)): what is taken from a logit to have a log-probability. */
+static double log_sum(const float *logits, size_t n)
+{
+    float most = logits[0];
+    double sum = 0;
+
+    for (size_t i = 1; i < n; i++)
+        most = logits[i] > most ? logits[i] : most;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)expf(logits[i] - most);
+    return (double)most + log(sum);
+}
+
+/* The `room` likeliest, the best first, of equal ones the first; returns how many. */
+static uint32_t take_best(const float *logits, size_t n, double sum, runnel_logprob *best, uint32_t room)
+{
+    uint32_t count = 0, at;
+
+    for (size_t i = 0; i < n && room > 0; i++) {
+        float logprob = (float)((double)logits[i] - sum);
+
+        if (count == room && logprob <= best[count - 1].logprob)
+            continue;
+        at = count < room ? count++ : count - 1;
+        for (; at > 0 && best[at - 1].logprob < logprob; at--)
+            best[at] = best[at - 1];
+        best[at] = (runnel_logprob){(int32_t)i, logprob};
+    }
+    return count;
+}
+
+PyObject *rnpy_logprob_of(PyObject *module, PyObject *arguments)
+{
+    runnel_logprob best[RUNNEL_MAX_TOP_LOGPROBS];
+    runnel_event told = {.top = best};
+    unsigned int room;
+    PyObject *bytes, *top, *result;
+    const float *logits;
+    size_t n;
+    double sum;
+    int token;
+
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "SiI", &bytes, &token, &room))
+        return NULL;
+    logits = (const float *)(const void *)PyBytes_AsString(bytes);
+    n = (size_t)PyBytes_Size(bytes) / sizeof *logits;
+    if (token < 0 || (size_t)token >= n || room > RUNNEL_MAX_TOP_LOGPROBS) {
+        PyErr_SetString(PyExc_ValueError, "logprob_of: no such token, or too many are wanted");
+        return NULL;
+    }
+    sum = log_sum(logits, n);
+    told.n_top = take_best(logits, n, sum, best, room);
+    top = top_tuple(&told);
+    if (top == NULL)
+        return NULL;
+    result = Py_BuildValue("(dO)", (double)(float)((double)logits[token] - sum), top);
+    Py_DECREF(top);
+    return result;
 }
 
 /* What few pieces have. 0 or -1. */

@@ -1,15 +1,30 @@
 /* Training: of a head that drafts. It runs on a thread of the engine; wait tells how far it is. */
 #include "binding.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include "runnel_files.h"
 
 typedef struct training {
-    PyObject_HEAD rnpy_engine *engine; /* outlives it */
-    runnel_training *training;
-    atomic_int waiting; /* one thread at a time is inside wait */
+    PyObject_HEAD rnpy_engine *engine;   /* outlives it */
+    _Atomic(runnel_training *) training; /* NULL: closed */
+    atomic_int waiting;                  /* one thread at a time is inside wait */
+    atomic_int inside;                   /* calls that may use `training`: who closes it waits for them */
 } training;
+
+/* The training; NULL: it is closed. leave() is due either way. Who closes takes the pointer away and looks at `inside`
+ * then; both are sequentially consistent, so one of the two sees the other. */
+static runnel_training *enter(training *self)
+{
+    atomic_fetch_add(&self->inside, 1);
+    return atomic_load(&self->training);
+}
+
+static void leave(training *self)
+{
+    atomic_fetch_sub(&self->inside, 1);
+}
 
 static runnel_status begin(training *self, PyObject *paths[3], PyObject *options, runnel_error *error)
 {
@@ -18,6 +33,7 @@ static runnel_status begin(training *self, PyObject *paths[3], PyObject *options
     runnel_status status = RUNNEL_INVALID;
     const char *texts[3];
     size_t bytes[3];
+    runnel_training *made = NULL;
     runnel_engine *engine = NULL;
 
     runnel_eagle_options_default(&eagle);
@@ -28,8 +44,9 @@ static runnel_status begin(training *self, PyObject *paths[3], PyObject *options
         engine = rnpy_engine_enter(self->engine);
     if (engine != NULL) {
         rnpy_gil_release();
-        status = runnel_eagle_train(engine, texts[0], texts[1], bytes[1], texts[2], &eagle, &self->training, error);
+        status = runnel_eagle_train(engine, texts[0], texts[1], bytes[1], texts[2], &eagle, &made, error);
         rnpy_gil_restore();
+        atomic_store(&self->training, made);
         rnpy_engine_leave(self->engine);
     }
     Py_XDECREF(keep);
@@ -68,6 +85,7 @@ static PyObject *training_wait(PyObject *object, PyObject *argument)
     training *self = (training *)object;
     runnel_training_progress progress = {.struct_size = sizeof progress};
     long long timeout = PyLong_AsLongLong(argument);
+    runnel_training *running;
     runnel_error error = {0};
     runnel_status status;
 
@@ -75,8 +93,15 @@ static PyObject *training_wait(PyObject *object, PyObject *argument)
         return NULL;
     if (atomic_exchange(&self->waiting, 1))
         return rnpy_raise(RUNNEL_STATE, "another thread waits for this training", 0);
+    running = enter(self);
+    if (running == NULL) {
+        leave(self);
+        atomic_store(&self->waiting, 0);
+        return rnpy_raise(RUNNEL_CLOSED, "the training is closed", 0);
+    }
     rnpy_gil_release();
-    status = runnel_training_wait(self->training, timeout, &progress, &error);
+    status = runnel_training_wait(running, timeout, &progress, &error);
+    leave(self);
     rnpy_gil_restore();
     atomic_store(&self->waiting, 0);
     if (PyErr_CheckSignals() < 0)
@@ -86,8 +111,36 @@ static PyObject *training_wait(PyObject *object, PyObject *argument)
 
 static PyObject *training_cancel(PyObject *object, PyObject *unused)
 {
+    training *self = (training *)object;
+    runnel_training *running = enter(self);
+
     (void)unused;
-    runnel_training_cancel(((training *)object)->training);
+    if (running != NULL)
+        runnel_training_cancel(running);
+    leave(self);
+    Py_RETURN_NONE;
+}
+
+/* Cancels, and frees once the others are out. */
+static void close_training(training *self)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    runnel_training *running = atomic_exchange(&self->training, NULL);
+
+    if (running == NULL || self->engine->process != getpid())
+        return;
+    rnpy_gil_release();
+    runnel_training_cancel(running);
+    while (atomic_load(&self->inside) > 0) /* its wait sees the cancel within a step */
+        nanosleep(&moment, NULL);
+    runnel_training_free(running);
+    rnpy_gil_restore();
+}
+
+static PyObject *training_close(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    close_training((training *)object);
     Py_RETURN_NONE;
 }
 
@@ -95,11 +148,7 @@ static void training_dealloc(PyObject *object)
 {
     training *self = (training *)object;
 
-    if (self->training != NULL && self->engine->process == getpid()) {
-        rnpy_gil_release();
-        runnel_training_free(self->training);
-        rnpy_gil_restore();
-    }
+    close_training(self);
     Py_XDECREF((PyObject *)self->engine);
     rnpy_free_object(object);
 }
@@ -107,6 +156,7 @@ static void training_dealloc(PyObject *object)
 static PyMethodDef methods[] = {
     {"wait", RNPY_METHOD(training_wait), METH_O, "wait(timeout_ms): how far it is."},
     {"cancel", RNPY_METHOD(training_cancel), METH_NOARGS, "Ends it within a step, with its state saved."},
+    {"close", RNPY_METHOD(training_close), METH_NOARGS, "Cancels it, waits for that and frees it."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -20,6 +20,8 @@ from ._shared import (
 )
 
 open_engines = weakref.WeakSet()
+#: how long the end of the interpreter waits for functions of the program that daemon threads run inside an engine
+EXIT_TIMEOUT_S = 10
 
 
 @atexit.register
@@ -27,7 +29,7 @@ def _close_all():
     """The interpreter ends: engines that are still open end in front of it."""
     for core in list(open_engines):
         try:
-            core.close()
+            core.close(EXIT_TIMEOUT_S)
         except Exception:  # the others are closed all the same
             sys.excepthook(*sys.exc_info())
 

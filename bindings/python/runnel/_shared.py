@@ -267,9 +267,11 @@ class EngineBase:
     def closed(self):
         return self._core.closed
 
-    def close(self):
-        """Cancels what runs, waits for its end, for a step of a model at most, and frees the engine. Idempotent."""
-        self._core.close()
+    def close(self, timeout=None):
+        """Cancels what runs, waits for its end, for a step of a model at most, and frees the engine. Idempotent. A
+        function of yours that another thread runs inside the engine (`choose`, `on_progress`) is waited for, too: at
+        most `timeout` seconds, then TimeoutError is raised, and the engine is open as before."""
+        self._core.close(-1 if timeout is None else timeout)
 
     def stats(self):
         """Counts: the members of runnel_engine_stats."""
@@ -388,6 +390,27 @@ class Training:
     def cancel(self):
         """It ends within a step, with its state saved."""
         self._core.cancel()
+
+    def close(self):
+        """Cancels it, waits until it has ended, and frees what it holds. Idempotent; a loop over it then raises
+        ClosedError. The last reference that goes does the same."""
+        self._core.close()
+
+    async def aclose(self):
+        """The same, off the loop's thread."""
+        await self._hosts.current().in_thread(self._core.close)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        await self.aclose()
 
 
 def start_training(core, hosts, model, corpus, head, options):

@@ -18,8 +18,8 @@ import time
 import types
 
 from . import _engine, blocking
-from ._runnel import InvalidError, NotFoundError
-from ._shared import Grammar, request_options
+from ._runnel import InvalidError, NotFoundError, logprob_of
+from ._shared import TOKENIZE_BOS, Grammar, request_options
 
 
 class Object(types.SimpleNamespace):
@@ -109,6 +109,12 @@ def _message(message):
     if not isinstance(message, dict):
         message = message.model_dump(exclude_none=True)
     message = {name: value for name, value in message.items() if value is not None}
+    if message.get("role") == "function":  # the form before tools
+        if not isinstance(message.get("name"), str):
+            raise InvalidError("messages: one of the role function has the function's name")
+        message["role"] = "tool"
+    if "function_call" in message:
+        message["tool_calls"] = [{"id": "call_0", "type": "function", "function": message.pop("function_call")}]
     if "content" in message or message.get("role") == "assistant":
         message["content"] = _text_of(message.get("content"))
     if "tool_calls" in message:
@@ -130,8 +136,24 @@ def _grammar(form, tools, choice):
     return Grammar("none", allow_unenforced=not any(tool["function"].get("strict") for tool in tools))
 
 
+def _functions(options):
+    """`functions` and `function_call`, the form before tools, as tools of which one is called at most. True: the answer
+    has that form, too."""
+    functions, call = options.pop("functions", None), options.pop("function_call", None)
+    if call is not None:
+        if isinstance(call, str) and call not in ("auto", "none"):
+            raise InvalidError("function_call must be 'auto', 'none' or name a function")
+        options["tool_choice"] = call if isinstance(call, str) else {"function": call}
+    if functions is None:
+        return False
+    options["tools"] = [{"type": "function", "function": function} for function in functions]
+    options["parallel_tool_calls"] = False
+    return True
+
+
 def _chat_options(messages, parameters):
     options = _options(parameters)
+    options["in_old_form"] = _functions(options)
     tools, choice = options.pop("tools", None), options.pop("tool_choice", None)
     if isinstance(choice, dict):
         choice = choice["function"]["name"]
@@ -163,7 +185,7 @@ def _completion_options(parameters):
     options = {"max_tokens": 16, **_options(parameters)}
     options.setdefault("grammar", _grammar(options.pop("response_format", None), (), None))
     if "logprobs" in options:
-        options.update(want_logprobs=True, n_top=options.pop("logprobs"))
+        options.update(want_logprobs=True, n_top=options.pop("logprobs"), want_logits=bool(options.get("echo")))
     return options
 
 
@@ -254,6 +276,8 @@ class _Chat(_Answer):
     def __init__(self, model, name, n, options):
         super().__init__(model, name, n, options)
         self._names, self._ids, self._begun = {}, {}, [0] * len(options)
+        self._in_old_form = [one.pop("in_old_form") for one in options][0]
+        self._calls_finish = "function_call" if self._in_old_form else "tool_calls"
 
     def _entry(self, token, logprob, **members):
         data = self._piece(token)
@@ -277,9 +301,11 @@ class _Chat(_Answer):
         message = Object(role="assistant", content=None if calls and not result.text else result.text, refusal=None)
         if result.reasoning:
             message.reasoning_content = result.reasoning
-        if calls:
+        if calls and self._in_old_form:
+            message.function_call = calls[0].function
+        elif calls:
             message.tool_calls = calls
-        finish = "length" if result.finish == "length" else "tool_calls" if calls else "stop"
+        finish = "length" if result.finish == "length" else self._calls_finish if calls else "stop"
         return {"message": message, "logprobs": self._whole_logprobs(index, result), "finish_reason": finish,
                 "stop_reason": self._stop(index, result)}
 
@@ -312,6 +338,8 @@ class _Chat(_Answer):
         if name is None:
             return []
         self._begun[index] += 1
+        if self._in_old_form:
+            return [self._chunk(index, delta=Object(function_call=Object(name=name, arguments="")))]
         call = Object(index=number, id=self._call_id(index, number, self._ids.get((index, number))), type="function",
                       function=Object(name=name, arguments=""))
         return [self._chunk(index, delta=Object(tool_calls=[call]))]
@@ -319,11 +347,13 @@ class _Chat(_Answer):
     def _arguments(self, index, number, piece):
         if piece.kind != "tool_arguments" or not piece.text:
             return []
+        if self._in_old_form:
+            return [self._chunk(index, delta=Object(function_call=Object(arguments=piece.text)))]
         call = Object(index=number, function=Object(arguments=piece.text))
         return [self._chunk(index, delta=Object(tool_calls=[call]))]
 
     def end(self, index, result):
-        finish = "length" if result.finish == "length" else "tool_calls" if self._begun[index] else "stop"
+        finish = "length" if result.finish == "length" else self._calls_finish if self._begun[index] else "stop"
         return self._end(index, result, finish, delta=Object())
 
 
@@ -333,16 +363,38 @@ class _Completion(_Answer):
     def __init__(self, model, name, n, options):
         super().__init__(model, name, n, options)
         self._echo = [one.pop("echo", False) for one in options]
+        self._told = [[] for _ in options]  # of the prompt, until it is shown: (token, logprob, top)
+        self._tokens = [None] * len(options)
+
+    def _tell(self, index, logits):
+        """The model's logits behind the next token of the prompt: what they say of the one after it."""
+        told, tokens = self._told[index], self._tokens[index]
+        if tokens is None:
+            options = self.options[index]
+            tokens = options.get("tokens")
+            tokens = self._tokens[index] = (self._core.tokenize(options["prompt"], TOKENIZE_BOS)
+                                            if tokens is None else tokens)
+            told.append((tokens[0], None, ()))  # nothing has predicted it
+        if len(told) < len(tokens):
+            token = tokens[len(told)]
+            told.append((token, *logprob_of(logits.obj, token, self._top)))
+
+    def _take_told(self, index):
+        told, self._told[index] = self._told[index], []
+        return told
 
     def _list(self, index, triples):
         lists = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token, logprob, top in triples:
             data = self._piece(token)
+            known = logprob is not None
             lists["tokens"].append(_spelled(data))
-            lists["token_logprobs"].append(_finite(logprob))
-            lists["top_logprobs"].append({_spelled(self._piece(other)): _finite(value) for other, value in top})
+            lists["token_logprobs"].append(_finite(logprob) if known else None)
+            lists["top_logprobs"].append({_spelled(self._piece(other)): _finite(value) for other, value in top}
+                                         if known else None)
             lists["text_offset"].append(self._characters[index])
-            self._characters[index] += sum(byte & 0xC0 != 0x80 for byte in data)
+            if known or not self._is_own_bos(index, token):
+                self._characters[index] += sum(byte & 0xC0 != 0x80 for byte in data)
         return Object(**lists if self._top else {**lists, "top_logprobs": None})
 
     def _prompt(self, index):
@@ -352,21 +404,47 @@ class _Completion(_Answer):
         prompt = options.get("prompt")
         return self._core.detokenize(options["tokens"], True).decode(errors="replace") if prompt is None else prompt
 
+    def _is_own_bos(self, index, token):
+        """The token in front of a prompt that is given as a text is no part of it."""
+        info = self._core.info()
+        return self.options[index].get("tokens") is None and info["add_bos"] and token == info["bos"]
+
+    def _whole_logprobs(self, index, result):
+        for logits in result.logits:
+            self._tell(index, logits)
+        told, answer = self._take_told(index), super()._whole_logprobs
+        if not told:
+            return answer(index, result)
+        tops = result.top or [()] * len(result.tokens)
+        return self._list(index, told + list(zip(result.tokens, result.logprobs, tops)))
+
     def _choice(self, index, result):
         return {"text": self._prompt(index) + result.text, "logprobs": self._whole_logprobs(index, result),
                 "finish_reason": "length" if result.finish == "length" else "stop",
                 "stop_reason": self._stop(index, result)}
 
     def begin(self, index):
-        return [self._chunk(index, text=self._prompt(index))] if self._echo[index] else []
+        # with logprobs the prompt comes behind its logits
+        return [self._chunk(index, text=self._prompt(index))] if self._echo[index] and not self._logprobs else []
+
+    def _show_prompt(self, index):
+        told = self._take_told(index)
+        if not told:
+            return []
+        chunk = self._chunk(index, text=self._prompt(index))
+        chunk.choices[0].logprobs = self._list(index, told)
+        return [chunk]
 
     def take(self, index, piece):
+        if piece.kind == "logits":
+            self._tell(index, piece.logits)
         if piece.kind != "token" or not (piece.text or self._logprobs):
             return []
-        return [self._chunk(index, piece, text=piece.text)]
+        return [*self._show_prompt(index), self._chunk(index, piece, text=piece.text)]
 
     def end(self, index, result):
-        return self._end(index, result, "length" if result.finish == "length" else "stop", text="")
+        finish = "length" if result.finish == "length" else "stop"
+        return [*self._show_prompt(index), *self._end(index, result, finish, text="")]
 
 
 def _choices(each, n):
@@ -382,8 +460,8 @@ def _ask_chat(model, name, messages, parameters):
 def _ask_completion(model, name, prompt, parameters):
     n, suffix = parameters.pop("n", None) or 1, parameters.pop("suffix", None)
     options, prompts = _completion_options(parameters), _prompts(prompt)
-    if options.get("echo") and "n_top" in options:
-        raise InvalidError("echo together with logprobs is not supported")
+    if options.get("want_logits") and suffix is not None:
+        raise InvalidError("echo together with logprobs does not go with a suffix")
     if suffix is not None:
         prompts = [{"tokens": model.tokenize_infill(one["prompt"], suffix)} for one in prompts]
     return _Completion(model, name, n, _choices([{**options, **one} for one in prompts], n))

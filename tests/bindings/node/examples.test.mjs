@@ -11,6 +11,11 @@ import { modelPath, program, withModel } from './common.mjs';
 const examples = process.env.RUNNEL_EXAMPLES;
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'runnel-examples-'));
 after(() => fs.rmSync(folder, { recursive: true }));
+const TEMPLATE =
+  '{% for t in tools %}{{ t.function.name }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n' +
+  '{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{"name": "{{ c.function.name }}", ' +
+  '"arguments": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}' +
+  '<|im_start|>assistant\n';
 
 test('sse_server: events, errors, clients that go, and its end', async () => {
   const server = spawn(process.execPath, [path.join(examples, 'sse_server.mjs'), modelPath, '0'], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -52,5 +57,41 @@ test('csv_batch: answers beside the prompts, in order', async () => {
   await withModel(async (model) => {
     for (const [, prompt, , answer] of rows)
       assert.equal(unquote(answer), (await model.generate({ prompt: unquote(prompt), maxTokens: 12 })).text);
+  }, { transport: 'thread' });
+});
+
+test('ai_provider: text, JSON and calls by the interface of the AI SDK', async () => {
+  const { languageModel } = await import(path.join(examples, 'ai_provider.mjs'));
+  const prompt = [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }];
+  const call = { type: 'tool-call', toolCallId: 'call_0', toolName: 'look', input: '{"where": "up"}' };
+  const output = { type: 'tool-result', toolCallId: 'call_0', toolName: 'look', output: { type: 'text', value: 'Nothing.' } };
+  const told = [...prompt, { role: 'assistant', content: [call] }, { role: 'tool', content: [output] }];
+  const schema = { type: 'object', properties: { where: { enum: ['up', 'down'] } }, required: ['where'], additionalProperties: false };
+  const tools = [{ type: 'function', name: 'look', description: '', inputSchema: schema }];
+  await withModel(async (model) => {
+    const provider = languageModel(model, 'tiny');
+    const parts = [];
+    for await (const part of (await provider.doStream({ prompt, maxOutputTokens: 8 })).stream) parts.push(part);
+    const whole = await provider.doGenerate({ prompt, maxOutputTokens: 8 });
+    const [lines, answers] = ['lines.jsonl', 'answers.jsonl'].map((name) => path.join(folder, name));
+    const body = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 8, temperature: 0 };
+    fs.writeFileSync(lines, JSON.stringify({ custom_id: '1', method: 'POST', url: '/v1/chat/completions', body }));
+    program('batch', modelPath, lines, answers, '--quiet', '--fail-on', 'any');
+    const expected = JSON.parse(fs.readFileSync(answers, 'utf8')).response.body.choices[0].message.content;
+    assert.deepEqual(whole.content, [{ type: 'text', text: expected }]);
+    assert.deepEqual([whole.finishReason, whole.usage.outputTokens, whole.warnings], ['length', 8, []]);
+    assert.deepEqual([...new Set(parts.map((part) => part.type))], ['stream-start', 'text-start', 'text-delta', 'text-end', 'finish']);
+    assert.equal(parts.filter((part) => part.delta).map((part) => part.delta).join(''), expected);
+    assert.deepEqual(parts.at(-1).usage, whole.usage);
+
+    const json = await provider.doGenerate({ prompt, maxOutputTokens: 100, responseFormat: { type: 'json', schema } });
+    assert.ok(['up', 'down'].includes(JSON.parse(json.content[0].text).where));
+    const providerOptions = { runnel: { templateText: TEMPLATE, singleCall: true } };
+    const asked = { prompt: told, tools, toolChoice: { type: 'required' }, maxOutputTokens: 200, providerOptions };
+    const called = await provider.doGenerate(asked);
+    const { toolName, input } = called.content.find((part) => part.type === 'tool-call');
+    assert.deepEqual([toolName, called.finishReason], ['look', 'tool-calls']);
+    assert.ok(['up', 'down'].includes(JSON.parse(input).where));
+    await assert.rejects(provider.doGenerate({ prompt, abortSignal: AbortSignal.abort() }), { name: 'AbortError' });
   }, { transport: 'thread' });
 });

@@ -25,6 +25,16 @@ function run(text) {
   return { out: child.stdout, code: child.status, signal: child.signal, err: child.stderr };
 }
 
+// Node exports its own libuv and llhttp, and every other addon of the process may have another zstd or OpenSSL.
+test('the addon exports its entry point alone', () => {
+  const environment = { ...process.env };
+  delete environment.LD_PRELOAD;
+  const listing = execFileSync('nm', ['-D', '--defined-only', `${folder}/runnel.node`], { encoding: 'utf8', env: environment });
+  const names = listing.trim().split('\n').map((line) => line.split(/\s+/).at(-1));
+  const own = names.filter((name) => !/^_*(asan|ubsan|lsan|sanitizer|odr_asan)/.test(name));
+  assert.deepEqual(own.sort(), ['napi_register_module_v1', 'node_api_module_get_api_version_v1']);
+});
+
 for (const transport of ['thread', 'uv']) {
   const cases = {
     'ends when nothing runs, though the engine is open': ["const [, model] = await open(T); console.log((await model.generate({ prompt: 'a', maxTokens: 2 })).tokens.length)", '2\n', 0],

@@ -36,6 +36,8 @@ test('pieces and result tell the same', async () => {
     assert.equal(texts.map((piece) => piece.text).join(''), result.text);
     assert.deepEqual(texts.filter((piece) => piece.token >= 0).map((piece) => piece.token), result.tokens);
     assert.equal(result.tokens.length, 30);
+    const unseen = await model.generate({ prompt: PROMPT, maxTokens: 30 });
+    assert.deepEqual([unseen.text, unseen.tokens, unseen.reasoning], [result.text, result.tokens, '']);
     assert.equal(result.finish, 'length');
     assert.deepEqual([result.stop, result.stopToken], [-1, -1]);
     const stop = result.text.slice(40, 44);
@@ -283,11 +285,14 @@ test('an engine that is closed in the middle ends all', async () => {
     const waiting = model.generate({ prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 });
     const load = engine.loadModel(modelPath);
     const ends = Promise.allSettled([waiting, load]);
-    await running.next();
+    let begun = '';
+    for (let i = 0; i < 3; i++) begun += (await running.next()).value.text;
     const closed = engine.close();
     assert.equal(closed, engine.close());
     const [a, b] = await ends;
     assert.equal(a.reason.code, 'CLOSED');
+    const { partial } = await running.result.catch((error) => error); // what has come, read or not
+    assert.ok(begun.length > 0 && partial.text.startsWith(begun) && partial.tokens.length >= 3);
     assert.ok(b.status === 'fulfilled' || b.reason.code === 'CLOSED');
     await assert.rejects(read(running), { code: 'CLOSED' });
     await closed;

@@ -1,11 +1,13 @@
 """What else a model does: tokens, chats, sessions, embeddings, grammars, drafts, choices of the host's; and files."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 import re
 import subprocess
+import threading
 
 import pytest
 import runnel
@@ -261,8 +263,58 @@ async def test_a_training(engine, model_path, tmp_path):
     training = engine.train(model_path, PROMPT * 200, head, steps=2, text_tokens=16, texts=1, unroll=1)
     states = [progress async for progress in training]
     assert states[-1].state == runnel.TrainingState.DONE and states[-1].step == 2 and head.exists()
+    await training.aclose()
+    training.close()
+    training.cancel()
+    with pytest.raises(runnel.ClosedError):
+        [progress async for progress in training]
     with pytest.raises(runnel.InvalidError):
         engine.train(model_path, PROMPT, head, unroll=99)
+
+
+async def test_a_training_that_is_closed_while_it_runs(engine, model_path, tmp_path):
+    head = tmp_path / "head.gguf"
+    async with engine.train(model_path, PROMPT * 200, head, steps=10**6, text_tokens=16, texts=1, unroll=1) as training:
+        async for progress in training:
+            assert progress.state == runnel.TrainingState.RUNNING
+            reader = asyncio.ensure_future(anext_of(training))
+            break
+    assert not head.exists()
+    with contextlib.suppress(runnel.ClosedError):  # it was inside, or came too late
+        assert (await reader).state in (runnel.TrainingState.RUNNING, runnel.TrainingState.CANCELLED)
+
+
+async def anext_of(training):
+    async for progress in training:
+        return progress
+
+
+def test_closing_waits_for_a_function_of_the_program_no_longer_than_asked(model_path):
+    engine = runnel.blocking.Engine(compute_threads=1)
+    model = engine.load_model(model_path)
+    inside, leave, texts = threading.Event(), threading.Event(), []
+
+    def choose(candidates):
+        inside.set()
+        leave.wait()
+
+    def read():
+        try:
+            texts.append(model.generate(PROMPT, max_tokens=1, temperature=1, choose=choose).text)
+        finally:
+            inside.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    inside.wait()
+    with pytest.raises(runnel.TimeoutError):
+        engine.close(timeout=0.01)
+    assert not engine.closed and engine.stats().streams == 1
+    leave.set()
+    reader.join()
+    assert len(texts) == 1 and texts[0]
+    engine.close(timeout=60)
+    assert engine.closed
 
 
 def test_blocking_calls_say_the_same(blocking_model, tmp_path):

@@ -44,8 +44,12 @@ def judge(answer, name):
     for choice in parts.get("choices", []):
         if name == "completion" and choice["finish_reason"] is None:
             choice["finish_reason"] = "stop"  # their type has no null, which their chunks have
+        logprobs = choice["logprobs"] if name == "completion" else None
+        if logprobs and None in logprobs["token_logprobs"]:  # of the first token of a prompt, as with them
+            logprobs["token_logprobs"][0] = 0.0
+            logprobs["top_logprobs"] = (logprobs["top_logprobs"] or [])[1:]
     read = kinds[name].model_validate_json(json.dumps(parts), strict=True)
-    assert unknown(read) <= {"reasoning_content"}
+    assert unknown(read) <= {"reasoning_content", "stop_reason"}  # vLLM's
     return answer
 
 
@@ -79,6 +83,9 @@ BODIES = [
     ("/v1/completions", {"prompt": ["Once upon a time", "A lamb"], "n": 2, "seed": 7, "presence_penalty": 0.5}),
     ("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 5, "top_p": 0, "logprobs": 2}),
     ("/v1/completions", {"prompt": "Once", "max_tokens": 5, "temperature": 0, "echo": True}),
+    ("/v1/completions", {"prompt": ["Once upon a time", "A lamb – näher"], "max_tokens": 3, "seed": 2, "logprobs": 2,
+                         "echo": True}),
+    ("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 3, "seed": 2, "n": 2, "logprobs": 0, "echo": True}),
     ("/v1/embeddings", {"input": ["Hello", "A lamb named Hugo"], "dimensions": 8}),
     ("/v1/embeddings", {"input": "Hello", "encoding_format": "base64"}),
 ]
@@ -128,7 +135,7 @@ async def test_chunks_of_a_chat_join_to_its_message(model, parameters):
 def test_chunks_of_a_text_join_to_it(blocking_model):
     create = OpenAI(blocking_model).completions.create
     parameters = {"prompt": ["Once", [5, 6]], "max_tokens": 6, "seed": 1, "n": 2}
-    for more in ({"echo": True}, {"logprobs": 1}):
+    for more in ({"echo": True}, {"logprobs": 1}, {"echo": True, "logprobs": 1}):
         whole = create(**parameters, **more)
         with create(**parameters, **more, stream=True) as stream:
             chunks = [judge(chunk, "completion").choices[0] for chunk in stream]
@@ -136,8 +143,9 @@ def test_chunks_of_a_text_join_to_it(blocking_model):
             own = [chunk for chunk in chunks if chunk.index == choice.index]
             assert "".join(chunk.text for chunk in own) == choice.text
             if choice.logprobs:
-                offsets = [at for one in own if one.logprobs for at in one.logprobs.text_offset]
-                assert offsets == choice.logprobs.text_offset
+                lists = [one.logprobs for one in own if one.logprobs]
+                for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+                    assert sum((getattr(one, name) for one in lists), []) == getattr(choice.logprobs, name)
 
 
 async def test_a_conversation_with_a_tool(model):
@@ -155,6 +163,33 @@ async def test_a_conversation_with_a_tool(model):
         "name": "look", "arguments": json.loads(call.function.arguments)}}]}, result]
     assert second.usage.prompt_tokens == len(model.tokenize_chat(messages, template_text=TEMPLATE))
     assert second.choices[0].message.tool_calls is None
+
+
+FUNCTIONS = {"functions": [tool["function"] for tool in TOOLS], "function_call": {"name": "look"}, "max_tokens": 200,
+             "seed": 4}
+
+
+def test_functions_are_as_in_a_batch_line(program, tmp_path, blocking_model):
+    """The form before tools: the program's own answer for the same request."""
+    template, source, target = tmp_path / "t.jinja", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    template.write_text(TEMPLATE)
+    said = [*HELLO, {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
+            {"role": "function", "name": "look", "content": "Nothing."}]
+    bodies = [{"messages": HELLO, **FUNCTIONS}, {"messages": said, **FUNCTIONS, "function_call": "none", "max_tokens": 5}]
+    source.write_text("".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions",
+                                          "body": body}) + "\n" for i, body in enumerate(bodies)))
+    subprocess.run([program, "batch", MODEL, source, target, "--quiet", "--fail-on", "any", "--template", template],
+                   check=True)
+    create = OpenAI(blocking_model).chat.completions.create
+    for body, line in zip(bodies, target.read_text().splitlines()):
+        answer = judge(create(**body, template_text=TEMPLATE), "chat")
+        same(answer.model_dump(), json.loads(line)["response"]["body"])
+        chunks = [judge(chunk, "chunk").choices[0] for chunk in create(**body, template_text=TEMPLATE, stream=True)]
+        calls = [chunk.delta.function_call for chunk in chunks if chunk.delta.function_call]
+        call, = [choice.message.function_call for choice in answer.choices]
+        assert chunks[-1].finish_reason == answer.choices[0].finish_reason == ("function_call" if call else "length")
+        assert "".join(part.arguments for part in calls) == (call.arguments if call else "")
+        assert [part.name for part in calls if part.name] == (["look"] if body is bodies[0] else [])
 
 
 async def test_leaving_cancels(engine, model):
@@ -195,7 +230,9 @@ def test_what_is_wrong(blocking_model):
     create = client.chat.completions.create
     for error, parameters in [
             (runnel.NotFoundError, {"model": "other"}), (runnel.InvalidError, {"temperature": -1}),
-            (TypeError, {"functions": []}), (runnel.InvalidError, {"tool_choice": "required"}),
+            (TypeError, {"nonsense": []}), (runnel.InvalidError, {"tool_choice": "required"}),
+            (runnel.InvalidError, {"function_call": "look"}),
+            (runnel.InvalidError, {"messages": [{"role": "function", "content": "Nothing."}]}),
             (runnel.InvalidError, {"response_format": {"type": "xml"}}),
             (runnel.InvalidError, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
             (runnel.TimeoutError, {"timeout": 0.001, "ignore_eos": True})]:
@@ -206,4 +243,4 @@ def test_what_is_wrong(blocking_model):
     with pytest.raises(runnel.InvalidError):
         client.embeddings.create(model="tiny", input="x", encoding_format="hex")
     with pytest.raises(runnel.InvalidError):
-        client.completions.create(model="tiny", prompt="x", logprobs=1, echo=True)
+        client.completions.create(model="tiny", prompt="x", suffix="y", logprobs=1, echo=True)

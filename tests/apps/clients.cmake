@@ -1,0 +1,13 @@
+# clients_python: the Python that has the clients of clients.txt, the one that scripts/setup makes, unless another is named.
+set(RUNNEL_CLIENTS_PYTHON "" CACHE FILEPATH "A Python with what tests/apps/clients.txt lists")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/clients.txt)
+set(clients_python ${RUNNEL_CLIENTS_PYTHON})
+if(NOT clients_python)
+    file(SHA256 ${CMAKE_CURRENT_LIST_DIR}/clients.txt pins)
+    string(SUBSTRING ${pins} 0 16 pins)
+    set(clients_python "$ENV{XDG_CACHE_HOME}")
+    if(NOT clients_python)
+        set(clients_python $ENV{HOME}/.cache)
+    endif()
+    string(APPEND clients_python /runnel/clients-${pins}/bin/python)
+endif()
