@@ -13,6 +13,9 @@
 /* Of text that a reader who is behind has not taken: then its stream stops. */
 enum { COALESCE_BYTES = 4096 };
 
+/* Where there was no room for any further answer. */
+enum { AGAIN_MS = 20 };
+
 static void link_task(struct serve *serve, struct serve_task *task)
 {
     task->next = serve->tasks;
@@ -122,23 +125,32 @@ static runnel_status submit_one(struct serve_task *task, size_t i, uint64_t seed
     }
 }
 
-/* All of them, or none: what was submitted before a refusal is cancelled. */
-static bool submit(struct serve_task *task, runnel_error *error)
+/* As many of them as may run at once. What is not told before its end goes on with fewer where there is no room for more,
+ * as long as one runs. False: what was submitted is to be cancelled. */
+static bool submit_some(struct serve_task *task, runnel_error *error)
 {
-    uint64_t seed = task->serve->seed ^ (task->serve->number * UINT64_C(0x9e3779b97f4a7c15));
+    bool waits = (task->request.endpoint & OPENAI_POOLED) != 0;
 
-    error->status = openai_infill(&task->request, task->model->handle, error);
-    if (error->status != RUNNEL_OK)
-        return false;
-    for (size_t i = 0; i < task->n_choices; i++) {
-        task->streams[i].task = task;
-        error->status = submit_one(task, i, seed, error);
+    while (task->n_submitted < task->n_choices && (int64_t)(task->n_submitted - task->n_ended) < task->n_counted) {
+        struct serve_stream *stream = &task->streams[task->n_submitted];
+
+        stream->task = task;
+        error->status = submit_one(task, task->n_submitted, task->seed, error);
+        if (error->status == RUNNEL_BUSY && waits && task->n_submitted > task->n_ended)
+            return true;
         if (error->status != RUNNEL_OK)
             return false;
-        task->streams[i].live = true;
+        stream->live = true;
         task->n_submitted++;
     }
     return true;
+}
+
+static bool submit(struct serve_task *task, runnel_error *error)
+{
+    task->seed = task->serve->seed ^ (task->serve->number * UINT64_C(0x9e3779b97f4a7c15));
+    error->status = openai_infill(&task->request, task->model->handle, error);
+    return error->status == RUNNEL_OK && submit_some(task, error);
 }
 
 /* What a stream cannot show as it comes. */
@@ -200,6 +212,43 @@ static void submit_all(struct serve_task *task)
         fault.type = "not_supported_error";
     }
     refuse(task, &fault, error.status == RUNNEL_BUSY ? error.retry_ms + 1 : 0);
+}
+
+/* ---- Further answers --------------------------------------------------------------------- */
+
+void serve_submit_soon(struct serve *serve)
+{
+    uv_timer_start(&serve->waves, serve_on_waves, 0, 0);
+}
+
+/* Of a task of which some answers have ended. True: there is no room for any, it has to be tried again. */
+static bool submit_more(struct serve_task *task)
+{
+    struct openai_error fault;
+    runnel_error error = {0};
+
+    if (submit_some(task, &error))
+        return false;
+    if (error.status == RUNNEL_BUSY)
+        return true;
+    serve_error_of(&error, &fault);
+    refuse(task, &fault, 0);
+    return false;
+}
+
+void serve_on_waves(uv_timer_t *timer)
+{
+    struct serve *serve = timer->data;
+    struct serve_task *next = NULL;
+    bool again = false;
+
+    for (struct serve_task *task = serve->tasks; task != NULL; task = next) {
+        next = task->next;
+        if (task->exchange != NULL && task->n_submitted > 0 && task->n_submitted < task->n_choices)
+            again = submit_more(task) || again;
+    }
+    if (again)
+        uv_timer_start(&serve->waves, serve_on_waves, AGAIN_MS, 0);
 }
 
 /* ---- A step on another thread ------------------------------------------------------------ */

@@ -92,9 +92,10 @@ struct serve_task {
     struct openai_choice *choices; /* [n_choices], of which n_open are open; owned */
     struct serve_stream *streams;  /* [n_choices], of which n_submitted were submitted; owned */
     size_t n_choices, n_open, n_submitted, n_ended;
+    uint64_t seed;              /* of those that name none */
     struct serve_visit *visit;  /* a reference; its key pays */
     int64_t keep_ms;            /* how long the model stays loaded behind it, -1: for good; KEEP_UNSAID */
-    int64_t n_counted;          /* of its answers, against the key's answers at once */
+    int64_t n_counted;          /* of its answers so many run at once, which count against the key's */
     uint64_t number;            /* of the server's tasks */
     uint64_t began_ns, told_ms; /* began: by uv_hrtime, when its model was there */
     bool begun, paused;
@@ -118,6 +119,7 @@ struct serve {
     struct http_server *http;
     uv_signal_t interrupt, terminate, hangup;
     uv_timer_t pings, deadline, settle;  /* of tasks that have nothing to say; of the drain; of served_models.h */
+    uv_timer_t waves;                    /* of tasks that have answers to submit yet */
     struct serve_models models, retired; /* served; and those that go with their last request */
     char **rows;                         /* [n_rows]: of --architecture, those that the engine has; owned */
     size_t n_rows;
@@ -223,6 +225,11 @@ bool serve_pay(struct serve_stream *stream, const runnel_event *event, struct op
 
 /* A body that asks for streams: submits what it asks for, or refuses. */
 void serve_ask(struct serve *serve, struct http_exchange *exchange, enum openai_endpoint endpoint);
+
+/* Submits further answers of those tasks that do not run all at once, as soon as the loop comes round: a stream's slot is
+ * free when the callback of its end has returned. */
+void serve_submit_soon(struct serve *serve);
+void serve_on_waves(uv_timer_t *timer);
 
 /* An event of one of a task's streams. */
 void serve_task_event(void *user, const runnel_event *event);

@@ -155,6 +155,8 @@ class Limits(unittest.TestCase):
         client.getresponse().read(10)
         self.refused(self.ask(server, {**SHORT, "n": 2}), "requests", "rate_limit_exceeded")
         self.assertEqual(self.ask(server)[0], 200)
+        status, answer, _ = self.ask(server, {"input": ["one", "two", "three"]}, EMBED)  # one after the other
+        self.assertEqual((status, len(answer["data"])), (200, 3))
         client.close()
         while self.ask(server, {**SHORT, "n": 2})[0] != 200:
             pass
