@@ -107,8 +107,9 @@ static runnel_status submit_answer(struct serve_task *task, size_t i, uint64_t s
     request.label = task->head.id;
     request.cache_salt = salt_of(task);
     request.tenant = task->visit->key->tenant;
-    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect == &serve_anthropic);
-    request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
+    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect == &serve_anthropic ||
+                                                     task->wish.timings || task->wish.progress);
+    request.coalesce_bytes = request.want_logprobs || task->request.keeps_ids ? 0 : COALESCE_BYTES;
     return runnel_generate(task->model->handle, &request, &task->streams[i].id, error);
 }
 
@@ -364,6 +365,7 @@ static void measure(struct serve_task *task, struct openai_error *error)
     runnel_error fault = {0};
     runnel_request unused;
     runnel_chat chat;
+    uint32_t flags = RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
     size_t n = 0;
 
     if (request->messages != NULL) {
@@ -383,8 +385,7 @@ static void measure(struct serve_task *task, struct openai_error *error)
         const struct openai_prompt *prompt = &request->prompts[i];
 
         if (prompt->tokens == NULL && prompt->text_bytes > SERVE_LOOP_BYTES &&
-            runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, NULL, 0, &n) ==
-                RUNNEL_OK)
+            runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, flags, NULL, 0, &n) == RUNNEL_OK)
             judge_length(task, n, error);
     }
 }
@@ -396,6 +397,7 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
                       struct openai_error *error)
 {
     json_t *translated = NULL;
+    const json_t *given = body;
     bool good = false;
 
     *error = (struct openai_error){0};
@@ -417,6 +419,8 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
         task->request.echo = false; /* OpenAI's alone, like best_of */
         task->request.best_of = 0;
     }
+    if (good && task->dialect->wish != NULL)
+        task->dialect->wish(task, given);
     return good;
 }
 

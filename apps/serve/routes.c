@@ -35,6 +35,8 @@ static const struct serve_route routes[] = {
      "OllamaText", "a prompt is answered, as with Ollama"},
     {"POST", "/api/embed", SCOPE_EMBEDDINGS, &serve_ollama_embed, OPENAI_EMBEDDINGS, NULL, ollama_embed_fields,
      "OllamaEmbeddings", "vectors of texts, as with Ollama"},
+    {"POST", "/api/embeddings", SCOPE_EMBEDDINGS, &serve_ollama_embeddings, OPENAI_EMBEDDINGS, NULL,
+     ollama_embeddings_fields, "OllamaEmbedding", "the vector of one text, as with Ollama"},
     {"GET", "/api/tags", SCOPE_MODELS, &serve_ollama_chat, 0, serve_ollama_tags, NULL, "OllamaModels",
      "what is served, as with Ollama"},
     {"GET", "/api/ps", SCOPE_MODELS, &serve_ollama_chat, 0, serve_ollama_ps, NULL, "OllamaModels",

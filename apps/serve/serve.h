@@ -35,6 +35,9 @@ struct serve_dialect {
     /* The body in OpenAI's form, a new reference; NULL: *error says why. NULL: it is in that form. */
     json_t *(*translate)(const json_t *body, struct openai_error *error);
 
+    /* What of a body only the answers need, into the task, once it was read; NULL: nothing. On any thread. */
+    void (*wish)(struct serve_task *task, const json_t *body);
+
     /* What a body asks for; NULL: what its route says. */
     enum openai_endpoint (*endpoint)(const json_t *body);
 
@@ -59,11 +62,12 @@ struct serve_dialect {
     void (*put_error)(FILE *to, const struct openai_error *error);
 };
 
-extern const struct serve_dialect serve_openai;                                                 /* chunks.c */
-extern const struct serve_dialect serve_responses;                                              /* responses.c */
-extern const struct serve_dialect serve_anthropic;                                              /* anthropic.c */
-extern const struct serve_dialect serve_ollama_chat, serve_ollama_generate, serve_ollama_embed; /* ollama.c */
-extern const struct serve_dialect serve_llama, serve_infill;                                    /* llama.c */
+extern const struct serve_dialect serve_openai;    /* chunks.c */
+extern const struct serve_dialect serve_responses; /* responses.c */
+extern const struct serve_dialect serve_anthropic; /* anthropic.c */
+extern const struct serve_dialect serve_ollama_chat, serve_ollama_generate, serve_ollama_embed,
+    serve_ollama_embeddings;                                 /* ollama.c */
+extern const struct serve_dialect serve_llama, serve_infill; /* llama.c */
 
 /* One of a task's answers. */
 struct serve_stream {
@@ -79,6 +83,7 @@ struct serve_stream {
     bool thinks, speaks;              /* Anthropic: ... which is reasoning, or the message */
     bool opened;                      /* responses: ... which was announced ... */
     size_t told_entries;              /* ... with so many bytes of log-probabilities */
+    uint64_t first_ns;                /* llama.cpp's: when its first token came; 0: none has */
 };
 
 /* A request under way. */
@@ -98,6 +103,10 @@ struct serve_task {
     int64_t n_counted;          /* of its answers so many run at once, which count against the key's */
     uint64_t number;            /* of the server's tasks */
     uint64_t began_ns, told_ms; /* began: by uv_hrtime, when its model was there */
+    struct {                    /* of bodies of llama.cpp's */
+        bool ids, timings, progress, prompt;
+        json_t *fields; /* response_fields; NULL: all. A reference */
+    } wish;
     bool begun, paused;
     bool is_long; /* its body is */
     bool apart;   /* another thread works on it: it stays */

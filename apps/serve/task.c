@@ -29,6 +29,7 @@ void serve_task_release(struct serve_task *task)
     free(task->choices);
     free(task->streams);
     free(task->prefix);
+    json_decref(task->wish.fields);
     visit_unref(task->visit);
     free(task);
 }

@@ -22,6 +22,8 @@ STORY = "Once upon a time"
 LONG = {"prompt": STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
 WHOLE = [  # url, body: answered at once and by a batch job, to the same byte
     (TEXT, {"prompt": STORY, "max_tokens": 24, "seed": 1}),
+    (TEXT, {"prompt": "<|im_start|>user\nHello<|im_end|>", "max_tokens": 8, "parse_special": True, "echo": True,
+            "logprobs": 1, "logit_bias": {"44": False}, "temperature": 0}),
     (TEXT, {"prompt": STORY, "max_tokens": 24, "temperature": 0.9, "seed": 7, "n": 3}),
     (TEXT, {"prompt": [STORY, "The fox"], "max_tokens": 12, "echo": True, "temperature": 0}),
     (TEXT, {"prompt": [[300, 301, 302]], "max_tokens": 8, "logprobs": 3, "temperature": 0}),
@@ -36,6 +38,7 @@ WHOLE = [  # url, body: answered at once and by a batch job, to the same byte
             "additionalProperties": False}}}}),
     (RESPONSES, {"input": "What is 2+2?", "max_output_tokens": 12, "temperature": 0, "instructions": "Be short."}),
     (EMBED, {"input": [STORY, "Hello"]}),
+    (EMBED, {"input": [STORY], "normalize": False}),
     (EMBED, {"input": STORY, "encoding_format": "base64", "dimensions": 16}),
 ]
 BAD = [  # url, body, status, code, param
