@@ -192,12 +192,48 @@ static void refuse(struct serve_task *task, const struct openai_error *error, ui
     serve_refuse(serve, exchange, error, retry_ms);
 }
 
+/* The text becomes its first tokens, as many as fit; the end that the model wants behind each text stays. */
+static bool cut_prompt(const struct serve_task *task, struct openai_prompt *prompt)
+{
+    runnel_model *model = task->model->handle;
+    size_t n = 0, n_empty = 0, most = task->model->info.context_tokens;
+    int32_t empty[4], *tokens = NULL;
+
+    if (runnel_tokenize(model, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, NULL, 0, &n) != RUNNEL_OK ||
+        n <= most || runnel_tokenize(model, "", 0, RUNNEL_TOKENIZE_BOS, empty, 4, &n_empty) != RUNNEL_OK)
+        return true; /* it fits, or the submit will say what is wrong */
+    tokens = malloc(n * sizeof *tokens);
+    if (tokens == NULL ||
+        runnel_tokenize(model, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, tokens, n, &n) != RUNNEL_OK) {
+        free(tokens);
+        return false;
+    }
+    if (n_empty > task->model->info.add_bos)
+        tokens[most - 1] = empty[n_empty - 1];
+    free(prompt->text);
+    *prompt = (struct openai_prompt){.tokens = tokens, .n_tokens = most};
+    return true;
+}
+
+/* A text has no more tokens than bytes, but for those that every text gets. */
+static bool cut_prompts(struct serve_task *task)
+{
+    for (size_t i = 0; task->wish.truncate && i < task->request.n_prompts; i++) {
+        struct openai_prompt *prompt = &task->request.prompts[i];
+
+        if (prompt->text != NULL && prompt->text_bytes + 4 > task->model->info.context_tokens &&
+            !cut_prompt(task, prompt))
+            return false;
+    }
+    return true;
+}
+
 static void submit_all(struct serve_task *task)
 {
     struct openai_error fault;
     runnel_error error = {0};
 
-    if (!open_choices(task)) {
+    if ((!task->is_long && !cut_prompts(task)) || !open_choices(task)) {
         error.status = RUNNEL_NO_MEMORY;
         snprintf(error.message, sizeof error.message, "not enough memory for the request");
     } else if (!serve_open_answers(task, &fault)) {
@@ -381,6 +417,8 @@ static void measure(struct serve_task *task, struct openai_error *error)
     fault.status = openai_infill(request, task->model->handle, &fault);
     if (fault.status != RUNNEL_OK)
         serve_error_of(&fault, error);
+    else if (!cut_prompts(task))
+        openai_no_memory(error);
     for (size_t i = 0; i < request->n_prompts && error->http == 0; i++) {
         const struct openai_prompt *prompt = &request->prompts[i];
 

@@ -323,6 +323,12 @@ static json_t *translate_embed(const json_t *body, struct openai_error *error)
     return NULL;
 }
 
+/* Texts that are too long are cut unless that is forbidden. */
+static void wish_embed(struct serve_task *task, const json_t *body)
+{
+    task->wish.truncate = !json_is_false(json_object_get(body, "truncate"));
+}
+
 /* The older form: one text, and its vector as the model gives it. */
 static json_t *translate_embeddings(const json_t *body, struct openai_error *error)
 {
@@ -579,6 +585,7 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 const struct serve_dialect serve_ollama_chat = {PIECES, .translate = translate_chat, .answer = answer_chat};
 const struct serve_dialect serve_ollama_generate = {PIECES, .translate = translate_generate,
                                                     .endpoint = endpoint_of_generate, .answer = answer_generate};
-const struct serve_dialect serve_ollama_embed = {PIECES, .translate = translate_embed, .answer = answer_embed};
+const struct serve_dialect serve_ollama_embed = {PIECES, .translate = translate_embed, .wish = wish_embed,
+                                                 .answer = answer_embed};
 const struct serve_dialect serve_ollama_embeddings = {PIECES, .translate = translate_embeddings,
                                                       .answer = answer_embeddings};

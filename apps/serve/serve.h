@@ -103,7 +103,8 @@ struct serve_task {
     int64_t n_counted;          /* of its answers so many run at once, which count against the key's */
     uint64_t number;            /* of the server's tasks */
     uint64_t began_ns, told_ms; /* began: by uv_hrtime, when its model was there */
-    struct {                    /* of bodies of llama.cpp's */
+    struct {                    /* of a dialect's bodies alone */
+        bool truncate;          /* Ollama's: inputs that are too long for the context are cut */
         bool ids, timings, progress, prompt;
         json_t *fields; /* response_fields; NULL: all. A reference */
     } wish;
@@ -302,7 +303,8 @@ void serve_end_batches(struct serve *serve);
 
 typedef void serve_page_fn(struct serve *serve, struct http_exchange *exchange, const char *rest);
 serve_page_fn serve_health, serve_ready, serve_metrics, serve_models_list, serve_model_one;
-serve_page_fn serve_count_tokens, serve_ollama_version, serve_ollama_tags, serve_ollama_ps, serve_ollama_show;
+serve_page_fn serve_count_tokens, serve_input_tokens, serve_ollama_version, serve_ollama_tags, serve_ollama_ps,
+    serve_ollama_show;
 serve_page_fn serve_load, serve_unload;
 serve_page_fn serve_tokenize, serve_detokenize, serve_apply_template, serve_props, serve_slots, serve_openapi,
     serve_page;

@@ -222,6 +222,10 @@ class OpenAi(unittest.TestCase):
         self.assertIsInstance(called.output[-1].parsed_arguments, Digit)
         cut = self.client.responses.create(model=NAME, input="Hi", max_output_tokens=1)
         self.assertEqual((cut.status, cut.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+        count = self.client.responses.input_tokens.count(model=NAME, input="Hi")
+        self.assertEqual((count.object, count.input_tokens), ("response.input_tokens", cut.usage.input_tokens))
+        chat = server.post("/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "Hi"}]})[1]
+        self.assertEqual(chat["input_tokens"], cut.usage.input_tokens)
 
     def test_files_and_batches(self):
         client = self.client
@@ -506,6 +510,18 @@ class Ollama(unittest.TestCase):
         want = json.loads(run("embed", MODEL, STORY, "--raw", "--json", "-q").stdout)["data"][0]["embedding"]
         self.assertNotAlmostEqual(math.hypot(*want), 1, 2)
         self.assertEqual(self.client.embeddings(NAME, STORY).embedding, want)
+
+    def test_long_texts_are_cut(self):
+        for text in ("the river goes on " * 1000, "the river goes on " * 6000):
+            known = server.post("/tokenize", {"content": text, "add_special": True})[1]
+            first = known["tokens"][:known["max_model_len"]]
+            self.assertLess(len(first), known["count"])
+            want = server.post("/v1/embeddings", {"input": [first]})[1]["data"][0]["embedding"]
+            got = self.client.embed(NAME, [text, STORY])
+            self.assertEqual(got.embeddings, [want, self.client.embed(NAME, STORY).embeddings[0]])
+            with self.assertRaises(ollama.ResponseError) as caught:
+                self.client.embed(NAME, text, truncate=False)
+            self.assertEqual(caught.exception.status_code, 400)
 
     def test_embed(self):
         want = [item["embedding"] for item in json.loads(run("embed", MODEL, "Hello", STORY, "--json",

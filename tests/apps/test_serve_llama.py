@@ -233,6 +233,20 @@ class Llama(unittest.TestCase):
                             ("dry_multiplier", 0.5), ("n_predict", 2), ("temperature", 0)):
             self.assertEqual(got["generation_settings"][name], value, name)
 
+    def test_pieces_of_texts(self):
+        for text in (STORY, "a\u00e1\U0001f600 x", "  two"):
+            tokens = self.server.post("/tokenize", {"content": text, "with_pieces": True})[1]["tokens"]
+            self.assertEqual([token["id"] for token in tokens], self.ids(text))
+            pieces = [token["piece"] for token in tokens]
+            joined = b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces)
+            self.assertIn(joined.decode(), (text, " " + text))  # a vocabulary may begin words with their space
+            for piece in pieces:
+                if not isinstance(piece, str):
+                    self.assertRaises(UnicodeDecodeError, bytes(piece).decode)
+
+    def test_health(self):
+        self.assertEqual(self.server.get("/v1/health"), self.server.get("/health"))
+
     # ---- /props and /slots
 
     def test_props(self):
