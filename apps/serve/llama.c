@@ -1,4 +1,4 @@
-/* The /completion and /infill of llama.cpp's server: its form of answers. Each answer is an object of its own: several
+/* The /completion, /infill and /embedding of llama.cpp's server: its form of answers. Each answer is an object of its own: several
  * prompts, or n of them, are an array of answers; in pieces each has its index. */
 #include "llama.h"
 
@@ -171,6 +171,21 @@ static void answer(struct serve_task *task, FILE *to)
         fputc(']', to);
 }
 
+/* One vector of each text, which llama.cpp's server writes as a list of vectors. */
+static void answer_embedding(struct serve_task *task, FILE *to)
+{
+    fputc('[', to);
+    for (size_t i = 0; i < task->n_choices; i++) {
+        const struct openai_choice *choice = &task->choices[i];
+
+        fprintf(to, "%s{\"index\":%zu,\"embedding\":[[", i > 0 ? "," : "", i);
+        for (size_t k = 0; k < choice->n_embedding; k++)
+            fprintf(to, "%s%.9g", k > 0 ? "," : "", (double)choice->embedding[k]);
+        fputs("]]}", to);
+    }
+    fputc(']', to);
+}
+
 /* ---- Answers in pieces ------------------------------------------------------------------- */
 
 /* So far, by the server's own clock. */
@@ -294,3 +309,6 @@ const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
                                            .fail = fail,
                                            .ping = ": still here\n\n",
                                            .put_error = openai_error_write};
+
+const struct serve_dialect serve_llama_embedding = {
+    .translate = llama_translate_embedding, .answer = answer_embedding, .put_error = openai_error_write};

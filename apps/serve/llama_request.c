@@ -1,4 +1,4 @@
-/* Bodies of llama.cpp's /completion and /infill in OpenAI's form: see llama.h. */
+/* Bodies of llama.cpp's /completion, /infill and /embedding in OpenAI's form: see llama.h. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +29,11 @@ const struct openai_field llama_infill_fields[] = {{"input_prefix", OPENAI_STRIN
                                                    {"input_extra", OPENAI_ARRAY, false, 0, 0},
                                                    EACH,
                                                    {0}};
+
+const struct openai_field llama_embedding_fields[] = {
+    {"content", OPENAI_PROMPTS, false, 0, 0},       {"input", OPENAI_PROMPTS, false, 0, 0},
+    {"embd_normalize", OPENAI_WHOLE, false, -1, 2}, {"model", OPENAI_STRING, false, 0, 0},
+    {"keep_alive", OPENAI_ANY, false, 0, 0},        {0}};
 
 static bool is_given(const json_t *body, const char *name)
 {
@@ -255,6 +260,39 @@ json_t *llama_translate_infill(const json_t *body, struct openai_error *error)
 
     json_decref(prompt);
     if (good)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* ---- Vectors ----------------------------------------------------------------------------- */
+
+json_t *llama_translate_embedding(const json_t *body, struct openai_error *error)
+{
+    const char *name = is_given(body, "input") ? "input" : "content";
+    json_int_t norm =
+        is_given(body, "embd_normalize") ? json_integer_value(json_object_get(body, "embd_normalize")) : 2;
+    json_t *out = NULL;
+
+    if (!is_given(body, name)) {
+        openai_refuse(error, "missing_required_parameter", "content", "content is missing");
+        return NULL;
+    }
+    if (is_given(body, "content") && is_given(body, "input")) {
+        openai_refuse(error, "invalid_value", "content", "content and input are two names of one field");
+        return NULL;
+    }
+    if (!json_is_string(json_object_get(body, name)) && !json_is_array(json_object_get(body, name))) {
+        openai_refuse(error, "invalid_type", name, "%s must be a string or an array of strings or token ids", name);
+        return NULL;
+    }
+    if (norm != -1 && norm != 2) {
+        openai_refuse(error, "unsupported_value", "embd_normalize",
+                      "embd_normalize must be 2 (length 1) or -1 (as it is)");
+        return NULL;
+    }
+    out = json_pack("{s:O,s:b}", "input", json_object_get(body, name), "normalize", norm == 2);
+    if (out != NULL && (!is_given(body, "model") || json_object_set(out, "model", json_object_get(body, "model")) == 0))
         return out;
     json_decref(out);
     return NULL;

@@ -66,8 +66,8 @@ extern const struct serve_dialect serve_openai;    /* chunks.c */
 extern const struct serve_dialect serve_responses; /* responses.c */
 extern const struct serve_dialect serve_anthropic; /* anthropic.c */
 extern const struct serve_dialect serve_ollama_chat, serve_ollama_generate, serve_ollama_embed,
-    serve_ollama_embeddings;                                 /* ollama.c */
-extern const struct serve_dialect serve_llama, serve_infill; /* llama.c */
+    serve_ollama_embeddings;                                                        /* ollama.c */
+extern const struct serve_dialect serve_llama, serve_infill, serve_llama_embedding; /* llama.c */
 
 /* One of a task's answers. */
 struct serve_stream {

@@ -8,6 +8,7 @@ import unittest
 
 import common
 from batch_job import TEXT
+from common import MODEL, run
 from server import NAME, Server
 
 STORY, FOX = "Once upon a time", "The fox"
@@ -232,6 +233,18 @@ class Llama(unittest.TestCase):
         for name, value in (("seed", 5), ("top_k", 7), ("min_p", 0.25), ("repeat_penalty", 1.5), ("repeat_last_n", 9),
                             ("dry_multiplier", 0.5), ("n_predict", 2), ("temperature", 0)):
             self.assertEqual(got["generation_settings"][name], value, name)
+
+    def test_vectors(self):
+        for more, options in (({}, ()), ({"embd_normalize": 2}, ()), ({"embd_normalize": -1}, ("--raw",))):
+            told = run("embed", MODEL, STORY, FOX, *options, "--json", "-q").stdout
+            want = [{"index": i, "embedding": [item["embedding"]]} for i, item in enumerate(json.loads(told)["data"])]
+            for path in ("/embedding", "/embeddings"):
+                self.assertEqual(self.server.post(path, {"content": STORY, **more}), (200, want[:1]))
+                self.assertEqual(self.server.post(path, {"input": [STORY, FOX], **more}), (200, want))
+        for body, name in (({}, "content"), ({"content": STORY, "embd_normalize": 1}, "embd_normalize"),
+                           ({"content": STORY, "input": FOX}, "content")):
+            status, got = self.server.post("/embedding", body)
+            self.assertEqual((status, got["error"]["param"]), (400, name))
 
     def test_pieces_of_texts(self):
         for text in (STORY, "a\u00e1\U0001f600 x", "  two"):

@@ -32,6 +32,8 @@ BODIES = {  # what each route is asked that answers with 200, but for what its n
     "/api/embeddings": {"prompt": PROMPT},
     "/api/show": {"model": GAPS},
     "/completion": {"prompt": PROMPT, "n_predict": 4},
+    "/embedding": {"content": PROMPT},
+    "/embeddings": {"input": [PROMPT, "Hello"]},
     "/tokenize": {"content": PROMPT, "with_pieces": True},
     "/detokenize": {"tokens": [1, 2]},
     "/apply-template": {"messages": USER},
