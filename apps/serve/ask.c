@@ -126,8 +126,8 @@ static runnel_status submit_one(struct serve_task *task, size_t i, uint64_t seed
     }
 }
 
-/* As many of them as may run at once. What is not told before its end goes on with fewer where there is no room for more,
- * as long as one runs. False: what was submitted is to be cancelled. */
+/* As many of them as may run at once. What is not told before its end goes on with fewer where there is no room for
+ * more, as long as one runs. False: what was submitted is to be cancelled. */
 static bool submit_some(struct serve_task *task, runnel_error *error)
 {
     bool waits = (task->request.endpoint & OPENAI_POOLED) != 0;

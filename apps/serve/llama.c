@@ -1,5 +1,5 @@
-/* The /completion, /infill and /embedding of llama.cpp's server: its form of answers. Each answer is an object of its own: several
- * prompts, or n of them, are an array of answers; in pieces each has its index. */
+/* The /completion, /infill and /embedding of llama.cpp's server: its form of answers. Each answer is an object of its
+ * own: several prompts, or n of them, are an array of answers; in pieces each has its index. */
 #include "llama.h"
 
 #include <stdlib.h>
