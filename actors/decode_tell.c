@@ -53,6 +53,7 @@ void rn_decode_tell_part(struct rn_decode *decode, struct rn_batch *batch, const
 
         item->prompt_done = part->n_done < request->n_prompt ? part->n_done : request->n_prompt;
         item->prompt_total = request->n_prompt;
+        item->prompt_cached = request->n_cached;
     }
     if (part->tells_embedding)
         add_item(batch->list, request, RUNNEL_EVENT_EMBEDDING);

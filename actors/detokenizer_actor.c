@@ -85,6 +85,7 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     cell->n_embedding = item->type == RUNNEL_EVENT_EMBEDDING ? outlet->n_embedding : 0;
     cell->prompt_done = item->prompt_done;
     cell->prompt_total = item->prompt_total;
+    cell->usage.cached_tokens = item->prompt_cached;
     rn_host_publish(context->host, outlet);
 }
 

@@ -41,7 +41,7 @@ struct rn_token_item {
     bool joined;         /* on the way back: it became part of another event, and its credit is free */
     const float *logits; /* LOGITS: a row of the outlet's buffer, held by the stream's credit */
     uint64_t position;
-    uint64_t prompt_done, prompt_total;
+    uint64_t prompt_done, prompt_total, prompt_cached;
     runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS];
 };
 

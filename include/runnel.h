@@ -556,7 +556,8 @@ typedef struct runnel_event {
     runnel_status status;               /* FAILED; RUNNEL_OK else */
     const char *error;                  /* FAILED: one sentence; "" else */
     runnel_usage usage;                 /* terminal events; of TOKEN, REASONING and TOOL_* events shifts and
-                                           shifted_tokens alone: those before the token */
+                                           shifted_tokens alone: those before the token; of PROGRESS events
+                                           cached_tokens alone */
     runnel_timings timings;             /* terminal events */
     int32_t stop;       /* DONE: which of runnel_request.stops ended the answer, by its index; -1: none of them */
     int32_t stop_token; /* DONE: the token of runnel_request.stop_tokens that ended it; -1: none of them. Both -1, with

@@ -103,6 +103,8 @@ bool openai_choice_open(struct openai_choice *choice, const struct openai_reques
 
     *choice = (struct openai_choice){.model = model, .request = request, .stop = -1, .stop_token = -1};
     good = buffer_open(&choice->content) && buffer_open(&choice->reasoning);
+    if (good && request->keeps_ids)
+        good = buffer_open(&choice->ids);
     if (good && request->logprobs)
         good = buffer_open(&choice->entries) && buffer_open(&choice->tokens) && buffer_open(&choice->tops) &&
                buffer_open(&choice->offsets);
@@ -125,6 +127,7 @@ void openai_choice_close(struct openai_choice *choice)
     free(choice->prompt);
     buffer_close(&choice->content);
     buffer_close(&choice->reasoning);
+    buffer_close(&choice->ids);
     buffer_close(&choice->entries);
     buffer_close(&choice->tokens);
     buffer_close(&choice->tops);
@@ -359,6 +362,9 @@ void openai_choice_event(struct openai_choice *choice, const runnel_event *event
             break;
         choice->logprob += (double)event->logprob;
         choice->n_tokens++;
+        if (choice->request->keeps_ids &&
+            fprintf(choice->ids.to, "%s%d", choice->n_ids++ > 0 ? "," : "", (int)event->token) < 0)
+            choice->failed = true;
         if (choice->request->logprobs)
             openai_logprobs_add(choice, event);
         break;
@@ -499,6 +505,16 @@ void openai_logprobs_take(FILE *to, struct openai_choice *choice)
         rewind(buffers[i]->to);
         fflush(buffers[i]->to);
     }
+}
+
+void openai_ids_take(FILE *to, struct openai_choice *choice)
+{
+    fputc('[', to);
+    pour(to, &choice->ids);
+    fputc(']', to);
+    rewind(choice->ids.to);
+    fflush(choice->ids.to);
+    choice->n_ids = 0;
 }
 
 static void put_message(FILE *to, struct openai_choice *choice, size_t index, const struct openai_head *head)

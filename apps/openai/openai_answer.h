@@ -39,9 +39,10 @@ struct openai_choice {
     runnel_model *model;
     const struct openai_request *request;
     struct openai_buffer content, reasoning;
+    struct openai_buffer ids;     /* of its tokens, parted by commas; where the request keeps them */
     struct openai_buffer entries; /* chat: the log-probabilities; completions: those of the chosen tokens */
     struct openai_buffer tokens, tops, offsets; /* completions: what stands beside them */
-    uint64_t n_entries, characters;
+    uint64_t n_entries, n_ids, characters;
     int32_t *prompt; /* [n_prompt]: whose log-probabilities are told, too; owned */
     size_t n_prompt;
     bool own_bos;               /* of them the first is no part of the text */
@@ -106,6 +107,9 @@ void openai_usage_write(FILE *to, const struct openai_request *request, const st
 /* Of a choice with log-probabilities: those that have come since the last call, as the value of "logprobs"; they are
  * forgotten then. */
 void openai_logprobs_take(FILE *to, struct openai_choice *choice);
+
+/* Of a choice that keeps ids: those that have come since the last call, as an array; they are forgotten then. */
+void openai_ids_take(FILE *to, struct openai_choice *choice);
 
 /* {"error": {"message", "type", "param", "code"}} */
 void openai_error_write(FILE *to, const struct openai_error *error);

@@ -78,6 +78,9 @@ bool openai_finish_infill(struct openai_reader *reader)
 {
     const struct openai_request *r = reader->r;
 
+    if (has_gap(r) && r->parse_special)
+        return openai_refuse(reader->error, "unsupported_value", "parse_special",
+                             "parse_special does not go with a suffix");
     for (size_t i = 0; has_gap(r) && i < r->n_prompts; i++)
         if (r->prompts[i].text == NULL)
             return openai_refuse(reader->error, "unsupported_value", "prompt",

@@ -12,18 +12,19 @@
 bool openai_prompt_open(struct openai_choice *choice, const struct openai_prompt *prompt)
 {
     runnel_model_info info = {.struct_size = sizeof info};
+    uint32_t flags = RUNNEL_TOKENIZE_BOS | (choice->request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
     size_t n = prompt->n_tokens;
 
     if (prompt->tokens == NULL &&
-        runnel_tokenize(choice->model, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, NULL, 0, &n) != RUNNEL_OK)
+        runnel_tokenize(choice->model, prompt->text, prompt->text_bytes, flags, NULL, 0, &n) != RUNNEL_OK)
         return true; /* the submit will say what is wrong with it */
     choice->prompt = calloc(n + 1, sizeof *choice->prompt);
     if (choice->prompt == NULL)
         return false;
     if (prompt->tokens != NULL)
         memcpy(choice->prompt, prompt->tokens, n * sizeof *choice->prompt);
-    else if (runnel_tokenize(choice->model, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, choice->prompt, n,
-                             &n) != RUNNEL_OK)
+    else if (runnel_tokenize(choice->model, prompt->text, prompt->text_bytes, flags, choice->prompt, n, &n) !=
+             RUNNEL_OK)
         return false;
     choice->n_prompt = n;
     choice->own_bos = prompt->tokens == NULL && n > 0 && runnel_model_get_info(choice->model, &info) == RUNNEL_OK &&

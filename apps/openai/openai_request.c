@@ -125,6 +125,18 @@ static bool read_echo(struct openai_reader *reader, const char *name, const json
     return openai_expect(reader->error, name, value, JSON_TRUE);
 }
 
+static bool read_special(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    reader->r->parse_special = json_is_true(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
+static bool read_normalize(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    reader->r->as_it_is = json_is_false(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
 static bool read_chat_tokens(struct openai_reader *reader, const char *name, const json_t *value)
 {
     return openai_read_integer(reader->error, name, value, 1, INT32_MAX, &reader->chat_tokens);
@@ -215,6 +227,10 @@ static bool read_biases(struct openai_reader *reader, const char *name, const js
         snprintf(param, sizeof param, "logit_bias.%.40s", key);
         if (token < 0)
             return openai_refuse(reader->error, "invalid_value", param, "%s: the name is not a token id", param);
+        if (json_is_false(bias)) { /* never */
+            biases[sampling->n_biases++] = (runnel_logit_bias){token, -INFINITY};
+            continue;
+        }
         if (!json_is_number(bias))
             return openai_expect(reader->error, param, bias, JSON_REAL);
         if (!(number >= -100 && number <= 100))
@@ -407,6 +423,7 @@ static const struct field fields[] = {
     {"max_tool_calls", OPENAI_RESPONSES, IGNORED, 0, 0, 0, NULL, OPENAI_WHOLE},
     {"encoding_format", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_encoding, OPENAI_STRING},
     {"dimensions", OPENAI_EMBEDDINGS, INTEGER, AT(dimensions), 1, INT32_MAX, NULL, 0},
+    {"normalize", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_normalize, OPENAI_BOOLEAN},
     {"max_tokens", OPENAI_CHAT, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL, 0},
     {"max_tokens", OPENAI_COMPLETIONS, INTEGER, AT(max_tokens), 0, INT32_MAX, NULL, 0},
     {"max_completion_tokens", OPENAI_CHAT, SPECIAL, 0, 1, INT32_MAX, read_chat_tokens, OPENAI_WHOLE},
@@ -429,6 +446,7 @@ static const struct field fields[] = {
     {"modalities", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_modalities, OPENAI_ARRAY},
     {"reasoning_effort", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_effort, OPENAI_STRING},
     {"echo", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_echo, OPENAI_BOOLEAN},
+    {"parse_special", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_special, OPENAI_BOOLEAN},
     {"stream", ANSWERS, FALSE_ONLY, 0, 0, 0, NULL, 0},
     {"stream_options", ANSWERS, REFUSED, 0, 0, 0, NULL, 0},
     {"functions", OPENAI_CHAT, SPECIAL, 0, 0, 0, openai_take_functions, OPENAI_ARRAY},
@@ -710,6 +728,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
         out->prompt_bytes = prompt->tokens == NULL ? prompt->text_bytes : 0;
         out->tokens = prompt->tokens;
         out->n_tokens = prompt->n_tokens;
+        out->parse_special = request->parse_special;
     }
 }
 
@@ -723,4 +742,5 @@ void openai_request_embed(const struct openai_request *request, size_t index, ru
     out->tokens = input->tokens;
     out->n_tokens = input->n_tokens;
     out->dimensions = (uint32_t)request->dimensions;
+    out->raw = request->as_it_is;
 }

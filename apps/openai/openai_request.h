@@ -79,12 +79,14 @@ struct openai_request {
     int64_t priority;  /* served: of runnel_request */
     int32_t *stop_ids; /* [n_stop_ids]: served: tokens that end an answer; owned */
     size_t n_stop_ids;
-    char *cache_salt; /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
-    char *model;      /* as the body names it; NULL: it does not. Owned, like all below */
-    int64_t n;        /* answers per prompt */
-    bool echo;        /* completions: the text begins with the prompt */
+    char *cache_salt;   /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
+    char *model;        /* as the body names it; NULL: it does not. Owned, like all below */
+    int64_t n;          /* answers per prompt */
+    bool echo;          /* completions: the text begins with the prompt */
+    bool parse_special; /* completions: control tokens written in the prompt become control tokens */
     bool logprobs;
-    bool llama_entries; /* completions: log-probabilities as llama.cpp's server writes them, a list with ids */
+    bool llama_entries; /* log-probabilities as llama.cpp's server writes them, a list with ids */
+    bool keeps_ids;     /* of the answer's tokens */
     bool one_call;      /* at most one tool call in an answer ... */
     bool functions;     /* ... which has the form of "function_call" */
     bool has_seed;
@@ -106,6 +108,7 @@ struct openai_request {
     int64_t top_logprobs;
     int64_t dimensions; /* embeddings: 0: all */
     bool base64;        /* embeddings: little-endian floats in base64, not a list of numbers */
+    bool as_it_is;      /* embeddings: not scaled to length 1 */
     char *query;        /* [query_bytes]: rerank */
     size_t query_bytes;
     int64_t top_n;                      /* rerank: only the best so many are shown; 0: all */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -220,11 +221,19 @@ void app_progress_clear(void)
 
 static int output_error; /* errno of the first write that failed */
 
+/* Why a write in the middle of an output has failed: its errno is lost. */
+static int lost_error(void)
+{
+    struct pollfd reader = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    return poll(&reader, 1, 0) == 1 && (reader.revents & (POLLERR | POLLHUP)) != 0 ? EPIPE : EIO;
+}
+
 bool app_flush(void)
 {
     errno = 0;
     if (output_error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        output_error = errno != 0 ? errno : EIO;
+        output_error = errno != 0 ? errno : lost_error();
     return output_error == 0;
 }
 

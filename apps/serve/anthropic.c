@@ -230,6 +230,7 @@ static void chunk(struct serve_task *task, struct serve_stream *stream, const ru
 {
     if (event->type == RUNNEL_EVENT_PROGRESS) {
         serve_choice(stream)->usage.prompt_tokens = event->prompt_total;
+        serve_choice(stream)->usage.cached_tokens = event->usage.cached_tokens;
         return;
     }
     greet(task, stream);

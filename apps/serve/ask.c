@@ -13,6 +13,9 @@
 /* Of text that a reader who is behind has not taken: then its stream stops. */
 enum { COALESCE_BYTES = 4096 };
 
+/* Where there was no room for any further answer. */
+enum { AGAIN_MS = 20 };
+
 static void link_task(struct serve *serve, struct serve_task *task)
 {
     task->next = serve->tasks;
@@ -104,8 +107,9 @@ static runnel_status submit_answer(struct serve_task *task, size_t i, uint64_t s
     request.label = task->head.id;
     request.cache_salt = salt_of(task);
     request.tenant = task->visit->key->tenant;
-    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect == &serve_anthropic);
-    request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
+    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect == &serve_anthropic ||
+                                                     task->wish.timings || task->wish.progress);
+    request.coalesce_bytes = request.want_logprobs || task->request.keeps_ids ? 0 : COALESCE_BYTES;
     return runnel_generate(task->model->handle, &request, &task->streams[i].id, error);
 }
 
@@ -122,23 +126,32 @@ static runnel_status submit_one(struct serve_task *task, size_t i, uint64_t seed
     }
 }
 
-/* All of them, or none: what was submitted before a refusal is cancelled. */
-static bool submit(struct serve_task *task, runnel_error *error)
+/* As many of them as may run at once. What is not told before its end goes on with fewer where there is no room for
+ * more, as long as one runs. False: what was submitted is to be cancelled. */
+static bool submit_some(struct serve_task *task, runnel_error *error)
 {
-    uint64_t seed = task->serve->seed ^ (task->serve->number * UINT64_C(0x9e3779b97f4a7c15));
+    bool waits = (task->request.endpoint & OPENAI_POOLED) != 0;
 
-    error->status = openai_infill(&task->request, task->model->handle, error);
-    if (error->status != RUNNEL_OK)
-        return false;
-    for (size_t i = 0; i < task->n_choices; i++) {
-        task->streams[i].task = task;
-        error->status = submit_one(task, i, seed, error);
+    while (task->n_submitted < task->n_choices && (int64_t)(task->n_submitted - task->n_ended) < task->n_counted) {
+        struct serve_stream *stream = &task->streams[task->n_submitted];
+
+        stream->task = task;
+        error->status = submit_one(task, task->n_submitted, task->seed, error);
+        if (error->status == RUNNEL_BUSY && waits && task->n_submitted > task->n_ended)
+            return true;
         if (error->status != RUNNEL_OK)
             return false;
-        task->streams[i].live = true;
+        stream->live = true;
         task->n_submitted++;
     }
     return true;
+}
+
+static bool submit(struct serve_task *task, runnel_error *error)
+{
+    task->seed = task->serve->seed ^ (task->serve->number * UINT64_C(0x9e3779b97f4a7c15));
+    error->status = openai_infill(&task->request, task->model->handle, error);
+    return error->status == RUNNEL_OK && submit_some(task, error);
 }
 
 /* What a stream cannot show as it comes. */
@@ -179,12 +192,48 @@ static void refuse(struct serve_task *task, const struct openai_error *error, ui
     serve_refuse(serve, exchange, error, retry_ms);
 }
 
+/* The text becomes its first tokens, as many as fit; the end that the model wants behind each text stays. */
+static bool cut_prompt(const struct serve_task *task, struct openai_prompt *prompt)
+{
+    runnel_model *model = task->model->handle;
+    size_t n = 0, n_empty = 0, most = task->model->info.context_tokens;
+    int32_t empty[4], *tokens = NULL;
+
+    if (runnel_tokenize(model, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, NULL, 0, &n) != RUNNEL_OK ||
+        n <= most || runnel_tokenize(model, "", 0, RUNNEL_TOKENIZE_BOS, empty, 4, &n_empty) != RUNNEL_OK)
+        return true; /* it fits, or the submit will say what is wrong */
+    tokens = malloc(n * sizeof *tokens);
+    if (tokens == NULL ||
+        runnel_tokenize(model, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, tokens, n, &n) != RUNNEL_OK) {
+        free(tokens);
+        return false;
+    }
+    if (n_empty > task->model->info.add_bos)
+        tokens[most - 1] = empty[n_empty - 1];
+    free(prompt->text);
+    *prompt = (struct openai_prompt){.tokens = tokens, .n_tokens = most};
+    return true;
+}
+
+/* A text has no more tokens than bytes, but for those that every text gets. */
+static bool cut_prompts(struct serve_task *task)
+{
+    for (size_t i = 0; task->wish.truncate && i < task->request.n_prompts; i++) {
+        struct openai_prompt *prompt = &task->request.prompts[i];
+
+        if (prompt->text != NULL && prompt->text_bytes + 4 > task->model->info.context_tokens &&
+            !cut_prompt(task, prompt))
+            return false;
+    }
+    return true;
+}
+
 static void submit_all(struct serve_task *task)
 {
     struct openai_error fault;
     runnel_error error = {0};
 
-    if (!open_choices(task)) {
+    if ((!task->is_long && !cut_prompts(task)) || !open_choices(task)) {
         error.status = RUNNEL_NO_MEMORY;
         snprintf(error.message, sizeof error.message, "not enough memory for the request");
     } else if (!serve_open_answers(task, &fault)) {
@@ -200,6 +249,43 @@ static void submit_all(struct serve_task *task)
         fault.type = "not_supported_error";
     }
     refuse(task, &fault, error.status == RUNNEL_BUSY ? error.retry_ms + 1 : 0);
+}
+
+/* ---- Further answers --------------------------------------------------------------------- */
+
+void serve_submit_soon(struct serve *serve)
+{
+    uv_timer_start(&serve->waves, serve_on_waves, 0, 0);
+}
+
+/* Of a task of which some answers have ended. True: there is no room for any, it has to be tried again. */
+static bool submit_more(struct serve_task *task)
+{
+    struct openai_error fault;
+    runnel_error error = {0};
+
+    if (submit_some(task, &error))
+        return false;
+    if (error.status == RUNNEL_BUSY)
+        return true;
+    serve_error_of(&error, &fault);
+    refuse(task, &fault, 0);
+    return false;
+}
+
+void serve_on_waves(uv_timer_t *timer)
+{
+    struct serve *serve = timer->data;
+    struct serve_task *next = NULL;
+    bool again = false;
+
+    for (struct serve_task *task = serve->tasks; task != NULL; task = next) {
+        next = task->next;
+        if (task->exchange != NULL && task->n_submitted > 0 && task->n_submitted < task->n_choices)
+            again = submit_more(task) || again;
+    }
+    if (again)
+        uv_timer_start(&serve->waves, serve_on_waves, AGAIN_MS, 0);
 }
 
 /* ---- A step on another thread ------------------------------------------------------------ */
@@ -315,6 +401,7 @@ static void measure(struct serve_task *task, struct openai_error *error)
     runnel_error fault = {0};
     runnel_request unused;
     runnel_chat chat;
+    uint32_t flags = RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
     size_t n = 0;
 
     if (request->messages != NULL) {
@@ -330,12 +417,13 @@ static void measure(struct serve_task *task, struct openai_error *error)
     fault.status = openai_infill(request, task->model->handle, &fault);
     if (fault.status != RUNNEL_OK)
         serve_error_of(&fault, error);
+    else if (!cut_prompts(task))
+        openai_no_memory(error);
     for (size_t i = 0; i < request->n_prompts && error->http == 0; i++) {
         const struct openai_prompt *prompt = &request->prompts[i];
 
         if (prompt->tokens == NULL && prompt->text_bytes > SERVE_LOOP_BYTES &&
-            runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, RUNNEL_TOKENIZE_BOS, NULL, 0, &n) ==
-                RUNNEL_OK)
+            runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, flags, NULL, 0, &n) == RUNNEL_OK)
             judge_length(task, n, error);
     }
 }
@@ -347,6 +435,7 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
                       struct openai_error *error)
 {
     json_t *translated = NULL;
+    const json_t *given = body;
     bool good = false;
 
     *error = (struct openai_error){0};
@@ -368,6 +457,8 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
         task->request.echo = false; /* OpenAI's alone, like best_of */
         task->request.best_of = 0;
     }
+    if (good && task->dialect->wish != NULL)
+        task->dialect->wish(task, given);
     return good;
 }
 

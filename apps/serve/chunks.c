@@ -212,6 +212,7 @@ static void chunk(struct serve_task *task, struct serve_stream *stream, const ru
     choice->usage.completion_tokens += event->n_tokens;
     if (event->type == RUNNEL_EVENT_PROGRESS) {
         choice->usage.prompt_tokens = event->prompt_total;
+        choice->usage.cached_tokens = event->usage.cached_tokens;
         return;
     }
     if (event->type == RUNNEL_EVENT_LOGITS) { /* they go with the prompt's text */

@@ -1,142 +1,11 @@
-/* The /completion and /infill of llama.cpp's server: its names of fields, its form of answers. Each answer is an object of
- * its own: several prompts, or n of them, are an array of answers; in pieces each has its index. */
+/* The /completion, /infill and /embedding of llama.cpp's server: its form of answers. Each answer is an object of its
+ * own: several prompts, or n of them, are an array of answers; in pieces each has its index. */
+#include "llama.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "routes.h"
-
-/* ---- Requests ---------------------------------------------------------------------------- */
-
-const struct openai_field llama_fields[] = {{"prompt", OPENAI_PROMPTS, true, 0, 0},
-                                            {"n_predict", OPENAI_WHOLE, false, INT32_MIN, INT32_MAX},
-                                            {"max_tokens", OPENAI_WHOLE, false, 0, INT32_MAX},
-                                            {"repeat_penalty", OPENAI_REAL, false, 0, 0},
-                                            {"repeat_last_n", OPENAI_WHOLE, false, 0, UINT32_MAX},
-                                            {"n_probs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS},
-                                            {"n_cmpl", OPENAI_WHOLE, false, 1, 128},
-                                            {0}};
-
-const struct openai_field llama_infill_fields[] = {{"input_prefix", OPENAI_STRING, true, 0, 0},
-                                                   {"input_suffix", OPENAI_STRING, true, 0, 0},
-                                                   {"prompt", OPENAI_STRING, false, 0, 0},
-                                                   {"input_extra", OPENAI_ARRAY, false, 0, 0},
-                                                   {"n_predict", OPENAI_WHOLE, false, INT32_MIN, INT32_MAX},
-                                                   {"max_tokens", OPENAI_WHOLE, false, 0, INT32_MAX},
-                                                   {"repeat_penalty", OPENAI_REAL, false, 0, 0},
-                                                   {"repeat_last_n", OPENAI_WHOLE, false, 0, UINT32_MAX},
-                                                   {"n_probs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS},
-                                                   {"n_cmpl", OPENAI_WHOLE, false, 1, 128},
-                                                   {0}};
-
-/* Fields whose names OpenAI's form or its further samplers do not know; the others pass as they are. Where a body has
- * both names, the one of OpenAI's form counts. */
-static bool rename_field(const json_t *body, const char *from, json_t *out, const char *to)
-{
-    json_t *value = json_object_get(body, from), *other = json_object_get(body, to);
-
-    if (value == NULL || json_is_null(value))
-        return true;
-    if (other != NULL && !json_is_null(other))
-        return json_object_del(out, from) == 0;
-    return json_object_set(out, to, value) == 0 && json_object_del(out, from) == 0;
-}
-
-/* What that server takes where a body says nothing. */
-static bool add_usual(const json_t *body, json_t *out)
-{
-    return json_object_get(body, "temperature") != NULL ||
-           (json_object_set_new(out, "temperature", json_real(0.8)) == 0 &&
-            (json_object_get(body, "top_k") != NULL || json_object_set_new(out, "top_k", json_integer(40)) == 0) &&
-            (json_object_get(body, "top_p") != NULL || json_object_set_new(out, "top_p", json_real(0.95)) == 0) &&
-            (json_object_get(body, "min_p") != NULL || json_object_set_new(out, "min_p", json_real(0.05)) == 0));
-}
-
-/* n_predict, or max_tokens. Without a limit, or with -1, an answer goes on to the end of the context. */
-static bool add_limit(const json_t *body, json_t *out, struct openai_error *error)
-{
-    const json_t *n = json_object_get(body, "n_predict"), *most = json_object_get(body, "max_tokens");
-    bool given = n != NULL && !json_is_null(n);
-
-    json_object_del(out, "n_predict");
-    if (given && !openai_expect(error, "n_predict", n, JSON_INTEGER))
-        return false;
-    if (!given && most != NULL && !json_is_null(most))
-        return true;
-    return json_object_set_new(out, "max_tokens",
-                               json_integer(given && json_integer_value(n) >= 0 ? json_integer_value(n) : INT32_MAX)) ==
-           0;
-}
-
-static json_t *translate(const json_t *body, struct openai_error *error)
-{
-    json_t *out = json_copy((json_t *)(uintptr_t)body);
-    const json_t *seed = json_object_get(body, "seed"), *probs = json_object_get(body, "n_probs");
-    const json_t *other = json_object_get(body, "logprobs");
-    bool good = out != NULL && add_limit(body, out, error);
-
-    if (good && json_is_integer(seed) && json_integer_value(seed) == -1)
-        json_object_del(out, "seed");
-    good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&
-           rename_field(body, "repeat_last_n", out, "penalty_tokens") && rename_field(body, "n_cmpl", out, "n") &&
-           rename_field(body, "n_probs", out, "logprobs") && add_usual(body, out);
-    if (good && json_is_integer(probs) && json_integer_value(probs) == 0 && (other == NULL || json_is_null(other)))
-        json_object_del(out, "logprobs");
-    if (good)
-        return out;
-    json_decref(out);
-    return NULL;
-}
-
-/* ---- Gaps -------------------------------------------------------------------------------- */
-
-/* A text of the body, joined behind `out`'s; a field that is missing is an error where it is needed. */
-static bool join_text(const json_t *body, const char *name, bool needed, struct openai_buffer *out,
-                      struct openai_error *error)
-{
-    const json_t *text = json_object_get(body, name);
-
-    if (!needed && (text == NULL || json_is_null(text)))
-        return true;
-    if (!openai_expect(error, name, text, JSON_STRING))
-        return false;
-    return json_string_length(text) == 0 ||
-           fwrite(json_string_value(text), 1, json_string_length(text), out->to) == json_string_length(text);
-}
-
-/* What stands before the gap: input_prefix, and prompt, the part of it that the user has just written. */
-static json_t *before_gap(const json_t *body, struct openai_error *error)
-{
-    struct openai_buffer text = {0};
-    json_t *joined = NULL;
-
-    text.to = open_memstream(&text.bytes, &text.n);
-    if (text.to == NULL)
-        return NULL;
-    if (join_text(body, "input_prefix", true, &text, error) && join_text(body, "prompt", false, &text, error) &&
-        fflush(text.to) == 0)
-        joined = json_stringn(text.n > 0 ? text.bytes : "", text.n);
-    fclose(text.to);
-    free(text.bytes);
-    return joined;
-}
-
-/* /infill: the texts around a gap, and other files. Also without these the model is told where files begin. */
-static json_t *translate_infill(const json_t *body, struct openai_error *error)
-{
-    json_t *suffix = json_object_get(body, "input_suffix"), *extra = json_object_get(body, "input_extra");
-    json_t *prompt = before_gap(body, error);
-    json_t *out =
-        prompt != NULL && openai_expect(error, "input_suffix", suffix, JSON_STRING) ? translate(body, error) : NULL;
-    bool good = out != NULL && json_object_set(out, "prompt", prompt) == 0 &&
-                json_object_set(out, "suffix", suffix) == 0 &&
-                ((extra != NULL && !json_is_null(extra)) || json_object_set_new(out, "input_extra", json_array()) == 0);
-
-    json_decref(prompt);
-    if (good)
-        return out;
-    json_decref(out);
-    return NULL;
-}
 
 /* ---- Answers ----------------------------------------------------------------------------- */
 
@@ -164,11 +33,36 @@ static void put_timings(FILE *to, const struct openai_choice *choice)
     fputc('}', to);
 }
 
-/* From behind the text on. */
-static void put_rest(FILE *to, const struct serve_task *task, const struct openai_choice *choice)
+/* The prompt as the model has read it. It may be long, so it is told where response_fields name it. */
+static void put_prompt(FILE *to, const struct serve_task *task, size_t i)
 {
+    const struct openai_prompt *prompt = &task->request.prompts[i / openai_request_tries(&task->request)];
+    size_t n = 0;
+    char *text = NULL;
+
+    if (prompt->tokens == NULL) {
+        app_json_string(to, prompt->text, prompt->text_bytes);
+        return;
+    }
+    if (runnel_detokenize(task->model->handle, prompt->tokens, prompt->n_tokens, 1, NULL, 0, &n) == RUNNEL_OK)
+        text = malloc(n + 1);
+    if (text == NULL ||
+        runnel_detokenize(task->model->handle, prompt->tokens, prompt->n_tokens, 1, text, n, &n) != RUNNEL_OK)
+        n = 0;
+    app_json_string(to, text != NULL ? text : "", n);
+    free(text);
+}
+
+/* From behind the text on. */
+static void put_rest(FILE *to, const struct serve_task *task, size_t i)
+{
+    const struct openai_choice *choice = &task->choices[i];
     const char *word = openai_choice_stop(choice);
 
+    if (task->wish.prompt) {
+        fputs(",\"prompt\":", to);
+        put_prompt(to, task, i);
+    }
     fputs(",\"stop\":true,\"model\":", to);
     openai_string_write(to, task->request.model != NULL ? task->request.model : task->head.model);
     fprintf(to,
@@ -187,19 +81,81 @@ static void put_rest(FILE *to, const struct serve_task *task, const struct opena
     fputc('}', to);
 }
 
-static void put_answer(struct serve_task *task, FILE *to, size_t i)
+/* Up to its end; of the last piece of a stream the text was told. */
+static void put_whole(struct serve_task *task, FILE *to, size_t i)
 {
     struct openai_choice *choice = &task->choices[i];
     struct openai_buffer *text = &choice->content;
+    bool told = task->request.stream;
 
     fflush(text->to);
     fprintf(to, "{\"index\":%zu,\"content\":", i);
-    app_json_string(to, text->n > 0 ? text->bytes : "", text->n);
-    if (task->request.logprobs) {
+    app_json_string(to, !told && text->n > 0 ? text->bytes : "", told ? 0 : text->n);
+    fputs(",\"tokens\":", to);
+    if (task->request.keeps_ids)
+        openai_ids_take(to, choice);
+    else
+        fputs("[]", to);
+    if (task->request.logprobs && (!told || choice->n_entries > 0)) {
         fputs(",\"completion_probabilities\":", to);
         openai_logprobs_take(to, choice);
     }
-    put_rest(to, task, choice);
+    put_rest(to, task, i);
+}
+
+/* The value at "a/b/c"; NULL: there is none. */
+static json_t *value_at(json_t *object, const char *path)
+{
+    while (object != NULL) {
+        size_t n = strcspn(path, "/");
+        char name[64];
+
+        if (n >= sizeof name)
+            return NULL;
+        memcpy(name, path, n);
+        name[n] = '\0';
+        object = json_object_get(object, name);
+        if (path[n] == '\0')
+            break;
+        path += n + 1;
+    }
+    return object;
+}
+
+/* Of text[0..n), an answer, what response_fields name, each under its path. */
+static void put_fields(FILE *to, const json_t *fields, const char *text, size_t n)
+{
+    json_t *whole = json_loadb(text, n, 0, NULL), *picked = json_object(), *field = NULL;
+    size_t i = 0;
+
+    json_array_foreach(fields, i, field)
+    {
+        const char *path = json_string_value(field);
+        json_t *value = path != NULL ? value_at(whole, path) : NULL;
+
+        if (value != NULL)
+            json_object_set(picked, path, value);
+    }
+    json_dumpf(picked, to, JSON_COMPACT);
+    json_decref(whole);
+    json_decref(picked);
+}
+
+static void put_answer(struct serve_task *task, FILE *to, size_t i)
+{
+    struct openai_buffer whole = {0};
+
+    if (task->wish.fields == NULL) {
+        put_whole(task, to, i);
+        return;
+    }
+    whole.to = open_memstream(&whole.bytes, &whole.n);
+    if (whole.to == NULL)
+        return;
+    put_whole(task, whole.to, i);
+    fclose(whole.to);
+    put_fields(to, task->wish.fields, whole.bytes, whole.n);
+    free(whole.bytes);
 }
 
 static void answer(struct serve_task *task, FILE *to)
@@ -215,30 +171,101 @@ static void answer(struct serve_task *task, FILE *to)
         fputc(']', to);
 }
 
-/* A piece of an answer, or its end. */
-static void chunk(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
+/* One vector of each text, which llama.cpp's server writes as a list of vectors. */
+static void answer_embedding(struct serve_task *task, FILE *to)
 {
-    struct openai_choice *choice = serve_choice(stream);
-    bool ends = event->type == RUNNEL_EVENT_DONE;
-    FILE *to = NULL;
+    fputc('[', to);
+    for (size_t i = 0; i < task->n_choices; i++) {
+        const struct openai_choice *choice = &task->choices[i];
 
-    choice->usage.completion_tokens += event->n_tokens;
-    if (ends || (event->type == RUNNEL_EVENT_TOKEN && task->request.logprobs))
-        openai_choice_event(choice, event);
-    if (!ends && (event->type != RUNNEL_EVENT_TOKEN || (event->text_bytes == 0 && choice->n_entries == 0)))
-        return;
-    serve_task_begin(task);
-    to = serve_write(task->serve);
-    fprintf(to, "data: {\"index\":%zu,\"content\":", serve_index(stream));
-    app_json_string(to, event->text, ends ? 0 : event->text_bytes);
+        fprintf(to, "%s{\"index\":%zu,\"embedding\":[[", i > 0 ? "," : "", i);
+        for (size_t k = 0; k < choice->n_embedding; k++)
+            fprintf(to, "%s%.9g", k > 0 ? "," : "", (double)choice->embedding[k]);
+        fputs("]]}", to);
+    }
+    fputc(']', to);
+}
+
+/* ---- Answers in pieces ------------------------------------------------------------------- */
+
+/* So far, by the server's own clock. */
+static void put_timings_so_far(FILE *to, const struct serve_stream *stream)
+{
+    const runnel_usage *usage = &stream->task->choices[serve_index(stream)].usage;
+    double prompt_ms = (double)(stream->first_ns - stream->task->began_ns) / 1e6;
+
+    fprintf(to, ",\"timings\":{\"cache_n\":%llu,", (unsigned long long)usage->cached_tokens);
+    put_rate(to, "prompt", usage->prompt_tokens - usage->cached_tokens, prompt_ms);
+    fputc(',', to);
+    put_rate(to, "predicted", usage->completion_tokens, (double)(uv_hrtime() - stream->first_ns) / 1e6);
+    fputc('}', to);
+}
+
+static void put_progress(FILE *to, const struct serve_stream *stream, const runnel_event *event)
+{
+    fprintf(to, ",\"prompt_progress\":{\"total\":%llu,\"cache\":%llu,\"processed\":%llu,\"time_ms\":%.0f}",
+            (unsigned long long)event->prompt_total, (unsigned long long)event->usage.cached_tokens,
+            (unsigned long long)event->prompt_done, (double)(uv_hrtime() - stream->task->began_ns) / 1e6);
+}
+
+/* Without its end. */
+static void put_piece(FILE *to, struct serve_stream *stream, const runnel_event *event)
+{
+    const struct serve_task *task = stream->task;
+    struct openai_choice *choice = serve_choice(stream);
+    bool speaks = event->type == RUNNEL_EVENT_TOKEN;
+
+    fprintf(to, "{\"index\":%zu,\"content\":", serve_index(stream));
+    app_json_string(to, speaks ? event->text : "", speaks ? event->text_bytes : 0);
+    fputs(",\"tokens\":", to);
+    openai_ids_take(to, choice);
     if (choice->n_entries > 0) {
         fputs(",\"completion_probabilities\":", to);
         openai_logprobs_take(to, choice);
     }
-    if (ends)
-        put_rest(to, task, choice);
+    fprintf(to, ",\"stop\":false,\"tokens_predicted\":%llu,\"tokens_evaluated\":%llu",
+            (unsigned long long)choice->usage.completion_tokens, (unsigned long long)choice->usage.prompt_tokens);
+    if (task->wish.timings && speaks)
+        put_timings_so_far(to, stream);
+    if (!speaks)
+        put_progress(to, stream, event);
+    fputc('}', to);
+}
+
+/* What has come of a prompt is told where it was asked for. A token without a text goes with the next piece. */
+static bool is_told(const struct serve_stream *stream, const runnel_event *event)
+{
+    if (event->type == RUNNEL_EVENT_PROGRESS)
+        return stream->task->wish.progress;
+    return event->type == RUNNEL_EVENT_DONE ||
+           (event->type == RUNNEL_EVENT_TOKEN &&
+            (event->text_bytes > 0 || stream->task->choices[serve_index(stream)].n_entries > 0));
+}
+
+/* A piece of an answer, or its end. */
+static void chunk(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
+{
+    struct openai_choice *choice = serve_choice(stream);
+    FILE *to = NULL;
+
+    choice->usage.completion_tokens += event->n_tokens;
+    if (event->type == RUNNEL_EVENT_PROGRESS) {
+        choice->usage.prompt_tokens = event->prompt_total;
+        choice->usage.cached_tokens = event->usage.cached_tokens;
+    } else {
+        openai_choice_event(choice, event);
+    }
+    if (event->type == RUNNEL_EVENT_TOKEN && stream->first_ns == 0)
+        stream->first_ns = uv_hrtime();
+    if (!is_told(stream, event))
+        return;
+    serve_task_begin(task);
+    to = serve_write(task->serve);
+    fputs("data: ", to);
+    if (event->type == RUNNEL_EVENT_DONE)
+        put_answer(task, to, serve_index(stream));
     else
-        fprintf(to, ",\"stop\":false,\"tokens_predicted\":%llu}", (unsigned long long)choice->usage.completion_tokens);
+        put_piece(to, stream, event);
     fputs("\n\n", to);
     serve_task_send(task);
 }
@@ -260,7 +287,8 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 }
 
 const struct serve_dialect serve_llama = {.stream_type = "text/event-stream",
-                                          .translate = translate,
+                                          .translate = llama_translate,
+                                          .wish = llama_wish,
                                           .passes = true,
                                           .llama_entries = true,
                                           .answer = answer,
@@ -271,7 +299,8 @@ const struct serve_dialect serve_llama = {.stream_type = "text/event-stream",
                                           .put_error = openai_error_write};
 
 const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
-                                           .translate = translate_infill,
+                                           .translate = llama_translate_infill,
+                                           .wish = llama_wish,
                                            .passes = true,
                                            .llama_entries = true,
                                            .answer = answer,
@@ -280,3 +309,6 @@ const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
                                            .fail = fail,
                                            .ping = ": still here\n\n",
                                            .put_error = openai_error_write};
+
+const struct serve_dialect serve_llama_embedding = {
+    .translate = llama_translate_embedding, .answer = answer_embedding, .put_error = openai_error_write};

@@ -2,7 +2,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "llama.h"
 #include "routes.h"
+
+/* How far penalties look back: -1: to the beginning; 0: there are none. */
+static long long window_of(const runnel_sampling *s)
+{
+    bool acts = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+
+    return s->penalty_tokens > 0 ? (long long)s->penalty_tokens : acts ? -1 : 0;
+}
 
 void serve_put_settings(FILE *to, const struct openai_request *request)
 {
@@ -27,8 +36,8 @@ void serve_put_settings(FILE *to, const struct openai_request *request)
         fprintf(to, ",\"%s\":", numbers[i].name);
         app_json_number(to, (double)numbers[i].value);
     }
-    fprintf(to, ",\"top_k\":%u,\"repeat_last_n\":%u,\"n_keep\":%lld,\"ignore_eos\":%s,\"stream\":%s,\"n_probs\":%lld",
-            s->top_k, s->penalty_tokens, (long long)request->context_keep, request->ignore_eos != 0 ? "true" : "false",
+    fprintf(to, ",\"top_k\":%u,\"repeat_last_n\":%lld,\"n_keep\":%lld,\"ignore_eos\":%s,\"stream\":%s,\"n_probs\":%lld",
+            s->top_k, window_of(s), (long long)request->context_keep, request->ignore_eos != 0 ? "true" : "false",
             request->stream ? "true" : "false", (long long)(request->logprobs ? request->top_logprobs : 0));
     openai_samplers_write(to, request);
     fputc('}', to);
@@ -43,7 +52,7 @@ static void put_usual(FILE *to)
     struct openai_request request;
     struct openai_error error;
 
-    translated = body != NULL ? serve_llama.translate(body, &error) : NULL;
+    translated = body != NULL ? llama_translate(body, &error) : NULL;
     if (translated != NULL && openai_request_read(&request, OPENAI_COMPLETIONS, OPENAI_SERVED, translated, &error)) {
         serve_put_settings(to, &request);
         openai_request_fini(&request);

@@ -11,7 +11,8 @@
 #define EACH                                                                              \
     {"model", OPENAI_STRING, false, 0, 0}, {"stream", OPENAI_BOOLEAN, false, 0, 0},       \
         {"options", OPENAI_OBJECT, false, 0, 0}, {"keep_alive", OPENAI_ANY, false, 0, 0}, \
-        {"format", OPENAI_ANY, false, 0, 0},                                              \
+        {"format", OPENAI_ANY, false, 0, 0}, {"logprobs", OPENAI_BOOLEAN, false, 0, 0},   \
+        {"top_logprobs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS},                \
     {                                                                                     \
         "think", OPENAI_ANY, false, 0, 0                                                  \
     }
@@ -25,6 +26,8 @@ const struct openai_field ollama_generate_fields[] = {EACH,
                                                       {"raw", OPENAI_BOOLEAN, false, 0, 0},
                                                       {"suffix", OPENAI_STRING, false, 0, 0},
                                                       {"template", OPENAI_STRING, false, 0, 0},
+                                                      {"context", OPENAI_ARRAY, false, 0, 0},
+                                                      {"images", OPENAI_ARRAY, false, 0, 0},
                                                       {0}};
 
 const struct openai_field ollama_embed_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
@@ -34,6 +37,12 @@ const struct openai_field ollama_embed_fields[] = {{"model", OPENAI_STRING, fals
                                                    {"options", OPENAI_OBJECT, false, 0, 0},
                                                    {"keep_alive", OPENAI_ANY, false, 0, 0},
                                                    {0}};
+
+const struct openai_field ollama_embeddings_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
+                                                        {"prompt", OPENAI_STRING, true, 0, 0},
+                                                        {"options", OPENAI_OBJECT, false, 0, 0},
+                                                        {"keep_alive", OPENAI_ANY, false, 0, 0},
+                                                        {0}};
 
 const struct openai_field ollama_show_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
                                                   {"name", OPENAI_STRING, false, 0, 0},
@@ -143,14 +152,29 @@ static bool read_format(const json_t *body, json_t *out, struct openai_error *er
     return json_object_set_new(out, "response_format", value) == 0;
 }
 
-/* A new body with what /api/chat and /api/generate share; NULL: *error, or no memory. */
-static json_t *translate(const json_t *body, struct openai_error *error)
+/* "logprobs" of a chat are true or false, of a completion how many of the best are told with each. */
+static bool read_logprobs(const json_t *body, json_t *out, bool chat, struct openai_error *error)
+{
+    const json_t *logprobs = json_object_get(body, "logprobs"), *top = json_object_get(body, "top_logprobs");
+
+    if (!json_is_true(logprobs))
+        return json_integer_value(top) == 0 ||
+               openai_refuse(error, "invalid_value", "top_logprobs", "top_logprobs needs logprobs to be true");
+    if (chat)
+        return copy(body, "logprobs", out, "logprobs") && copy(body, "top_logprobs", out, "top_logprobs");
+    return json_object_set_new(out, "logprobs", json_integer(json_integer_value(top))) == 0;
+}
+
+/* A new body with what /api/chat and /api/generate share; NULL: *error, or no memory. chat: of a chat, not of a
+ * completion. */
+static json_t *translate(const json_t *body, bool chat, struct openai_error *error)
 {
     json_t *out = json_object(), *stream = json_object_get(body, "stream");
 
     if (out != NULL && copy(body, "model", out, "model") &&
         json_object_set(out, "stream", stream != NULL && !json_is_null(stream) ? stream : json_true()) == 0 &&
-        read_options(body, out, error) && read_think(body, out, error) && read_format(body, out, error))
+        read_options(body, out, error) && read_think(body, out, error) && read_format(body, out, error) &&
+        read_logprobs(body, out, chat, error))
         return out;
     json_decref(out);
     return NULL;
@@ -189,7 +213,7 @@ static bool fix_calls(json_t *message)
 
 static json_t *translate_chat(const json_t *body, struct openai_error *error)
 {
-    json_t *out = translate(body, error), *messages = NULL;
+    json_t *out = translate(body, true, error), *messages = NULL;
     size_t i = 0;
     bool good = out != NULL;
 
@@ -216,22 +240,35 @@ static bool has_suffix(const json_t *body)
     return json_string_length(json_object_get(body, "suffix")) > 0;
 }
 
-static enum openai_endpoint endpoint_of_generate(const json_t *body)
+static bool is_raw(const json_t *body)
 {
-    return has_suffix(body) ? OPENAI_COMPLETIONS : OPENAI_CHAT;
+    return json_is_true(json_object_get(body, "raw"));
 }
 
-/* The text between prompt and suffix: a completion of a model that fills gaps. */
-static json_t *translate_gap(const json_t *body, struct openai_error *error)
+static enum openai_endpoint endpoint_of_generate(const json_t *body)
+{
+    return has_suffix(body) || is_raw(body) ? OPENAI_COMPLETIONS : OPENAI_CHAT;
+}
+
+/* The text between prompt and suffix, a completion of a model that fills gaps; or a raw prompt, which its client has
+ * written with all that a template would write: control tokens in it are control tokens. */
+static json_t *translate_text(const json_t *body, struct openai_error *error)
 {
     json_t *out = NULL;
+    bool raw = is_raw(body);
 
     if (json_string_length(json_object_get(body, "system")) > 0) {
-        openai_refuse(error, "unsupported_value", "system", "a system's text does not go with a suffix");
+        openai_refuse(error, "unsupported_value", "system", "a system's text does not go with a %s",
+                      raw ? "raw prompt" : "suffix");
         return NULL;
     }
-    out = translate(body, error);
+    if (raw && has_suffix(body)) {
+        openai_refuse(error, "unsupported_value", "suffix", "a suffix does not go with a raw prompt");
+        return NULL;
+    }
+    out = translate(body, false, error);
     if (out != NULL && copy(body, "prompt", out, "prompt") && copy(body, "suffix", out, "suffix") &&
+        (!raw || json_object_set_new(out, "parse_special", json_true()) == 0) &&
         (json_object_get(out, "max_tokens") != NULL ||
          json_object_set_new(out, "max_tokens", json_integer(INT32_MAX)) == 0))
         return out;
@@ -239,25 +276,33 @@ static json_t *translate_gap(const json_t *body, struct openai_error *error)
     return NULL;
 }
 
-/* A prompt is a conversation of one message, unless it is raw: then it is taken as it is by a template that says so. */
+/* What cannot be done here. */
+static bool judge_generate(const json_t *body, struct openai_error *error)
+{
+    if (json_string_length(json_object_get(body, "template")) > 0)
+        return openai_refuse(error, "unsupported_value", "template", "templates of clients are not taken");
+    if (json_array_size(json_object_get(body, "context")) > 0)
+        return openai_refuse(error, "unsupported_value", "context", "contexts are not kept: /api/chat takes turns");
+    if (json_array_size(json_object_get(body, "images")) > 0)
+        return openai_refuse(error, "unsupported_value", "images", "images are not supported");
+    return openai_expect(error, "prompt", json_object_get(body, "prompt"), JSON_STRING);
+}
+
+/* A prompt is a conversation of one message, unless it is raw or has a suffix. */
 static json_t *translate_generate(const json_t *body, struct openai_error *error)
 {
     const json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
     json_t *out = NULL, *messages = json_array();
-    bool good = messages != NULL && openai_expect(error, "prompt", prompt, JSON_STRING);
+    bool good = messages != NULL && judge_generate(body, error);
 
-    if (good && json_is_true(json_object_get(body, "raw")))
-        good = openai_refuse(error, "unsupported_value", "raw", "raw prompts are for POST /v1/completions");
-    if (good && json_string_length(json_object_get(body, "template")) > 0)
-        good = openai_refuse(error, "unsupported_value", "template", "templates of clients are not taken");
-    if (good && has_suffix(body)) {
+    if (good && endpoint_of_generate(body) == OPENAI_COMPLETIONS) {
         json_decref(messages);
-        return translate_gap(body, error);
+        return translate_text(body, error);
     }
     if (good && json_string_length(system) > 0)
         good = json_array_append_new(messages, json_pack("{s:s,s:O}", "role", "system", "content", system)) == 0;
     good = good && json_array_append_new(messages, json_pack("{s:s,s:O}", "role", "user", "content", prompt)) == 0;
-    out = good ? translate(body, error) : NULL;
+    out = good ? translate(body, true, error) : NULL;
     if (out != NULL && json_object_set(out, "messages", messages) != 0) {
         json_decref(out);
         out = NULL;
@@ -273,6 +318,25 @@ static json_t *translate_embed(const json_t *body, struct openai_error *error)
     (void)error;
     if (out != NULL && copy(body, "model", out, "model") && copy(body, "input", out, "input") &&
         copy(body, "dimensions", out, "dimensions"))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* Texts that are too long are cut unless that is forbidden. */
+static void wish_embed(struct serve_task *task, const json_t *body)
+{
+    task->wish.truncate = !json_is_false(json_object_get(body, "truncate"));
+}
+
+/* The older form: one text, and its vector as the model gives it. */
+static json_t *translate_embeddings(const json_t *body, struct openai_error *error)
+{
+    json_t *out = json_object();
+
+    if (out != NULL && openai_expect(error, "prompt", json_object_get(body, "prompt"), JSON_STRING) &&
+        copy(body, "model", out, "model") && copy(body, "prompt", out, "input") &&
+        json_object_set_new(out, "normalize", json_false()) == 0)
         return out;
     json_decref(out);
     return NULL;
@@ -331,6 +395,15 @@ static void put_thinking(FILE *to, struct openai_choice *choice)
     put_buffer(to, &choice->reasoning);
 }
 
+/* Those that have come since the last time. */
+static void put_entries(FILE *to, struct openai_choice *choice)
+{
+    if (choice->n_entries == 0)
+        return;
+    fputs(",\"logprobs\":", to);
+    openai_logprobs_take(to, choice);
+}
+
 static void put_calls(FILE *to, struct openai_choice *choice)
 {
     const char *comma = "";
@@ -374,6 +447,7 @@ static void answer_chat(struct serve_task *task, FILE *to)
     if (has_calls(choice))
         put_calls(to, choice);
     fputc('}', to);
+    put_entries(to, choice);
     put_tail(to, task);
 }
 
@@ -383,7 +457,23 @@ static void answer_generate(struct serve_task *task, FILE *to)
     fputs(",\"response\":", to);
     put_buffer(to, &task->choices[0].content);
     put_thinking(to, &task->choices[0]);
+    put_entries(to, &task->choices[0]);
     put_tail(to, task);
+}
+
+static void put_vector(FILE *to, const struct openai_choice *choice)
+{
+    fputc('[', to);
+    for (size_t k = 0; k < choice->n_embedding; k++)
+        fprintf(to, "%s%.9g", k > 0 ? "," : "", (double)choice->embedding[k]);
+    fputc(']', to);
+}
+
+static void answer_embeddings(struct serve_task *task, FILE *to)
+{
+    fputs("{\"embedding\":", to);
+    put_vector(to, &task->choices[0]);
+    fputc('}', to);
 }
 
 static void answer_embed(struct serve_task *task, FILE *to)
@@ -396,10 +486,8 @@ static void answer_embed(struct serve_task *task, FILE *to)
     for (size_t i = 0; i < task->n_choices; i++) {
         const struct openai_choice *choice = &task->choices[i];
 
-        fputs(i > 0 ? ",[" : "[", to);
-        for (size_t k = 0; k < choice->n_embedding; k++)
-            fprintf(to, "%s%.9g", k > 0 ? "," : "", (double)choice->embedding[k]);
-        fputc(']', to);
+        fputs(i > 0 ? "," : "", to);
+        put_vector(to, choice);
         tokens += choice->usage.prompt_tokens;
     }
     fputs("],", to);
@@ -413,9 +501,12 @@ static void answer_embed(struct serve_task *task, FILE *to)
 static void put_line(struct serve_task *task, const runnel_event *event)
 {
     FILE *to = NULL;
+    struct openai_choice *choice = &task->choices[0];
     bool chat = task->dialect == &serve_ollama_chat, thinks = event->type == RUNNEL_EVENT_REASONING;
 
-    if (event->text_bytes == 0)
+    if (task->request.logprobs)
+        openai_choice_event(choice, event);
+    if (event->text_bytes == 0 && choice->n_entries == 0)
         return;
     serve_task_begin(task);
     to = serve_write(task->serve);
@@ -426,7 +517,9 @@ static void put_line(struct serve_task *task, const runnel_event *event)
         fputs(",\"thinking\":", to);
         app_json_string(to, event->text, event->text_bytes);
     }
-    fputs(chat ? "},\"done\":false}\n" : ",\"done\":false}\n", to);
+    fputs(chat ? "}" : "", to);
+    put_entries(to, choice);
+    fputs(",\"done\":false}\n", to);
     serve_task_send(task);
 }
 
@@ -463,6 +556,7 @@ static void end(struct serve_task *task)
     } else {
         fputs(",\"response\":\"\"", to);
     }
+    put_entries(to, choice);
     put_tail(to, task);
     fputc('\n', to);
     serve_task_send(task);
@@ -484,9 +578,14 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_send(task);
 }
 
-#define PIECES .stream_type = "application/x-ndjson", .chunk = chunk, .end = end, .fail = fail, .put_error = put_error
+#define PIECES                                                                                              \
+    .stream_type = "application/x-ndjson", .llama_entries = true, .chunk = chunk, .end = end, .fail = fail, \
+    .put_error = put_error
 
 const struct serve_dialect serve_ollama_chat = {PIECES, .translate = translate_chat, .answer = answer_chat};
 const struct serve_dialect serve_ollama_generate = {PIECES, .translate = translate_generate,
                                                     .endpoint = endpoint_of_generate, .answer = answer_generate};
-const struct serve_dialect serve_ollama_embed = {PIECES, .translate = translate_embed, .answer = answer_embed};
+const struct serve_dialect serve_ollama_embed = {PIECES, .translate = translate_embed, .wish = wish_embed,
+                                                 .answer = answer_embed};
+const struct serve_dialect serve_ollama_embeddings = {PIECES, .translate = translate_embeddings,
+                                                      .answer = answer_embeddings};

@@ -5,6 +5,9 @@
 
 #include "serve.h"
 
+/* Of the numbers of one request so many are computed at once: several steps' worth of short texts. */
+enum { MOST_NUMBERS = 256 };
+
 static bool read_file(struct serve_keys *keys, const char *path, uint64_t now_ms, char sentence[512])
 {
     struct app_text text = {0};
@@ -132,18 +135,33 @@ bool serve_let_in(struct serve_visit *visit)
     return false;
 }
 
+/* Numbers are told at the end alone, so they may be computed one after the other: at most half of what the server runs
+ * at once, so that others find room, and what the key has left. */
+static int64_t numbers_at_once(const struct serve_task *task)
+{
+    const struct serve_limits *limits = &task->visit->key->limits;
+    int64_t half = (task->serve->options->max_streams + 1) / 2, n = half < MOST_NUMBERS ? half : MOST_NUMBERS;
+    int64_t left = limits->streams - limits->live;
+
+    if (limits->streams > 0 && n > left)
+        n = left > 0 ? left : 1;
+    return (int64_t)task->n_choices < n ? (int64_t)task->n_choices : n;
+}
+
 bool serve_open_answers(struct serve_task *task, struct openai_error *error)
 {
     long long most = task->serve->options->max_streams;
+    bool numbers = (task->request.endpoint & OPENAI_POOLED) != 0;
+    int64_t n = numbers ? numbers_at_once(task) : (int64_t)task->n_choices;
 
-    if (task->n_choices > (size_t)most) /* no time helps */
+    if (n > most) /* no time helps */
         return openai_refuse(error, "invalid_value", NULL, "%zu answers are asked for; at most %lld run at once",
                              task->n_choices, most);
-    if (!serve_limits_open(&task->visit->key->limits, (int64_t)task->n_choices)) {
+    if (!serve_limits_open(&task->visit->key->limits, n)) {
         rate_error(error, "requests", "answers at once");
         return false;
     }
-    task->n_counted = (int64_t)task->n_choices;
+    task->n_counted = n;
     return true;
 }
 

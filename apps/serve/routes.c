@@ -11,6 +11,7 @@ static const struct serve_route routes[] = {
     {"GET", "/", SCOPE_PUBLIC, NULL, 0, serve_page, NULL, NULL, NULL},
     {"GET", "/page/", SCOPE_PUBLIC, NULL, 0, serve_page, NULL, NULL, NULL},
     {"GET", "/health", SCOPE_PUBLIC, NULL, 0, serve_health, NULL, "Status", "the process lives"},
+    {"GET", "/v1/health", SCOPE_PUBLIC, NULL, 0, serve_health, NULL, "Status", "the process lives, as with llama.cpp"},
     {"GET", "/ready", SCOPE_PUBLIC, NULL, 0, serve_ready, NULL, "Status", "all models are loaded"},
     {"GET", "/metrics", SCOPE_METRICS, NULL, 0, serve_metrics, NULL, NULL,
      "counts and latencies as text for Prometheus"},
@@ -25,6 +26,10 @@ static const struct serve_route routes[] = {
      "vectors of texts"},
     {"POST", "/v1/responses", SCOPE_CHAT, &serve_responses, OPENAI_RESPONSES, NULL, NULL, "Response",
      "a conversation goes on; nothing is kept"},
+    {"POST", "/v1/responses/input_tokens", SCOPE_TOKENS, NULL, OPENAI_RESPONSES, serve_input_tokens, NULL,
+     "InputTokens", "the length of such a conversation in tokens"},
+    {"POST", "/v1/chat/completions/input_tokens", SCOPE_TOKENS, NULL, OPENAI_CHAT, serve_input_tokens, NULL,
+     "InputTokens", "the length of a conversation in tokens, as with llama.cpp"},
     {"POST", "/v1/messages", SCOPE_CHAT, &serve_anthropic, OPENAI_CHAT, NULL, anthropic_fields, "AnthropicMessage",
      "a conversation goes on, as with Anthropic"},
     {"POST", "/v1/messages/count_tokens", SCOPE_TOKENS, &serve_anthropic, 0, serve_count_tokens,
@@ -35,6 +40,8 @@ static const struct serve_route routes[] = {
      "OllamaText", "a prompt is answered, as with Ollama"},
     {"POST", "/api/embed", SCOPE_EMBEDDINGS, &serve_ollama_embed, OPENAI_EMBEDDINGS, NULL, ollama_embed_fields,
      "OllamaEmbeddings", "vectors of texts, as with Ollama"},
+    {"POST", "/api/embeddings", SCOPE_EMBEDDINGS, &serve_ollama_embeddings, OPENAI_EMBEDDINGS, NULL,
+     ollama_embeddings_fields, "OllamaEmbedding", "the vector of one text, as with Ollama"},
     {"GET", "/api/tags", SCOPE_MODELS, &serve_ollama_chat, 0, serve_ollama_tags, NULL, "OllamaModels",
      "what is served, as with Ollama"},
     {"GET", "/api/ps", SCOPE_MODELS, &serve_ollama_chat, 0, serve_ollama_ps, NULL, "OllamaModels",
@@ -46,6 +53,10 @@ static const struct serve_route routes[] = {
      "a text goes on, as with llama.cpp"},
     {"POST", "/infill", SCOPE_CHAT, &serve_infill, OPENAI_COMPLETIONS, NULL, llama_infill_fields, "LlamaCompletion",
      "the gap in a text is filled, as with llama.cpp"},
+    {"POST", "/embedding", SCOPE_EMBEDDINGS, &serve_llama_embedding, OPENAI_EMBEDDINGS, NULL, llama_embedding_fields,
+     "LlamaEmbeddings", "vectors of texts, as with llama.cpp"},
+    {"POST", "/embeddings", SCOPE_EMBEDDINGS, &serve_llama_embedding, OPENAI_EMBEDDINGS, NULL, llama_embedding_fields,
+     "LlamaEmbeddings", "vectors of texts, as with llama.cpp"},
     {"POST", "/tokenize", SCOPE_TOKENS, NULL, 0, serve_tokenize, serve_tokenize_fields, "Tokens",
      "the tokens of a text"},
     {"POST", "/detokenize", SCOPE_TOKENS, NULL, 0, serve_detokenize, serve_detokenize_fields, "Content",
@@ -114,14 +125,16 @@ static bool has_path(const struct serve_route *route, const char *path)
 {
     size_t n = strlen(route->path);
 
+    if (strcmp(path, route->path) == 0)
+        return n == 1 || route->path[n - 1] != '/';
     if (serve_route_stem(route) < n)
         return has_both_ends(route, path);
+    if (n == 1 || route->path[n - 1] != '/' || strncmp(path, route->path, n) != 0)
+        return false;
     for (size_t i = 0; i < N_ROUTES; i++)
         if (has_both_ends(&routes[i], path))
             return false;
-    if (n > 1 && route->path[n - 1] == '/')
-        return strncmp(path, route->path, n) == 0 && path[n] != '\0';
-    return strcmp(path, route->path) == 0;
+    return true;
 }
 
 /* HEAD is answered as GET. */

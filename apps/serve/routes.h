@@ -29,10 +29,10 @@ const struct serve_route *serve_route_of(const struct http_exchange *exchange);
 /* The fields of each dialect's bodies, beside what translates them. */
 extern const struct openai_field anthropic_fields[], anthropic_prompt_fields[]; /* anthropic_request.c */
 extern const struct openai_field ollama_chat_fields[], ollama_generate_fields[], ollama_embed_fields[],
-    ollama_show_fields[];                                                            /* ollama.c */
-extern const struct openai_field serve_load_fields[];                                /* ollama_models.c */
-extern const struct openai_field llama_fields[], llama_infill_fields[];              /* llama.c */
-extern const struct openai_field serve_batch_fields[];                               /* batches.c */
-extern const struct openai_field serve_tokenize_fields[], serve_detokenize_fields[]; /* tokens.c */
+    ollama_embeddings_fields[], ollama_show_fields[];                                             /* ollama.c */
+extern const struct openai_field serve_load_fields[];                                             /* ollama_models.c */
+extern const struct openai_field llama_fields[], llama_infill_fields[], llama_embedding_fields[]; /* llama_request.c */
+extern const struct openai_field serve_batch_fields[];                                            /* batches.c */
+extern const struct openai_field serve_tokenize_fields[], serve_detokenize_fields[];              /* tokens.c */
 
 #endif

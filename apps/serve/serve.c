@@ -151,11 +151,12 @@ static void watch(struct serve *serve)
     uv_timer_init(&serve->loop, &serve->pings);
     uv_timer_init(&serve->loop, &serve->deadline);
     uv_timer_init(&serve->loop, &serve->settle);
+    uv_timer_init(&serve->loop, &serve->waves);
     uv_signal_init(&serve->loop, &serve->interrupt);
     uv_signal_init(&serve->loop, &serve->terminate);
     uv_signal_init(&serve->loop, &serve->hangup);
     serve->pings.data = serve->deadline.data = serve->interrupt.data = serve->terminate.data = serve->hangup.data =
-        serve->settle.data = serve;
+        serve->settle.data = serve->waves.data = serve;
     uv_timer_start(&serve->pings, on_look, look_ms, look_ms);
     uv_signal_start(&serve->interrupt, on_signal, SIGINT);
     uv_signal_start(&serve->terminate, on_signal, SIGTERM);

@@ -35,6 +35,9 @@ struct serve_dialect {
     /* The body in OpenAI's form, a new reference; NULL: *error says why. NULL: it is in that form. */
     json_t *(*translate)(const json_t *body, struct openai_error *error);
 
+    /* What of a body only the answers need, into the task, once it was read; NULL: nothing. On any thread. */
+    void (*wish)(struct serve_task *task, const json_t *body);
+
     /* What a body asks for; NULL: what its route says. */
     enum openai_endpoint (*endpoint)(const json_t *body);
 
@@ -59,11 +62,12 @@ struct serve_dialect {
     void (*put_error)(FILE *to, const struct openai_error *error);
 };
 
-extern const struct serve_dialect serve_openai;                                                 /* chunks.c */
-extern const struct serve_dialect serve_responses;                                              /* responses.c */
-extern const struct serve_dialect serve_anthropic;                                              /* anthropic.c */
-extern const struct serve_dialect serve_ollama_chat, serve_ollama_generate, serve_ollama_embed; /* ollama.c */
-extern const struct serve_dialect serve_llama, serve_infill;                                    /* llama.c */
+extern const struct serve_dialect serve_openai;    /* chunks.c */
+extern const struct serve_dialect serve_responses; /* responses.c */
+extern const struct serve_dialect serve_anthropic; /* anthropic.c */
+extern const struct serve_dialect serve_ollama_chat, serve_ollama_generate, serve_ollama_embed,
+    serve_ollama_embeddings;                                                        /* ollama.c */
+extern const struct serve_dialect serve_llama, serve_infill, serve_llama_embedding; /* llama.c */
 
 /* One of a task's answers. */
 struct serve_stream {
@@ -79,6 +83,7 @@ struct serve_stream {
     bool thinks, speaks;              /* Anthropic: ... which is reasoning, or the message */
     bool opened;                      /* responses: ... which was announced ... */
     size_t told_entries;              /* ... with so many bytes of log-probabilities */
+    uint64_t first_ns;                /* llama.cpp's: when its first token came; 0: none has */
 };
 
 /* A request under way. */
@@ -92,11 +97,17 @@ struct serve_task {
     struct openai_choice *choices; /* [n_choices], of which n_open are open; owned */
     struct serve_stream *streams;  /* [n_choices], of which n_submitted were submitted; owned */
     size_t n_choices, n_open, n_submitted, n_ended;
+    uint64_t seed;              /* of those that name none */
     struct serve_visit *visit;  /* a reference; its key pays */
     int64_t keep_ms;            /* how long the model stays loaded behind it, -1: for good; KEEP_UNSAID */
-    int64_t n_counted;          /* of its answers, against the key's answers at once */
+    int64_t n_counted;          /* of its answers so many run at once, which count against the key's */
     uint64_t number;            /* of the server's tasks */
     uint64_t began_ns, told_ms; /* began: by uv_hrtime, when its model was there */
+    struct {                    /* of a dialect's bodies alone */
+        bool truncate;          /* Ollama's: inputs that are too long for the context are cut */
+        bool ids, timings, progress, prompt;
+        json_t *fields; /* response_fields; NULL: all. A reference */
+    } wish;
     bool begun, paused;
     bool is_long; /* its body is */
     bool apart;   /* another thread works on it: it stays */
@@ -118,6 +129,7 @@ struct serve {
     struct http_server *http;
     uv_signal_t interrupt, terminate, hangup;
     uv_timer_t pings, deadline, settle;  /* of tasks that have nothing to say; of the drain; of served_models.h */
+    uv_timer_t waves;                    /* of tasks that have answers to submit yet */
     struct serve_models models, retired; /* served; and those that go with their last request */
     char **rows;                         /* [n_rows]: of --architecture, those that the engine has; owned */
     size_t n_rows;
@@ -224,6 +236,11 @@ bool serve_pay(struct serve_stream *stream, const runnel_event *event, struct op
 /* A body that asks for streams: submits what it asks for, or refuses. */
 void serve_ask(struct serve *serve, struct http_exchange *exchange, enum openai_endpoint endpoint);
 
+/* Submits further answers of those tasks that do not run all at once, as soon as the loop comes round: a stream's slot is
+ * free when the callback of its end has returned. */
+void serve_submit_soon(struct serve *serve);
+void serve_on_waves(uv_timer_t *timer);
+
 /* An event of one of a task's streams. */
 void serve_task_event(void *user, const runnel_event *event);
 
@@ -286,7 +303,8 @@ void serve_end_batches(struct serve *serve);
 
 typedef void serve_page_fn(struct serve *serve, struct http_exchange *exchange, const char *rest);
 serve_page_fn serve_health, serve_ready, serve_metrics, serve_models_list, serve_model_one;
-serve_page_fn serve_count_tokens, serve_ollama_version, serve_ollama_tags, serve_ollama_ps, serve_ollama_show;
+serve_page_fn serve_count_tokens, serve_input_tokens, serve_ollama_version, serve_ollama_tags, serve_ollama_ps,
+    serve_ollama_show;
 serve_page_fn serve_load, serve_unload;
 serve_page_fn serve_tokenize, serve_detokenize, serve_apply_template, serve_props, serve_slots, serve_openapi,
     serve_page;

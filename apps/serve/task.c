@@ -29,6 +29,7 @@ void serve_task_release(struct serve_task *task)
     free(task->choices);
     free(task->streams);
     free(task->prefix);
+    json_decref(task->wish.fields);
     visit_unref(task->visit);
     free(task);
 }
@@ -225,6 +226,8 @@ void serve_task_event(void *user, const runnel_event *event)
     if (event->type >= RUNNEL_EVENT_DONE) {
         stream->live = false;
         task->n_ended++;
+        if (task->n_submitted < task->n_choices)
+            serve_submit_soon(task->serve);
     }
     task->busy = true;
     if (task->exchange != NULL && !paid && stream->live)

@@ -13,6 +13,7 @@ struct page {
     struct serve_work work; /* first */
     json_t *body;           /* a reference */
     struct serve_model *model;
+    enum openai_endpoint endpoint;   /* of the route */
     void (*fill)(struct page *page); /* on the other thread: the answer, or the error */
     struct openai_buffer answer;     /* owned */
     struct openai_error error;       /* http 0: there is none */
@@ -85,6 +86,7 @@ static void begin(struct serve *serve, struct http_exchange *exchange, void (*fi
     page->body = body;
     page->model = model;
     page->fill = fill;
+    page->endpoint = serve_route_of(exchange)->endpoint;
     serve_model_use(model);
     serve_work_begin(serve, visit_of(exchange), &page->work, run, done);
 }
@@ -104,26 +106,63 @@ static bool flag_of(const struct page *page, const char *name, bool usual)
     return json_is_boolean(value) ? json_is_true(value) : usual;
 }
 
-const struct openai_field serve_tokenize_fields[] = {{"content", OPENAI_STRING, false, 0, 0},
-                                                     {"prompt", OPENAI_STRING, false, 0, 0},
-                                                     {"add_special", OPENAI_BOOLEAN, false, 0, 0},
-                                                     {"add_special_tokens", OPENAI_BOOLEAN, false, 0, 0},
-                                                     {"parse_special", OPENAI_BOOLEAN, false, 0, 0},
-                                                     {"model", OPENAI_STRING, false, 0, 0},
-                                                     {0}};
+const struct openai_field serve_tokenize_fields[] = {
+    {"content", OPENAI_STRING, false, 0, 0},        {"prompt", OPENAI_STRING, false, 0, 0},
+    {"add_special", OPENAI_BOOLEAN, false, 0, 0},   {"add_special_tokens", OPENAI_BOOLEAN, false, 0, 0},
+    {"parse_special", OPENAI_BOOLEAN, false, 0, 0}, {"with_pieces", OPENAI_BOOLEAN, false, 0, 0},
+    {"model", OPENAI_STRING, false, 0, 0},          {0}};
 
 const struct openai_field serve_detokenize_fields[] = {
     {"tokens", OPENAI_ARRAY, true, 0, 0}, {"model", OPENAI_STRING, false, 0, 0}, {0}};
 
 /* ---- Text to tokens ---------------------------------------------------------------------- */
 
+static void put_bytes(FILE *to, const char *piece, size_t n)
+{
+    json_t *text = json_stringn(piece, n); /* NULL for what is not UTF-8 */
+
+    if (text != NULL)
+        app_json_string(to, piece, n);
+    else
+        fputc('[', to);
+    for (size_t i = 0; text == NULL && i < n; i++)
+        fprintf(to, "%s%u", i > 0 ? "," : "", (unsigned char)piece[i]);
+    if (text == NULL)
+        fputc(']', to);
+    json_decref(text);
+}
+
+/* A token and its bytes within a text: those of the second of two, since the first may lose its space. */
+static void put_piece(struct page *page, int32_t token)
+{
+    const int32_t twice[2] = {token, token};
+    size_t first = 0, all = 0;
+    char *text = NULL;
+
+    if (runnel_detokenize(page->model->handle, twice, 1, 1, NULL, 0, &first) == RUNNEL_OK &&
+        runnel_detokenize(page->model->handle, twice, 2, 1, NULL, 0, &all) == RUNNEL_OK)
+        text = malloc(all + 1);
+    if (text == NULL || runnel_detokenize(page->model->handle, twice, 2, 1, text, all, &all) != RUNNEL_OK)
+        first = all = 0;
+    fprintf(page->answer.to, "{\"id\":%d,\"piece\":", (int)token);
+    put_bytes(page->answer.to, all > first ? text + first : "", all - first);
+    fputc('}', page->answer.to);
+    free(text);
+}
+
 static void put_tokens(struct page *page, const int32_t *tokens, size_t n)
 {
     FILE *to = page->answer.to;
+    bool pieces = flag_of(page, "with_pieces", false);
 
     fputs("{\"tokens\":[", to);
-    for (size_t i = 0; i < n; i++)
-        fprintf(to, "%s%d", i > 0 ? "," : "", tokens[i]);
+    for (size_t i = 0; i < n; i++) {
+        fputs(i > 0 ? "," : "", to);
+        if (pieces)
+            put_piece(page, tokens[i]);
+        else
+            fprintf(to, "%d", (int)tokens[i]);
+    }
     fprintf(to, "],\"count\":%zu,\"max_model_len\":%u}", n, page->model->info.context_tokens);
 }
 
@@ -281,12 +320,23 @@ void serve_apply_template(struct serve *serve, struct http_exchange *exchange, c
     begin(serve, exchange, fill_prompt);
 }
 
+/* The length of a conversation's prompt; false: the page is refused. */
+static bool count(struct page *page, const struct openai_request *request, size_t *n)
+{
+    runnel_error fault = {0};
+    runnel_chat chat;
+
+    fill_chat(page, request, &chat);
+    fault.status = runnel_tokenize_chat(page->model->handle, &chat, NULL, 0, n, &fault);
+    if (fault.status != RUNNEL_OK)
+        refuse_status(page, fault.status, fault.message);
+    return fault.status == RUNNEL_OK;
+}
+
 static void fill_count(struct page *page)
 {
     json_t *translated = anthropic_translate_prompt(page->body, &page->error);
     struct openai_request request;
-    runnel_error fault = {0};
-    runnel_chat chat;
     size_t n = 0;
     bool good = false;
 
@@ -296,13 +346,28 @@ static void fill_count(struct page *page)
     json_decref(translated);
     if (!good)
         return;
-    fill_chat(page, &request, &chat);
-    fault.status = runnel_tokenize_chat(page->model->handle, &chat, NULL, 0, &n, &fault);
-    openai_request_fini(&request);
-    if (fault.status != RUNNEL_OK)
-        refuse_status(page, fault.status, fault.message);
-    else
+    if (count(page, &request, &n))
         fprintf(page->answer.to, "{\"input_tokens\":%zu}", n);
+    openai_request_fini(&request);
+}
+
+static void fill_input_tokens(struct page *page)
+{
+    struct openai_request request;
+    size_t n = 0;
+
+    if (!openai_request_read(&request, page->endpoint, OPENAI_SERVED, page->body, &page->error))
+        return;
+    if (count(page, &request, &n))
+        fprintf(page->answer.to, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
+    openai_request_fini(&request);
+}
+
+/* OpenAI's, of a body of /v1/responses; and of one of /v1/chat/completions. */
+void serve_input_tokens(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    (void)rest;
+    begin(serve, exchange, fill_input_tokens);
 }
 
 /* Anthropic's: the tokens of the prompt that a body of /v1/messages would have. */

@@ -177,20 +177,28 @@ static void logprobs_and_logits(void **state)
     capture_clear(&capture);
 }
 
+struct progress {
+    uint64_t done, cached;
+};
+
 static void on_progress(struct capture *capture, const runnel_event *event)
 {
-    uint64_t *done = capture->hook_user;
+    struct progress *progress = capture->hook_user;
 
+    if (event->type == RUNNEL_EVENT_DONE)
+        assert_int_equal(event->usage.cached_tokens, progress->cached);
     if (event->type != RUNNEL_EVENT_PROGRESS)
         return;
-    assert_true(event->prompt_done > *done && event->prompt_done <= event->prompt_total);
-    *done = event->prompt_done;
+    assert_true(event->prompt_done > progress->done && event->prompt_done <= event->prompt_total);
+    assert_true(event->usage.cached_tokens < event->prompt_done);
+    progress->done = event->prompt_done;
+    progress->cached = event->usage.cached_tokens;
 }
 
 static void progress(void **state)
 {
-    uint64_t done = 0;
-    struct capture capture = {.hook = on_progress, .hook_user = &done};
+    struct progress progress = {0, 0};
+    struct capture capture = {.hook = on_progress, .hook_user = &progress};
     runnel_request request = make_request(NULL, 2, &capture);
     enum { LENGTH = UNLESS_SLOW(700, 520) };
     int32_t tokens[LENGTH];
@@ -202,7 +210,8 @@ static void progress(void **state)
     request.n_tokens = LENGTH;
     request.want_progress = 1;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
-    assert_int_equal(done, LENGTH);
+    assert_int_equal(progress.done, LENGTH);
+    assert_int_equal(progress.cached, 0);
     assert_true(capture.n_progress >= 3); /* 256 rows a step */
     capture_clear(&capture);
 }
@@ -211,7 +220,8 @@ static void progress(void **state)
 static void session_turns(void **state)
 {
     static const char first[] = "Tom had a red kite.", second[] = " One windy day";
-    struct capture a = {0}, b = {0}, whole = {0};
+    struct progress progress = {0, 0};
+    struct capture a = {0}, b = {.hook = on_progress, .hook_user = &progress}, whole = {0};
     int32_t all[400];
     size_t n_first, n_second;
     runnel_session session;
@@ -225,6 +235,7 @@ static void session_turns(void **state)
     request = make_request(second, 20, &b);
     request.session = session;
     request.ignore_eos = 1;
+    request.want_progress = 1;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
     assert_int_equal(runnel_tokenize(model, first, strlen(first), RUNNEL_TOKENIZE_BOS, all, 400, &n_first), RUNNEL_OK);
     memcpy(all + n_first, a.tokens, a.n_tokens * sizeof *all);
@@ -239,6 +250,7 @@ static void session_turns(void **state)
     assert_memory_equal(b.tokens, whole.tokens, 20 * sizeof(int32_t));
     assert_int_equal(b.last.usage.prompt_tokens, whole.last.usage.prompt_tokens);
     assert_int_equal(b.last.usage.cached_tokens, n_first + a.n_tokens - 1);
+    assert_int_equal(progress.cached, n_first + a.n_tokens - 1);
     assert_int_equal(whole.last.usage.cached_tokens, 0);
     capture_clear(&a);
     capture_clear(&b);

@@ -17,7 +17,8 @@ SAID = re.compile("|".join((
     r"^function_call|^messages\[\d+\]\.name is missing$",  # a function of the request; answers of functions have a name
     r"prompt must be a text where there is a suffix", r"^the prompt is empty|has no message$",  # nothing to say
     r"stays$",  # /models/unload
-    r"suffix is not supported|raw prompts are for|templates of clients",  # of Ollama's
+    r"\\u0000 is not allowed",  # in a text
+    r"suffix is not supported|does not go with a (raw|suffix)|templates of clients",  # of Ollama's
 )))
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict")
 

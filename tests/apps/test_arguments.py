@@ -286,6 +286,17 @@ class Arguments(unittest.TestCase):
         self.assertEqual(process.stderr.read(), b"")
         process.stderr.close()
 
+    def test_nobody_reads(self):
+        """Whether all of it fits into a buffer or not."""
+        for args in (["info", MODEL], ["info", MODEL, "--plan"], ["info", "--architectures"], ["--completion"], ["--help"],
+                     ["tokenize", MODEL, "-p", "a " * 9000]):
+            with self.subTest(args=args[:3]):
+                reader, writer = os.pipe()
+                os.close(reader)
+                done = subprocess.run([common.program, *args], stdout=writer, stderr=subprocess.PIPE, check=False)
+                os.close(writer)
+                self.assertEqual((done.returncode, done.stderr), (130, b""))
+
     ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--ctx", "4096", "-n", "4000"]
 
     def begin_endless(self, *args):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """runnel serve: answers against those of runnel batch, streams against whole answers, what is refused, who leaves."""
+import contextlib
 import json
 import math
 import os
@@ -21,6 +22,8 @@ STORY = "Once upon a time"
 LONG = {"prompt": STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
 WHOLE = [  # url, body: answered at once and by a batch job, to the same byte
     (TEXT, {"prompt": STORY, "max_tokens": 24, "seed": 1}),
+    (TEXT, {"prompt": "<|im_start|>user\nHello<|im_end|>", "max_tokens": 8, "parse_special": True, "echo": True,
+            "logprobs": 1, "logit_bias": {"44": False}, "temperature": 0}),
     (TEXT, {"prompt": STORY, "max_tokens": 24, "temperature": 0.9, "seed": 7, "n": 3}),
     (TEXT, {"prompt": [STORY, "The fox"], "max_tokens": 12, "echo": True, "temperature": 0}),
     (TEXT, {"prompt": [[300, 301, 302]], "max_tokens": 8, "logprobs": 3, "temperature": 0}),
@@ -35,6 +38,7 @@ WHOLE = [  # url, body: answered at once and by a batch job, to the same byte
             "additionalProperties": False}}}}),
     (RESPONSES, {"input": "What is 2+2?", "max_output_tokens": 12, "temperature": 0, "instructions": "Be short."}),
     (EMBED, {"input": [STORY, "Hello"]}),
+    (EMBED, {"input": [STORY], "normalize": False}),
     (EMBED, {"input": STORY, "encoding_format": "base64", "dimensions": 16}),
 ]
 BAD = [  # url, body, status, code, param
@@ -482,9 +486,11 @@ class Limits(unittest.TestCase):
         status, body, headers = server.ask("POST", TEXT, json.dumps({"prompt": "a"}))
         self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "server_busy"))
         self.assertGreaterEqual(int(headers["retry-after"]), 1)
+        self.assertEqual(server.post(EMBED, {"input": ["a", "b"]})[0], 503)
         held.close()
         while server.metric("runnel_streams") != 0:
             pass
+        self.more_numbers_than_streams(server)
         client = server.connect()
         client.request("POST", TEXT, json.dumps({"prompt": STORY, "max_tokens": 60, "ignore_eos": True, "stream": True}))
         answer = client.getresponse()
@@ -493,6 +499,26 @@ class Limits(unittest.TestCase):
         self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
         answer.close()
         self.assertEqual(server.stop()[0], 0)
+
+    def more_numbers_than_streams(self, server):
+        """Are computed one after the other, also beside a stream of somebody else's; who leaves takes them along."""
+        texts = [f"{STORY} {i}" for i in range(9)]
+        want = [item["embedding"] for item in json.loads(run("embed", MODEL, *texts, "--json", "-q").stdout)["data"]]
+        with contextlib.closing(server.begin(TEXT, {**LONG, "stream": True})):
+            while server.metric("runnel_streams") != 1:
+                pass
+            status, got = server.post(EMBED, {"input": texts})
+            self.assertEqual((status, [item["embedding"] for item in got["data"]]), (200, want))
+            self.assertEqual([item["index"] for item in got["data"]], list(range(9)))
+            status, got = server.post(EMBED, {"input": [*texts, [1 << 30]]})
+            self.assertEqual((status, "vocabulary" in got["error"]["message"]), (400, True), got)
+            left = server.begin(EMBED, {"input": texts * 200})
+            while server.metric("runnel_streams") != 2:
+                pass
+            left.close()
+        while server.metric("runnel_streams") != 0:
+            pass
+        self.assertEqual(server.metric("runnel_http_disconnected_total"), 3)
 
     def test_a_second_signal_ends_at_once(self):
         server = Server()

@@ -4,6 +4,7 @@ can judge answers by its own types, it does (strict). What they get is what the 
 import asyncio
 import contextlib
 import json
+import math
 import tempfile
 import typing
 import unittest
@@ -221,6 +222,10 @@ class OpenAi(unittest.TestCase):
         self.assertIsInstance(called.output[-1].parsed_arguments, Digit)
         cut = self.client.responses.create(model=NAME, input="Hi", max_output_tokens=1)
         self.assertEqual((cut.status, cut.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+        count = self.client.responses.input_tokens.count(model=NAME, input="Hi")
+        self.assertEqual((count.object, count.input_tokens), ("response.input_tokens", cut.usage.input_tokens))
+        chat = server.post("/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "Hi"}]})[1]
+        self.assertEqual(chat["input_tokens"], cut.usage.input_tokens)
 
     def test_files_and_batches(self):
         client = self.client
@@ -471,6 +476,55 @@ class Ollama(unittest.TestCase):
         asked = [*USER, {"role": "assistant", "content": "", "tool_calls": [
             {"type": "function", "function": {"name": "add", "arguments": '{"n":2}'}}]}, {"role": "tool", "content": "4"}]
         self.assertEqual(self.client.chat(NAME, turns, options=self.OPTIONS).message.content, program_chat(asked))
+
+    def test_raw(self):
+        prompt = server.post("/apply-template", {"messages": USER})[1]["prompt"]
+        answer = self.client.generate(NAME, prompt, raw=True, options=self.OPTIONS)
+        self.assertEqual(answer.response, program_chat())
+        self.assertEqual(answer.prompt_eval_count, self.client.chat(NAME, USER, options=self.OPTIONS).prompt_eval_count)
+        pieces = self.client.generate(NAME, prompt, raw=True, options=self.OPTIONS, stream=True)
+        self.assertEqual("".join(piece.response for piece in pieces), program_chat())
+        for more in ({"suffix": "a"}, {"system": "a"}, {"template": "a"}, {"context": [1]}):
+            with self.assertRaises(ollama.ResponseError) as caught:
+                self.client.generate(NAME, prompt, raw=True, **more)
+            self.assertEqual((caught.exception.status_code, next(iter(more)) in caught.exception.error), (400, True))
+
+    def test_logprobs(self):
+        options = {**self.OPTIONS, "num_predict": 6}
+        with openai_client() as client:
+            want = client.chat.completions.create(model=NAME, messages=USER, max_tokens=6, temperature=1, seed=7,
+                                                  logprobs=True, top_logprobs=2).choices[0].logprobs.content
+        want = [(x.token, x.logprob, [(t.token, t.logprob) for t in x.top_logprobs]) for x in want]
+        prompt = server.post("/apply-template", {"messages": USER})[1]["prompt"]
+        how = {"options": options, "logprobs": True, "top_logprobs": 2}
+        for ask in (lambda **more: self.client.chat(NAME, USER, **how, **more),
+                    lambda **more: self.client.generate(NAME, USER[0]["content"], **how, **more),
+                    lambda **more: self.client.generate(NAME, prompt, raw=True, **how, **more)):
+            for entries in (ask().logprobs, [x for piece in ask(stream=True) for x in piece.logprobs or ()]):
+                self.assertEqual([(x.token, x.logprob, [(t.token, t.logprob) for t in x.top_logprobs]) for x in entries],
+                                 want)
+        self.assertIsNone(self.client.chat(NAME, USER, options=options).logprobs)
+
+    def test_embeddings(self):
+        """The older form, whose vectors are as the model gives them."""
+        want = json.loads(run("embed", MODEL, STORY, "--raw", "--json", "-q").stdout)["data"][0]["embedding"]
+        self.assertNotAlmostEqual(math.hypot(*want), 1, 2)
+        self.assertEqual(self.client.embeddings(NAME, STORY).embedding, want)
+
+    def ids(self, text):
+        return server.post("/tokenize", {"content": text, "add_special": True})[1]["tokens"]
+
+    def test_long_texts_are_cut(self):
+        text = "the river goes on " * 1000
+        known = server.post("/tokenize", {"content": text, "add_special": True})[1]
+        first = known["tokens"][:known["max_model_len"]]
+        self.assertLess(len(first), known["count"])
+        want = [x["embedding"] for x in server.post("/v1/embeddings", {"input": [first, self.ids(STORY)]})[1]["data"]]
+        for text in (text, text * 6):  # read on the loop, and beside it
+            self.assertEqual(self.client.embed(NAME, [text, STORY]).embeddings, want)
+            with self.assertRaises(ollama.ResponseError) as caught:
+                self.client.embed(NAME, text, truncate=False)
+            self.assertEqual(caught.exception.status_code, 400)
 
     def test_embed(self):
         want = [item["embedding"] for item in json.loads(run("embed", MODEL, "Hello", STORY, "--json",

@@ -313,7 +313,9 @@ class Dialects(unittest.TestCase):
         want = json.loads(run("embed", MODEL, "Hello", "--json", "-q").stdout)["data"][0]["embedding"]
         self.assertEqual((status, got["embeddings"]), (200, [want]))
         for path, body in (("/api/chat", {"messages": 5}), ("/api/chat", {"messages": USER, "options": 5}),
-                           ("/api/generate", {}), ("/api/generate", {"prompt": "a", "raw": True}),
+                           ("/api/generate", {}), ("/api/generate", {"prompt": "a", "raw": True, "system": "b"}),
+                           ("/api/generate", {"prompt": "a", "images": ["x"]}), ("/api/embeddings", {}),
+                           ("/api/chat", {"messages": USER, "top_logprobs": 2}),
                            ("/api/chat", {"messages": [{"role": "user", "content": "a", "images": ["x"]}]}),
                            ("/api/chat", {"messages": USER, "format": "xml"}), ("/api/show", {})):
             with self.subTest(path=path, body=body):

@@ -14,7 +14,7 @@ from common import MODEL, run
 from server import NAME, Server
 
 SCOPES = ("chat", "embeddings", "tokens", "models", "metrics", "admin")
-PUBLIC = {"/", "/page/", "/health", "/ready"}  # what needs no key: nothing else may join this list unseen
+PUBLIC = {"/", "/page/", "/health", "/v1/health", "/ready"}  # what needs no key: nothing else may join this list unseen
 SHORT = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0, "ignore_eos": True}
 LONG = {"prompt": "Once", "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
 MESSAGES = "/v1/messages"
@@ -155,6 +155,8 @@ class Limits(unittest.TestCase):
         client.getresponse().read(10)
         self.refused(self.ask(server, {**SHORT, "n": 2}), "requests", "rate_limit_exceeded")
         self.assertEqual(self.ask(server)[0], 200)
+        status, answer, _ = self.ask(server, {"input": ["one", "two", "three"]}, EMBED)  # one after the other
+        self.assertEqual((status, len(answer["data"])), (200, 3))
         client.close()
         while self.ask(server, {**SHORT, "n": 2})[0] != 200:
             pass

@@ -8,6 +8,7 @@ import unittest
 
 import common
 from batch_job import TEXT
+from common import MODEL, run
 from server import NAME, Server
 
 STORY, FOX = "Once upon a time", "The fox"
@@ -132,6 +133,87 @@ class Llama(unittest.TestCase):
         for entry in after["completion_probabilities"]:
             self.assertTrue(0 < entry["prob"] <= 1 and 0 < sum(t["prob"] for t in entry["top_probs"]) <= 1.0001, entry)
 
+    def test_tokens(self):
+        """Against those that stand beside the probabilities, and the text that they make."""
+        want = [entry["id"] for entry in self.ask(n_probs=1)["completion_probabilities"]]
+        got = self.ask(return_tokens=True)
+        self.assertEqual(got["tokens"], want)
+        self.assertEqual(self.server.post("/detokenize", {"tokens": [*self.ids(STORY), *want]})[1]["content"],
+                         STORY + got["content"])
+        self.assertEqual(self.ask()["tokens"], [])
+        for more in ({}, {"n_probs": 1}, {"stop": got["content"][7:10]}):
+            pieces = [event for _, event in self.server.events("/completion", {**ASK, **more})]
+            self.assertEqual([token for piece in pieces for token in piece["tokens"]],
+                             self.ask(return_tokens=True, **more)["tokens"])
+
+    def ids(self, text):
+        return self.server.post("/tokenize", {"content": text})[1]["tokens"]
+
+    def test_tells_more_in_pieces(self):
+        prompt = "The river goes on and on. " * 30
+        self.ask(prompt=prompt)
+        pieces = [event for _, event in self.server.events("/completion", {
+            **ASK, "prompt": prompt, "timings_per_token": True, "return_progress": True})]
+        told = [piece.pop("prompt_progress") for piece in pieces if "prompt_progress" in piece]
+        last = pieces[-1]
+        self.assertGreater(last["tokens_cached"], 0)
+        for progress in told:
+            self.assertEqual((progress["total"], progress["cache"]), (last["tokens_evaluated"], last["tokens_cached"]))
+            self.assertLessEqual(progress["cache"], progress["processed"])
+        self.assertEqual(told[-1]["processed"], last["tokens_evaluated"])
+        count = 0
+        for piece in pieces[len(told):]:
+            count += len(piece["tokens"])
+            times = piece["timings"]
+            self.assertEqual((times["predicted_n"], times["cache_n"], times["prompt_n"]),
+                             (count, last["tokens_cached"], last["tokens_evaluated"] - last["tokens_cached"]))
+        for piece in [event for _, event in self.server.events("/completion", ASK)][:-1]:
+            self.assertFalse({"timings", "prompt_progress"} & set(piece))
+
+    def test_response_fields(self):
+        names = ["content", "generation_settings/n_predict", "stop_type", "no/such", "content/x", "tokens_predicted"]
+        whole = self.ask()
+        want = {"content": whole["content"], "generation_settings/n_predict": 24, "stop_type": "limit",
+                "tokens_predicted": 24}
+        self.assertEqual(self.ask(response_fields=names), want)
+        self.assertEqual(self.ask(response_fields=names, n=2, prompt=[STORY, STORY]), [want] * 4)
+        pieces = [event for _, event in self.server.events("/completion", {**ASK, "response_fields": names})]
+        self.assertEqual(pieces[-1], {**want, "content": ""})
+        self.assertEqual("".join(piece["content"] for piece in pieces), whole["content"])
+        for prompt in (STORY, self.ids(STORY)):
+            self.assertEqual(self.ask(prompt=prompt, response_fields=["prompt"]), {"prompt": STORY})
+        self.assertEqual(self.ask(response_fields=[]).keys(), whole.keys())
+
+    def test_values(self):
+        """What that server means by a value, in the words of /v1/completions."""
+        story = ("Once upon a time, a lamb named Hugo lived near the harbour. One morning, when the wind was cold, Hugo "
+                 "painted a yellow shell near the old mill. ")
+        before = "A turtle named Nora and Max the hare came along. At first they could not agree, so they came home. "
+        prompt, hot = before + story * 5, {"seed": 3, "temperature": 1.5}
+        usual = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
+        wide = {"seed": 2, "temperature": 1.5, "top_k": 200, "top_p": 1, "min_p": 0, "presence_penalty": 2}
+        free = {**wide, "presence_penalty": 0}
+        first = self.ids(self.text(prompt=prompt, max_tokens=1)["choices"][0]["text"])[0]
+        rows = [(hot, {**hot, **usual}), ({"temperature": -1}, {}), ({"grammar": ""}, {}), ({"lora": []}, {}),
+                (wide, {**wide, "penalty_tokens": 64}), ({**wide, "repeat_last_n": -1}, {**wide, "penalty_tokens": 0}),
+                ({**wide, "repeat_penalty": 2, "repeat_last_n": 0}, free), (free, free),
+                ({"dry_multiplier": 5, "dry_penalty_last_n": 0}, {}),
+                ({**hot, "samplers": ["top_k", "infill"]}, {**hot, **usual, "samplers": ["top_k"]}),
+                ({"logit_bias": [[first, -9], [first + 1, 2]]}, {"logit_bias": {str(first): -9, str(first + 1): 2}}),
+                ({"logit_bias": [[first, False]]}, {"logit_bias": {str(first): -100}})]
+        texts = []
+        for given, same in rows:
+            with self.subTest(given=given):
+                texts.append(self.ask(prompt=prompt, **given)["content"])
+                self.assertEqual(texts[-1], self.text(prompt=prompt, **same)["choices"][0]["text"])
+        plain = self.text(prompt=prompt)["choices"][0]["text"]
+        self.assertEqual([text == plain for text in texts[1:4] + texts[8:]], [True] * 4 + [False] * 3)
+        self.assertEqual(len({plain, texts[0], *texts[4:8]}), 5)
+        for body, name in (({"lora": [{"id": 0, "scale": 1}]}, "lora"), ({"logit_bias": [["a", 1]]}, "logit_bias[0]"),
+                           ({"logit_bias": [5]}, "logit_bias[0]"), ({"logit_bias": [[1, True]]}, "logit_bias.1")):
+            status, got = self.server.post("/completion", {**ASK, **body})
+            self.assertEqual((status, got["error"]["param"]), (400, name))
+
     def test_timings(self):
         for got in (self.ask(), self.pieces()[0], self.ask(prompt=[STORY, FOX])[1]):
             times = got["timings"]
@@ -151,6 +233,32 @@ class Llama(unittest.TestCase):
         for name, value in (("seed", 5), ("top_k", 7), ("min_p", 0.25), ("repeat_penalty", 1.5), ("repeat_last_n", 9),
                             ("dry_multiplier", 0.5), ("n_predict", 2), ("temperature", 0)):
             self.assertEqual(got["generation_settings"][name], value, name)
+
+    def test_vectors(self):
+        for more, options in (({}, ()), ({"embd_normalize": 2}, ()), ({"embd_normalize": -1}, ("--raw",))):
+            told = run("embed", MODEL, STORY, FOX, *options, "--json", "-q").stdout
+            want = [{"index": i, "embedding": [item["embedding"]]} for i, item in enumerate(json.loads(told)["data"])]
+            for path in ("/embedding", "/embeddings"):
+                self.assertEqual(self.server.post(path, {"content": STORY, **more}), (200, want[:1]))
+                self.assertEqual(self.server.post(path, {"input": [STORY, FOX], **more}), (200, want))
+        for body, name in (({}, "content"), ({"content": STORY, "embd_normalize": 1}, "embd_normalize"),
+                           ({"content": STORY, "input": FOX}, "content")):
+            status, got = self.server.post("/embedding", body)
+            self.assertEqual((status, got["error"]["param"]), (400, name))
+
+    def test_pieces_of_texts(self):
+        for text in (STORY, "a\u00e1\U0001f600 x", "  two"):
+            tokens = self.server.post("/tokenize", {"content": text, "with_pieces": True})[1]["tokens"]
+            self.assertEqual([token["id"] for token in tokens], self.ids(text))
+            pieces = [token["piece"] for token in tokens]
+            joined = b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces)
+            self.assertIn(joined.decode(), (text, " " + text))  # a vocabulary may begin words with their space
+            for piece in pieces:
+                if not isinstance(piece, str):
+                    self.assertRaises(UnicodeDecodeError, bytes(piece).decode)
+
+    def test_health(self):
+        self.assertEqual(self.server.get("/v1/health"), self.server.get("/health"))
 
     # ---- /props and /slots
 

@@ -1,0 +1,299 @@
+/* Bodies of llama.cpp's /completion, /infill and /embedding in OpenAI's form: see llama.h. */
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "llama.h"
+#include "routes.h"
+
+enum { MOST_DRY = 1000000 }; /* dry_multiplier */
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+#define EACH                                                                                                     \
+    {"n_predict", OPENAI_WHOLE, false, INT32_MIN, INT32_MAX}, {"max_tokens", OPENAI_WHOLE, false, 0, INT32_MAX}, \
+        {"temperature", OPENAI_REAL, false, 0, 0}, {"repeat_penalty", OPENAI_REAL, false, 0, 0},                 \
+        {"repeat_last_n", OPENAI_WHOLE, false, -1, UINT32_MAX}, {"logit_bias", OPENAI_ANY, false, 0, 0},         \
+        {"n_probs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS}, {"n_cmpl", OPENAI_WHOLE, false, 1, 128},   \
+        {"return_tokens", OPENAI_BOOLEAN, false, 0, 0}, {"timings_per_token", OPENAI_BOOLEAN, false, 0, 0},      \
+        {"return_progress", OPENAI_BOOLEAN, false, 0, 0}, {"response_fields", OPENAI_ARRAY, false, 0, 0},        \
+    {                                                                                                            \
+        "lora", OPENAI_ARRAY, false, 0, 0                                                                        \
+    }
+
+const struct openai_field llama_fields[] = {{"prompt", OPENAI_PROMPTS, true, 0, 0}, EACH, {0}};
+
+const struct openai_field llama_infill_fields[] = {{"input_prefix", OPENAI_STRING, true, 0, 0},
+                                                   {"input_suffix", OPENAI_STRING, true, 0, 0},
+                                                   {"prompt", OPENAI_STRING, false, 0, 0},
+                                                   {"input_extra", OPENAI_ARRAY, false, 0, 0},
+                                                   EACH,
+                                                   {0}};
+
+const struct openai_field llama_embedding_fields[] = {
+    {"content", OPENAI_PROMPTS, false, 0, 0},       {"input", OPENAI_PROMPTS, false, 0, 0},
+    {"embd_normalize", OPENAI_WHOLE, false, -1, 2}, {"model", OPENAI_STRING, false, 0, 0},
+    {"keep_alive", OPENAI_ANY, false, 0, 0},        {0}};
+
+static bool is_given(const json_t *body, const char *name)
+{
+    const json_t *value = json_object_get(body, name);
+
+    return value != NULL && !json_is_null(value);
+}
+
+/* Fields whose names OpenAI's form or its further samplers do not know; the others pass as they are. Where a body has
+ * both names, the one of OpenAI's form counts. */
+static bool rename_field(const json_t *body, const char *from, json_t *out, const char *to)
+{
+    json_t *value = json_object_get(body, from), *other = json_object_get(body, to);
+
+    if (value == NULL || json_is_null(value))
+        return true;
+    if (other != NULL && !json_is_null(other))
+        return json_object_del(out, from) == 0;
+    return json_object_set(out, to, value) == 0 && json_object_del(out, from) == 0;
+}
+
+/* What that server takes where a body says nothing. */
+static bool add_usual(const json_t *body, json_t *out)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } usual[] = {{"temperature", 0.8}, {"top_p", 0.95}, {"min_p", 0.05}};
+    bool good = is_given(body, "top_k") || json_object_set_new(out, "top_k", json_integer(40)) == 0;
+
+    for (size_t i = 0; good && i < sizeof usual / sizeof usual[0]; i++)
+        good = is_given(body, usual[i].name) || json_object_set_new(out, usual[i].name, json_real(usual[i].value)) == 0;
+    return good;
+}
+
+/* A number in its range becomes the one that does nothing; what is wrong with another is told later. */
+static bool switch_off(json_t *out, const char *name, double least, double most, double neutral)
+{
+    const json_t *value = json_object_get(out, name);
+    double number = json_number_value(value);
+
+    return !json_is_number(value) || !(number >= least && number <= most) ||
+           json_object_set_new(out, name, json_real(neutral)) == 0;
+}
+
+/* repeat_last_n is 64 unless told. -1 is everything, which is 0 here; 0 is nothing at all. */
+static bool read_window(const json_t *body, json_t *out)
+{
+    const json_t *window = json_object_get(body, "repeat_last_n");
+    json_int_t n = json_is_integer(window) ? json_integer_value(window) : 64;
+
+    if (window != NULL && json_object_del(out, "repeat_last_n") != 0)
+        return false;
+    if (is_given(body, "penalty_tokens"))
+        return true;
+    if (n == 0)
+        return switch_off(out, "frequency_penalty", -2, 2, 0) && switch_off(out, "presence_penalty", -2, 2, 0) &&
+               switch_off(out, "repetition_penalty", 1e-37, FLT_MAX, 1);
+    return json_object_set_new(out, "penalty_tokens", json_integer(n == -1 ? 0 : n)) == 0;
+}
+
+/* Values that mean to that server what is said in another way here. */
+static bool read_extremes(const json_t *body, json_t *out)
+{
+    const json_t *temperature = json_object_get(body, "temperature"), *grammar = json_object_get(body, "grammar");
+    const json_t *window = json_object_get(body, "dry_penalty_last_n");
+    bool good = true;
+
+    if (json_is_number(temperature) && json_number_value(temperature) < 0) /* greedy */
+        good = json_object_set_new(out, "temperature", json_real(0)) == 0;
+    if (json_is_string(grammar) && json_string_length(grammar) == 0) /* none */
+        good = json_object_del(out, "grammar") == 0 && good;
+    if (json_is_integer(window) && json_integer_value(window) == 0) /* off */
+        good = switch_off(out, "dry_multiplier", 0, MOST_DRY, 0) && good;
+    return good;
+}
+
+/* The sampler "infill" is not here: the others act without it. */
+static bool read_samplers(const json_t *body, json_t *out)
+{
+    const json_t *names = json_object_get(body, "samplers"), *name = NULL;
+    json_t *rest = json_is_array(names) ? json_array() : NULL;
+    size_t i = 0;
+    bool good = rest != NULL;
+
+    if (!json_is_array(names))
+        return true;
+    json_array_foreach(names, i, name)
+    {
+        if (good && !(json_is_string(name) && strcmp(json_string_value(name), "infill") == 0))
+            good = json_array_append(rest, (json_t *)(uintptr_t)name) == 0;
+    }
+    good = good && json_object_set(out, "samplers", rest) == 0;
+    json_decref(rest);
+    return good;
+}
+
+/* [[id, bias], ..] as {"id": bias, ..}. */
+static bool read_biases(const json_t *body, json_t *out, struct openai_error *error)
+{
+    const json_t *list = json_object_get(body, "logit_bias"), *entry = NULL;
+    json_t *biases = json_is_array(list) ? json_object() : NULL;
+    size_t i = 0;
+    char name[48];
+    bool good = biases != NULL;
+
+    if (!json_is_array(list))
+        return true;
+    json_array_foreach(list, i, entry)
+    {
+        const json_t *id = json_array_get(entry, 0);
+
+        snprintf(name, sizeof name, "logit_bias[%zu]", i);
+        if (good && (json_array_size(entry) != 2 || !json_is_integer(id)))
+            good = openai_refuse(error, "invalid_value", name, "%s is not [token id, bias]", name);
+        snprintf(name, sizeof name, "%lld", (long long)json_integer_value(id));
+        good = good && json_object_set(biases, name, json_array_get(entry, 1)) == 0;
+    }
+    good = good && json_object_set(out, "logit_bias", biases) == 0;
+    json_decref(biases);
+    return good;
+}
+
+/* n_predict, or max_tokens. Without a limit, or with -1, an answer goes on to the end of the context. */
+static bool add_limit(const json_t *body, json_t *out, struct openai_error *error)
+{
+    const json_t *n = json_object_get(body, "n_predict"), *most = json_object_get(body, "max_tokens");
+    bool given = n != NULL && !json_is_null(n);
+
+    json_object_del(out, "n_predict");
+    if (given && !openai_expect(error, "n_predict", n, JSON_INTEGER))
+        return false;
+    if (!given && most != NULL && !json_is_null(most))
+        return true;
+    return json_object_set_new(out, "max_tokens",
+                               json_integer(given && json_integer_value(n) >= 0 ? json_integer_value(n) : INT32_MAX)) ==
+           0;
+}
+
+json_t *llama_translate(const json_t *body, struct openai_error *error)
+{
+    json_t *out = json_copy((json_t *)(uintptr_t)body);
+    const json_t *seed = json_object_get(body, "seed"), *probs = json_object_get(body, "n_probs");
+    bool good = out != NULL && add_limit(body, out, error);
+
+    if (good && json_array_size(json_object_get(body, "lora")) > 0)
+        good = openai_refuse(error, "unsupported_value", "lora", "adapters are not supported");
+    if (good && json_is_integer(seed) && json_integer_value(seed) == -1)
+        json_object_del(out, "seed");
+    good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&
+           rename_field(body, "n_cmpl", out, "n") && rename_field(body, "n_probs", out, "logprobs") &&
+           read_window(body, out) && read_extremes(body, out) && read_samplers(body, out) &&
+           read_biases(body, out, error) && add_usual(body, out);
+    if (good && json_is_integer(probs) && json_integer_value(probs) == 0 && !is_given(body, "logprobs"))
+        json_object_del(out, "logprobs");
+    if (good)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* Pieces have the ids of their tokens in any case. */
+void llama_wish(struct serve_task *task, const json_t *body)
+{
+    const json_t *fields = json_object_get(body, "response_fields"), *field = NULL;
+    size_t i = 0;
+
+    task->wish.ids = json_is_true(json_object_get(body, "return_tokens"));
+    task->wish.timings = json_is_true(json_object_get(body, "timings_per_token"));
+    task->wish.progress = json_is_true(json_object_get(body, "return_progress"));
+    task->wish.fields = json_array_size(fields) > 0 ? json_deep_copy(fields) : NULL;
+    json_array_foreach(fields, i, field)
+    {
+        task->wish.prompt =
+            task->wish.prompt || (json_is_string(field) && strcmp(json_string_value(field), "prompt") == 0);
+    }
+    task->request.keeps_ids = task->wish.ids || task->request.stream;
+}
+
+/* ---- Gaps -------------------------------------------------------------------------------- */
+
+/* A text of the body, joined behind `out`'s; a field that is missing is an error where it is needed. */
+static bool join_text(const json_t *body, const char *name, bool needed, struct openai_buffer *out,
+                      struct openai_error *error)
+{
+    const json_t *text = json_object_get(body, name);
+
+    if (!needed && (text == NULL || json_is_null(text)))
+        return true;
+    if (!openai_expect(error, name, text, JSON_STRING))
+        return false;
+    return json_string_length(text) == 0 ||
+           fwrite(json_string_value(text), 1, json_string_length(text), out->to) == json_string_length(text);
+}
+
+/* What stands before the gap: input_prefix, and prompt, the part of it that the user has just written. */
+static json_t *before_gap(const json_t *body, struct openai_error *error)
+{
+    struct openai_buffer text = {0};
+    json_t *joined = NULL;
+
+    text.to = open_memstream(&text.bytes, &text.n);
+    if (text.to == NULL)
+        return NULL;
+    if (join_text(body, "input_prefix", true, &text, error) && join_text(body, "prompt", false, &text, error) &&
+        fflush(text.to) == 0)
+        joined = json_stringn(text.n > 0 ? text.bytes : "", text.n);
+    fclose(text.to);
+    free(text.bytes);
+    return joined;
+}
+
+/* /infill: the texts around a gap, and other files. Also without these the model is told where files begin. */
+json_t *llama_translate_infill(const json_t *body, struct openai_error *error)
+{
+    json_t *suffix = json_object_get(body, "input_suffix"), *extra = json_object_get(body, "input_extra");
+    json_t *prompt = before_gap(body, error);
+    json_t *out = prompt != NULL && openai_expect(error, "input_suffix", suffix, JSON_STRING)
+                      ? llama_translate(body, error)
+                      : NULL;
+    bool good = out != NULL && json_object_set(out, "prompt", prompt) == 0 &&
+                json_object_set(out, "suffix", suffix) == 0 &&
+                ((extra != NULL && !json_is_null(extra)) || json_object_set_new(out, "input_extra", json_array()) == 0);
+
+    json_decref(prompt);
+    if (good)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* ---- Vectors ----------------------------------------------------------------------------- */
+
+json_t *llama_translate_embedding(const json_t *body, struct openai_error *error)
+{
+    const char *name = is_given(body, "input") ? "input" : "content";
+    json_int_t norm =
+        is_given(body, "embd_normalize") ? json_integer_value(json_object_get(body, "embd_normalize")) : 2;
+    json_t *out = NULL;
+
+    if (!is_given(body, name)) {
+        openai_refuse(error, "missing_required_parameter", "content", "content is missing");
+        return NULL;
+    }
+    if (is_given(body, "content") && is_given(body, "input")) {
+        openai_refuse(error, "invalid_value", "content", "content and input are two names of one field");
+        return NULL;
+    }
+    if (!json_is_string(json_object_get(body, name)) && !json_is_array(json_object_get(body, name))) {
+        openai_refuse(error, "invalid_type", name, "%s must be a string or an array of strings or token ids", name);
+        return NULL;
+    }
+    if (norm != -1 && norm != 2) {
+        openai_refuse(error, "unsupported_value", "embd_normalize",
+                      "embd_normalize must be 2 (length 1) or -1 (as it is)");
+        return NULL;
+    }
+    out = json_pack("{s:O,s:b}", "input", json_object_get(body, name), "normalize", norm == 2);
+    if (out != NULL && (!is_given(body, "model") || json_object_set(out, "model", json_object_get(body, "model")) == 0))
+        return out;
+    json_decref(out);
+    return NULL;
+}
