@@ -17,6 +17,7 @@
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/slow.h"
 
 struct model {
     const char *gguf, *logits;
@@ -47,6 +48,8 @@ static const struct model made_models[] = {MADE_MODELS(MADE) KEYED_MODELS(MADE)}
 /* Those behind the N_REAL are tiny. Of the last N_KEYED only logits are looked at: how they are computed others show. */
 #define ONE(name, context) +1
 enum { N_REAL = 3, N_MADE = sizeof made_models / sizeof made_models[0], N_KEYED = 0 KEYED_MODELS(ONE) };
+/* Logits are judged of each model, ways of running of every STEP-th. */
+enum { STEP = UNLESS_SANITIZED(1, 5) };
 
 static const struct model *models = shared_models;
 static size_t n_models = sizeof shared_models / sizeof shared_models[0], first_tiny = N_REAL;
@@ -198,7 +201,7 @@ static void chunks_do_not_matter(void **state)
     size_t i;
 
     (void)state;
-    for (i = first_tiny; i < n_models; i++) {
+    for (i = first_tiny; i < n_models; i += STEP) {
         options = options_of(&models[i], RUNNEL_KV_F16);
         judged_open(&j, &models[i], &options);
         for (k = 1; k <= j.oracle.n_tokens && !j.run.plan->bidirectional; k++) { /* else there are no chunks */
@@ -238,7 +241,7 @@ static void places_do_not_matter(void **state)
     size_t i, p;
 
     (void)state;
-    for (i = 0; i < n_models; i += i == 0 && first_tiny > 0 ? first_tiny : 1) {
+    for (i = 0; i < n_models; i += i == 0 && first_tiny > 0 ? first_tiny : STEP) {
         options = options_of(&models[i], RUNNEL_KV_BF16);
         judged_open(&first, &models[i], &options);
         for (p = 0; p < sizeof places / sizeof places[0]; p++) {
@@ -327,7 +330,7 @@ static void company_does_not_matter(void **state)
     size_t i;
 
     (void)state;
-    for (i = first_tiny; i < n_models; i++)
+    for (i = first_tiny; i < n_models; i += STEP)
         (is_bidirectional(&models[i]) ? keep_whole_company : keep_company)(&models[i]);
 }
 
@@ -406,7 +409,7 @@ static void branches_and_prefixes_do_not_matter(void **state)
     size_t i, k, n = 0;
 
     (void)state;
-    for (i = 0; i < n_models; i++) {
+    for (i = 0; i < n_models; i += STEP) {
         struct run_options options = options_of(&models[i], RUNNEL_KV_F16);
         struct rn_heap heap;
         struct rn_gguf *gguf;
