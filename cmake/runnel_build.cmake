@@ -155,8 +155,8 @@ function(rn_test name)
     rn_labelled(test_${name} ${T_LABELS})
 endfunction()
 
-# rn_labelled(TARGET LABEL...): the target tests_LABEL builds TARGET, so that who runs the tests of one label need not build
-# the others.
+# rn_labelled(TARGET LABEL...): the target tests_LABEL builds TARGET, so that who runs the tests of one label need not
+# build the others.
 function(rn_labelled target)
     foreach(label ${ARGN})
         if(NOT TARGET tests_${label})

@@ -141,7 +141,7 @@ static void on_facts(uv_work_t *work, int status)
         model->info.weight_bytes + model->info.kv_bytes + model->info.draft_kv_bytes + model->options.cache_warm;
     model->used_ms = uv_now(&model->serve->loop);
     serve_tell(model->serve, "%s is ready", model->name);
-    /* Those for whom it was loaded come before who waits for its room: else models could take turns and answer nobody. */
+    /* Those for whom it was loaded come before who waits for its room: else models take turns and answer nobody. */
     if (model->load == SERVE_READY)
         let_go_on(model);
     serve_settle(model->serve);

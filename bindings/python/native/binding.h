@@ -290,7 +290,8 @@ int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates);
 
 int rnpy_piece_ready(PyObject *module);
 PyObject *rnpy_piece_new(const runnel_event *event, bool logprobs);
-/* logprob_of(bytes of a LOGITS event, token, n_top): (its log-probability, ((token, logprob), ...)), the likeliest first. */
+/* logprob_of(bytes of a LOGITS event, token, n_top): (its log-probability, ((token, logprob), ...)), the likeliest
+ * first. */
 PyObject *rnpy_logprob_of(PyObject *module, PyObject *arguments);
 
 #endif
