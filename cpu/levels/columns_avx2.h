@@ -52,7 +52,7 @@ typedef __m256 VF;
 
 #define AT_ONCE 4
 #define OFFSET(n) (n)
-enum { LANES = 8, PACK_FROM = RN_PACK_FROM };
+enum { LANES = 8, PACK_FROM = RN_PACK_FROM, PIECE = 8 };
 
 #define ONES _mm256_set1_epi16(1)
 
@@ -112,9 +112,28 @@ INLINE __m256i products(__m256i w, __m256i x, uint32_t run)
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
 
-INLINE __m256i quad(__m256i sum, __m256i w, __m256i x, uint32_t run)
+/* A sum that the compiler may not take apart: as a tree of all that is added it would need more registers than there
+ * are. */
+INLINE VI as_it_is(VI sum)
 {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(products(w, x, run), ONES));
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
+/* So many of a scale's `groups` groups fit into sums of 16 bits. */
+INLINE uint32_t run_of(uint32_t run, uint32_t groups)
+{
+    return run == 0 ? 1 : run < groups ? run : groups;
+}
+
+INLINE void quad(VI *part, VI *sum, uint32_t k, VI w, VI x, uint32_t groups, uint32_t run)
+{
+    const uint32_t at_once = run_of(run, groups);
+    VI product = products(w, x, run);
+
+    *sum = as_it_is(k % at_once == 0 ? product : _mm256_add_epi16(*sum, product));
+    if ((k + 1) % at_once == 0)
+        *part = as_it_is(_mm256_add_epi32(*part, _mm256_madd_epi16(*sum, ONES)));
 }
 
 #endif

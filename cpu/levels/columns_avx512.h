@@ -49,7 +49,7 @@ typedef __m512 VF;
 
 #define AT_ONCE 6
 #define OFFSET(n) 128 /* as rn_line.start expects */
-enum { LANES = 16, PACK_FROM = RN_PACK_FROM };
+enum { LANES = 16, PACK_FROM = RN_PACK_FROM, PIECE = 1 << 20 /* whole rows: measured */ };
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)
@@ -99,10 +99,13 @@ INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)
         out[(size_t)r * step] = lanes[r];
 }
 
-INLINE __m512i quad(__m512i sum, __m512i w, __m512i x, uint32_t run)
+INLINE void quad(VI *part, VI *sum, uint32_t k, VI w, VI x, uint32_t groups, uint32_t run)
 {
+    (void)sum;
+    (void)k;
+    (void)groups;
     (void)run;
-    return _mm512_dpbusd_epi32(sum, w, x);
+    *part = _mm512_dpbusd_epi32(*part, w, x);
 }
 
 #endif
