@@ -80,6 +80,8 @@ INLINE VI plus_where(VI v, VI bits, VI mask, int value)
     return _mm256_add_epi8(v, _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, mask), mask), vi_set8(value)));
 }
 
+#define plus_bit(v, bits, n, to) vi_or(v, moved(bits, n, 1, to))
+
 INLINE VI plus_where_reached(VI v, VI x, int limit)
 {
     return _mm256_sub_epi8(v, _mm256_cmpeq_epi8(_mm256_max_epu8(x, vi_set8(limit)), x));

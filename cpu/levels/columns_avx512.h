@@ -75,6 +75,8 @@ INLINE VI plus_where(VI v, VI bits, VI mask, int value)
     return _mm512_mask_add_epi8(v, _mm512_test_epi8_mask(bits, mask), v, vi_set8(value));
 }
 
+#define plus_bit(v, bits, n, to) plus_where(v, bits, vi_set8(1 << (n)), 1 << (to))
+
 INLINE VI plus_where_reached(VI v, VI x, int limit)
 {
     return _mm512_mask_add_epi8(v, _mm512_cmpge_epu8_mask(x, vi_set8(limit)), v, vi_set8(1));
