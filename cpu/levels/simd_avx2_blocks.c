@@ -2,9 +2,10 @@
 #include "cpu/levels/columns_avx2.h"
 
 #define ONE_ROWS(name) ONE_COLUMNS(name)
-#define ONE_FEW(name) ONE_COLUMNS(name)
+#define MOST_FEW(name) 2 /* measured */
+#define ONE_FEW(name) (m->n == 1 ? IN_REGISTERS(name, 1) : IN_REGISTERS(name, 2))
+#define MOST_SOME(name) 1
 #define ONE_SOME(name) ONE_COLUMNS(name)
-#define MOST_FEW 1
 #define ONE_GRID(name) (m->rows == LANES ? rn_direct_##name##_avx2(m) : ONE_BUFFERED(name))
 
 INLINE __m128i load128(const uint8_t *p)

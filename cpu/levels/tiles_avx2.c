@@ -17,8 +17,13 @@ INLINE VI load_bytes(const uint8_t *p)
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 
-#define ONE_FEW(name) ONE_COLUMNS(name)
-#define MOST_FEW 1
+/* Measured: with more inputs the sums of a block of eight strips leave the registers. */
+#define MOST_FEW(name) (STRIPS_##name == 1 ? 4 : 2)
+#define ONE_FEW(name)                                         \
+    (m->n == 1                        ? IN_REGISTERS(name, 1) \
+     : m->n == 2 || STRIPS_##name > 1 ? IN_REGISTERS(name, 2) \
+     : m->n == 3                      ? IN_REGISTERS(name, 3) \
+                                      : IN_REGISTERS(name, MOST_FEW(name)))
 #define STREAMS_FEW 1
 
 #include "cpu/levels/blocks_tiles.inc"

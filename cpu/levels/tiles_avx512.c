@@ -21,7 +21,7 @@ INLINE VI load_bytes(const uint8_t *p)
 #define TURNS(name) (rn_has_affine() ? rn_turns_##name##_affine(m) : rn_turns_##name##_avx512(m))
 #define ONE_FEW(name) \
     (m->rows == RN_TILE_ROWS ? FEW(name) : m->rows % RN_TILE_ROWS == 0 ? TURNS(name) : direct(m, &format_##name))
-#define MOST_FEW RN_FEW_AVX512
+#define MOST_FEW(name) RN_FEW_AVX512
 #define STREAMS_FEW RN_MOST_STREAMS
 
 #include "cpu/levels/blocks_tiles.inc"
@@ -59,7 +59,7 @@ static size_t panel_unit(size_t of_vectors)
                                                         .tile = RN_AMX_TILE,                                    \
                                                         .panel_tiles = PANEL_TILES / (RN_AMX_TILE / ROWS),      \
                                                         .direct_tile = RN_TILE_ROWS,                            \
-                                                        .few = MOST_##how,                                      \
+                                                        .few = MOST_##how(name),                                \
                                                         .streams = STREAMS_##how,                               \
                                                         .pack_from = RN_AMX_INPUTS + 1,                         \
                                                         .step = 1,                                              \
