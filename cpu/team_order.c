@@ -21,7 +21,11 @@
 #include "cpu/levels/drop.h"
 #include "cpu/tiles.h"
 
-enum { SAMPLE = 40 << 20, LEAST_SAMPLE = 32 << 20, MOST_ITEMS = 64, ROUNDS = 5, PAGE = 4096 };
+enum { SAMPLE = 24 << 20, LEAST_SAMPLE = 16 << 20, MOST_ITEMS = 64, ROUNDS = 5, PAGE = 4096 };
+
+/* Who is so far behind the fastest after a round, in percent, is tried no more. All are tried twice, so that nobody is
+ * out because something else ran in his first round. */
+static const uint8_t behind_percent[ROUNDS] = {255, 10, 5, 3, 0};
 
 /* Tried with one input, which counts twice, with a few (one stream with drafts, or a few streams), and with those of
  * many streams. */
@@ -220,14 +224,49 @@ static uint8_t *take_memory(struct trial *t)
     return NULL;
 }
 
-static uint64_t sum_of(const uint64_t *times)
+/* The best times of a candidate so far. */
+struct times {
+    uint64_t us[SIZES];
+    bool out; /* it is tried no more */
+};
+
+static uint64_t sum_of(const struct times *times)
 {
     uint64_t sum = 0;
     int n;
 
     for (n = 0; n < SIZES; n++)
-        sum += times[n];
+        sum += times->us[n];
     return sum;
+}
+
+/* The candidate's products once more, each of which keeps its best time. */
+static void time_candidate(struct trial *t, const struct candidate *candidate, const struct rn_kernel *rows,
+                           const struct rn_kernel *tiles, struct times *best)
+{
+    struct rn_kernel own = in_streams(tiles, candidate->streams);
+    uint64_t took;
+    int n;
+
+    t->candidate = candidate;
+    t->kernel = candidate->tiled ? &own : rows;
+    for (n = 0; n < SIZES; n++) {
+        took = time_product(t, inputs[n]);
+        best->us[n] = took < best->us[n] ? took : best->us[n];
+    }
+}
+
+/* The fastest candidate so far; those that are `percent` of its time behind are out. */
+static uint32_t drop_slow(struct times *best, uint32_t percent)
+{
+    uint32_t k, found = CANDIDATES;
+
+    for (k = 0; k < CANDIDATES; k++)
+        if (!best[k].out && (found == CANDIDATES || sum_of(&best[k]) < sum_of(&best[found])))
+            found = k;
+    for (k = 0; k < CANDIDATES; k++)
+        best[k].out = best[k].out || sum_of(&best[k]) * 100 > sum_of(&best[found]) * (100 + percent);
+    return found;
 }
 
 /* The candidate from the first-th on whose products were the fastest, each the best of a few rounds in turn; the file's
@@ -235,29 +274,21 @@ static uint64_t sum_of(const uint64_t *times)
 static const struct candidate *fastest(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles,
                                        uint32_t first)
 {
-    uint64_t best[CANDIDATES][SIZES], took;
-    uint32_t i, k, n, found = first;
-    struct rn_kernel own;
+    struct times best[CANDIDATES];
+    uint32_t i, k, found = first;
 
     memset(best, 0x0f, sizeof best); /* longer than anything takes */
+    for (k = 0; k < CANDIDATES; k++)
+        best[k].out = k < first || (candidates[k].streams > 1 && candidates[k].streams > tiles->streams);
     t->what = LAY;
     time_us(t);
-    for (i = 0; i < ROUNDS; i++)
-        for (k = first; k < CANDIDATES; k++) {
-            if (candidates[k].streams > 1 && candidates[k].streams > tiles->streams)
-                continue;
-            t->candidate = &candidates[k];
-            own = in_streams(tiles, candidates[k].streams);
-            t->kernel = candidates[k].tiled ? &own : rows;
-            for (n = 0; n < SIZES; n++) {
-                took = time_product(t, inputs[n]);
-                best[k][n] = took < best[k][n] ? took : best[k][n];
-            }
-        }
-    for (k = first + 1; k < CANDIDATES; k++)
-        if (sum_of(best[k]) < sum_of(best[found]))
-            found = k;
-    return &candidates[first == 0 && sum_of(best[found]) * 100 >= sum_of(best[0]) * GAIN_PERCENT ? 0 : found];
+    for (i = 0; i < ROUNDS; i++) {
+        for (k = 0; k < CANDIDATES; k++)
+            if (!best[k].out)
+                time_candidate(t, &candidates[k], rows, tiles, &best[k]);
+        found = drop_slow(best, behind_percent[i]);
+    }
+    return &candidates[first == 0 && sum_of(&best[found]) * 100 >= sum_of(&best[0]) * GAIN_PERCENT ? 0 : found];
 }
 
 /* What is best for the type of weight i, which has a kernel for tiles, of the candidates from the first-th on; `usual`
