@@ -151,6 +151,7 @@
     X("laguna-made", 0)                 \
     X("laguna-made-values", 0)          \
     X("lfm2-made-dense", 0)             \
+    X("lfm2-made-ways", 0)              \
     X("llada-made", 0)                  \
     X("llada-moe-made", 0)              \
     X("llama-made-linear", 0)           \
