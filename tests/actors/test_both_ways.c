@@ -1,5 +1,5 @@
-/* Texts that a model with recurrent states sees both ways: each step has all of a text, and what a state was before counts
- * for nothing, however the logits of a text are shared out among steps. Judge: llama.cpp's logits. */
+/* Texts that a model with recurrent states sees both ways: each step has all of a text, and what a state was before
+ * counts for nothing, however the logits of a text are shared out among steps. Judge: llama.cpp's logits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
