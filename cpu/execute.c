@@ -136,14 +136,14 @@ static void op_gate(const struct rn_fast_context *c, const struct rn_op *op, uin
 static void op_cut_gate(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const float *a = rn_fast_row(c, op->a, row), *b = rn_fast_row(c, op->b, row);
-    float *out = rn_fast_row(c, op->out, row), cut = op->cut, scale = op->scale;
+    float *out = rn_fast_row(c, op->out, row), cut = op->cut, scale = op->scale, plus = op->plus;
     uint32_t n = rn_fast_width(c, op->out), i;
 
     for (i = 0; i < n; i++)
         out[i] = (a[i] > cut ? cut : a[i]) * scale;
     c->fast->level->rows->activate(out, out, RN_ACT_SILU, n);
     for (i = 0; i < n; i++)
-        out[i] = out[i] / scale * ((b[i] > cut ? cut : b[i] < -cut ? -cut : b[i]) + 1);
+        out[i] = out[i] / scale * ((b[i] > cut ? cut : b[i] < -cut ? -cut : b[i]) + plus);
 }
 
 static void op_xielu(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)

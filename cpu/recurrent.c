@@ -40,14 +40,18 @@ static float *tap(const struct rn_fast_context *c, const struct rn_op *op, struc
 static void conv_run(const struct rn_fast_context *c, const struct rn_op *op, struct rn_fast_run run, uint32_t first,
                      uint32_t n)
 {
-    uint32_t width = rn_fast_width(c, op->a), taps = c->fast->plan->weights[op->weight].cols, r, i;
+    uint32_t width = rn_fast_width(c, op->a), taps = c->fast->plan->weights[op->weight].cols, known, r, i;
     const float *weights = c->fast->vectors[op->weight] + first, *inputs[RN_MAX_TAPS];
     const float *bias = op->bias < 0 ? NULL : c->fast->vectors[op->bias] + first;
 
+    for (i = 0; op->ahead > 0 && i + 1 < taps; i++)
+        memset(run.state + (size_t)i * width + first, 0, n * sizeof *run.state);
     for (r = 0; r < run.n; r++) {
-        for (i = 0; i < taps; i++)
-            inputs[i] = tap(c, op, run, taps - 1, (int64_t)r + i - (taps - 1)) + first;
-        c->fast->level->rows->conv(rn_fast_row(c, op->out, run.row + r) + first, inputs, weights, width, bias, taps, n);
+        known = run.n - r > op->ahead ? taps : taps - (op->ahead - (run.n - r - 1)); /* behind the last row are zeros */
+        for (i = 0; i < known; i++)
+            inputs[i] = tap(c, op, run, taps - 1, (int64_t)r + i + op->ahead - (taps - 1)) + first;
+        c->fast->level->rows->conv(rn_fast_row(c, op->out, run.row + r) + first, inputs, weights, width, bias, known,
+                                   n);
         if (op->activated)
             c->fast->level->rows->activate(rn_fast_row(c, op->out, run.row + r) + first,
                                            rn_fast_row(c, op->out, run.row + r) + first, op->act, n);

@@ -295,7 +295,7 @@ static void op_cut_gate(struct rn_reference *ref, const struct rn_op *op, const 
     for (i = 0; i < n; i++) {
         g = a[i] > op->cut ? op->cut : a[i];
         u = b[i] > op->cut ? op->cut : b[i] < -op->cut ? -op->cut : b[i];
-        floats(ref, op->out)[i] = (float)(g / (1 + exp(-op->scale * g)) * (u + 1));
+        floats(ref, op->out)[i] = (float)(g / (1 + exp(-op->scale * g)) * (u + op->plus));
     }
 }
 

@@ -35,22 +35,38 @@ static double bias_at(struct rn_reference *ref, int32_t bias, uint32_t i)
     return ref->plan->weights[bias].rows == 1 ? numbers(ref, bias, 0)[i] : numbers(ref, bias, i)[0];
 }
 
+/* Row r + k of r's sequence, of which `state` has the `before` rows before r; NULL: the step does not have it. */
+static const float *input(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step, uint32_t r,
+                          int64_t k, const float *state, uint32_t before)
+{
+    uint32_t at = r;
+
+    if (k < 0)
+        return state + (size_t)(before + k) * ref->plan->slots[op->a].width;
+    while (k > 0 && ++at < step->n_rows)
+        k -= step->rows[at].seq == step->rows[r].seq;
+    return k == 0 ? row_of(ref, op->a, at) : NULL;
+}
+
 void rn_reference_conv(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t width = ref->plan->slots[op->a].width, before = ref->plan->weights[op->weight].cols - 1, r, c, i;
-    const float *a, *w;
+    const float *a, *w, *inputs[RN_MAX_TAPS];
     float *state;
     double sum;
 
     for (r = 0; r < step->n_rows; r++) {
         state = rn_reference_state(ref, op, step, r); /* [before][width], oldest first */
+        if (op->ahead > 0 && step->rows[r].position == 0)
+            memset(state, 0, (size_t)before * width * sizeof *state);
         a = row_of(ref, op->a, r);
+        for (i = 0; i <= before; i++)
+            inputs[i] = input(ref, op, step, r, (int64_t)i - before + op->ahead, state, before);
         for (c = 0; c < width; c++) {
             sum = bias_at(ref, op->bias, c);
             w = numbers(ref, op->weight, c);
-            for (i = 0; i < before; i++)
-                sum += (double)w[i] * state[(size_t)i * width + c];
-            sum += (double)w[before] * a[c];
+            for (i = 0; i <= before && inputs[i] != NULL; i++)
+                sum += (double)w[i] * inputs[i][c];
             row_of(ref, op->out, r)[c] = (float)(op->activated ? rn_reference_activate(op->act, sum) : sum);
         }
         memmove(state, state + width, (size_t)(before - 1) * width * sizeof *state);

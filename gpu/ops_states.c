@@ -34,6 +34,7 @@ int rn_gpu_run_conv(struct rn_gpu_backend *backend, const struct rn_op *op, cons
     args.weight = rn_gpu_vector(backend, op->weight);
     args.bias = rn_gpu_vector(backend, op->bias);
     args.taps = backend->plan->weights[op->weight].cols;
+    args.ahead = op->ahead;
     args.activated = op->activated;
     args.act = op->act;
     return rn_gpu_launch(backend, RN_KERNEL_conv, &args);

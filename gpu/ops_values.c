@@ -44,6 +44,7 @@ int rn_gpu_run_each(struct rn_gpu_backend *backend, const struct rn_op *op, cons
                                       .part = width / rn_gpu_width(backend, op->a),
                                       .scale = op->scale,
                                       .cut = op->cut,
+                                      .plus = op->plus,
                                       .alpha_n = (float)op->alpha_n,
                                       .alpha_p = (float)op->alpha_p,
                                       .eps = (float)op->eps};

@@ -164,15 +164,17 @@ struct rn_qkv rn_build_qkv(struct rn_build *b, int16_t normed)
     uint32_t rows;
     struct rn_qkv x;
     int16_t all;
+    bool even;
 
     if (layer->kv_from >= 0)
         return queries_only(b, normed);
     if (rn_build_has(b, "blk.%d.attn_qkv.weight")) {
-        rows = (b->arch->flags & RN_ARCH_WIDE_QKV) != 0 ? 3 * b->hparams.embedding : 0;
+        even = (b->arch->flags & RN_ARCH_EVEN_QKV) != 0;
+        rows = even || (b->arch->flags & RN_ARCH_WIDE_QKV) != 0 ? 3 * b->hparams.embedding : 0;
         all = rn_build_linear(b, normed, "blk.%d.attn_qkv", rows > q + k + v ? rows : q + k + v);
         x.q = rn_build_split(b, all, 1, 0, q);
         x.k = rn_build_split(b, all, 1, q, k);
-        x.v = rn_build_split(b, all, 1, q + k, v);
+        x.v = rn_build_split(b, all, 1, even ? 2 * q : q + k, v);
         rn_build_release(b, all);
         return x;
     }
@@ -210,8 +212,8 @@ int16_t rn_build_attend(struct rn_build *b, struct rn_qkv x)
     }
     op.layer = x.k >= 0 ? layer->cache : b->hparams.layers[layer->kv_from].cache;
     op.a = x.q;
-    op.b = b->chosen;
-    op.used = b->chosen < 0 ? 0 : rn_build_width(b, b->chosen);
+    op.b = layer->window > 0 ? -1 : b->chosen;
+    op.used = op.b < 0 ? 0 : rn_build_width(b, op.b);
     op.heads = layer->heads;
     op.kv_heads = layer->kv_heads;
     op.k_dim = layer->k_dim;
@@ -246,19 +248,23 @@ void rn_build_last_rows(struct rn_build *b, int16_t *x, int16_t *residual)
     *residual = rn_build_select(b, *residual);
 }
 
-/* What the architecture's flags say of the norms of queries or keys. Releases a. */
+/* What the architecture's flags say of the norms of queries or keys. Each may be without the other; of whole rows keys
+ * are normed where queries are. Releases a. */
 static int16_t norm_heads(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
 {
     uint64_t flags = b->arch->flags;
+    char name[64];
     int16_t out;
 
-    if ((flags & (RN_ARCH_HEAD_NORM | RN_ARCH_ROW_NORM | RN_ARCH_OWN_NORM)) == 0)
+    if ((flags & (RN_ARCH_HEAD_NORM | RN_ARCH_ROW_NORM | RN_ARCH_OWN_NORM | RN_ARCH_OWN_LAYER_NORM)) == 0)
         return a;
-    if ((flags & RN_ARCH_NORM_OPTIONAL) != 0 && !rn_build_has(b, "blk.%d.attn_q_norm.weight"))
+    snprintf(name, sizeof name, "%s.weight", (flags & RN_ARCH_ROW_NORM) != 0 ? "blk.%d.attn_q_norm" : stem);
+    if ((flags & RN_ARCH_NORM_OPTIONAL) != 0 && !rn_build_has(b, name))
         return a;
-    out = (flags & RN_ARCH_HEAD_NORM) != 0  ? rn_build_head_norm(b, a, stem, heads)
-          : (flags & RN_ARCH_OWN_NORM) != 0 ? rn_build_own_norm(b, a, stem, heads)
-                                            : rn_build_norm(b, a, stem);
+    out = (flags & RN_ARCH_HEAD_NORM) != 0        ? rn_build_head_norm(b, a, stem, heads)
+          : (flags & RN_ARCH_OWN_NORM) != 0       ? rn_build_own_norm(b, a, stem, heads)
+          : (flags & RN_ARCH_OWN_LAYER_NORM) != 0 ? rn_build_own_layer_norm(b, a, stem, heads)
+                                                  : rn_build_norm(b, a, stem);
     rn_build_release(b, a);
     return out;
 }
@@ -266,11 +272,12 @@ static int16_t norm_heads(struct rn_build *b, int16_t a, const char *stem, uint3
 /* What attention gives, through the block's gate, where the architecture and the file have one. Releases mixed. */
 static int16_t gate_attention(struct rn_build *b, int16_t normed, int16_t mixed)
 {
-    uint32_t heads = layer_of(b)->heads, all = heads * layer_of(b)->v_dim, rows;
+    uint32_t heads = layer_of(b)->heads, all = rn_build_width(b, mixed), rows;
     enum rn_activation act = (b->arch->flags & RN_ARCH_SOFTPLUS_GATE) != 0 ? RN_ACT_SOFTPLUS : RN_ACT_SIGMOID;
     bool each;
 
-    if ((b->arch->flags & RN_ARCH_ATTENTION_GATE) == 0 || !rn_build_has(b, "blk.%d.attn_gate.weight"))
+    if ((b->arch->flags & RN_ARCH_ATTENTION_GATE) == 0 ||
+        ((b->arch->flags & RN_ARCH_GATE_OPTIONAL) != 0 && !rn_build_has(b, "blk.%d.attn_gate.weight")))
         return mixed;
     rows = rn_build_rows(b, "blk.%d.attn_gate.weight");
     each = rows == heads;
@@ -284,7 +291,7 @@ int16_t rn_build_mix(struct rn_build *b, int16_t normed)
     struct rn_qkv x;
 
     if (b->hparams.latent.rank > 0)
-        return rn_build_latent_mix(b, normed);
+        return gate_attention(b, normed, rn_build_latent_mix(b, normed));
     x = rn_build_qkv(b, normed);
     rn_build_clamp(b, x.q, b->hparams.clamp);
     rn_build_clamp(b, x.k, b->hparams.clamp);
@@ -398,11 +405,27 @@ static int16_t plain_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
     return ffn_down(b, up);
 }
 
-/* act(gate) * up; with a cut act(gate), at most that, times up, which is cut on both sides. Releases both. */
+/* beta tanh(gate / beta) sigmoid(gate) * up, or of up as much by linear_beta. Releases both. */
+static int16_t situ(struct rn_build *b, int16_t gate, int16_t up)
+{
+    const struct rn_situ_hparams *h = &b->hparams.situ;
+    int16_t flat = rn_build_copy(b, gate);
+
+    rn_build_softcap(b, flat, h->beta);
+    rn_build_softcap(b, up, h->linear_beta);
+    return rn_build_gate(b, RN_ACT_NONE, rn_build_gate(b, RN_ACT_SIGMOID, gate, flat), up);
+}
+
+/* act(gate) * up; with a cut act(gate), at most that, times up, which is cut on both sides. Both are rows whose
+ * activation is SiLU. Releases both. */
 static int16_t cut_product(struct rn_build *b, enum rn_activation act, int16_t gate, int16_t up, double cut)
 {
+    if (b->hparams.situ.beta > 0)
+        return situ(b, gate, up);
     if (cut == 0)
         return rn_build_gate(b, act, gate, up);
+    if (b->hparams.cut_first)
+        return rn_build_cut_silu(b, gate, up, cut);
     gate = rn_build_activate(b, act, gate);
     rn_build_clamp(b, gate, cut); /* from below, too, where SiLU never is: see rn_arch_step35_keys */
     rn_build_clamp(b, up, cut);
@@ -665,18 +688,26 @@ static int16_t experts_of(struct rn_build *b, int16_t x, int16_t logits)
 /* Likewise, where experts see only a latent of x, and what they give is one. */
 static int16_t latent_experts(struct rn_build *b, int16_t x, int16_t logits)
 {
-    int16_t latent = rn_build_linear(b, x, "blk.%d.ffn_latent_down", rn_build_rows(b, "blk.%d.ffn_latent_down.weight"));
+    bool routed = rn_build_has(b, "blk.%d.ffn_routed_down.weight"); /* Kimi K3's names */
+    uint32_t rows = rn_build_rows(b, routed ? "blk.%d.ffn_routed_down.weight" : "blk.%d.ffn_latent_down.weight");
+    int16_t latent = rn_build_linear(b, x, routed ? "blk.%d.ffn_routed_down" : "blk.%d.ffn_latent_down", rows);
     int16_t out = experts_of(b, latent, logits), all;
 
     rn_build_release(b, latent);
-    all = rn_build_linear(b, out, "blk.%d.ffn_latent_up", b->hparams.embedding);
+    if (routed && rn_build_has(b, "blk.%d.ffn_routed_norm.weight")) {
+        latent = rn_build_norm(b, out, "blk.%d.ffn_routed_norm");
+        rn_build_release(b, out);
+        out = latent;
+    }
+    all = rn_build_linear(b, out, routed ? "blk.%d.ffn_routed_up" : "blk.%d.ffn_latent_up", b->hparams.embedding);
     rn_build_release(b, out);
     return all;
 }
 
 int16_t rn_build_moe_by(struct rn_build *b, int16_t x, int16_t logits)
 {
-    bool latent = (b->arch->experts & RN_EXPERTS_LATENT) != 0 && rn_build_has(b, "blk.%d.ffn_latent_down.weight");
+    bool latent = (b->arch->experts & RN_EXPERTS_LATENT) != 0 && (rn_build_has(b, "blk.%d.ffn_latent_down.weight") ||
+                                                                  rn_build_has(b, "blk.%d.ffn_routed_down.weight"));
     int16_t out = latent ? latent_experts(b, x, logits) : experts_of(b, x, logits);
     bool shared = rn_build_has(b, "blk.%d.ffn_up_shexp.weight");
 

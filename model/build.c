@@ -1,6 +1,7 @@
 /* Slots, weights and single ops of a plan being built: see build.h. */
 #include "model/build.h"
 
+#include <float.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -487,6 +488,11 @@ int16_t rn_build_own_norm(struct rn_build *b, int16_t a, const char *stem, uint3
     return norm(b, layer_norm ? RN_OP_LAYER_NORM : RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, heads);
 }
 
+int16_t rn_build_own_layer_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
+{
+    return norm(b, RN_OP_LAYER_NORM, a, stem, true, rn_build_width(b, a) / heads, heads);
+}
+
 int16_t rn_build_own_rms_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
 {
     return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, heads);
@@ -593,6 +599,12 @@ void rn_build_clamp(struct rn_build *b, int16_t a, double most)
         in_place(b, RN_OP_CLAMP, a, most);
 }
 
+void rn_build_softcap(struct rn_build *b, int16_t a, double cap)
+{
+    if (cap > 0)
+        in_place(b, RN_OP_SOFTCAP, a, cap);
+}
+
 void rn_build_temper(struct rn_build *b, int16_t q)
 {
     const struct rn_temperature *t = &b->hparams.temperature;
@@ -613,6 +625,16 @@ int16_t rn_build_cut_gate(struct rn_build *b, int16_t a, int16_t c)
 
     op.scale = 1.702f; /* of the GELU's approximation x * sigmoid(1.702 x) (arXiv 1606.08415) */
     op.cut = 7;
+    op.plus = 1;
+    return pairwise(b, &op, a, c);
+}
+
+int16_t rn_build_cut_silu(struct rn_build *b, int16_t a, int16_t c, double cut)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_CUT_GATE);
+
+    op.scale = 1;
+    op.cut = (float)cut;
     return pairwise(b, &op, a, c);
 }
 
@@ -698,6 +720,25 @@ static int16_t scaled(struct rn_build *b, int16_t a, double scale)
     return op.out;
 }
 
+/* Logits, of which those of barred tokens are the smallest number: e^(0 x) times it. Releases a. */
+static int16_t bar(struct rn_build *b, int16_t a)
+{
+    uint32_t from = b->hparams.barred_from, to = b->hparams.barred_to, n = b->plan->n_vocab;
+    int16_t front, barred, behind;
+
+    if (n <= to)
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight has %u rows, too few for architecture %s", n,
+                      b->hparams.architecture);
+    front = rn_build_split(b, a, 1, 0, from);
+    barred = rn_build_split(b, a, 1, from, to - from);
+    behind = rn_build_split(b, a, 1, to, n - to);
+    rn_build_release(b, a);
+    rn_build_scale(b, barred, 0);
+    barred = rn_build_activate(b, RN_ACT_EXP, barred);
+    rn_build_scale(b, barred, -FLT_MAX);
+    return rn_build_join(b, rn_build_join(b, front, barred), behind);
+}
+
 void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared)
 {
     char stem[NAME_BYTES];
@@ -712,9 +753,8 @@ void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32
     out = rn_build_stored(b, normed, weight < 0 ? shared : weight,
                           rn_build_vector(b, "output.bias", b->plan->n_vocab, true), stem);
     rn_build_release(b, normed);
-    if (b->hparams.final_softcap > 0)
-        in_place(b, RN_OP_SOFTCAP, out, b->hparams.final_softcap);
-    b->plan->logits_slot = out;
+    rn_build_softcap(b, out, b->hparams.final_softcap);
+    b->plan->logits_slot = b->hparams.barred_to > 0 ? bar(b, out) : out;
 }
 
 /* What embeddings are made of: normed, or what the file's products behind it give. Keeps normed. */

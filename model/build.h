@@ -122,6 +122,8 @@ int16_t rn_build_norm(struct rn_build *b, int16_t a, const char *stem);
 int16_t rn_build_head_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads);
 /* The norm of the architecture, of each head by its own row of "<stem>.weight" [heads, head]. Keeps a. */
 int16_t rn_build_own_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads);
+/* Layer norm of each, likewise, with a bias where the file has one. Keeps a. */
+int16_t rn_build_own_layer_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads);
 /* RMS norm of each, likewise. Keeps a. */
 int16_t rn_build_own_rms_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads);
 /* weight · a, in any case without bias. Keeps a. */
@@ -143,9 +145,13 @@ int16_t rn_build_activate(struct rn_build *b, enum rn_activation act, int16_t a)
 int16_t rn_build_gate(struct rn_build *b, enum rn_activation act, int16_t a, int16_t c);
 /* The op CUT_GATE with the numbers of gpt-oss (its model card); releases both. */
 int16_t rn_build_cut_gate(struct rn_build *b, int16_t a, int16_t c);
+/* The same op as silu(a) * c, where both have been cut before. */
+int16_t rn_build_cut_silu(struct rn_build *b, int16_t a, int16_t c, double cut);
 /* In place; nothing where scale is 1, or most 0. */
 void rn_build_scale(struct rn_build *b, int16_t a, double scale);
 void rn_build_clamp(struct rn_build *b, int16_t a, double most);
+/* In place; nothing where cap is 0. */
+void rn_build_softcap(struct rn_build *b, int16_t a, double cap);
 /* RMS norm of each `group` values without weights. Releases a. */
 int16_t rn_build_unit_norm(struct rn_build *b, int16_t a, uint32_t group);
 /* Queries times the temperature of attention, in place; nothing where no position is far enough for it. */
@@ -175,7 +181,7 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding);
 /* One more layer of n floats; its number, for rn_op.layer. */
 int32_t rn_build_state(struct rn_build *b, uint64_t n);
 /* The op CONV by tensors "<stem>.weight" [channels, taps] and, where the file has it, "<stem>.bias"; its activation:
- * SiLU, or none. Keeps a. */
+ * SiLU, or none. Where attention sees both ways, the middle tap is a row's own. Keeps a. */
 int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, bool silu);
 /* The op SCAN of x, B and C, by tensors ssm_a and ssm_d. Releases both. */
 int16_t rn_build_scan(struct rn_build *b, int16_t x, int16_t dt, const struct rn_ssm_hparams *ssm);
@@ -229,7 +235,8 @@ struct rn_qkv rn_build_qkv(struct rn_build *b, int16_t normed);
 void rn_build_rotate(struct rn_build *b, const struct rn_qkv *x);
 /* Keys and values to a cache layer, and what the queries find there: [heads, v_dim]. Releases all three. x.v -1: values
  * are the first v_dim of each head of keys. */
-/* Keys -1: those of another block, as kv_from says. With b->chosen queries find these positions only. */
+/* Keys -1: those of another block, as kv_from says. With b->chosen queries of blocks without a window find these
+ * positions only. */
 int16_t rn_build_attend(struct rn_build *b, struct rn_qkv x);
 /* In the last block: both become their wanted rows, unless the block is tapped. *x: what goes on in the block, NULL
  * where nothing does. */

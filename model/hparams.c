@@ -87,7 +87,8 @@ runnel_status rn_hparams_layers(const struct rn_hparams_reader *r, const char *r
     return RUNNEL_OK;
 }
 
-/* A block without heads, of queries or of keys, is one without attention. */
+/* A block without heads, of queries or of keys, is one without attention. Where blocks may be without (least 0), a file
+ * that says nothing has none with. */
 static runnel_status read_counts(const struct rn_hparams_reader *r, uint32_t least)
 {
     const size_t heads = offsetof(struct rn_layer_hparams, heads);
@@ -96,7 +97,7 @@ static runnel_status read_counts(const struct rn_hparams_reader *r, uint32_t lea
     runnel_status status;
     uint32_t i;
 
-    status = rn_hparams_layers(r, "attention.head_count", true, least, RN_MAX_HEADS, heads);
+    status = rn_hparams_layers(r, "attention.head_count", least > 0, least, RN_MAX_HEADS, heads);
     for (i = 0; status == RUNNEL_OK && i < r->hparams->n_layers; i++)
         layers[i].kv_heads = layers[i].heads;
     if (status == RUNNEL_OK)
@@ -333,12 +334,12 @@ static runnel_status read_turns(const struct rn_hparams_reader *r, struct rn_rop
     return status;
 }
 
-static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hparams *h, bool neox)
+static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hparams *h, const struct rn_arch *arch)
 {
     const struct rn_layer_hparams *first = first_with_heads(h);
     struct rn_rope_hparams *rope = &h->ropes[0];
     uint32_t original = h->trained_tokens;
-    runnel_status status;
+    runnel_status status = RUNNEL_OK;
 
     if (first == NULL)
         return RUNNEL_OK;
@@ -350,10 +351,11 @@ static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hpar
                                      .beta_slow = 1,
                                      .low_factor = 1,
                                      .high_factor = 4,
-                                     .neox = neox,
+                                     .neox = (arch->flags & RN_ARCH_NEOX) != 0,
                                      .divisors = true};
     h->n_ropes = 1;
-    status = rn_hparams_u32(r, "rope.dimension_count", false, 2, first->k_dim, &rope->dims);
+    if ((arch->flags & RN_ARCH_WHOLE_ROPE) == 0)
+        status = rn_hparams_u32(r, "rope.dimension_count", false, 2, first->k_dim, &rope->dims);
     if (status == RUNNEL_OK && rope->dims % 2 != 0)
         status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is odd");
     if (status == RUNNEL_OK)
@@ -434,7 +436,7 @@ static runnel_status read_layers(const struct rn_hparams_reader *r, const struct
     if (status == RUNNEL_OK)
         status = read_experts(r, h);
     if (status == RUNNEL_OK && (arch->flags & RN_ARCH_NO_ROPE) == 0)
-        status = read_rope(r, h, (arch->flags & RN_ARCH_NEOX) != 0);
+        status = read_rope(r, h, arch);
     for (i = 0; i < h->n_layers; i++) {
         h->layers[i].rope = h->n_ropes > 0 ? 0 : RN_NO_ROPE;
         h->layers[i].kv_from = -1;

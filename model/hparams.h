@@ -84,6 +84,7 @@ struct rn_latent_hparams {
     uint32_t k_dim;    /* of each head: attention.key_length_mla, or key_length in files without that */
     uint32_t rope_dim; /* the last of these, which rotate and all heads share: rope.dimension_count */
     uint32_t v_dim;    /* of each head: attention.value_length_mla, or value_length */
+    bool key_norm;     /* attn_k_norm: RMS norm of the rotated part of keys, before it is rotated */
 };
 
 /* What chooses the positions that attention looks at (DeepSeek-V3.2-Exp's report): see indexer.c. */
@@ -91,7 +92,8 @@ struct rn_indexer_hparams {
     uint32_t most;  /* attention.indexer.top_k: positions that are chosen; 0: attention looks at all */
     uint32_t heads; /* attention.indexer.head_count */
     uint32_t k_dim; /* of each head, and of the one key: attention.indexer.key_length */
-    uint32_t rope;  /* index of rn_hparams.ropes: the first dimensions of each */
+    uint32_t rope;  /* index of rn_hparams.ropes: the first dimensions of each ... */
+    bool behind;    /* ... or the last */
 };
 
 /* Of attention: queries times 1 + scale * ln(1 + floor((position + ahead) / span)). */
@@ -106,6 +108,8 @@ struct rn_linear_hparams {
     uint32_t taps;            /* ssm.conv_kernel, shortconv.l_cache */
     uint32_t heads, kv_heads; /* heads of the state, and of queries and keys: see the row's reader */
     uint32_t k_dim, v_dim;    /* of a head */
+    double least;             /* kda.gate_lower_bound, where decays have one; 0 */
+    bool mirrored;            /* what the file has beside that bound is negative */
     uint32_t halve_every;     /* rescale_every_n_layers: behind each so many blocks rows are halved */
 };
 
@@ -123,6 +127,22 @@ struct rn_ssm_hparams {
     bool in_turns;      /* PLaMo 2: z and x take turns by head, and dt, B and C are what ssm_x makes of x */
 };
 
+/* Gates of Kimi K3: see arch/kimi.c. */
+struct rn_situ_hparams {
+    double beta, linear_beta; /* activation.situ_beta, 0: other gates; activation.situ_linear_beta, 0: none */
+};
+
+/* Residual streams side by side: see arch/hyper.c. */
+struct rn_hyper_hparams {
+    double eps, magnitude; /* hyper_connection.epsilon, .magnitude */
+};
+
+/* Two stacks of blocks: see arch/hrm.c. */
+struct rn_stack_hparams {
+    uint32_t blocks;    /* of each: hrm.layers_per_stack; 0: there are none */
+    uint32_t high, low; /* hrm.h_cycles, hrm.l_cycles */
+};
+
 struct rn_hparams {
     const char *architecture;  /* borrowed from the table row */
     uint32_t n_layers;         /* block_count */
@@ -134,10 +154,11 @@ struct rn_hparams {
     double rms_eps, layer_eps; /* attention.layer_norm_rms_epsilon, layer_norm_epsilon; -1: absent */
     bool causal;               /* attention.causal; default true, with RN_ARCH_BIDIRECTIONAL false; false only where
                                   attention can see both ways */
-    double softcap;            /* of attention's scores: attn_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
-    double final_softcap;      /* of logits: final_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
-    double clamp;              /* attention.clamp_kqv with RN_ARCH_CLAMP; 0: off */
-    double alibi;              /* attention.max_alibi_bias with RN_ARCH_ALIBI; 0: off */
+    uint32_t barred_from, barred_to; /* tokens that are never given: [from, to) */
+    double softcap;                  /* of attention's scores: attn_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
+    double final_softcap;            /* of logits: final_logit_softcapping with RN_ARCH_SOFTCAPS; 0: off */
+    double clamp;                    /* attention.clamp_kqv with RN_ARCH_CLAMP; 0: off */
+    double alibi;                    /* attention.max_alibi_bias with RN_ARCH_ALIBI; 0: off */
     double embedding_scale, residual_scale, logit_scale; /* factors, see RN_ARCH_SCALES; 1 */
     bool parallel;                                       /* attention and feed-forward begin with the same row */
     struct rn_temperature temperature;                   /* with RN_ARCH_TEMPERATURE */
@@ -146,13 +167,19 @@ struct rn_hparams {
     uint32_t expert_groups, expert_groups_used;          /* expert_group_count, expert_group_used_count; 0: no groups */
     uint32_t experts_per_chunk;                          /* GroveMoE: experts that share a small one; 0: none do ... */
     double chunk_scale;                                  /* ... and what these count */
+    bool cut_first;                                      /* cuts of gates stand before their activation */
     double attention_out_scale;                          /* of what attention's last product gives: 1 */
-    uint32_t streams;                                    /* parallel residual streams of gemma3n: altup.num_inputs */
+    uint32_t streams;                                    /* parallel residual streams: altup.num_inputs of gemma3n,
+                                                            hyper_connection.count */
     uint32_t per_layer;            /* embedding_length_per_layer_input with RN_ARCH_PER_LAYER; 0: none */
     enum rn_gating experts_gating; /* the row, and with RN_EXPERTS_KEYS expert_gating_func */
     bool experts_normalised;       /* as in rn_op: the row, and with RN_EXPERTS_KEYS expert_weights_norm */
     double experts_scale;          /* expert_weights_scale with RN_EXPERTS_SCALE; 1 */
-    struct rn_latent_hparams latent;
+    struct rn_latent_hparams latent, local_latent; /* the second of blocks with a window, where it has a rank */
+    struct rn_stack_hparams stack;
+    struct rn_hyper_hparams hyper;
+    struct rn_situ_hparams situ;
+    uint32_t keep_every; /* attn_res.block_size: see arch/kimi.c; 0: nothing is kept */
     struct rn_linear_hparams linear;
     struct rn_indexer_hparams indexer;
     uint32_t n_ropes; /* the first one is what the keys say; none with RN_ARCH_NO_ROPE */

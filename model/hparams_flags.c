@@ -59,7 +59,7 @@ static runnel_status read_limits(const struct rn_hparams_reader *r, const struct
     return status;
 }
 
-/* The pattern is a period, or says of each block whether it has the window. */
+/* The pattern is a period, or says of each block whether it has the window; of prediction layers it may say nothing. */
 static runnel_status read_pattern(const struct rn_hparams_reader *r, uint32_t *period, const struct rn_gguf_entry **of)
 {
     char key[RN_KEY_BYTES];
@@ -73,7 +73,7 @@ static runnel_status read_pattern(const struct rn_hparams_reader *r, uint32_t *p
     }
     status =
         rn_gguf_get_array(r->gguf, key, true, (*of)->item == RN_GGUF_BOOL ? RN_GGUF_BOOL : RN_GGUF_U32, of, r->error);
-    if (status == RUNNEL_OK && (*of)->count < r->hparams->n_layers)
+    if (status == RUNNEL_OK && (*of)->count < r->hparams->n_layers - r->hparams->n_nextn)
         status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.sliding_window_pattern",
                                 "has fewer elements than there are blocks");
     return status;
@@ -100,7 +100,7 @@ static runnel_status apply_pattern(const struct rn_hparams_reader *r, uint32_t p
     uint32_t i;
 
     for (i = 0; status == RUNNEL_OK && i < h->n_layers; i++)
-        if (pattern != NULL              ? rn_gguf_item_i64(pattern, i) != 0
+        if (pattern != NULL              ? i < pattern->count && rn_gguf_item_i64(pattern, i) != 0
             : period == 0 || !full_first ? period == 0 || i % period + 1 < period
                                          : i % period != 0)
             h->layers[i].window = window;

@@ -16,6 +16,24 @@ static const char *const tensors[] = {"blk.%d.indexer.attn_k.weight", "blk.%d.in
                                       "blk.%d.indexer.k_norm.bias", "blk.%d.indexer.attn_q_b.weight",
                                       "blk.%d.indexer.proj.weight"};
 
+/* a, rotated: [heads, k_dim]. Releases a. */
+static int16_t rotate(struct rn_build *b, int16_t a, uint32_t heads)
+{
+    const struct rn_indexer_hparams *h = &b->hparams.indexer;
+    uint32_t dims = b->hparams.ropes[h->rope].dims;
+    int16_t front, behind;
+
+    if (!h->behind || dims == h->k_dim) {
+        rn_build_rope(b, h->rope, a, heads);
+        return a;
+    }
+    front = rn_build_split(b, a, heads, 0, h->k_dim - dims);
+    behind = rn_build_split(b, a, heads, h->k_dim - dims, dims);
+    rn_build_release(b, a);
+    rn_build_rope(b, h->rope, behind, heads);
+    return rn_build_concat_heads(b, front, behind, heads);
+}
+
 static int16_t keys(struct rn_build *b, int16_t normed)
 {
     int16_t k = rn_build_linear(b, normed, "blk.%d.indexer.attn_k", b->hparams.indexer.k_dim);
@@ -23,8 +41,7 @@ static int16_t keys(struct rn_build *b, int16_t normed)
 
     rn_build_release(b, k);
     rn_build_vector(b, "blk.%d.indexer.k_norm.bias", b->hparams.indexer.k_dim, false); /* the norm's, and required */
-    rn_build_rope(b, b->hparams.indexer.rope, out, 1);
-    return out;
+    return rotate(b, out, 1);
 }
 
 static void store(struct rn_build *b, int16_t normed, int32_t layer)
@@ -57,7 +74,7 @@ void rn_build_choose(struct rn_build *b, int16_t normed, int16_t low)
     op.used = h->most < b->plan->context_tokens ? h->most : b->plan->context_tokens;
     store(b, normed, op.layer);
     op.a = rn_build_linear(b, low, "blk.%d.indexer.attn_q_b", h->heads * h->k_dim);
-    rn_build_rope(b, h->rope, op.a, h->heads);
+    op.a = rotate(b, op.a, h->heads);
     op.b = rn_build_linear(b, normed, "blk.%d.indexer.proj", h->heads);
     if (b->chosen >= 0)
         rn_build_release(b, b->chosen);

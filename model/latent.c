@@ -19,10 +19,18 @@
 
 #include "model/hparams.h"
 
+/* The block's. */
+static const struct rn_latent_hparams *latent_of(const struct rn_build *b)
+{
+    bool local = b->hparams.local_latent.rank > 0 && b->hparams.layers[b->layer].window > 0;
+
+    return local ? &b->hparams.local_latent : &b->hparams.latent;
+}
+
 /* Queries [heads, k_dim]; where there is an indexer, it chooses. Keeps normed. */
 static int16_t queries(struct rn_build *b, int16_t normed, uint32_t heads)
 {
-    const struct rn_latent_hparams *h = &b->hparams.latent;
+    const struct rn_latent_hparams *h = latent_of(b);
     int16_t low, out;
 
     if (b->hparams.indexer.most == 0 && rn_build_has(b, "blk.%d.attn_q.weight"))
@@ -58,7 +66,7 @@ struct matrices {
 
 static struct matrices matrices_of(struct rn_build *b, uint32_t heads)
 {
-    const struct rn_latent_hparams *h = &b->hparams.latent;
+    const struct rn_latent_hparams *h = latent_of(b);
     uint32_t plain = h->k_dim - h->rope_dim;
     struct matrices m = {.one = plain == 0 || !rn_build_has(b, "blk.%d.attn_k_b.weight"), .of_values = plain};
 
@@ -75,7 +83,7 @@ static struct matrices matrices_of(struct rn_build *b, uint32_t heads)
 /* Of queries [heads, k_dim] those that look at the cache: [heads, rank + rope_dim]. Releases q. */
 static int16_t look(struct rn_build *b, int16_t q, const struct matrices *m, uint32_t heads)
 {
-    const struct rn_latent_hparams *h = &b->hparams.latent;
+    const struct rn_latent_hparams *h = latent_of(b);
     uint32_t plain = h->k_dim - h->rope_dim;
     int16_t u = plain == 0 ? -1 : rn_build_split(b, q, heads, 0, plain);
     int16_t w = rn_build_split(b, q, heads, plain, h->rope_dim);
@@ -89,13 +97,18 @@ static int16_t look(struct rn_build *b, int16_t q, const struct matrices *m, uin
 /* What the cache gets of a row: the latent, normed, and the rotated part. Keeps normed. */
 static int16_t latent(struct rn_build *b, int16_t normed)
 {
-    const struct rn_latent_hparams *h = &b->hparams.latent;
+    const struct rn_latent_hparams *h = latent_of(b);
     int16_t both = rn_build_linear(b, normed, "blk.%d.attn_kv_a_mqa", h->rank + h->rope_dim);
     int16_t c = rn_build_split(b, both, 1, 0, h->rank), p = rn_build_split(b, both, 1, h->rank, h->rope_dim), out;
 
     rn_build_release(b, both);
     out = rn_build_rms_norm(b, c, "blk.%d.attn_kv_a_norm.weight");
     rn_build_release(b, c);
+    if (h->key_norm) {
+        c = rn_build_rms_norm(b, p, "blk.%d.attn_k_norm.weight");
+        rn_build_release(b, p);
+        p = c;
+    }
     rotate(b, p, 1);
     return rn_build_concat_heads(b, out, p, 1);
 }
@@ -111,5 +124,5 @@ int16_t rn_build_latent_mix(struct rn_build *b, int16_t normed)
     x.q = look(b, x.q, &m, heads);
     if (b->hparams.layers[b->layer].tempered)
         rn_build_temper(b, x.q);
-    return rn_build_head_matmul(b, rn_build_attend(b, x), m.v, m.of_values, b->hparams.latent.v_dim);
+    return rn_build_head_matmul(b, rn_build_attend(b, x), m.v, m.of_values, latent_of(b)->v_dim);
 }

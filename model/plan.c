@@ -185,10 +185,15 @@ static void refuse_experts(struct rn_build *b)
     b->layer = -1;
 }
 
-/* A recurrent state knows what stands before a row alone. */
+/* A recurrent state knows what stands before a row alone. Convolutions, each of which has one, can look ahead. */
 static void refuse_states_both_ways(struct rn_build *b)
 {
-    if (b->plan->bidirectional && b->plan->n_state_layers > 0)
+    const struct rn_plan *plan = b->plan;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < plan->n_ops; i++)
+        n += plan->ops[i].kind == RN_OP_CONV && plan->ops[i].ahead > 0;
+    if (plan->bidirectional && n < plan->n_state_layers)
         rn_build_fail(b, RUNNEL_UNSUPPORTED,
                       "key %s.attention.causal asks for attention in both directions beside recurrent states",
                       b->hparams.architecture);

@@ -89,10 +89,10 @@ struct rn_op {
     bool chunked;    /* ATTENTION: instead those of the row's chunk, which are `window` positions each */
     bool bidirectional;      /* ATTENTION: positions behind the row, too */
     float softcap;           /* ATTENTION: scores = softcap * tanh(scores / softcap); 0: off */
-    float cut;               /* CUT_GATE */
+    float cut, plus;         /* CUT_GATE */
     double alpha_n, alpha_p; /* XIELU */
     double alibi;            /* ATTENTION: how fast scores fall with distance; 0: not at all */
-    uint32_t span, ahead;    /* TEMPER */
+    uint32_t span, ahead;    /* TEMPER; ahead: CONV, too */
     uint32_t experts, used;  /* ROUTE, EXPERT_*; REPEAT: used copies; CHOOSE, ATTENTION with b: chosen positions */
     uint32_t groups, best;   /* ROUTE: only experts of the `best` best of so many groups; groups 0 or 1: of all */
     enum rn_gating gating;   /* ROUTE */

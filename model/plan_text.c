@@ -100,7 +100,7 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
         say(t, ", %s", activations[op->act]);
         break;
     case RN_OP_CUT_GATE:
-        say(t, ", scale %.6g, cut %.6g", (double)op->scale, (double)op->cut);
+        say(t, ", scale %.6g, cut %.6g, plus %.6g", (double)op->scale, (double)op->cut, (double)op->plus);
         break;
     case RN_OP_XIELU:
         say(t, ", alpha_n %.6g, alpha_p %.6g, scale %.6g, eps %.6g", op->alpha_n, op->alpha_p, (double)op->scale,
@@ -148,6 +148,7 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
     case RN_OP_CONV:
         say(t, ", state layer %d, %u rows%s%s", op->layer, plan->weights[op->weight].cols, op->activated ? ", " : "",
             op->activated ? activations[op->act] : "");
+        say_number(t, "ahead", op->ahead, 0);
         break;
     case RN_OP_ROUTE:
         say_route(t, op);

@@ -32,6 +32,7 @@ int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t 
     op.a = a;
     op.act = RN_ACT_SILU;
     op.activated = silu;
+    op.ahead = b->plan->bidirectional ? (taps - 1) / 2 : 0;
     op.layer = rn_build_state(b, (uint64_t)(taps - 1) * width);
     snprintf(name, sizeof name, "%s.weight", stem);
     op.weight = rn_build_values(b, name, taps, width, false);

@@ -37,7 +37,7 @@ DEVICE float value_of(const rn_each_args &args, uint64_t i)
         return activate(args.act, a) * b;
     case RN_EACH_CUT_GATE:
         g = a > args.cut ? args.cut : a;
-        return g / (1.0f + expf(-args.scale * g)) * (cut_to(b, -args.cut, args.cut) + 1.0f);
+        return g / (1.0f + expf(-args.scale * g)) * (cut_to(b, -args.cut, args.cut) + args.plus);
     default:
         return xielu(args, a);
     }

@@ -115,7 +115,7 @@ enum rn_each {
     RN_EACH_CLAMP,
     RN_EACH_ACTIVATE,
     RN_EACH_GATE,
-    RN_EACH_CUT_GATE, /* cut */
+    RN_EACH_CUT_GATE, /* cut, plus */
     RN_EACH_XIELU,    /* alpha_n, alpha_p, eps */
     RN_EACH_KINDS
 };
@@ -123,7 +123,7 @@ struct rn_each_args {
     rn_address a, b, bias, out;
     uint64_t n;
     uint32_t kind, act, width, part;
-    float scale, cut, alpha_n, alpha_p, eps;
+    float scale, cut, plus, alpha_n, alpha_p, eps;
 };
 
 /* out[i] = row index[i] of a, which has `rows`, at column `at` of rows of out_width: SELECT and TAP. What is not a row of
@@ -299,11 +299,12 @@ struct rn_states_args {
     uint32_t n, n_seqs, n_rows;
 };
 
-/* CONV, with act where activated; SHIFT: taps is 2, no weight. The state is the last taps - 1 rows, oldest first. */
+/* CONV, with act where activated, `ahead` rows ahead, if any from zeros on; SHIFT: taps is 2, no weight. The state is the
+ * last taps - 1 rows, oldest first. */
 struct rn_conv_args {
     struct rn_states_args states;
     rn_address a, weight, bias, out, seqs; /* f32 [n_rows, width]; [width, taps]; [width] or 0; uint32_t [n_rows] */
-    uint32_t width, taps, activated, act;
+    uint32_t width, taps, ahead, activated, act;
 };
 
 /* WKV6, WKV7, GATED_DELTA and SCAN (ops.def). The state of a head is [k_dim][v_dim]; of CHANNELS, a SCAN whose heads have

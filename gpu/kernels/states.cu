@@ -60,8 +60,9 @@ DEVICE float convolve(const rn_conv_args &args, const run &r, int32_t i, uint32_
     global<float> weight(args.weight, (uint64_t)args.width * args.taps);
     float sum = args.bias == 0 ? 0 : global<float>(args.bias, args.width).get(c);
 
-    for (uint32_t j = 0; j < args.taps; j++)
-        sum = fmaf(weight.get((uint64_t)c * args.taps + j), input(args, r, i + (int32_t)(j + 1 - args.taps), c), sum);
+    i += (int32_t)(args.ahead + 1 - args.taps);
+    for (uint32_t j = 0; j < args.taps && i + (int32_t)j < (int32_t)r.n; j++)
+        sum = fmaf(weight.get((uint64_t)c * args.taps + j), input(args, r, i + (int32_t)j, c), sum);
     return args.activated != 0 ? activate(args.act, sum) : sum;
 }
 
@@ -77,7 +78,7 @@ DEVICE bool row_of(const rn_conv_args &args, uint32_t *seq, uint32_t *row)
     *row = block_y() - args.states.n_seqs;
     *seq = global<uint32_t>(args.seqs, args.states.n_rows).get(*row);
     *row -= global<uint32_t>(args.states.firsts, args.states.n_seqs).get(*seq);
-    return *row + 1 >= args.taps;
+    return *row + args.ahead + 1 >= args.taps;
 }
 
 RN_KERNEL(conv, rn_conv_args, 256, 4)
@@ -91,7 +92,9 @@ RN_KERNEL(conv, rn_conv_args, 256, 4)
         put_out(args, r, row, c, convolve(args, r, (int32_t)row, c));
         return;
     }
-    for (uint32_t i = 0; i < r.n && i + 1 < args.taps; i++)
+    for (uint32_t i = 0; args.ahead > 0 && i + 1 < args.taps; i++)
+        r.state.put((uint64_t)i * args.width + c, 0);
+    for (uint32_t i = 0; i < r.n && i + args.ahead + 1 < args.taps; i++)
         put_out(args, r, i, c, convolve(args, r, (int32_t)i, c));
     for (uint32_t i = 0; r.n > 0 && i + 1 < args.taps; i++) /* upwards: a row of the state comes from one behind it */
         r.state.put((uint64_t)i * args.width + c, input(args, r, (int32_t)(r.n + i + 1 - args.taps), c));

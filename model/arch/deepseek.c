@@ -137,6 +137,100 @@ runnel_status rn_arch_glm_dsa_keys(const struct rn_hparams_reader *r)
     return status == RUNNEL_OK ? read_choosers(r) : status;
 }
 
+/* Hunyuan 4: where there is an indexer, the file says of each block whether it chooses. */
+static runnel_status read_hy_v4_indexer(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    uint32_t most = 0;
+    runnel_status status = rn_hparams_u32(r, "attention.indexer.top_k", false, 0, UINT32_MAX, &most);
+
+    if (status != RUNNEL_OK || most == 0)
+        return status;
+    if (!rn_hparams_has(r, "attention.indexer.types"))
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "is missing");
+    h->layer_eps = h->rms_eps;
+    h->indexer.behind = true;
+    status = read_indexer(r, false);
+    return status == RUNNEL_OK ? read_choosers(r) : status;
+}
+
+runnel_status rn_arch_hy_v4_keys(const struct rn_hparams_reader *r)
+{
+    runnel_status status = rn_hparams_latent(r);
+
+    r->hparams->cut_first = true;
+    if (status == RUNNEL_OK)
+        status = rn_arch_hyper_keys(r);
+    if (status == RUNNEL_OK)
+        status = rn_arch_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
+    return status == RUNNEL_OK ? read_hy_v4_indexer(r) : status;
+}
+
+/* Blocks with a window have a latent of another size, and rotate by a base of their own. */
+static runnel_status read_local_latent(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    struct rn_latent_hparams *l = &h->local_latent;
+    struct rn_layer_hparams *layer = h->layers;
+    runnel_status status;
+    uint32_t i;
+
+    *l = h->latent;
+    status = rn_hparams_u32(r, "attention.kv_lora_rank_swa", true, 1, RN_MAX_HEAD_DIM, &l->rank);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.key_length_mla_swa", true, l->rope_dim, RN_MAX_HEAD_DIM, &l->k_dim);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.value_length_mla_swa", true, 1, RN_MAX_HEAD_DIM, &l->v_dim);
+    for (i = 0; status == RUNNEL_OK && i < h->n_layers; i++, layer++) {
+        if (layer->window == 0)
+            continue;
+        if ((uint64_t)layer->heads * (l->k_dim > l->v_dim ? l->k_dim : l->v_dim) > RN_MAX_WIDTH)
+            return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.head_count", "makes rows of more than 16 Mi values");
+        layer->k_dim = l->rank + l->rope_dim;
+        layer->v_dim = l->rank;
+        layer->attention_scale = 1 / sqrt((double)l->k_dim);
+    }
+    return status;
+}
+
+/* dots3: blocks without a window choose. */
+runnel_status rn_arch_dots3_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    struct rn_rope_hparams local = h->ropes[0];
+    runnel_status status = rn_arch_listed_windows(r);
+    uint32_t i;
+
+    h->layer_eps = 1e-6;
+    h->latent.key_norm = true;
+    if (status == RUNNEL_OK && !rn_hparams_has(r, "rope.freq_base_swa"))
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.freq_base_swa", "is missing");
+    if (status == RUNNEL_OK)
+        status = rn_hparams_f64(r, "rope.freq_base_swa", 1e-3, 1e18, &local.base);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_latent(r);
+    if (status == RUNNEL_OK)
+        status = read_local_latent(r);
+    if (status == RUNNEL_OK)
+        status = read_indexer(r, true);
+    for (i = 0; i < h->n_layers; i++)
+        h->layers[i].chooses = h->layers[i].window == 0;
+    return status == RUNNEL_OK ? rn_hparams_local_rope(r, &local) : status;
+}
+
+/* The text model of DeepSeek-OCR has ordinary attention: of YaRN's numbers scores alone have theirs, and the rotation is
+ * never stretched. */
+runnel_status rn_arch_deepseek2_ocr_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_rope_hparams *rope = &r->hparams->ropes[0];
+
+    rope->log_multiplier = 0;
+    scale_scores(r->hparams, false);
+    rope->scaling = RN_ROPE_PLAIN;
+    rope->factor = rope->attention_factor = 1;
+    return RUNNEL_OK;
+}
+
 /* Files do not say by how much: the model's configuration (arXiv 2404.06395 for what it does). */
 runnel_status rn_arch_minicpm3_keys(const struct rn_hparams_reader *r)
 {

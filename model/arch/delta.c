@@ -7,15 +7,13 @@
 
 /* ---- Keys ---- */
 
-/* Key attention.recurrent_layers says of each block whether it has no attention; without it the last of each
- * full_attention_interval has some, and prediction layers do. */
-static runnel_status read_recurrent(const struct rn_hparams_reader *r)
+runnel_status rn_arch_recurrent_layers(const struct rn_hparams_reader *r, uint32_t interval)
 {
     struct rn_hparams *h = r->hparams;
     const struct rn_gguf_entry *which;
     char key[RN_KEY_BYTES];
     runnel_status status;
-    uint32_t interval = 4, i;
+    uint32_t i;
 
     rn_hparams_key(h, "attention.recurrent_layers", key);
     status = rn_gguf_get_array(r->gguf, key, false, RN_GGUF_U32, &which, NULL); /* as other programs write it */
@@ -69,24 +67,54 @@ runnel_status rn_arch_qwen3next_keys(const struct rn_hparams_reader *r)
     for (i = 0; status == RUNNEL_OK && h->experts > 0 && i < h->n_layers; i++)
         if (h->layers[i].expert_feed_forward == 0 && h->layers[i].experts_used > 0)
             h->layers[i].expert_feed_forward = h->layers[i].feed_forward / h->layers[i].experts_used;
-    return status == RUNNEL_OK ? read_recurrent(r) : status;
+    return status == RUNNEL_OK ? rn_arch_recurrent_layers(r, 4) : status;
 }
 
-/* Blocks without heads of keys have linear attention; nothing is rotated. */
-runnel_status rn_arch_kimi_linear_keys(const struct rn_hparams_reader *r)
+/* Blocks without heads of keys have linear attention. */
+static runnel_status read_kimi(const struct rn_hparams_reader *r)
 {
     struct rn_linear_hparams *linear = &r->hparams->linear;
     runnel_status status = rn_hparams_u32(r, "ssm.conv_kernel", true, 2, RN_MAX_TAPS, &linear->taps);
-    uint32_t i;
 
     if (status == RUNNEL_OK)
         status = rn_hparams_u32(r, "kda.head_dim", true, 1, RN_MAX_STATE_DIM, &linear->k_dim);
     linear->v_dim = linear->k_dim;
-    if (status == RUNNEL_OK)
-        status = rn_hparams_latent(r);
+    return status == RUNNEL_OK ? rn_hparams_latent(r) : status;
+}
+
+/* Nothing is rotated. */
+runnel_status rn_arch_kimi_linear_keys(const struct rn_hparams_reader *r)
+{
+    runnel_status status = read_kimi(r);
+    uint32_t i;
+
     for (i = 0; i < r->hparams->n_layers; i++)
         r->hparams->layers[i].rope = RN_NO_ROPE;
     return status;
+}
+
+/* Decays lie above e^(kda.gate_lower_bound). */
+runnel_status rn_arch_bailingmoe3_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    runnel_status status = read_kimi(r);
+    bool bounded = true;
+    char key[RN_KEY_BYTES];
+
+    rn_hparams_key(h, "kda.safe_gate", key);
+    if (status == RUNNEL_OK)
+        status = rn_gguf_get_bool(r->gguf, key, false, &bounded, r->error);
+    if (status == RUNNEL_OK && !bounded)
+        status = rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "kda.safe_gate", "is false, which is not known");
+    if (status == RUNNEL_OK)
+        status = rn_hparams_f64(r, "kda.gate_lower_bound", -1e6, 0, &h->linear.least);
+    if (status == RUNNEL_OK && h->linear.least == 0)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "kda.gate_lower_bound", "is missing or 0");
+    if (status == RUNNEL_OK)
+        status = rn_arch_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
+    if (status == RUNNEL_OK)
+        status = rn_arch_cuts(r, "swiglu_clamp_shexp", offsetof(struct rn_layer_hparams, shared_cut));
+    return status == RUNNEL_OK ? rn_arch_glm4_keys(r) : status;
 }
 
 /* ---- Qwen ---- */
@@ -216,7 +244,7 @@ int16_t rn_arch_qwen35_block(struct rn_build *b, int16_t x)
     return qwen_block(b, x, true);
 }
 
-/* ---- Kimi Linear ---- */
+/* ---- Kimi Linear, Ling 3 ---- */
 
 /* A product of normed, and its convolution. */
 static int16_t convolved(struct rn_build *b, int16_t normed, const char *product, const char *stem, uint32_t n)
@@ -228,30 +256,49 @@ static int16_t convolved(struct rn_build *b, int16_t normed, const char *product
     return out;
 }
 
-/* A product in two steps, of which the first gives few values. */
+/* A product in two steps, of which the first gives few values; in one where there is no second. */
 static int16_t low_rank(struct rn_build *b, int16_t normed, const char *first, const char *second, const char *bias,
                         uint32_t n)
 {
-    int16_t few = rn_build_product(b, normed, first, NULL, rn_build_rows(b, first)), out;
+    int16_t few, out;
 
+    if (!rn_build_has(b, second))
+        return rn_build_product(b, normed, first, bias, n);
+    few = rn_build_product(b, normed, first, NULL, rn_build_rows(b, first));
     out = rn_build_product(b, few, second, bias, n);
     rn_build_release(b, few);
     return out;
 }
 
-/* Values, decays for each of a head's keys and betas, one behind the other. */
+/* Decays for each of a head's keys: e to what a says, or e to a share of the least. Releases a. */
+static int16_t decays(struct rn_build *b, int16_t a, uint32_t heads)
+{
+    double least = b->hparams.linear.least;
+
+    if (least == 0)
+        a = rn_build_times(b, rn_build_activate(b, RN_ACT_SOFTPLUS, a), "blk.%d.ssm_a", heads);
+    else
+        a = rn_build_times(b, a, "blk.%d.ssm_a", heads);
+    if (least == 0)
+        return rn_build_activate(b, RN_ACT_EXP, a);
+    rn_build_scale(b, a, b->hparams.linear.mirrored ? -1 : 1);
+    a = rn_build_activate(b, RN_ACT_SIGMOID, a);
+    rn_build_scale(b, a, least);
+    return rn_build_activate(b, RN_ACT_EXP, a);
+}
+
+/* Values, decays and betas, one behind the other. */
 static int16_t kimi_values(struct rn_build *b, int16_t normed, uint32_t heads, uint32_t n)
 {
     int16_t v = convolved(b, normed, "blk.%d.attn_v.weight", "blk.%d.ssm_conv1d_v", n), decay, beta;
 
     decay = low_rank(b, normed, "blk.%d.ssm_f_a.weight", "blk.%d.ssm_f_b.weight", "blk.%d.ssm_dt.bias", n);
-    decay = rn_build_times(b, rn_build_activate(b, RN_ACT_SOFTPLUS, decay), "blk.%d.ssm_a", heads);
-    v = rn_build_join(b, v, rn_build_activate(b, RN_ACT_EXP, decay));
+    v = rn_build_join(b, v, decays(b, decay, heads));
     beta = rn_build_product(b, normed, "blk.%d.ssm_beta.weight", NULL, heads);
     return rn_build_join(b, v, rn_build_activate(b, RN_ACT_SIGMOID, beta));
 }
 
-static int16_t kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual)
+int16_t rn_arch_kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual)
 {
     uint32_t dim = b->hparams.linear.k_dim, n = rn_build_rows(b, "blk.%d.attn_q.weight"), heads = n / dim;
     struct rn_op op = rn_build_empty(b, RN_OP_GATED_DELTA);
@@ -269,7 +316,9 @@ static int16_t kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual)
     op.k_dim = op.v_dim = op.group = dim;
     op.scale = (float)(1 / sqrt(dim));
     out = rn_build_linear_attention(b, &op, qk, kimi_values(b, normed, heads, n));
-    gate = low_rank(b, normed, "blk.%d.ssm_g_a.weight", "blk.%d.ssm_g_b.weight", NULL, n);
+    gate = rn_build_has(b, "blk.%d.ssm_g.weight")
+               ? rn_build_product(b, normed, "blk.%d.ssm_g.weight", NULL, n)
+               : low_rank(b, normed, "blk.%d.ssm_g_a.weight", "blk.%d.ssm_g_b.weight", NULL, n);
     out = gated_norm(b, out, gate, RN_ACT_SIGMOID, heads);
     rn_build_last_rows(b, &out, residual);
     return rn_build_attention_out(b, out);
@@ -282,7 +331,7 @@ int16_t rn_arch_kimi_linear_block(struct rn_build *b, int16_t x)
     if (b->hparams.layers[b->layer].heads > 0)
         return rn_build_ffn_part(b, rn_build_attention_part(b, x));
     normed = rn_build_norm(b, x, "blk.%d.attn_norm");
-    out = kimi_delta(b, normed, &x);
+    out = rn_arch_kimi_delta(b, normed, &x);
     rn_build_release(b, normed);
     return rn_build_ffn_part(b, rn_build_add(b, out, x));
 }

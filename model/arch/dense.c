@@ -107,3 +107,138 @@ int16_t rn_arch_talkie_block(struct rn_build *b, int16_t x)
     skip = rn_build_times(b, skip, "blk.%d.layer_output_scale.weight", 1);
     return rn_build_add(b, skip, x);
 }
+
+/* ---- CogVLM, of which the text alone is computed (arXiv 2311.03079) ---- */
+
+/* The rotation is never stretched, nor has it another base, whatever a file says. */
+runnel_status rn_arch_cogvlm_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    struct rn_rope_hparams *rope = &h->ropes[0];
+    uint32_t i;
+
+    rope->base = 10000;
+    rope->scaling = RN_ROPE_PLAIN;
+    rope->factor = rope->attention_factor = 1;
+    if (h->layers[0].v_dim != h->layers[0].k_dim)
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.value_length", "is not attention.key_length");
+    for (i = 0; i < h->n_layers; i++)
+        if ((uint64_t)h->layers[i].heads * h->layers[i].k_dim != h->embedding)
+            return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.head_count",
+                                  "makes rows of another width than embeddings");
+    return RUNNEL_OK;
+}
+
+/* ---- Chameleon (arXiv 2405.09818), of which the text alone is given ---- */
+
+/* The epsilon of heads' norms and which tokens are parts of images files do not say. Of the larger model, whose norms
+ * stand behind attention and feed-forward, programs compute different things. */
+runnel_status rn_arch_chameleon_keys(const struct rn_hparams_reader *r)
+{
+    enum { FIRST_OF_IMAGES = 4, BEHIND_IMAGES = 8196 };
+    struct rn_hparams *h = r->hparams;
+    char key[RN_KEY_BYTES];
+    bool behind = false;
+    runnel_status status;
+
+    h->layer_eps = 1e-5;
+    h->barred_from = FIRST_OF_IMAGES;
+    h->barred_to = BEHIND_IMAGES;
+    rn_hparams_key(h, "swin_norm", key);
+    status = rn_gguf_get_bool(r->gguf, key, false, &behind, r->error);
+    return status == RUNNEL_OK && behind
+               ? rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "swin_norm", "is true: what that means is not agreed on")
+               : status;
+}
+
+/* ---- Windows of blocks that the file lists ---- */
+
+runnel_status rn_arch_listed_windows(const struct rn_hparams_reader *r)
+{
+    const char *rest = "attention.sliding_window_pattern";
+    const struct rn_gguf_entry *pattern;
+    uint32_t window = 0;
+    char key[RN_KEY_BYTES];
+    runnel_status status = rn_hparams_u32(r, "attention.sliding_window", true, 1, RN_MAX_CONTEXT, &window);
+
+    rn_hparams_key(r->hparams, rest, key);
+    pattern = rn_gguf_find(r->gguf, key);
+    if (status == RUNNEL_OK && (pattern == NULL || pattern->type != RN_GGUF_ARRAY))
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, rest, "does not say of each block whether it has the window");
+    return status == RUNNEL_OK ? rn_hparams_windows(r, 0, 0, false) : status;
+}
+
+runnel_status rn_arch_local_dims(const struct rn_hparams_reader *r, struct rn_rope_hparams *local)
+{
+    runnel_status status = rn_hparams_f64(r, "rope.freq_base_swa", 1e-3, 1e18, &local->base);
+
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "rope.dimension_count_swa", false, 2, RN_MAX_HEAD_DIM, &local->dims);
+    if (status == RUNNEL_OK && local->dims % 2 != 0)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count_swa", "is odd");
+    return status;
+}
+
+/* Spark-X2.5: both kinds of blocks are stretched alike. */
+runnel_status rn_arch_spark_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_rope_hparams local = r->hparams->ropes[0];
+    runnel_status status = rn_arch_listed_windows(r);
+
+    if (status == RUNNEL_OK)
+        status = rn_arch_local_dims(r, &local);
+    return status == RUNNEL_OK ? rn_hparams_local_rope(r, &local) : status;
+}
+
+/* ---- Muse Glimmer ---- */
+
+/* Blocks with a window rotate, and are not stretched. */
+runnel_status rn_arch_muse_keys(const struct rn_hparams_reader *r)
+{
+    static const char *const needed[] = {"attention.sliding_window", "logit_scale"};
+    struct rn_hparams *h = r->hparams;
+    struct rn_rope_hparams *rope = &h->ropes[0];
+    runnel_status status;
+    size_t i;
+
+    for (i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (!rn_hparams_has(r, needed[i]))
+            return rn_hparams_bad(r, RUNNEL_FORMAT, needed[i], "is missing");
+    rope->scaling = RN_ROPE_PLAIN;
+    rope->factor = 1;
+    h->final_softcap = 30; /* of files that do not say */
+    status = rn_hparams_f64(r, "rope.freq_base_swa", 1e-3, 1e18, &rope->base);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_f64(r, "final_logit_softcapping", 0, 1e9, &h->final_softcap);
+    for (i = 0; i < h->n_layers; i++)
+        h->layers[i].rope = h->layers[i].window > 0 ? 0 : RN_NO_ROPE;
+    return status;
+}
+
+/* x + the norm of out, whose epsilon is not that of the others. Releases both. */
+static int16_t join_normed(struct rn_build *b, int16_t out, int16_t x, const char *stem)
+{
+    const double eps = 1e-8, other = b->hparams.rms_eps; /* the model's configuration */
+    int16_t normed;
+
+    b->hparams.rms_eps = eps;
+    normed = rn_build_norm(b, out, stem);
+    b->hparams.rms_eps = other;
+    rn_build_release(b, out);
+    return rn_build_add(b, normed, x);
+}
+
+/* Norms before and behind; and the embedding is normed without weights. */
+int16_t rn_arch_muse_block(struct rn_build *b, int16_t x)
+{
+    int16_t in, out;
+
+    if (b->layer == 0)
+        x = rn_build_unit_norm(b, x, b->hparams.embedding);
+    out = rn_build_attention(b, rn_build_norm(b, x, "blk.%d.attn_norm"), &x);
+    x = join_normed(b, out, x, "blk.%d.post_attention_norm");
+    in = rn_build_norm(b, x, "blk.%d.ffn_norm");
+    out = rn_build_feed_forward(b, in);
+    rn_build_release(b, in);
+    return join_normed(b, out, x, "blk.%d.post_ffw_norm");
+}

@@ -234,30 +234,28 @@ runnel_status rn_arch_afmoe_keys(const struct rn_hparams_reader *r)
 /* `local` is what blocks with windows have beside the file's keys. */
 static runnel_status local_rope(const struct rn_hparams_reader *r, struct rn_rope_hparams local)
 {
-    runnel_status status = rn_hparams_f64(r, "rope.freq_base_swa", 1e-3, 1e18, &local.base);
+    runnel_status status;
 
     local.scaling = RN_ROPE_PLAIN;
     local.factor = 1;
-    local.attention_factor = 1;
     local.divisors = false;
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "rope.dimension_count_swa", false, 2, RN_MAX_HEAD_DIM, &local.dims);
-    if (status == RUNNEL_OK && local.dims % 2 != 0)
-        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count_swa", "is odd");
+    status = rn_arch_local_dims(r, &local);
     return status == RUNNEL_OK ? rn_hparams_local_rope(r, &local) : status;
 }
 
 runnel_status rn_arch_laguna_keys(const struct rn_hparams_reader *r)
 {
-    return local_rope(r, r->hparams->ropes[0]);
+    struct rn_rope_hparams local = r->hparams->ropes[0];
+
+    local.attention_factor = 1;
+    return local_rope(r, local);
 }
 
-/* A number for each block, or one for all, to the double at `offset` of rn_layer_hparams. 0: no cut. */
-static runnel_status read_cuts(const struct rn_hparams_reader *r, const char *rest, size_t offset)
+runnel_status rn_arch_cuts(const struct rn_hparams_reader *r, const char *rest, size_t offset)
 {
-    /* SiLU is never below -0.279: with these cuts it is enough to cut on both sides. */
-    const double least = 0.28, most = 1e9, none = 1e-6;
     struct rn_hparams *h = r->hparams;
+    /* SiLU is never below -0.279: with these cuts it is enough to cut on both sides. */
+    const double least = h->cut_first ? 0 : 0.28, most = 1e9, none = 1e-6;
     const struct rn_gguf_entry *entry;
     runnel_status status = RUNNEL_OK;
     char key[RN_KEY_BYTES];
@@ -296,7 +294,28 @@ runnel_status rn_arch_step35_keys(const struct rn_hparams_reader *r)
     if (status == RUNNEL_OK && (rope->dims == 0 || rope->dims % 2 != 0))
         status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is no multiple of 4");
     if (status == RUNNEL_OK)
-        status = read_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
-    return status == RUNNEL_OK ? read_cuts(r, "swiglu_clamp_shexp", offsetof(struct rn_layer_hparams, shared_cut))
+        status = rn_arch_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
+    return status == RUNNEL_OK ? rn_arch_cuts(r, "swiglu_clamp_shexp", offsetof(struct rn_layer_hparams, shared_cut))
                                : status;
+}
+
+/* ---- Maple ---- */
+
+/* Blocks with a window rotate, the others never. */
+runnel_status rn_arch_maple_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    runnel_status status = rn_arch_listed_windows(r);
+    uint32_t i;
+
+    h->cut_first = true;
+    if (status == RUNNEL_OK)
+        status = rn_arch_local_dims(r, &h->ropes[0]);
+    if (status == RUNNEL_OK && !rn_hparams_has(r, "swiglu_clamp_exp"))
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "swiglu_clamp_exp", "is missing");
+    if (status == RUNNEL_OK)
+        status = rn_arch_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
+    for (i = 0; i < h->n_layers; i++)
+        h->layers[i].rope = h->layers[i].window > 0 ? 0 : RN_NO_ROPE;
+    return status;
 }

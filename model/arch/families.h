@@ -2,12 +2,14 @@
 #ifndef RN_MODEL_ARCH_FAMILIES_H
 #define RN_MODEL_ARCH_FAMILIES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
 struct rn_build;
 struct rn_hparams_reader;
+struct rn_rope_hparams;
 
 /* llama.c */
 runnel_status rn_arch_llama4_keys(const struct rn_hparams_reader *r);
@@ -24,6 +26,15 @@ runnel_status rn_arch_hunyuan_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_minicpm_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_qwen_keys(const struct rn_hparams_reader *r);
 int16_t rn_arch_deci_block(struct rn_build *b, int16_t x);
+runnel_status rn_arch_cogvlm_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_chameleon_keys(const struct rn_hparams_reader *r);
+/* Keys attention.sliding_window and attention.sliding_window_pattern, which must be there, the latter a list. */
+runnel_status rn_arch_listed_windows(const struct rn_hparams_reader *r);
+/* Keys rope.freq_base_swa and rope.dimension_count_swa, where the file has them. */
+runnel_status rn_arch_local_dims(const struct rn_hparams_reader *r, struct rn_rope_hparams *local);
+runnel_status rn_arch_spark_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_muse_keys(const struct rn_hparams_reader *r);
+int16_t rn_arch_muse_block(struct rn_build *b, int16_t x);
 
 /* deepseek.c */
 runnel_status rn_arch_deepseek2_keys(const struct rn_hparams_reader *r);
@@ -31,6 +42,9 @@ runnel_status rn_arch_mistral4_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_glm_dsa_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_minicpm3_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_hy_v4_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_dots3_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_deepseek2_ocr_keys(const struct rn_hparams_reader *r);
 
 /* gemma.c */
 runnel_status rn_arch_gemma2_keys(const struct rn_hparams_reader *r);
@@ -45,11 +59,33 @@ runnel_status rn_arch_gemma3n_keys(const struct rn_hparams_reader *r);
 void rn_arch_gemma3n(struct rn_build *b);
 
 /* delta.c */
+/* Key attention.recurrent_layers says of each block whether it has no attention; without it the last of each
+ * full_attention_interval, or else `interval`, has some, and prediction layers do. */
+runnel_status rn_arch_recurrent_layers(const struct rn_hparams_reader *r, uint32_t interval);
 runnel_status rn_arch_qwen3next_keys(const struct rn_hparams_reader *r);
 int16_t rn_arch_qwen3next_block(struct rn_build *b, int16_t x);
 int16_t rn_arch_qwen35_block(struct rn_build *b, int16_t x);
 runnel_status rn_arch_kimi_linear_keys(const struct rn_hparams_reader *r);
 int16_t rn_arch_kimi_linear_block(struct rn_build *b, int16_t x);
+/* What linear attention gives for normed. *residual as in rn_build_last_rows. Keeps normed. */
+int16_t rn_arch_kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual);
+runnel_status rn_arch_bailingmoe3_keys(const struct rn_hparams_reader *r);
+
+/* hyper.c */
+runnel_status rn_arch_hyper_keys(const struct rn_hparams_reader *r);
+void rn_arch_hyper(struct rn_build *b);
+
+/* hrm.c */
+runnel_status rn_arch_hrm_keys(const struct rn_hparams_reader *r);
+void rn_arch_hrm_text(struct rn_build *b);
+
+/* kimi.c */
+runnel_status rn_arch_kimi_k3_keys(const struct rn_hparams_reader *r);
+void rn_arch_kimi_k3(struct rn_build *b);
+
+/* lightning.c */
+runnel_status rn_arch_minimax_01_keys(const struct rn_hparams_reader *r);
+int16_t rn_arch_minimax_01_block(struct rn_build *b, int16_t x);
 
 /* lfm.c */
 runnel_status rn_arch_lfm2_keys(const struct rn_hparams_reader *r);
@@ -92,6 +128,9 @@ int16_t rn_arch_talkie_block(struct rn_build *b, int16_t x);
 runnel_status rn_arch_afmoe_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_laguna_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_step35_keys(const struct rn_hparams_reader *r);
+/* Key `rest`, a number for each block or one for all, to the double at `offset` of rn_layer_hparams. 0: no cut. */
+runnel_status rn_arch_cuts(const struct rn_hparams_reader *r, const char *rest, size_t offset);
+runnel_status rn_arch_maple_keys(const struct rn_hparams_reader *r);
 void rn_arch_cohere2moe(struct rn_build *b);
 int16_t rn_arch_arctic_block(struct rn_build *b, int16_t x);
 int16_t rn_arch_smallthinker_block(struct rn_build *b, int16_t x);

@@ -3,9 +3,15 @@
 #include "model/arch/families.h"
 #include "model/build.h"
 
+/* Models that see both ways have a middle tap. */
 runnel_status rn_arch_lfm2moe_keys(const struct rn_hparams_reader *r)
 {
-    return rn_hparams_u32(r, "shortconv.l_cache", true, 2, RN_MAX_TAPS, &r->hparams->linear.taps);
+    uint32_t *taps = &r->hparams->linear.taps;
+    runnel_status status = rn_hparams_u32(r, "shortconv.l_cache", true, 2, RN_MAX_TAPS, taps);
+
+    if (status == RUNNEL_OK && !r->hparams->causal && *taps % 2 == 0)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "shortconv.l_cache", "is even, which leaves no middle");
+    return status;
 }
 
 /* Where there is a window, all attention has it. */

@@ -38,7 +38,8 @@ enum {
     RN_EXPERTS_BEFORE = 1 << 5,      /* weights count before the experts: each sees the row times its own */
     RN_EXPERTS_SOFTMAX = 1 << 4,     /* nothing of this: weights are what the softmax gives */
     RN_EXPERTS_AVERAGED = 1 << 6,    /* with shared experts: half of what both give */
-    RN_EXPERTS_LATENT = 1 << 8,      /* where the file has ffn_latent_down and ffn_latent_up, these stand around them */
+    RN_EXPERTS_LATENT =
+        1 << 8, /* where the file has ffn_latent_down and ffn_latent_up (or ffn_routed_*), these stand around them */
     RN_EXPERTS_ALWAYS_SHARED = 1 << 10, /* where the file has no shared expert, one without products: act(x) */
     RN_EXPERTS_BESIDE = 1 << 7 /* where the file has ffn_up, the dense feed-forward beside the experts; what both give
                                        times the root of 1/2 */

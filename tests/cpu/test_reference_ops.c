@@ -361,11 +361,15 @@ static void elementwise(void **state)
     op.b = 1;
     op.scale = 2;
     op.cut = 7;
+    op.plus = 1;
     run(&op);
     expect(2, 2, 8 / (1 + exp(-2)), -8 / (1 + exp(4))); /* 10 is cut to 7 */
     op.cut = 0.5f;
     run(&op);
     expect(2, 2, 0.75 / (1 + exp(-1)), -3 / (1 + exp(4)));
+    op.plus = 0;
+    run(&op);
+    expect(2, 2, 0.25 / (1 + exp(-1)), -1 / (1 + exp(4)));
     for (i = 0; i < sizeof acts / sizeof acts[0]; i++) {
         op = op_of(RN_OP_ACTIVATE);
         op.act = acts[i].act;

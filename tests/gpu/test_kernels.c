@@ -174,6 +174,7 @@ static void each_of(enum rn_each kind, struct rn_op op, uint32_t part, bool with
                                  .part = part,
                                  .scale = op.scale,
                                  .cut = op.cut,
+                                 .plus = op.plus,
                                  .alpha_n = (float)op.alpha_n,
                                  .alpha_p = (float)op.alpha_p,
                                  .eps = (float)op.eps};
@@ -191,7 +192,8 @@ static void each(void **state)
     each_of(RN_EACH_SCALE, (struct rn_op){.kind = RN_OP_SCALE, .scale = -1.5f}, 1, false, false);
     each_of(RN_EACH_SOFTCAP, (struct rn_op){.kind = RN_OP_SOFTCAP, .scale = 2.5f}, 1, false, false);
     each_of(RN_EACH_CLAMP, (struct rn_op){.kind = RN_OP_CLAMP, .scale = 2.5f}, 1, false, false);
-    each_of(RN_EACH_CUT_GATE, (struct rn_op){.kind = RN_OP_CUT_GATE, .scale = 1.702f, .cut = 4}, 1, true, false);
+    each_of(RN_EACH_CUT_GATE, (struct rn_op){.kind = RN_OP_CUT_GATE, .scale = 1.702f, .cut = 4, .plus = 1}, 1, true,
+            false);
     each_of(RN_EACH_XIELU,
             (struct rn_op){.kind = RN_OP_XIELU, .alpha_n = 0.8, .alpha_p = 1.2, .scale = 0.5f, .eps = -1e-6}, 1, false,
             false);

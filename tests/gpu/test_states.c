@@ -81,8 +81,9 @@ static void launch(uint32_t n_rows)
     rn_address weight = u->weight_cols > 0 ? rig_at(s.weight) : 0, bias = u->with_bias ? rig_at(s.bias) : 0;
 
     if (u->taps > 0) {
-        struct rn_conv_args conv = {states,         rig_at(s.step_a), weight,  bias,          rig_at(s.step_out),
-                                    rig_at(s.seqs), u->a_width,       u->taps, op->activated, op->act};
+        struct rn_conv_args conv = {states,         rig_at(s.step_a), weight,  bias,      rig_at(s.step_out),
+                                    rig_at(s.seqs), u->a_width,       u->taps, op->ahead, op->activated,
+                                    op->act};
 
         rig_run(&s.rig, u->kernel, &conv);
     } else {

@@ -72,137 +72,163 @@
     X("rwkv7-dense", 3e-3)
 
 /* Models of the tree, tests/oracle/made/README.md: X(name, context) as above. */
-#define MADE_MODELS(X)                 \
-    X("afmoe-made", 0)                 \
-    X("apertus-made", 0)               \
-    X("arcee-made", 0)                 \
-    X("arctic-made", 0)                \
-    X("arwkv7-made", 0)                \
-    X("baichuan-made", 0)              \
-    X("baichuan-made-alibi", 0)        \
-    X("bailingmoe-made", 0)            \
-    X("bailingmoe2-made", 0)           \
-    X("bloom-made", 0)                 \
-    X("chatglm-made", 0)               \
-    X("codeshell-made", 0)             \
-    X("cohere2-made", 0)               \
-    X("cohere2-made-period", 0)        \
-    X("cohere2moe-made", 0)            \
-    X("command-r-made", 0)             \
-    X("deci-made", 0)                  \
-    X("deepseek2-made-groups", 0)      \
-    X("deepseek2-made-lite", 0)        \
-    X("deepseek2-made-old", 0)         \
-    X("deepseek32-made", 0)            \
-    X("deepseek32-made-chosen", 0)     \
-    X("dots1-made", 0)                 \
-    X("dots1-made-chosen", 0)          \
-    X("dream-made", 0)                 \
-    X("ernie4_5-made", 0)              \
-    X("ernie4_5-moe-made", 0)          \
-    X("exaone-made", 0)                \
-    X("exaone-moe-made", 0)            \
-    X("exaone4-made-small", 0)         \
-    X("exaone4-made-yarn", 0)          \
-    X("falcon-made", 0)                \
-    X("gemma-made", 0)                 \
-    X("gemma2-made", 0)                \
-    X("gemma3-made", 0)                \
-    X("gemma3-made-period", 0)         \
-    X("gemma3-made-yarn", 0)           \
-    X("gemma3n-made", 0)               \
-    X("gemma3n-made-shared", 0)        \
-    X("gemma4-made", 0)                \
-    X("glm-dsa-made", 0)               \
-    X("glm-dsa-made-chosen", 0)        \
-    X("glm4-made", 0)                  \
-    X("glm4-made-sections", 0)         \
-    X("gpt-oss-made-yarn", 0)          \
-    X("gpt2-made", 0)                  \
-    X("gptj-made", 0)                  \
-    X("gptneox-made", 0)               \
-    X("granite-made", 0)               \
-    X("granite-made-bare", 0)          \
-    X("granite-made-yarn", 0)          \
-    X("granite_swa-made", 0)           \
-    X("grok-made", 0)                  \
-    X("grovemoe-made", 0)              \
-    X("hunyuan-dense-made", 0)         \
-    X("hunyuan_vl-made", 0)            \
-    X("hunyuan_vl-made-alpha", 0)      \
-    X("hy_v3-made", 0)                 \
-    X("internlm2-made", 0)             \
-    X("jais-made", 0)                  \
-    X("jais2-made", 0)                 \
-    X("laguna-made", 0)                \
-    X("laguna-made-values", 0)         \
-    X("lfm2-made-dense", 0)            \
-    X("llada-made", 0)                 \
-    X("llada-moe-made", 0)             \
-    X("llama-made-linear", 0)          \
-    X("llama-made-longrope", 0)        \
-    X("llama-made-moe", 0)             \
-    X("llama-made-none", 0)            \
-    X("llama-made-scale", 0)           \
-    X("llama-made-yarn", 0)            \
-    X("llama4-made", 0)                \
-    X("maincoder-made", 0)             \
-    X("mellum-made", 0)                \
-    X("mimo2-made", 0)                 \
-    X("minicpm-made", 0)               \
-    X("minicpm-made-experts", 0)       \
-    X("minicpm-made-long", 0)          \
-    X("minicpm3-made", 0)              \
-    X("mistral3-made-temperature", 0)  \
-    X("mistral3-made-yarn", 0)         \
-    X("mistral4-made", 0)              \
-    X("mistral4-made-temperature", 0)  \
-    X("mpt-made", 0)                   \
-    X("nanbeige-made", 0)              \
-    X("nanbeige-made-loops", 0)        \
-    X("nanbeige-made-loops-bare", 0)   \
-    X("nemotron-made", 0)              \
-    X("nemotron_h_moe-made", 0)        \
-    X("nemotron_h_moe-made-latent", 0) \
-    X("olmo-made", 0)                  \
-    X("olmo2-made-array", 0)           \
-    X("olmo2-made-olmo3", 0)           \
-    X("olmo2-made-windows", 0)         \
-    X("olmo2-made-yarn", 0)            \
-    X("openelm-made", 0)               \
-    X("orion-made", 0)                 \
-    X("paddleocr-made", 0)             \
-    X("pangu-embedded-made", 0)        \
-    X("phi2-made", 0)                  \
-    X("phi3-made-long", 0)             \
-    X("phi3-made-short", 0)            \
-    X("plamo-made", 0)                 \
-    X("plamo2-made", 0)                \
-    X("plamo3-made", 0)                \
-    X("plamo3-made-yarn", 0)           \
-    X("plm-made", 0)                   \
-    X("qwen-made", 0)                  \
-    X("qwen2-made-yarn", 0)            \
-    X("qwen2vl-made-sections", 0)      \
-    X("qwen3-made-linear", 0)          \
-    X("qwen3-made-yarn", 0)            \
-    X("qwen35moe-made", 0)             \
-    X("qwen35moe-made-scales", 0)      \
-    X("qwen3moe-made-scales", 0)       \
-    X("qwen3vl-made-sections", 0)      \
-    X("qwen3vlmoe-made", 0)            \
-    X("refact-made", 0)                \
-    X("rnd1-made", 0)                  \
-    X("rwkv6qwen2-made", 0)            \
-    X("rwkv7-made", 0)                 \
-    X("seed_oss-made", 0)              \
-    X("smallthinker-made", 0)          \
-    X("smollm3-made", 0)               \
-    X("stablelm-made", 0)              \
-    X("starcoder-made", 0)             \
-    X("starcoder2-made", 0)            \
-    X("step35-made", 0)                \
-    X("talkie-made", 0)                \
+#define MADE_MODELS(X)                  \
+    X("afmoe-made", 0)                  \
+    X("apertus-made", 0)                \
+    X("arcee-made", 0)                  \
+    X("arctic-made", 0)                 \
+    X("arwkv7-made", 0)                 \
+    X("baichuan-made", 0)               \
+    X("baichuan-made-alibi", 0)         \
+    X("bailingmoe-made", 0)             \
+    X("bailingmoe2-made", 0)            \
+    X("bailingmoe3-made", 0)            \
+    X("bailingmoe3-made-cuts", 0)       \
+    X("bloom-made", 0)                  \
+    X("chameleon-made", 0)              \
+    X("chatglm-made", 0)                \
+    X("codeshell-made", 0)              \
+    X("cogvlm-made", 0)                 \
+    X("cohere2-made", 0)                \
+    X("cohere2-made-period", 0)         \
+    X("cohere2moe-made", 0)             \
+    X("command-r-made", 0)              \
+    X("deci-made", 0)                   \
+    X("deepseek2-made-groups", 0)       \
+    X("deepseek2-made-lite", 0)         \
+    X("deepseek2-made-old", 0)          \
+    X("deepseek2-ocr-made", 0)          \
+    X("deepseek2-ocr-made-scores", 0)   \
+    X("deepseek32-made", 0)             \
+    X("deepseek32-made-chosen", 0)      \
+    X("dots1-made", 0)                  \
+    X("dots1-made-chosen", 0)           \
+    X("dots3note-made", 0)              \
+    X("dots3note-made-layers", 0)       \
+    X("dream-made", 0)                  \
+    X("ernie4_5-made", 0)               \
+    X("ernie4_5-moe-made", 0)           \
+    X("exaone-made", 0)                 \
+    X("exaone-moe-made", 0)             \
+    X("exaone4-made-small", 0)          \
+    X("exaone4-made-yarn", 0)           \
+    X("falcon-made", 0)                 \
+    X("gemma-made", 0)                  \
+    X("gemma2-made", 0)                 \
+    X("gemma3-made", 0)                 \
+    X("gemma3-made-period", 0)          \
+    X("gemma3-made-yarn", 0)            \
+    X("gemma3n-made", 0)                \
+    X("gemma3n-made-shared", 0)         \
+    X("gemma4-made", 0)                 \
+    X("glm-dsa-made", 0)                \
+    X("glm-dsa-made-chosen", 0)         \
+    X("glm4-made", 0)                   \
+    X("glm4-made-sections", 0)          \
+    X("gpt-oss-made-yarn", 0)           \
+    X("gpt2-made", 0)                   \
+    X("gptj-made", 0)                   \
+    X("gptneox-made", 0)                \
+    X("granite-made", 0)                \
+    X("granite-made-bare", 0)           \
+    X("granite-made-yarn", 0)           \
+    X("granite_swa-made", 0)            \
+    X("grok-made", 0)                   \
+    X("grovemoe-made", 0)               \
+    X("hrm_text-made", 0)               \
+    X("hrm_text-made-kv", 0)            \
+    X("hunyuan-dense-made", 0)          \
+    X("hunyuan_vl-made", 0)             \
+    X("hunyuan_vl-made-alpha", 0)       \
+    X("hy_v3-made", 0)                  \
+    X("hy_v4-made", 0)                  \
+    X("hy_v4-made-chosen", 0)           \
+    X("internlm2-made", 0)              \
+    X("jais-made", 0)                   \
+    X("jais2-made", 0)                  \
+    X("kimi-k3-made", 0)                \
+    X("kimi-k3-made-plain", 0)          \
+    X("laguna-made", 0)                 \
+    X("laguna-made-values", 0)          \
+    X("lfm2-made-dense", 0)             \
+    X("lfm2-made-ways", 0)              \
+    X("llada-made", 0)                  \
+    X("llada-moe-made", 0)              \
+    X("llama-made-linear", 0)           \
+    X("llama-made-longrope", 0)         \
+    X("llama-made-moe", 0)              \
+    X("llama-made-none", 0)             \
+    X("llama-made-scale", 0)            \
+    X("llama-made-yarn", 0)             \
+    X("llama4-made", 0)                 \
+    X("maincoder-made", 0)              \
+    X("mamba-made", 0)                  \
+    X("maple-made", 0)                  \
+    X("maple-made-yarn", 0)             \
+    X("mellum-made", 0)                 \
+    X("mimo2-made", 0)                  \
+    X("minicpm-made", 0)                \
+    X("minicpm-made-experts", 0)        \
+    X("minicpm-made-long", 0)           \
+    X("minicpm3-made", 0)               \
+    X("minimax-01-made", 0)             \
+    X("minimax-01-made-interval", 0)    \
+    X("mistral3-made-temperature", 0)   \
+    X("mistral3-made-yarn", 0)          \
+    X("mistral4-made", 0)               \
+    X("mistral4-made-temperature", 0)   \
+    X("mpt-made", 0)                    \
+    X("muse-glimmer-made", 0)           \
+    X("muse-glimmer-made-stretched", 0) \
+    X("nanbeige-made", 0)               \
+    X("nanbeige-made-loops", 0)         \
+    X("nanbeige-made-loops-bare", 0)    \
+    X("nemotron-made", 0)               \
+    X("nemotron_h_moe-made", 0)         \
+    X("nemotron_h_moe-made-latent", 0)  \
+    X("olmo-made", 0)                   \
+    X("olmo2-made-array", 0)            \
+    X("olmo2-made-olmo3", 0)            \
+    X("olmo2-made-windows", 0)          \
+    X("olmo2-made-yarn", 0)             \
+    X("openelm-made", 0)                \
+    X("orion-made", 0)                  \
+    X("paddleocr-made", 0)              \
+    X("pangu-embedded-made", 0)         \
+    X("phi2-made", 0)                   \
+    X("phi3-made-long", 0)              \
+    X("phi3-made-short", 0)             \
+    X("plamo-made", 0)                  \
+    X("plamo2-made", 0)                 \
+    X("plamo3-made", 0)                 \
+    X("plamo3-made-yarn", 0)            \
+    X("plm-made", 0)                    \
+    X("qwen-made", 0)                   \
+    X("qwen2-made-yarn", 0)             \
+    X("qwen2vl-made-sections", 0)       \
+    X("qwen3-made-linear", 0)           \
+    X("qwen3-made-yarn", 0)             \
+    X("qwen35moe-made", 0)              \
+    X("qwen35moe-made-scales", 0)       \
+    X("qwen3moe-made-scales", 0)        \
+    X("qwen3vl-made-sections", 0)       \
+    X("qwen3vlmoe-made", 0)             \
+    X("refact-made", 0)                 \
+    X("rnd1-made", 0)                   \
+    X("rwkv6qwen2-made", 0)             \
+    X("rwkv7-made", 0)                  \
+    X("seed_oss-made", 0)               \
+    X("smallthinker-made", 0)           \
+    X("smollm3-made", 0)                \
+    X("spark2_5-made", 0)               \
+    X("spark2_5-made-yarn", 0)          \
+    X("stablelm-made", 0)               \
+    X("starcoder-made", 0)              \
+    X("starcoder2-made", 0)             \
+    X("step35-made", 0)                 \
+    X("step35-made-lone", 0)            \
+    X("step35-made-yarn", 0)            \
+    X("talkie-made", 0)                 \
     X("xverse-made", 0)
 
 /* Likewise, with the keys of every architecture in each file, as files of ../shared have them. */
@@ -214,8 +240,10 @@
     X("bailingmoe-made-keys", 0)          \
     X("bailingmoe2-made-keys", 0)         \
     X("codeshell-made-keys", 0)           \
+    X("cogvlm-made-keys", 0)              \
     X("cohere2moe-made-keys", 0)          \
     X("deci-made-keys", 0)                \
+    X("deepseek2-ocr-made-keys", 0)       \
     X("deepseek32-made-keys", 0)          \
     X("dots1-made-keys", 0)               \
     X("dream-made-keys", 0)               \
@@ -239,12 +267,14 @@
     X("llada-made-keys", 0)               \
     X("llada-moe-made-keys", 0)           \
     X("maincoder-made-keys", 0)           \
+    X("maple-made-keys", 0)               \
     X("mellum-made-keys", 0)              \
     X("mimo2-made-keys", 0)               \
     X("minicpm-made-experts-keys", 0)     \
     X("minicpm-made-keys", 0)             \
     X("mistral3-made-experts-keys", 0)    \
     X("mistral4-made-keys", 0)            \
+    X("muse-glimmer-made-keys", 0)        \
     X("nanbeige-made-keys", 0)            \
     X("nemotron_h_moe-made-keys", 0)      \
     X("olmo-made-keys", 0)                \
@@ -264,6 +294,7 @@
     X("refact-made-keys", 0)              \
     X("rnd1-made-keys", 0)                \
     X("smallthinker-made-keys", 0)        \
+    X("spark2_5-made-keys", 0)            \
     X("starcoder-made-keys", 0)           \
     X("step35-made-keys", 0)              \
     X("talkie-made-keys", 0)              \

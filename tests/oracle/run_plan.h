@@ -65,7 +65,7 @@ struct oracle {
 void oracle_open(struct rn_heap *heap, const char *path, struct oracle *oracle);
 void oracle_close(struct rn_heap *heap, struct oracle *oracle);
 
-/* sum (a - b)^2 / sum b^2 */
+/* sum (a - b)^2 / sum b^2, but for tokens that both bar: -FLT_MAX */
 double nmse(const float *a, const float *b, size_t n);
 
 /* The directory of shared data; the test is skipped (exit code 77) where there is none. */

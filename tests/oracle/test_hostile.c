@@ -129,7 +129,7 @@ static void keys_are_looked_at(void **state)
 /* Those without which no architecture is. */
 static bool is_needed(const char *name)
 {
-    static const char *const ends[] = {"token_embd.weight", "attn_output.weight", "ffn_down.weight",
+    static const char *const ends[] = {"token_embd.weight", ".attn_output.weight", ".ffn_down.weight",
                                        "ffn_down_exps.weight"};
     size_t i;
 
