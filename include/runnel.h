@@ -177,6 +177,11 @@ typedef struct runnel_engine_options {
     size_t n_architectures;
     const char *device_library; /* the file with the kernels of the device "cuda"; NULL: librunnel-cuda.so, where the
                                    system looks for libraries. It is opened when a model asks for the device */
+    uint32_t compute_nice; /* lowers the priority of threads that compute, so that the host's own threads are scheduled
+                              before them where both want a core: added to their nice values, 0 to 19. 0: they have the
+                              priority of the thread that calls runnel_engine_new. Where the system refuses it, the log
+                              says so (WARNING) and they keep that priority */
+    uint32_t reserved;
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);
