@@ -239,11 +239,15 @@ bool app_flush(void)
 
 int app_output_code(void)
 {
+    static bool told;
+
     if (app_flush())
         return APP_OK;
     if (output_error == EPIPE)
         return APP_CANCELLED;
-    app_error("standard output: %s", output_error == EBADF ? "it is closed" : strerror(output_error));
+    if (!told)
+        app_error("standard output: %s", output_error == EBADF ? "it is closed" : strerror(output_error));
+    told = true;
     return APP_FAILURE;
 }
 
