@@ -539,7 +539,9 @@ typedef struct runnel_timings { /* microseconds from submit */
 
 typedef struct runnel_event {
     runnel_event_type type;
-    int32_t token; /* TOKEN: its id, one event for each token; -1: only text, of several tokens or held back before */
+    int32_t token; /* TOKEN: its id, one event for each token; -1: only text, of several tokens or held back before.
+                      DONE: the token that ended the answer and has no event of its own, an end of text or a stop
+                      token; -1: none */
     runnel_stream stream;
     void *user;       /* runnel_request.user */
     const char *text; /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held

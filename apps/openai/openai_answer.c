@@ -330,8 +330,16 @@ static void take_embedding(struct openai_choice *choice, const runnel_event *eve
     choice->n_embedding = event->n_embedding;
 }
 
+static void add_id(struct openai_choice *choice, int32_t token)
+{
+    if (token >= 0 && fprintf(choice->ids.to, "%s%d", choice->n_ids++ > 0 ? "," : "", (int)token) < 0)
+        choice->failed = true;
+}
+
 static void end_choice(struct openai_choice *choice, const runnel_event *event)
 {
+    if (choice->request->tells_ids)
+        add_id(choice, event->token);
     choice->end = event->type;
     choice->finish = event->finish;
     choice->stop = event->stop;
@@ -362,9 +370,8 @@ void openai_choice_event(struct openai_choice *choice, const runnel_event *event
             break;
         choice->logprob += (double)event->logprob;
         choice->n_tokens++;
-        if (choice->request->keeps_ids &&
-            fprintf(choice->ids.to, "%s%d", choice->n_ids++ > 0 ? "," : "", (int)event->token) < 0)
-            choice->failed = true;
+        if (choice->request->keeps_ids)
+            add_id(choice, event->token);
         if (choice->request->logprobs)
             openai_logprobs_add(choice, event);
         break;

@@ -3,6 +3,7 @@
 what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left alone."""
 import unittest
 
+import common
 from batch_job import CHAT, RESPONSES, TEXT, TOOL, USER
 from server import Server, template
 from test_serve import STORY, join_chat
@@ -225,4 +226,4 @@ class Fields(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    common.main("__main__")
