@@ -12,7 +12,7 @@
 enum {
     LOOK_MS = 1000,
     SYSTEMD_FD = 3,
-    USUAL_NICE = 10 /* with more, compute threads wait for as long as loop and clients are busy (docs/SPEED-LOG.md) */
+    USUAL_NICE = 10 /* measured: docs/SPEED-LOG.md */
 };
 
 /* ---- Time -------------------------------------------------------------------------------- */
