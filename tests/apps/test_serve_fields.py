@@ -118,13 +118,13 @@ class Fields(unittest.TestCase):
 
     def test_ids_of_chats(self):
         """Also those of reasoning and of calls, which are no part of the text."""
-        for more in ({}, {"n": 2, "seed": 5, "temperature": 1}, {"tools": [TOOL], "tool_choice": "required", "max_tokens": 60},
-                     {"add_generation_prompt": False}, {"logprobs": True}):
+        for more in ({}, {"n": 2, "seed": 5, "temperature": 1}, {"add_generation_prompt": False}, {"logprobs": True},
+                     {"tools": [TOOL], "tool_choice": "required", "max_tokens": 60}):
             with self.subTest(**more):
                 body = body_of(CHAT, **{"max_tokens": 24, **more})
                 plain, told = self.post(CHAT, body), self.post(CHAT, {**body, "return_token_ids": True})
-                text = self.post("/apply-template", {key: body[key] for key in ("messages", "tools", "add_generation_prompt")
-                                                     if key in body})["prompt"]
+                told_template = ("messages", "tools", "add_generation_prompt")
+                text = self.post("/apply-template", {key: body[key] for key in told_template if key in body})["prompt"]
                 prompt = self.ids_of(text, add_special=True, parse_special=True)
                 self.assertEqual(told["prompt_token_ids"], prompt)
                 self.assertEqual(told["usage"]["prompt_tokens"], len(prompt))
