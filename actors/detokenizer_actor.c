@@ -119,6 +119,15 @@ static uint64_t since(const struct rn_request *request, uint64_t at_us)
     return at_us == 0 ? 0 : at_us - request->submitted_us;
 }
 
+/* The token that ended the answer and has no event of its own. */
+static int32_t untold_token(const struct rn_outlet *outlet, const struct rn_request *request)
+{
+    if (request->outcome != RN_OUTCOME_DONE || request->tokens == NULL || request->n_tokens == 0 ||
+        rn_request_answered(request) != outlet->n_answer + UINT64_C(1))
+        return -1;
+    return request->tokens[request->n_tokens - 1];
+}
+
 static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const struct rn_request *request)
 {
     static const uint32_t types[] = {
@@ -129,6 +138,7 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
 
     *cell = (struct rn_cell){.token = -1, .stop = -1, .stop_token = -1};
     cell->type = types[request->outcome];
+    cell->token = untold_token(outlet, request);
     cell->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
     if (request->outcome == RN_OUTCOME_FAILED) {
         cell->status = request->error.status;

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "cpu/cpu.h"
 #include "gpu/gpu.h"
 #include "runnel_uv.h"
@@ -44,6 +45,11 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
                             given->struct_size);
     if (options->scheduler_threads > MAX_THREADS || options->compute_threads > MAX_THREADS)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %d threads", MAX_THREADS);
+    if (options->compute_nice > RN_MOST_NICE)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: compute_nice %u is above %u", options->compute_nice,
+                            RN_MOST_NICE);
+    if (options->reserved != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: reserved is not zero");
     if (options->max_streams > MAX_STREAMS || options->max_sessions > MAX_STREAMS)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %u streams or sessions", MAX_STREAMS);
     if ((unsigned)options->delivery > RUNNEL_DELIVER_TAKE)
@@ -162,7 +168,8 @@ runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *d
 
 struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads)
 {
-    struct rn_device_options options = {.n_threads = n_threads, .library = engine->device_library, .log = &engine->log};
+    struct rn_device_options options = {
+        .n_threads = n_threads, .nice = engine->compute_nice, .library = engine->device_library, .log = &engine->log};
     const struct rn_device_kind *kind = find_kind(device, &options.index);
 
     return kind == NULL ? NULL : kind->open(&engine->heap, &options, NULL);
@@ -191,8 +198,10 @@ static struct rn_open_device *place_of(struct runnel_engine *engine, const struc
 
 struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error)
 {
-    struct rn_device_options options = {
-        .beside = engine->devices[0].device, .library = engine->device_library, .log = &engine->log};
+    struct rn_device_options options = {.beside = engine->devices[0].device,
+                                        .nice = engine->compute_nice,
+                                        .library = engine->device_library,
+                                        .log = &engine->log};
     const struct rn_device_kind *kind = find_kind(device, &options.index);
     struct rn_open_device *open = kind == NULL ? NULL : place_of(engine, kind, options.index);
 
@@ -346,6 +355,7 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
     rn_gate_init(&engine->trainings.gate);
     engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
     engine->clock = clock != NULL ? *clock : rn_clock_machine();
+    engine->compute_nice = options.compute_nice;
     engine->max_streams = options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams;
     engine->max_queued_tokens = options.max_queued_tokens == 0 ? UINT64_MAX : options.max_queued_tokens;
     engine->max_queued_bytes = options.max_queued_bytes == 0 ? UINT64_MAX : options.max_queued_bytes;

@@ -64,6 +64,7 @@ struct runnel_engine {
     struct rn_word draining;                      /* 1: no more requests are taken */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions;
+    uint32_t compute_nice; /* of the threads of each device that computes on the host's */
     struct rn_runtime runtime;
     struct rn_router router;
     struct rn_host host;

@@ -1,7 +1,9 @@
 /* See thread.h. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 bool rn_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
@@ -19,4 +21,15 @@ bool rn_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     if (ok)
         *thread = made;
     return ok;
+}
+
+bool rn_thread_lower(uint32_t nice)
+{
+    int old;
+
+    errno = 0; /* -1 is a nice value, too */
+    old = getpriority(PRIO_PROCESS, 0);
+    if (old == -1 && errno != 0)
+        return false;
+    return setpriority(PRIO_PROCESS, 0, old + (int)(nice < RN_MOST_NICE ? nice : RN_MOST_NICE)) == 0;
 }

@@ -7,9 +7,16 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+#define RN_MOST_NICE 19u /* the lowest priority there is: of two threads that want a core it gets 1.4 % */
 
 /* Starts a thread that runs `run(argument)`; the caller joins it. The caller's own signals are as before. False: the
  * system has no thread, and *thread is not written. Any thread. */
 bool rn_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
+/* Adds to the calling thread's nice value, which is bounded by 19. The other threads' stay as they are: this is Linux's
+ * notion of a thread's priority, and POSIX says it of a process. It cannot be taken back. False: the system refuses. */
+bool rn_thread_lower(uint32_t nice);
 
 #endif

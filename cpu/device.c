@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cpu/team.h"
 #include "model/kv.h"
 
@@ -58,6 +59,16 @@ static bool has_team(const struct rn_device *device)
     return device != NULL && (device->kind == &rn_cpu_kind || device->kind == &rn_cpu_reference_kind);
 }
 
+static void lower(struct rn_team *team, const struct rn_device_options *options)
+{
+    uint32_t refused = rn_team_lower(team, options->nice);
+
+    if (refused > 0)
+        rn_log(options->log, RUNNEL_LOG_WARNING,
+               "the system refuses %u of %u compute threads a lower priority; they compete with the host's threads",
+               refused, rn_team_threads(team));
+}
+
 static struct rn_device *open_kind(const struct rn_device_kind *kind, struct rn_heap *heap,
                                    const struct rn_device_options *options, runnel_error *error)
 {
@@ -77,6 +88,8 @@ static struct rn_device *open_kind(const struct rn_device_kind *kind, struct rn_
         rn_free(heap, device);
         return NULL;
     }
+    if (!device->shares)
+        lower(device->team, options);
     device->caps = rn_cpu_caps(device->team);
     return &device->base;
 }

@@ -32,6 +32,10 @@ uint32_t rn_team_nodes(const struct rn_team *team);
 uint32_t rn_team_node(const struct rn_team *team, uint32_t worker);
 uint32_t rn_team_first(const struct rn_team *team, uint32_t node);
 
+/* Adds to the nice values of all threads, at most 19 in all, for good; returns how many were refused that. Blocks until
+ * the jobs before have run. */
+uint32_t rn_team_lower(struct rn_team *team, uint32_t nice);
+
 /* Queues a job and returns at once; any thread. Jobs run in order. */
 void rn_team_submit(struct rn_team *team, struct rn_job *job);
 

@@ -177,6 +177,11 @@ typedef struct runnel_engine_options {
     size_t n_architectures;
     const char *device_library; /* the file with the kernels of the device "cuda"; NULL: librunnel-cuda.so, where the
                                    system looks for libraries. It is opened when a model asks for the device */
+    uint32_t compute_nice; /* lowers the priority of threads that compute, so that the host's own threads are scheduled
+                              before them where both want a core: added to their nice values, 0 to 19. 0: they have the
+                              priority of the thread that calls runnel_engine_new. Where the system refuses it, the log
+                              says so (WARNING) and they keep that priority */
+    uint32_t reserved;
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);
@@ -534,7 +539,9 @@ typedef struct runnel_timings { /* microseconds from submit */
 
 typedef struct runnel_event {
     runnel_event_type type;
-    int32_t token; /* TOKEN: its id, one event for each token; -1: only text, of several tokens or held back before */
+    int32_t token; /* TOKEN: its id, one event for each token; -1: only text, of several tokens or held back before.
+                      DONE: the token that ended the answer and has no event of its own, an end of text or a stop
+                      token; -1: none */
     runnel_stream stream;
     void *user;       /* runnel_request.user */
     const char *text; /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held

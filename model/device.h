@@ -55,6 +55,7 @@ struct rn_device_options {
     uint32_t index;           /* below count() */
     const char *library;      /* the file of kernels of a device that has its own in one; NULL: by its usual name */
     uint32_t n_threads;       /* of a device that computes on the host's; 0: as many as suit the machine */
+    uint32_t nice;            /* what is added to their nice values; 0: they are scheduled like the thread that opens */
     const struct rn_log *log; /* where it says what it goes on without; lives as long as the device; NULL: nowhere */
     struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own */
 };

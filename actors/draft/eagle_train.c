@@ -17,8 +17,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "actors/engine.h"
@@ -30,7 +28,7 @@
 #include "runnel_files.h"
 #include "train/head_file.h"
 
-enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096, LOWEST_PRIORITY = 19 };
+enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096 };
 
 static_assert(LEAST_TEXT <= MOST_TEXT && LEAST_TEXT > 1, "a text has a token to guess");
 static_assert(sizeof(float) == sizeof(uint32_t), "loss and acceptance are words");
@@ -464,7 +462,7 @@ static void *training_main(void *arg)
     struct runnel_training *t = arg;
     runnel_status status;
 
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOWEST_PRIORITY); /* refused: it is only less polite */
+    (void)rn_thread_lower(RN_MOST_NICE); /* refused: it is only less polite */
     status = train(t);
     clear(t);
     if (status != RUNNEL_OK && status != RUNNEL_CANCELLED)

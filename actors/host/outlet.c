@@ -561,7 +561,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .text_bytes = leads               ? rn_cell_parts(outlet, cell)[0].bytes
                       : cell->n_parts > 0 ? 0
                                           : cell->text_bytes,
-        .token = cell->token,
+        .token = type == RUNNEL_EVENT_CANCELLED ? -1 : cell->token,
         .n_tokens = cell->n_tokens,
         .logprob = cell->logprob,
         .top = cell == &outlet->end ? NULL : rn_cell_top(cell),

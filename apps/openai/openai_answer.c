@@ -330,8 +330,16 @@ static void take_embedding(struct openai_choice *choice, const runnel_event *eve
     choice->n_embedding = event->n_embedding;
 }
 
+static void add_id(struct openai_choice *choice, int32_t token)
+{
+    if (token >= 0 && fprintf(choice->ids.to, "%s%d", choice->n_ids++ > 0 ? "," : "", (int)token) < 0)
+        choice->failed = true;
+}
+
 static void end_choice(struct openai_choice *choice, const runnel_event *event)
 {
+    if (choice->request->tells_ids)
+        add_id(choice, event->token);
     choice->end = event->type;
     choice->finish = event->finish;
     choice->stop = event->stop;
@@ -362,9 +370,8 @@ void openai_choice_event(struct openai_choice *choice, const runnel_event *event
             break;
         choice->logprob += (double)event->logprob;
         choice->n_tokens++;
-        if (choice->request->keeps_ids &&
-            fprintf(choice->ids.to, "%s%d", choice->n_ids++ > 0 ? "," : "", (int)event->token) < 0)
-            choice->failed = true;
+        if (choice->request->keeps_ids)
+            add_id(choice, event->token);
         if (choice->request->logprobs)
             openai_logprobs_add(choice, event);
         break;
@@ -517,6 +524,18 @@ void openai_ids_take(FILE *to, struct openai_choice *choice)
     choice->n_ids = 0;
 }
 
+void openai_prompt_ids_write(FILE *to, const struct openai_request *request, size_t index)
+{
+    const struct openai_prompt *prompt = &request->prompts[index / openai_request_tries(request)];
+    const int32_t *ids = prompt->tokens != NULL ? prompt->tokens : prompt->told;
+    size_t n = prompt->tokens != NULL ? prompt->n_tokens : prompt->n_told;
+
+    fputc('[', to);
+    for (size_t i = 0; i < n; i++)
+        fprintf(to, "%s%d", i > 0 ? "," : "", (int)ids[i]);
+    fputc(']', to);
+}
+
 static void put_message(FILE *to, struct openai_choice *choice, size_t index, const struct openai_head *head)
 {
     fflush(choice->content.to);
@@ -651,6 +670,17 @@ static struct openai_choice *take_best(struct openai_choice *choices, size_t n)
     return best;
 }
 
+/* A chat has one prompt, whose ids stand beside the choices. */
+static void put_ids(FILE *to, const struct openai_request *request, struct openai_choice *choice, size_t index)
+{
+    if (request->endpoint != OPENAI_CHAT) {
+        fputs(",\"prompt_token_ids\":", to);
+        openai_prompt_ids_write(to, request, index);
+    }
+    fputs(",\"token_ids\":", to);
+    openai_ids_take(to, choice);
+}
+
 /* n for each prompt: all in their order, or the best ones first. */
 static void put_choices(FILE *to, const struct openai_request *request, struct openai_choice *choices, size_t n,
                         const struct openai_head *head)
@@ -668,6 +698,8 @@ static void put_choices(FILE *to, const struct openai_request *request, struct o
             put_text(to, choice);
         fprintf(to, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_name(choice));
         openai_stop_write(to, choice);
+        if (request->tells_ids)
+            put_ids(to, request, choice, (size_t)(choice - choices));
         fputc('}', to);
     }
 }
@@ -701,6 +733,11 @@ void openai_answer_write(FILE *to, const struct openai_request *request, struct 
     fputs(",\"choices\":[", to);
     put_choices(to, request, choices, n, head);
     fputs("],", to);
+    if (chat && request->tells_ids) {
+        fputs("\"prompt_token_ids\":", to);
+        openai_prompt_ids_write(to, request, 0);
+        fputc(',', to);
+    }
     openai_usage_write(to, request, choices, n, head);
     fputc('}', to);
 }

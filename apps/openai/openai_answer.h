@@ -111,6 +111,9 @@ void openai_logprobs_take(FILE *to, struct openai_choice *choice);
 /* Of a choice that keeps ids: those that have come since the last call, as an array; they are forgotten then. */
 void openai_ids_take(FILE *to, struct openai_choice *choice);
 
+/* Of a request that tells ids: those of choice `index`'s prompt, as an array. */
+void openai_prompt_ids_write(FILE *to, const struct openai_request *request, size_t index);
+
 /* {"error": {"message", "type", "param", "code"}} */
 void openai_error_write(FILE *to, const struct openai_error *error);
 

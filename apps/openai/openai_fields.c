@@ -30,7 +30,7 @@ void openai_fields_each(enum openai_endpoint endpoint, openai_field_fn *fn, void
     if (once.seen == NULL)
         return;
     if ((endpoint & WITH_TEXTS) != 0) {
-        openai_fields_served(pass_once, &once);
+        openai_fields_served(endpoint, pass_once, &once);
         openai_fields_of_samplers(pass_once, &once);
         openai_fields_of_grammars(pass_once, &once);
     }
@@ -49,6 +49,7 @@ static bool type_of(enum openai_shape shape, json_type *type)
         return true;
     case OPENAI_BOOLEAN:
     case OPENAI_FALSE:
+    case OPENAI_TRUE:
         *type = JSON_TRUE;
         return true;
     case OPENAI_WHOLE:
@@ -120,6 +121,8 @@ static const char *const shapes[] = {
     [OPENAI_TEXT_OR_SET] = "[{\"type\":\"string\"},{\"type\":\"object\"}]",
     [OPENAI_TEXT_OR_ROW] = "[{\"type\":\"string\"},{\"type\":\"array\"}]",
     [OPENAI_FALSE] = "[{\"const\":false}]",
+    [OPENAI_TRUE] = "[{\"const\":true}]",
+    [OPENAI_EMPTY] = "[{\"type\":\"array\",\"maxItems\":0},{\"type\":\"object\",\"maxProperties\":0}]",
     [OPENAI_NULL] = "[]",
 };
 

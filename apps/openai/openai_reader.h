@@ -8,7 +8,7 @@
 struct openai_reader {
     struct openai_request *r;
     struct openai_error *error;
-    const json_t *tools, *variables, *effort, *input, *instructions;
+    const json_t *tools, *variables, *effort, *documents, *input, *instructions;
     const json_t *allowed; /* responses: tool_choice's list of tools */
     json_t *own_tools;     /* responses: tools in the form of chats, where `tools` points to; owned */
     int64_t chat_tokens;   /* max_completion_tokens; 0: not given */

@@ -382,6 +382,19 @@ static bool read_variables(struct openai_reader *reader, const char *name, const
     return openai_expect(reader->error, name, value, JSON_OBJECT);
 }
 
+/* vLLM's name for a variable that templates of models with retrieval read. */
+static bool read_documents(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    reader->documents = value;
+    return openai_expect(reader->error, name, value, JSON_ARRAY);
+}
+
+static bool read_generation_prompt(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    reader->r->no_generation_prompt = json_is_false(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
 static bool read_effort(struct openai_reader *reader, const char *name, const json_t *value)
 {
     reader->effort = value;
@@ -445,6 +458,8 @@ static const struct field fields[] = {
     {"response_format", BOTH, SPECIAL, 0, 0, 0, read_format, OPENAI_OBJECT},
     {"modalities", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_modalities, OPENAI_ARRAY},
     {"reasoning_effort", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_effort, OPENAI_STRING},
+    {"documents", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_documents, OPENAI_ARRAY},
+    {"add_generation_prompt", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_generation_prompt, OPENAI_BOOLEAN},
     {"echo", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_echo, OPENAI_BOOLEAN},
     {"parse_special", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_special, OPENAI_BOOLEAN},
     {"stream", ANSWERS, FALSE_ONLY, 0, 0, 0, NULL, 0},
@@ -559,15 +574,22 @@ static bool read_fields(struct openai_reader *reader, const json_t *body)
 
 /* ---- What several fields make together --------------------------------------------------- */
 
-/* tools, and the template's variables: chat_template_kwargs and, unless these have it, reasoning_effort. */
+/* Unless the variables have it. */
+static bool add_variable(json_t *variables, const char *name, const json_t *value)
+{
+    return value == NULL || json_object_get(variables, name) != NULL ||
+           json_object_set(variables, name, (json_t *)(uintptr_t)value) == 0;
+}
+
+/* tools, and the template's variables: chat_template_kwargs, and what has a field of its own. */
 static bool finish_chat(struct openai_reader *reader)
 {
     struct openai_request *r = reader->r;
     json_t *variables = reader->variables != NULL ? json_copy((json_t *)(uintptr_t)reader->variables) : json_object();
     bool good = variables != NULL;
 
-    if (good && reader->effort != NULL && json_object_get(variables, "reasoning_effort") == NULL)
-        good = json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)reader->effort) == 0;
+    good = good && add_variable(variables, "reasoning_effort", reader->effort) &&
+           add_variable(variables, "documents", reader->documents);
     if (good && json_object_size(variables) > 0)
         good = (r->variables = openai_dump(variables)) != NULL;
     if (good && reader->tools != NULL && json_array_size(reader->tools) > 0 && !reader->no_tools)
@@ -648,6 +670,7 @@ void openai_request_fini(struct openai_request *request)
     for (size_t i = 0; request->prompts != NULL && i < request->n_prompts; i++) {
         free(request->prompts[i].text);
         free(request->prompts[i].tokens);
+        free(request->prompts[i].told);
     }
     for (size_t i = 0; i < request->n_stops; i++)
         free(request->stops[i]);
@@ -717,6 +740,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     if ((request->endpoint & TALK) != 0) {
         chat->tool_choice = request->tools != NULL ? request->tool_choice : NULL;
         chat->single_call = request->one_call;
+        chat->no_generation_prompt = request->no_generation_prompt;
         chat->messages_json = request->messages;
         chat->tools = request->tools;
         chat->variables = request->variables;

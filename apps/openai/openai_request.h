@@ -68,6 +68,8 @@ struct openai_prompt {
     size_t text_bytes;
     int32_t *tokens;
     size_t n_tokens;
+    int32_t *told; /* [n_told]: the model's tokens of a text, where they are told */
+    size_t n_told;
 };
 
 struct openai_request {
@@ -85,10 +87,12 @@ struct openai_request {
     bool echo;          /* completions: the text begins with the prompt */
     bool parse_special; /* completions: control tokens written in the prompt become control tokens */
     bool logprobs;
-    bool llama_entries; /* log-probabilities as llama.cpp's server writes them, a list with ids */
-    bool keeps_ids;     /* of the answer's tokens */
-    bool one_call;      /* at most one tool call in an answer ... */
-    bool functions;     /* ... which has the form of "function_call" */
+    bool llama_entries;        /* log-probabilities as llama.cpp's server writes them, a list with ids */
+    bool keeps_ids;            /* of the answer's tokens ... */
+    bool tells_ids;            /* ... which are told, and those of the prompts: served */
+    bool no_generation_prompt; /* the prompt does not end with the beginning of an answer */
+    bool one_call;             /* at most one tool call in an answer ... */
+    bool functions;            /* ... which has the form of "function_call" */
     bool has_seed;
     runnel_sampling sampling;
     runnel_samplers samplers;
@@ -118,7 +122,8 @@ struct openai_request {
     struct {
         char *instructions, *metadata, *tools, *tool_choice, *format, *reasoning;
     } given;                       /* responses: JSON, as it is echoed; NULL: not given */
-    struct openai_prompt *prompts; /* [n_prompts]; completions, and the inputs of embeddings */
+    struct openai_prompt *prompts; /* [n_prompts]; completions, and the inputs of embeddings. NULL: a chat whose ids
+                                      are not told */
     size_t n_prompts;              /* 1 for a chat, and for responses */
     char *suffix;                  /* [suffix_bytes]: completions: what is behind the gap */
     size_t suffix_bytes;
@@ -164,6 +169,11 @@ size_t openai_request_choices(const struct openai_request *request);
 /* Of a request whose prompts have a gap: makes them the model's tokens, which is quick; of others nothing. Before its
  * first choice. UNSUPPORTED: the model fills no gaps; CONTEXT; INVALID; NO_MEMORY. */
 runnel_status openai_infill(struct openai_request *request, runnel_model *model, runnel_error *error);
+
+/* Of a request that tells ids: makes those of its prompts, of a chat with `chat` as openai_request_choice has filled it.
+ * Of others nothing. A prompt that cannot be tokenized has none: the submit will say why. False: memory is short. Takes
+ * as long as tokenizing does. */
+bool openai_tell_prompts(struct openai_request *request, runnel_model *model, const runnel_chat *chat);
 
 /* The request of choice `index`, without callback; *chat is filled for a chat (its template and clock are the
  * caller's) and hung into it. Points into `request` and `chat`. `seed` is taken where the body names none. Further
@@ -214,7 +224,7 @@ void openai_fini_grammar(struct openai_request *request);
 /* Fields as the tables have them: those of openai_request.c for this endpoint, and the others' for those that answer
  * with texts. And the field without which there is nothing to answer. */
 void openai_fields_of_requests(enum openai_endpoint endpoint, openai_field_fn *fn, void *user);
-void openai_fields_served(openai_field_fn *fn, void *user);
+void openai_fields_served(enum openai_endpoint endpoint, openai_field_fn *fn, void *user);
 void openai_fields_of_samplers(openai_field_fn *fn, void *user);
 void openai_fields_of_grammars(openai_field_fn *fn, void *user);
 const char *openai_field_needed(enum openai_endpoint endpoint);

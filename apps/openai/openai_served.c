@@ -76,38 +76,102 @@ static bool read_cache_salt(struct openai_request *r, const char *name, const js
     return r->cache_salt != NULL;
 }
 
+static bool read_token_ids(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    r->tells_ids = r->keeps_ids = json_is_true(value);
+    return openai_expect(error, name, value, JSON_TRUE);
+}
+
+static bool read_one_value(const char *name, const json_t *value, bool supported, struct openai_error *error)
+{
+    return openai_expect(error, name, value, JSON_TRUE) &&
+           (json_is_true(value) == supported ||
+            openai_refuse(error, "unsupported_value", name, "%s: only %s is supported", name,
+                          supported ? "true" : "false"));
+}
+
 static bool read_false(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
 {
     (void)r;
-    return openai_expect(error, name, value, JSON_TRUE) &&
-           (json_is_false(value) ||
-            openai_refuse(error, "unsupported_value", name, "%s: only false is supported", name));
+    return read_one_value(name, value, false, error);
 }
 
+static bool read_true(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    (void)r;
+    return read_one_value(name, value, true, error);
+}
+
+/* What clients send that ask for nothing is let pass. */
+static bool read_empty(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    (void)r;
+    return ((json_is_array(value) && json_array_size(value) == 0) ||
+            (json_is_object(value) && json_object_size(value) == 0)) ||
+           openai_refuse(error, "unsupported_parameter", name, "%s is not supported", name);
+}
+
+static bool read_none(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    (void)r;
+    (void)value;
+    return openai_refuse(error, "unsupported_parameter", name, "%s is not supported", name);
+}
+
+#define TEXTS (OPENAI_CHAT | OPENAI_COMPLETIONS)
+#define ALL (TEXTS | OPENAI_RESPONSES)
+
+/* Behind the first ones: what vLLM and llama.cpp know and would change the answer, in the one form that is kept here. */
 static const struct {
     const char *name;
+    unsigned endpoints;
     read_fn read;
     enum openai_shape shape;
     double least, most;
-} fields[] = {{"stream", read_stream, OPENAI_BOOLEAN, 0, 0},
-              {"stream_options", read_stream_options, OPENAI_OBJECT, 0, 0},
-              {"continuous_usage_stats", read_usage_always, OPENAI_BOOLEAN, 0, 0},
-              {"priority", read_priority, OPENAI_WHOLE, INT32_MIN, INT32_MAX},
-              {"stop_token_ids", read_stop_ids, OPENAI_ARRAY, 0, 0},
-              {"cache_salt", read_cache_salt, OPENAI_STRING, 0, 0},
-              {"return_token_ids", read_false, OPENAI_FALSE, 0, 0}};
+} fields[] = {{"stream", ALL, read_stream, OPENAI_BOOLEAN, 0, 0},
+              {"stream_options", ALL, read_stream_options, OPENAI_OBJECT, 0, 0},
+              {"continuous_usage_stats", ALL, read_usage_always, OPENAI_BOOLEAN, 0, 0},
+              {"priority", ALL, read_priority, OPENAI_WHOLE, INT32_MIN, INT32_MAX},
+              {"stop_token_ids", ALL, read_stop_ids, OPENAI_ARRAY, 0, 0},
+              {"cache_salt", ALL, read_cache_salt, OPENAI_STRING, 0, 0},
+              {"return_token_ids", TEXTS, read_token_ids, OPENAI_BOOLEAN, 0, 0},
+              {"return_token_ids", OPENAI_RESPONSES, read_false, OPENAI_FALSE, 0, 0},
+              {"add_special_tokens", OPENAI_CHAT, read_false, OPENAI_FALSE, 0, 0},
+              {"add_special_tokens", OPENAI_COMPLETIONS, read_true, OPENAI_TRUE, 0, 0},
+              {"echo", OPENAI_CHAT, read_false, OPENAI_FALSE, 0, 0},
+              {"continue_final_message", OPENAI_CHAT, read_false, OPENAI_FALSE, 0, 0},
+              {"grammar_lazy", TEXTS, read_false, OPENAI_FALSE, 0, 0},
+              {"include_stop_str_in_output", TEXTS, read_false, OPENAI_FALSE, 0, 0},
+              {"return_tokens_as_token_ids", TEXTS, read_false, OPENAI_FALSE, 0, 0},
+              {"use_beam_search", TEXTS, read_false, OPENAI_FALSE, 0, 0},
+              {"include_reasoning", OPENAI_CHAT, read_true, OPENAI_TRUE, 0, 0},
+              {"parse_tool_calls", OPENAI_CHAT, read_true, OPENAI_TRUE, 0, 0},
+              {"skip_special_tokens", TEXTS, read_true, OPENAI_TRUE, 0, 0},
+              {"allowed_token_ids", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"bad_words", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"image_data", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"kv_transfer_params", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"logits_processors", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"multimodal_data", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"vllm_xargs", TEXTS, read_empty, OPENAI_EMPTY, 0, 0},
+              {"chat_template", OPENAI_CHAT, read_none, OPENAI_NULL, 0, 0},
+              {"guided_whitespace_pattern", TEXTS, read_none, OPENAI_NULL, 0, 0},
+              {"prompt_logprobs", TEXTS, read_none, OPENAI_NULL, 0, 0},
+              {"thinking_token_budget", TEXTS, read_none, OPENAI_NULL, 0, 0},
+              {"truncate_prompt_tokens", TEXTS, read_none, OPENAI_NULL, 0, 0}};
 
 int openai_read_served(struct openai_request *request, const char *name, const json_t *value,
                        struct openai_error *error)
 {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (strcmp(fields[i].name, name) == 0)
+        if ((fields[i].endpoints & request->endpoint) != 0 && strcmp(fields[i].name, name) == 0)
             return json_is_null(value) || fields[i].read(request, name, value, error) ? 1 : -1;
     return 0;
 }
 
-void openai_fields_served(openai_field_fn *fn, void *user)
+void openai_fields_served(enum openai_endpoint endpoint, openai_field_fn *fn, void *user)
 {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        fn(user, &(struct openai_field){fields[i].name, fields[i].shape, false, fields[i].least, fields[i].most});
+        if ((fields[i].endpoints & endpoint) != 0)
+            fn(user, &(struct openai_field){fields[i].name, fields[i].shape, false, fields[i].least, fields[i].most});
 }

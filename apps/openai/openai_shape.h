@@ -18,7 +18,9 @@ enum openai_shape {
     OPENAI_TEXT_OR_ROW, /* a string or an array */
     OPENAI_MESSAGES,    /* objects with a role */
     OPENAI_FALSE,
-    OPENAI_NULL /* known, and not supported */
+    OPENAI_TRUE,
+    OPENAI_EMPTY, /* an array or object without members: known, and not supported */
+    OPENAI_NULL   /* known, and not supported */
 };
 
 struct openai_field {

@@ -221,12 +221,16 @@ void app_progress_clear(void)
 
 static int output_error; /* errno of the first write that failed */
 
-/* Why a write in the middle of an output has failed: its errno is lost. */
+/* Why a write in the middle of an output has failed: its errno is lost. The output is cut anyway: one more byte meets
+ * the same error. */
 static int lost_error(void)
 {
     struct pollfd reader = {.fd = STDOUT_FILENO, .events = POLLOUT};
 
-    return poll(&reader, 1, 0) == 1 && (reader.revents & (POLLERR | POLLHUP)) != 0 ? EPIPE : EIO;
+    if (poll(&reader, 1, 0) == 1 && (reader.revents & (POLLERR | POLLHUP)) != 0)
+        return EPIPE;
+    errno = EIO;
+    return write(STDOUT_FILENO, "\n", 1) == 1 ? EIO : errno;
 }
 
 bool app_flush(void)
@@ -239,11 +243,15 @@ bool app_flush(void)
 
 int app_output_code(void)
 {
+    static bool told;
+
     if (app_flush())
         return APP_OK;
     if (output_error == EPIPE)
         return APP_CANCELLED;
-    app_error("standard output: %s", output_error == EBADF ? "it is closed" : strerror(output_error));
+    if (!told)
+        app_error("standard output: %s", output_error == EBADF ? "it is closed" : strerror(output_error));
+    told = true;
     return APP_FAILURE;
 }
 

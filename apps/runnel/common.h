@@ -65,7 +65,7 @@ void app_progress_clear(void);
 bool app_flush(void);
 
 /* The exit code after the last flush: APP_OK, APP_CANCELLED if the reader has gone away (nothing is
- * printed), APP_FAILURE after a message if the disk refused. */
+ * printed), APP_FAILURE after a message if the disk refused: one message, however often it is asked. */
 int app_output_code(void);
 
 /* What a command ends with whose stream ended with `code` and whose output with `output`: a disk that

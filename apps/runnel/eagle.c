@@ -74,6 +74,7 @@ static int train(const struct app_options *options, const struct app_text *corpu
         return APP_USAGE;
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
+    engine_options.compute_nice = options->nice > 0 ? (uint32_t)options->nice : 0;
     engine_options.architectures = architecture.rows;
     engine_options.n_architectures = architecture.n;
     app_log_options(options, &engine_options);

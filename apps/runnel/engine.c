@@ -254,6 +254,8 @@ int app_engine_open(struct app *app, const struct app_options *options, runnel_e
         engine_options->n_architectures = architecture.n;
     }
     engine_options->compute_threads = (uint32_t)options->threads;
+    if (options->nice >= 0)
+        engine_options->compute_nice = (uint32_t)options->nice;
     engine_options->device_library = options->cuda_library;
     app_log_options(options, engine_options);
     if (app_telemetry_open(options, engine_options) != APP_OK)

@@ -101,7 +101,7 @@
     X(chat, template_text, "--template", NULL, NULL, "the job's: --template")                                         \
     X(chat, template_name, "--template-name", NULL, NULL, "the job's: --template-name")                               \
     X(chat, now_s, "--now", NULL, NULL, "the job's date")                                                             \
-    X(chat, no_generation_prompt, NULL, "an answer follows", NULL, "an answer follows")                               \
+    X(chat, no_generation_prompt, NULL, "an answer follows", "add_generation_prompt", "false")                        \
     X(chat, single_call, "--single-call", NULL, "parallel_tool_calls", "false")                                       \
     X(chat, tool_choice, "--tool-choice", NULL, "tool_choice", NULL)
 

@@ -159,6 +159,7 @@ struct app_options {
     struct app_list layers;
     /* the engine and the model */
     int64_t context, batch, threads; /* 0: chosen */
+    int64_t nice;                    /* -1: what suits the command */
     uint64_t kv_bytes;
     int64_t chunk_mean;
     double max_slowdown; /* 0: chosen */

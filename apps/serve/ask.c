@@ -90,17 +90,26 @@ static uint64_t salt_of(const struct serve_task *task)
     return salt;
 }
 
+/* What the server says of a conversation. The time of one whose ids are told is that of its ids. */
+static void fill_chat(const struct serve_task *task, runnel_chat *chat)
+{
+    const struct serve *serve = task->serve; /* its template and options stay as they are */
+
+    chat->template_text = serve->template_text.bytes;
+    chat->template_name = serve->options->template_name;
+    chat->now_s = serve->options->now_s;
+    if (chat->now_s == 0 && task->request.tells_ids)
+        chat->now_s = task->head.created;
+}
+
 static runnel_status submit_answer(struct serve_task *task, size_t i, uint64_t seed, runnel_error *error)
 {
-    const struct serve *serve = task->serve;
     runnel_request request;
     runnel_chat chat;
 
     runnel_chat_default(&chat);
     openai_request_choice(&task->request, i, seed, &request, &chat);
-    chat.template_text = serve->template_text.bytes;
-    chat.template_name = serve->options->template_name;
-    chat.now_s = serve->options->now_s;
+    fill_chat(task, &chat);
     app_draft(&task->model->options, &request);
     request.on_event = serve_task_event;
     request.user = &task->streams[i];
@@ -374,7 +383,7 @@ static void start(struct serve_task *task)
     task->head.model = task->model->name;
     task->head.details = true;
     snprintf(task->visit->model, sizeof task->visit->model, "%s", task->model->name);
-    if (task->is_long)
+    if (task->is_long || task->request.tells_ids)
         begin_step(task, NULL, 0);
     else
         submit_all(task);
@@ -393,10 +402,9 @@ static void judge_length(const struct serve_task *task, size_t n, struct openai_
 }
 
 /* What cannot fit is refused here, so that what is submitted on the loop's thread is no longer than a context. The rest
- * is judged there. */
+ * is judged there. Prompts get their ids here, where they are told. */
 static void measure(struct serve_task *task, struct openai_error *error)
 {
-    const struct serve *serve = task->serve; /* its template and options stay as they are */
     struct openai_request *request = &task->request;
     runnel_error fault = {0};
     runnel_request unused;
@@ -407,11 +415,11 @@ static void measure(struct serve_task *task, struct openai_error *error)
     if (request->messages != NULL) {
         runnel_chat_default(&chat);
         openai_request_choice(request, 0, 0, &unused, &chat);
-        chat.template_text = serve->template_text.bytes;
-        chat.template_name = serve->options->template_name;
-        chat.now_s = serve->options->now_s;
+        fill_chat(task, &chat);
         if (runnel_tokenize_chat(task->model->handle, &chat, NULL, 0, &n, &fault) == RUNNEL_OK)
             judge_length(task, n, error);
+        if (error->http == 0 && !openai_tell_prompts(request, task->model->handle, &chat))
+            openai_no_memory(error);
         return;
     }
     fault.status = openai_infill(request, task->model->handle, &fault);
@@ -426,6 +434,8 @@ static void measure(struct serve_task *task, struct openai_error *error)
             runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, flags, NULL, 0, &n) == RUNNEL_OK)
             judge_length(task, n, error);
     }
+    if (error->http == 0 && !openai_tell_prompts(request, task->model->handle, NULL))
+        openai_no_memory(error);
 }
 
 /* ---- From a body to a request ------------------------------------------------------------ */
@@ -454,8 +464,9 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
     json_decref(translated);
     if (good && task->dialect->llama_entries) {
         task->request.llama_entries = true;
-        task->request.echo = false; /* OpenAI's alone, like best_of */
+        task->request.echo = false; /* OpenAI's alone, like best_of and return_token_ids */
         task->request.best_of = 0;
+        task->request.tells_ids = task->request.keeps_ids = false;
     }
     if (good && task->dialect->wish != NULL)
         task->dialect->wish(task, given);

@@ -42,9 +42,34 @@ static FILE *open_chunk(struct serve_task *task, const struct serve_stream *stre
     return to;
 }
 
-/* From the choice's log-probabilities on. */
-static void close_chunk(struct serve_task *task, FILE *to, struct openai_choice *choice, const char *finish)
+/* The ids that have come, and with a choice's first chunk those of its prompt; a chat has one prompt, whose ids stand
+ * beside the choices of the first chunk of all. To the end of the choices. */
+static void close_choice(struct serve_task *task, struct serve_stream *stream, FILE *to)
 {
+    bool chat = task->request.endpoint == OPENAI_CHAT;
+    struct serve_stream *teller = chat ? &task->streams[0] : stream;
+    bool first = task->request.tells_ids && !teller->told_prompt;
+
+    if (first && !chat) {
+        fputs(",\"prompt_token_ids\":", to);
+        openai_prompt_ids_write(to, &task->request, serve_index(stream));
+    }
+    if (task->request.tells_ids) {
+        fputs(",\"token_ids\":", to);
+        openai_ids_take(to, serve_choice(stream));
+    }
+    fputs("}]", to);
+    if (first && chat) {
+        fputs(",\"prompt_token_ids\":", to);
+        openai_prompt_ids_write(to, &task->request, 0);
+    }
+    teller->told_prompt = true;
+}
+
+/* From the choice's log-probabilities on. */
+static void close_chunk(struct serve_task *task, FILE *to, struct serve_stream *stream, const char *finish)
+{
+    struct openai_choice *choice = serve_choice(stream);
     const runnel_usage *usage = &choice->usage;
 
     fputs(",\"logprobs\":", to);
@@ -55,10 +80,10 @@ static void close_chunk(struct serve_task *task, FILE *to, struct openai_choice 
     if (finish != NULL) {
         fprintf(to, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish);
         openai_stop_write(to, choice);
-        fputs("}]", to);
     } else {
-        fputs(",\"finish_reason\":null}]", to);
+        fputs(",\"finish_reason\":null", to);
     }
+    close_choice(task, stream, to);
     if (task->request.usage_always)
         fprintf(to, ",\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}",
                 (unsigned long long)usage->prompt_tokens, (unsigned long long)usage->completion_tokens,
@@ -101,7 +126,7 @@ static void greet(struct serve_task *task, struct serve_stream *stream)
         fflush(choice->content.to);
         put_text(to, task, "", choice->content.bytes, choice->content.n);
     }
-    close_chunk(task, to, choice, NULL);
+    close_chunk(task, to, stream, NULL);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------- */
@@ -120,7 +145,7 @@ static void announce_call(struct serve_task *task, struct serve_stream *stream, 
         fputs("\"delta\":{\"function_call\":{\"name\":", to);
         openai_string_write(to, stream->call_name);
         fputs(",\"arguments\":\"\"}}", to);
-        close_chunk(task, to, serve_choice(stream), NULL);
+        close_chunk(task, to, stream, NULL);
         return;
     }
     fprintf(to, "\"delta\":{\"tool_calls\":[{\"index\":%u,\"id\":", call);
@@ -131,7 +156,7 @@ static void announce_call(struct serve_task *task, struct serve_stream *stream, 
     fputs(",\"type\":\"function\",\"function\":{\"name\":", to);
     openai_string_write(to, stream->call_name);
     fputs(",\"arguments\":\"\"}}]}", to);
-    close_chunk(task, to, serve_choice(stream), NULL);
+    close_chunk(task, to, stream, NULL);
 }
 
 static void put_arguments(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
@@ -146,7 +171,7 @@ static void put_arguments(struct serve_task *task, struct serve_stream *stream, 
         fprintf(to, "\"delta\":{\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", event->tool_call);
     app_json_string(to, event->text, event->text_bytes);
     fputs(task->request.functions ? "}}" : "}}]}", to);
-    close_chunk(task, to, serve_choice(stream), NULL);
+    close_chunk(task, to, stream, NULL);
 }
 
 static void take_call(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
@@ -179,13 +204,13 @@ static void take_text(struct serve_task *task, struct serve_stream *stream, cons
     struct openai_choice *choice = serve_choice(stream);
     FILE *to = NULL;
 
-    if (task->request.logprobs && event->type == RUNNEL_EVENT_TOKEN)
+    if ((task->request.logprobs || task->request.tells_ids) && event->type == RUNNEL_EVENT_TOKEN)
         openai_choice_event(choice, event);
     if ((event->text_bytes == 0 && choice->n_entries == 0) || (to = open_chunk(task, stream)) == NULL)
         return;
     put_text(to, task, event->type == RUNNEL_EVENT_TOKEN ? "content" : "reasoning_content", event->text,
              event->text_bytes);
-    close_chunk(task, to, choice, NULL);
+    close_chunk(task, to, stream, NULL);
 }
 
 static void end_choice(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
@@ -198,7 +223,7 @@ static void end_choice(struct serve_task *task, struct serve_stream *stream, con
     if (to == NULL)
         return;
     fputs(task->request.endpoint == OPENAI_CHAT ? "\"delta\":{}" : "\"text\":\"\"", to);
-    close_chunk(task, to, choice,
+    close_chunk(task, to, stream,
                 choice->finish == RUNNEL_FINISH_LENGTH ? "length"
                 : stream->n_calls == 0                 ? "stop"
                 : task->request.functions              ? "function_call"

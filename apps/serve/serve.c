@@ -9,7 +9,11 @@
 
 #include "runnel_uv.h"
 
-enum { LOOK_MS = 1000, SYSTEMD_FD = 3 };
+enum {
+    LOOK_MS = 1000,
+    SYSTEMD_FD = 3,
+    USUAL_NICE = 10 /* measured: docs/SPEED-LOG.md */
+};
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
@@ -138,7 +142,7 @@ static bool listen_all(struct serve *serve)
     } else if (!listen_tcp(serve, tls ? "https" : "http")) {
         return false;
     }
-    return app_flush();
+    return app_output_code() == APP_OK;
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */
@@ -191,6 +195,7 @@ static int open_server(struct serve *serve)
     runnel_engine_options_default(&engine_options);
     engine_options.max_streams = (uint32_t)options->max_streams;
     engine_options.max_queued_bytes = options->max_queued_bytes;
+    engine_options.compute_nice = USUAL_NICE;
     code = serve_read_models(serve);
     if (code == APP_OK)
         code = serve_open_engine(serve, &engine_options);

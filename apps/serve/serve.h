@@ -75,6 +75,7 @@ struct serve_stream {
     runnel_stream id;
     bool live;        /* its terminal event has not come */
     bool greeted;     /* its first chunk, with the role, was sent */
+    bool told_prompt; /* its first chunk, with the ids of its prompt, was sent */
     bool named;       /* the call under way was announced */
     uint64_t charged; /* tokens of it that its key has paid */
     uint32_t n_calls;

@@ -68,6 +68,7 @@ export interface EngineOptions {
   maxQueuedBytes?: Count;
   architectures?: ArchitectureRow[];
   deviceLibrary?: string;
+  computeNice?: number;
   onLog?: (level: LogLevel, line: string) => void;
   onTrace?: (span: Span) => void;
 }

@@ -54,6 +54,7 @@ static void stop_strings(void **state)
         assert_int_equal(cut.last.finish, RUNNEL_FINISH_STOP);
         assert_int_equal(cut.last.stop, 1);
         assert_int_equal(cut.last.stop_token, -1);
+        assert_int_equal(cut.last.token, -1); /* the last one has an event, if without text */
         assert_int_equal(cut.text_bytes, first - whole.text);
         assert_memory_equal(cut.text_bytes ? cut.text : "", whole.text, cut.text_bytes);
         /* usage: the fewest tokens whose text holds the stop string */
@@ -89,6 +90,8 @@ static void stop_tokens(void **state)
     assert_int_equal(whole.last.stop_token, -1);
     assert_int_equal(cut.last.stop, -1);
     assert_int_equal(cut.last.stop_token, whole.tokens[12]);
+    assert_int_equal(cut.last.token, whole.tokens[12]);
+    assert_int_equal(whole.last.token, -1);
     assert_int_equal(cut.n_tokens, first);
     assert_int_equal(cut.last.usage.completion_tokens, first + 1);
     capture_clear(&whole);

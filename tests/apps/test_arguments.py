@@ -272,11 +272,28 @@ class Arguments(unittest.TestCase):
             self.assertEqual((result.returncode, b"-f - takes it" in result.stderr), (code, warned), args)
 
     def test_disk_full(self):
-        with open("/dev/full", "wb") as full:
-            result = subprocess.run([common.program, "run", MODEL, "-p", "Once", "-q"], stdout=full,
-                                    stderr=subprocess.PIPE)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"No space left", result.stderr)
+        """One sentence of it, whichever command writes and however often."""
+        line = json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions",
+                           "body": {"prompt": "Once", "max_tokens": 2}}).encode() + b"\n"
+        cases = [(["run", MODEL, "-p", "Once", "-q"], b""), (["run", MODEL, "-p", "Once", "-n", "3", "--json", "-q"], b""),
+                 (["run", MODEL, "-p", "Once", "-n", "2", "--n", "2", "-q"], b""),
+                 (["chat", MODEL, "-n", "3", "-q"], b"hi\nho\n"), (["chat", MODEL, "-n", "3", "--json", "-q"], b"hi\n"),
+                 (["info", MODEL], b""), (["info", MODEL, "--json"], b""), (["info", MODEL, "--plan"], b""),
+                 (["info", "--architectures"], b""), (["tokenize", MODEL, "-p", "Once"], b""),
+                 (["tokenize", MODEL, "-p", "Once upon " * 9000], b""),
+                 (["bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "-q"], b""),
+                 (["bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "--json", "-q"], b""),
+                 (["batch", MODEL, "-", "-", "-q"], line), (["embed", MODEL, "Once", "-q"], b""),
+                 (["logits", MODEL, "-p", "Once", "-q", "-o", "-"], b""), (["perplexity", MODEL, "-", "-q"], b"Once upon a time"),
+                 (["template", MODEL, "--context", "-"], b'{"messages": [{"role": "user", "content": "hi"}]}'),
+                 (["doctor"], b""), (["serve", MODEL, "--port", "0", "-q"], b""), (["--help"], b""), (["--version"], b""),
+                 (["--manual"], b""), (["--completion"], b"")]
+        for args, stdin in cases:
+            with self.subTest(args=args[:3]), open("/dev/full", "wb") as full:
+                result = subprocess.run([common.program, *args], input=stdin, stdout=full, stderr=subprocess.PIPE,
+                                        timeout=common.PATIENCE)
+                self.assertEqual((result.returncode, result.stderr.decode()),
+                                 (1, "runnel: standard output: No space left on device\n"))
         self.one_line(run("logits", MODEL, "-p", "Once", "-q", "-o", "/dev/full"), 1, "No space left")
 
     def test_reader_goes_away(self):

@@ -212,6 +212,20 @@ class Tools(unittest.TestCase):
         self.assertEqual(chat["usage"]["prompt_tokens"], text["usage"]["prompt_tokens"])
         self.assertEqual(chat["choices"][0]["message"]["content"], text["choices"][0]["text"])
 
+    def test_documents_and_no_generation_prompt(self):
+        """The prompt is that which the template makes of them, by its length and by what follows it."""
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("{% for d in documents %}{{ d }} {% endfor %}{% if add_generation_prompt %}the end{% endif %}")
+            file.flush()
+            chats = bodies([line(str(there), CHAT, {
+                "messages": USER, "temperature": 0, "max_tokens": 8, "documents": ["A dog", "A cat"],
+                "add_generation_prompt": there}) for there in (True, False)], "--template", file.name)
+        texts = bodies([line(prompt, TEXT, {"prompt": prompt, "temperature": 0, "max_tokens": 8})
+                        for prompt in ("A dog A cat the end", "A dog A cat ")])
+        for chat, text in zip(chats, texts, strict=True):
+            self.assertEqual(chat["usage"]["prompt_tokens"], text["usage"]["prompt_tokens"])
+            self.assertEqual(chat["choices"][0]["message"]["content"], text["choices"][0]["text"])
+
     def test_variables_and_reasoning(self):
         template = "{% if think %}{{ reasoning_effort }}</think><think>\n{% endif %}"
         with tempfile.NamedTemporaryFile("w") as file:

@@ -57,7 +57,7 @@ BAD = [  # url, body, status, code, param
     (TEXT, {"prompt": "a", "n": 1000000}, 400, "invalid_value", "n"),
     (TEXT, {"prompt": "a", "user": 5}, 400, "invalid_type", "user"),
     (TEXT, {"prompt": "a", "cache_salt": ""}, 400, "invalid_value", "cache_salt"),
-    (TEXT, {"prompt": "a", "return_token_ids": True}, 400, "unsupported_value", "return_token_ids"),
+    (TEXT, {"prompt": "a", "return_token_ids": "yes"}, 400, "invalid_type", "return_token_ids"),
     (TEXT, {"prompt": "a", "echo": True, "logprobs": 1, "suffix": "b"}, 400, "unsupported_value", "echo"),
     (TEXT, {"prompt": ["a", "b"], "echo": True, "logprobs": 1, "n": 9}, 400, "invalid_value", "n"),
     (CHAT, {"messages": USER, "metadata": "x"}, 400, "invalid_type", "metadata"),
@@ -572,6 +572,23 @@ class Limits(unittest.TestCase):
         self.assertGreater(cached("one"), 0)
         self.assertEqual(cached("two"), 0)
         server.stop()
+
+    def test_nice(self):
+        """The system tells the priority of threads that compute, and of the others."""
+        mine = os.nice(0)
+        for options, env, by in (((), {}, 10), (("--nice", 3), {}, 3), (("--nice", 0), {}, 0), ((), {"RUNNEL_NICE": "4"}, 4)):
+            server = Server("--quiet", *options, env={**os.environ, **env})
+            server.post(TEXT, {"prompt": STORY, "max_tokens": 1})
+            seen = {True: set(), False: set()}
+            for thread in os.listdir(f"/proc/{server.process.pid}/task"):
+                with open(f"/proc/{server.process.pid}/task/{thread}/stat", encoding="utf-8") as file:
+                    name, fields = file.read().split("(", 1)[1].rsplit(")", 1)
+                seen[name.startswith("rn-cpu-")].add(int(fields.split()[16]))
+            self.assertEqual(seen, {True: {min(mine + by, 19)}, False: {mine}})
+            self.assertEqual(server.stop()[0], 0)
+        for value in ("-1", "20", "low"):
+            result = run("serve", MODEL, "--nice", value)
+            self.assertEqual((result.returncode, b"--nice" in result.stderr), (2, True))
 
     def test_environment(self):
         env = {**os.environ, "RUNNEL_MAX_STREAMS": "1", "RUNNEL_CTX": "64"}

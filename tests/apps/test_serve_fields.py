@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""runnel serve: fields that other servers know. Token ids of prompts and answers, by /tokenize, /apply-template and by
+what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left alone."""
+import unittest
+
+import common
+from batch_job import CHAT, RESPONSES, TEXT, TOOL, USER
+from server import Server, template
+from test_serve import STORY, join_chat
+
+ONLY = {  # what is taken of fields that have one value here; each other value of their type is refused
+    TEXT: {False: ("use_beam_search", "include_stop_str_in_output", "return_tokens_as_token_ids", "grammar_lazy"),
+           True: ("skip_special_tokens", "add_special_tokens")},
+    CHAT: {False: ("use_beam_search", "include_stop_str_in_output", "return_tokens_as_token_ids", "grammar_lazy", "echo",
+                   "continue_final_message", "add_special_tokens"),
+           True: ("skip_special_tokens", "include_reasoning", "parse_tool_calls")}}
+EMPTY = ("allowed_token_ids", "bad_words", "image_data", "kv_transfer_params", "logits_processors", "multimodal_data",
+         "vllm_xargs")
+NEVER = {"guided_whitespace_pattern": "x", "prompt_logprobs": 0, "thinking_token_budget": 9,
+         "truncate_prompt_tokens": 9}
+ALONE = {"request_id": "a", "length_penalty": 2.5, "spaces_between_special_tokens": False, "cache_prompt": False,
+         "n_keep": 5, "id_slot": 3, "t_max_predict_ms": 1, "reasoning_format": "none", "guided_decoding_backend": "x"}
+
+
+def body_of(path, **more):
+    return {**({"messages": USER} if path == CHAT else {"prompt": STORY}), "max_tokens": 6, "temperature": 0, **more}
+
+
+class Fields(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--quiet", *cls.enterClassContext(template()))
+
+    @classmethod
+    def tearDownClass(cls):
+        code, said = cls.server.stop()
+        assert code == 0, (code, said)
+
+    def post(self, path, body):
+        status, answer = self.server.post(path, body)
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def chunks(self, path, body):
+        return [chunk for _, chunk in self.server.events(path, body)[:-1]]
+
+    def text_of(self, ids):
+        return self.post("/detokenize", {"tokens": ids})["content"]
+
+    def ids_of(self, text, **more):
+        return self.post("/tokenize", {"content": text, **more})["tokens"]
+
+    def test_ids_of_completions(self):
+        body = {"prompt": [STORY, [300, 301, 302], "The fox <|im_end|>"], "n": 2, "max_tokens": 24, "seed": 3,
+                "temperature": 0.7}
+        plain = self.post(TEXT, body)
+        told = self.post(TEXT, {**body, "return_token_ids": True})
+        self.assertNotIn("prompt_token_ids", told)
+        prompts = [self.ids_of(STORY, add_special=True), [300, 301, 302],
+                   self.ids_of("The fox <|im_end|>", add_special=True, parse_special=False)]
+        total = 0
+        for before, choice in zip(plain["choices"], told["choices"], strict=True):
+            self.assertNotIn("token_ids", before)
+            self.assertEqual(choice["text"], before["text"])
+            self.assertEqual(choice["prompt_token_ids"], prompts[choice["index"] // 2])
+            total += len(choice["token_ids"])
+        self.assertEqual(total, told["usage"]["completion_tokens"])
+        special = self.post(TEXT, {"prompt": "The fox <|im_end|>", "max_tokens": 1, "parse_special": True,
+                                   "return_token_ids": True})["choices"][0]["prompt_token_ids"]
+        self.assertEqual(special, self.ids_of("The fox <|im_end|>", add_special=True, parse_special=True))
+        self.assertNotEqual(special, prompts[2])
+        # in pieces the same, those of a prompt once
+        pieces = {}
+        for chunk in self.chunks(TEXT, {**body, "return_token_ids": True}):
+            for part in chunk["choices"]:
+                piece = pieces.setdefault(part["index"], {"ids": [], "prompts": []})
+                piece["ids"] += part["token_ids"]
+                piece["prompts"] += [part["prompt_token_ids"]] if "prompt_token_ids" in part else []
+        self.assertEqual([pieces[i] for i in sorted(pieces)],
+                         [{"ids": c["token_ids"], "prompts": [c["prompt_token_ids"]]} for c in told["choices"]])
+
+    def test_ids_are_what_the_model_read_and_wrote(self):
+        """The text is theirs, and with half of the answer behind the prompt the model writes the other half."""
+        choice = self.post(TEXT, {"prompt": STORY, "max_tokens": 24, "temperature": 0, "ignore_eos": True,
+                                  "return_token_ids": True})["choices"][0]
+        prompt, ids = choice["prompt_token_ids"], choice["token_ids"]
+        self.assertEqual(len(ids), 24)
+        self.assertEqual(self.text_of(prompt + ids), self.text_of(prompt) + choice["text"])
+        rest = self.post(TEXT, {"prompt": prompt + ids[:12], "max_tokens": 12, "temperature": 0, "ignore_eos": True,
+                                "return_token_ids": True})["choices"][0]
+        self.assertEqual((rest["prompt_token_ids"], rest["token_ids"]), (prompt + ids[:12], ids[12:]))
+
+    def test_the_token_that_ends_an_answer(self):
+        choice = self.post(TEXT, body_of(TEXT, max_tokens=24, return_token_ids=True))["choices"][0]
+        token = choice["token_ids"][4]
+        n = choice["token_ids"].index(token) + 1
+        for more in ({"stop_token_ids": [token]}, {"stop": self.text_of([token, token])[-3:]}):
+            with self.subTest(**more):
+                answer = self.post(TEXT, body_of(TEXT, max_tokens=24, return_token_ids=True, **more))
+                ended = answer["choices"][0]
+                self.assertEqual(ended["finish_reason"], "stop")
+                self.assertEqual(len(ended["token_ids"]), answer["usage"]["completion_tokens"])
+                self.assertEqual(ended["token_ids"], choice["token_ids"][:len(ended["token_ids"])])
+                if "stop_token_ids" in more:
+                    self.assertEqual(len(ended["token_ids"]), n)
+                pieces = self.chunks(TEXT, body_of(TEXT, max_tokens=24, return_token_ids=True, **more))
+                self.assertEqual(sum((c["choices"][0]["token_ids"] for c in pieces), []), ended["token_ids"])
+
+    def test_ids_of_gaps_and_echoes(self):
+        """An echoed prompt is no part of the answer's."""
+        answer = self.post(TEXT, body_of(TEXT, echo=True, logprobs=1, return_token_ids=True))
+        choice = answer["choices"][0]
+        self.assertEqual(choice["prompt_token_ids"], self.ids_of(STORY, add_special=True))
+        self.assertEqual(len(choice["token_ids"]), answer["usage"]["completion_tokens"])
+        pieces = self.chunks(TEXT, body_of(TEXT, echo=True, logprobs=1, return_token_ids=True))
+        self.assertEqual(pieces[0]["choices"][0]["prompt_token_ids"], choice["prompt_token_ids"])
+        self.assertEqual(sum((c["choices"][0]["token_ids"] for c in pieces), []), choice["token_ids"])
+
+    def test_ids_of_chats(self):
+        """Also those of reasoning and of calls, which are no part of the text."""
+        for more in ({}, {"n": 2, "seed": 5, "temperature": 1}, {"add_generation_prompt": False}, {"logprobs": True},
+                     {"tools": [TOOL], "tool_choice": "required", "max_tokens": 60}):
+            with self.subTest(**more):
+                body = body_of(CHAT, **{"max_tokens": 24, **more})
+                plain, told = self.post(CHAT, body), self.post(CHAT, {**body, "return_token_ids": True})
+                told_template = ("messages", "tools", "add_generation_prompt")
+                text = self.post("/apply-template", {key: body[key] for key in told_template if key in body})["prompt"]
+                prompt = self.ids_of(text, add_special=True, parse_special=True)
+                self.assertEqual(told["prompt_token_ids"], prompt)
+                self.assertEqual(told["usage"]["prompt_tokens"], len(prompt))
+                ids = [choice["token_ids"] for choice in told["choices"]]
+                self.assertEqual(sum(map(len, ids)), told["usage"]["completion_tokens"])
+                for before, choice in zip(plain["choices"], told["choices"], strict=True):
+                    self.assertEqual(choice["message"]["content"], before["message"]["content"])
+                    if "tools" not in more:
+                        whole = (choice["message"].get("reasoning_content") or "") + choice["message"]["content"]
+                        self.assertIn(whole.strip()[:8], self.text_of(choice["token_ids"]))
+                pieces = self.chunks(CHAT, {**body, "return_token_ids": True})
+                self.assertEqual([c["prompt_token_ids"] for c in pieces if "prompt_token_ids" in c], [prompt])
+                self.assertIn("prompt_token_ids", pieces[0])
+                joined = [[] for _ in ids]
+                for chunk in pieces:
+                    for part in chunk["choices"]:
+                        joined[part["index"]] += part["token_ids"]
+                self.assertEqual(joined, ids)
+                if "n" not in more:
+                    self.assertEqual(join_chat([(None, c) for c in pieces])[0]["content"],
+                                     told["choices"][0]["message"]["content"] or "")
+
+    def test_long_prompts_have_ids(self):
+        """Beyond what is read on the loop."""
+        text = "word " * 20000
+        status, answer = self.server.post(TEXT, {"prompt": text, "max_tokens": 1, "return_token_ids": True})
+        self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"))
+        status, answer = self.server.post(CHAT, {"messages": [{"role": "user", "content": text}], "max_tokens": 1,
+                                                 "return_token_ids": True})
+        self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"))
+
+    def test_who_has_no_ids(self):
+        status, answer = self.server.post(RESPONSES, {"input": STORY, "return_token_ids": True})
+        self.assertEqual((status, answer["error"]["param"]), (400, "return_token_ids"))
+        self.assertEqual(self.server.post(RESPONSES, {"input": STORY, "max_output_tokens": 1,
+                                                      "return_token_ids": False})[0], 200)
+        answer = self.post("/completion", {"prompt": STORY, "n_predict": 3, "return_token_ids": True})
+        self.assertNotIn("token_ids", answer)
+        status, answer = self.server.post(TEXT, {"prompt": STORY, "return_token_ids": 1})
+        self.assertEqual((status, answer["error"]["param"]), (400, "return_token_ids"))
+
+    def test_prompts_of_two_kinds(self):
+        """Each is a prompt of its own, as alone."""
+        ids = self.ids_of("The fox", add_special=True)
+        for prompts in ([STORY, ids], [ids, STORY], [ids, STORY, ids]):
+            answer = self.post(TEXT, body_of(TEXT, prompt=prompts))
+            alone = [self.post(TEXT, body_of(TEXT, prompt=prompt)) for prompt in prompts]
+            self.assertEqual([c["text"] for c in answer["choices"]], [a["choices"][0]["text"] for a in alone])
+            self.assertEqual(answer["usage"]["prompt_tokens"], sum(a["usage"]["prompt_tokens"] for a in alone))
+        for prompt, param in (([300, "The fox"], "prompt[1]"), (["The fox", 300], "prompt[1]"),
+                              ([STORY, [300, "fox"]], "prompt[1][1]"), ([STORY, []], "prompt[1]"),
+                              ([STORY, None], "prompt[1]"), ([STORY, [[300]]], "prompt[1][0]")):
+            status, answer = self.server.post(TEXT, body_of(TEXT, prompt=prompt))
+            self.assertEqual((status, answer["error"]["param"]), (400, param), prompt)
+
+    def test_one_value(self):
+        for path, kinds in ONLY.items():
+            want = self.post(path, body_of(path))["choices"]
+            for taken, names in kinds.items():
+                for name in names:
+                    with self.subTest(path=path, name=name):
+                        self.assertEqual(self.post(path, body_of(path, **{name: taken}))["choices"], want)
+                        self.assertEqual(self.post(path, body_of(path, **{name: None}))["choices"], want)
+                        for value, code in ((not taken, "unsupported_value"), ("yes", "invalid_type")):
+                            status, answer = self.server.post(path, body_of(path, **{name: value}))
+                            error = answer["error"]
+                            self.assertEqual((status, error["param"], error["code"]), (400, name, code))
+
+    def test_what_is_refused(self):
+        for path in (TEXT, CHAT):
+            want = self.post(path, body_of(path))["choices"]
+            for name in EMPTY:
+                self.assertEqual(self.post(path, body_of(path, **{name: []}))["choices"], want)
+            never = {**NEVER, **({"chat_template": "{{ messages }}"} if path == CHAT else {})}
+            for name, value in {**{name: [5] for name in EMPTY}, **never}.items():
+                with self.subTest(path=path, name=name):
+                    self.assertEqual(self.post(path, body_of(path, **{name: None}))["choices"], want)
+                    status, answer = self.server.post(path, body_of(path, **{name: value}))
+                    error = answer["error"]
+                    self.assertEqual((status, error["param"], error["code"]), (400, name, "unsupported_parameter"))
+            self.assertEqual(self.post(path, body_of(path, **ALONE))["choices"], want)
+
+    def test_what_the_template_is_told(self):
+        """vLLM's names for it."""
+        text = "{% for d in documents %}[{{ d.title }}]{% endfor %}{% if add_generation_prompt %}!{% endif %}"
+        with template(text) as options:
+            server = Server("--quiet", *options)
+            for more, words in (({}, "!"), ({"documents": [{"title": "A"}, {"title": "B"}]}, "[A][B]!"),
+                                ({"documents": [{"title": "A"}], "add_generation_prompt": False}, "[A]"),
+                                ({"documents": [{"title": "A"}], "chat_template_kwargs": {"documents": []}}, "!")):
+                status, answer = server.post(CHAT, body_of(CHAT, return_token_ids=True, **more))
+                self.assertEqual(status, 200, answer)
+                want = server.post("/tokenize", {"content": words, "add_special": True})[1]["tokens"]
+                self.assertEqual(answer["prompt_token_ids"], want)
+            for name, value in (("documents", "A"), ("add_generation_prompt", "no")):
+                status, answer = server.post(CHAT, body_of(CHAT, **{name: value}))
+                self.assertEqual((status, answer["error"]["param"]), (400, name))
+            self.assertEqual(server.stop()[0], 0)
+
+
+if __name__ == "__main__":
+    common.main("__main__")
