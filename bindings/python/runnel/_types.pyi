@@ -190,6 +190,7 @@ class EngineOptions(TypedDict, total=False):
     max_queued_tokens: int | None
     max_queued_bytes: int | None
     device_library: Path | None
+    gather_us: int | None
     architectures: Iterable[ArchitectureRow] | None
 
 class ModelOptions(TypedDict, total=False):
