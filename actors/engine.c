@@ -49,8 +49,8 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
     if ((unsigned)options->delivery > RUNNEL_DELIVER_TAKE)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: delivery %d is not known", (int)options->delivery);
     if (options->gather_us > RN_GATHER_US_MAX)
-        return rn_error_set(error, RUNNEL_INVALID, "engine options: gather_us %u is more than a second",
-                            options->gather_us);
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: gather_us %llu is more than a second",
+                            (unsigned long long)options->gather_us);
     if ((options->allocator.alloc == NULL) != (options->allocator.free == NULL))
         return rn_error_set(error, RUNNEL_INVALID, "engine options: an allocator needs both alloc and free");
     return RUNNEL_OK;
@@ -284,7 +284,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
         goto fail_router;
     if (!manual && (engine->devices[0].device = rn_engine_open_device(engine, NULL, options->compute_threads)) == NULL)
         goto fail_worker;
-    if (rn_host_init(engine, options->delivery, options->gather_us, manual) != RUNNEL_OK)
+    if (rn_host_init(engine, options->delivery, (uint32_t)options->gather_us, manual) != RUNNEL_OK)
         goto fail_device;
     engine->context.outlets = engine->host.outlets; /* before the first message */
     return RUNNEL_OK;

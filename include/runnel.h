@@ -177,11 +177,10 @@ typedef struct runnel_engine_options {
     size_t n_architectures;
     const char *device_library; /* the file with the kernels of the device "cuda"; NULL: librunnel-cuda.so, where the
                                    system looks for libraries. It is opened when a model asks for the device */
-    uint32_t gather_us; /* how long events may gather before runnel_engine_fd() is readable for them, so that many
-                                   cost the host's loop one wake: after a dispatch or take the descriptor is not readable
-                                   for so long, unless that left events behind. What comes later is told at once. For
-                                   runnel_engine_wait() and libuv too; runnel_stream_next() sees each event at once. 0: each
-                                   first event wakes; at most 1000000 */
+    uint64_t gather_us; /* events gather so long before runnel_engine_fd() is readable for them, counted from the last
+                           dispatch or take, so that many cost the host's loop one wake. The first after quiet is told
+                           at once, and so is what a dispatch or take left behind. Also for runnel_engine_wait() and
+                           libuv; runnel_stream_next() has each event at once. 0: nothing gathers. At most 1000000 */
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);

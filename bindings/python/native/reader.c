@@ -267,10 +267,15 @@ static PyObject *next_loop(PyObject *object, PyObject *unused)
     return loop;
 }
 
+/* None: not a future, for asyncio.ensure_future makes a task of it then. */
 static PyObject *get_blocking(PyObject *object, void *closure)
 {
+    next *self = (next *)object;
+
     (void)closure;
-    return PyBool_FromLong(((next *)object)->blocking);
+    if (self->state == FRESH || self->state == OVER)
+        Py_RETURN_NONE;
+    return PyBool_FromLong(self->blocking);
 }
 
 static int set_blocking(PyObject *object, PyObject *value, void *closure)

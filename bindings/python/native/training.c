@@ -10,6 +10,7 @@ typedef struct training {
     PyObject_HEAD rnpy_engine *engine;   /* outlives it */
     _Atomic(runnel_training *) training; /* NULL: closed */
     atomic_int waiting;                  /* one thread at a time is inside wait */
+    atomic_int closing;                  /* calls of close that wait for its end */
     atomic_int inside;                   /* calls that may use `training`: who closes it waits for them */
 } training;
 
@@ -92,7 +93,8 @@ static PyObject *training_wait(PyObject *object, PyObject *argument)
     if (PyErr_Occurred())
         return NULL;
     if (atomic_exchange(&self->waiting, 1))
-        return rnpy_raise(RUNNEL_STATE, "another thread waits for this training", 0);
+        return atomic_load(&self->closing) > 0 ? rnpy_raise(RUNNEL_CLOSED, "the training is being closed", 0)
+                                               : rnpy_raise(RUNNEL_STATE, "another thread waits for this training", 0);
     running = enter(self);
     if (running == NULL) {
         leave(self);
@@ -188,7 +190,9 @@ static PyObject *training_close(PyObject *object, PyObject *arguments)
     running = self->engine->process == getpid() ? enter(self) : NULL;
     if (running != NULL) {
         runnel_training_cancel(running);
+        atomic_fetch_add(&self->closing, 1); /* in front of `waiting`: who finds that taken by us sees this */
         failed = await_end(self, running, timeout_s);
+        atomic_fetch_sub(&self->closing, 1);
     }
     if (self->engine->process == getpid())
         leave(self);

@@ -175,12 +175,12 @@ async def test_a_time_limit_of_a_piece_cancels(engine, model):
         began.set()
         return runnel.CHOOSE_LATER  # nobody makes the choice
 
-    stream = model.stream(PROMPT, max_tokens=5, choose=choose)
+    stream = model.stream(PROMPT, max_tokens=5, temperature=1, choose=choose)
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(stream.__anext__(), 0.05)
     assert (await stream.result()).finish == "cancelled"
     began.clear()
-    task = asyncio.create_task(model.stream(PROMPT, max_tokens=5, choose=choose).__anext__())
+    task = asyncio.create_task(model.stream(PROMPT, max_tokens=5, temperature=1, choose=choose).__anext__())
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
