@@ -196,18 +196,60 @@ static struct runnel_model *model_of(struct rn_message *node)
     return (struct runnel_model *)((char *)node - offsetof(struct runnel_model, load_node));
 }
 
+/* What a node leads to was written on other processors: all of it is asked for, step by step along its pointers, before
+ * any of it is waited for. */
+static void prefetch_streams(struct rn_message *const *nodes, size_t n)
+{
+    for (int step = 0; step < RN_PREFETCH_STEPS; step++)
+        for (size_t i = 0; i < n; i++) {
+            struct rn_outlet *outlet = outlet_of(nodes[i]);
+            uint32_t generation;
+
+            /* the ring of a pulled stream may go at any time */
+            if (nodes[i]->kind == RN_HOST_STREAM && (step == 0 || has_callback_stream(outlet, &generation)))
+                rn_outlet_prefetch(outlet, step);
+        }
+}
+
+/* At most n nodes, with what they lead to on its way here; 0: the mailbox is marked empty. */
+static size_t receive_nodes(struct rn_host *host, struct rn_message **nodes, size_t n)
+{
+    size_t n_nodes = 0;
+
+    RN_ASSERT(n > 0 && n <= RUNNEL_MAX_TAKE);
+    while (n_nodes < n && (nodes[n_nodes] = next_node(host)) != NULL)
+        n_nodes++;
+    prefetch_streams(nodes, n_nodes);
+    return n_nodes;
+}
+
+/* Another dispatch looks at it. */
+static void put_back(struct rn_host *host, struct rn_message *node)
+{
+    struct rn_edge *edge = node->kind == RN_HOST_STREAM ? &outlet_of(node)->edge : &model_of(node)->load_edge;
+
+    rn_edge_lower(edge);
+    rn_host_raise(host, edge, node);
+}
+
 static size_t deliver(struct runnel_engine *engine, size_t max)
 {
+    struct rn_message *nodes[RUNNEL_MAX_TAKE];
     struct rn_host *host = &engine->host;
     size_t n = 0;
 
     while (n < max) {
-        struct rn_message *node = next_node(host);
+        size_t n_nodes = receive_nodes(host, nodes, max - n < RUNNEL_MAX_TAKE ? max - n : RUNNEL_MAX_TAKE);
 
-        if (node == NULL)
+        if (n_nodes == 0)
             return n;
-        n += node->kind == RN_HOST_STREAM ? deliver_stream(engine, outlet_of(node), max - n)
-                                          : deliver_load(model_of(node));
+        for (size_t i = 0; i < n_nodes; i++)
+            if (n == max)
+                put_back(host, nodes[i]);
+            else if (nodes[i]->kind == RN_HOST_STREAM)
+                n += deliver_stream(engine, outlet_of(nodes[i]), max - n);
+            else
+                n += deliver_load(model_of(nodes[i]));
     }
     rn_notifier_raise_now(&host->notifier); /* there may be more: not marked empty, so no send would say so */
     return n;
@@ -296,31 +338,12 @@ static void raise_taken(struct runnel_engine *engine)
         rn_notifier_raise_now(&host->notifier);
 }
 
-/* What a node leads to was written on other processors: all of it is asked for, step by step along its pointers, before
- * any of it is waited for. */
-static void prefetch_streams(struct rn_message *const *nodes, size_t n)
-{
-    for (int step = 0; step < RN_PREFETCH_STEPS; step++)
-        for (size_t i = 0; i < n; i++) {
-            struct rn_outlet *outlet = outlet_of(nodes[i]);
-            uint32_t generation;
-
-            /* the ring of a pulled stream may go at any time */
-            if (nodes[i]->kind == RN_HOST_STREAM && (step == 0 || has_callback_stream(outlet, &generation)))
-                rn_outlet_prefetch(outlet, step);
-        }
-}
-
 /* Of at most n nodes; returns how many there were. */
 static size_t take_some(struct runnel_engine *engine, size_t n)
 {
     struct rn_message *nodes[RUNNEL_MAX_TAKE];
-    size_t n_nodes = 0;
+    size_t n_nodes = receive_nodes(&engine->host, nodes, n);
 
-    RN_ASSERT(n > 0 && n <= RUNNEL_MAX_TAKE);
-    while (n_nodes < n && (nodes[n_nodes] = next_node(&engine->host)) != NULL)
-        n_nodes++;
-    prefetch_streams(nodes, n_nodes);
     for (size_t i = 0; i < n_nodes; i++)
         if (nodes[i]->kind == RN_HOST_STREAM)
             take_stream(engine, outlet_of(nodes[i]));
