@@ -57,7 +57,8 @@ void rn_notifier_raise(struct rn_notifier *notifier)
     due = atomic_load_explicit(&notifier->not_before_us, memory_order_relaxed);
     now = rn_now_us(notifier->clock);
     left = due > now ? due - now : 0;
-    set_timer(notifier->fd, left < notifier->gather_us ? left : notifier->gather_us);
+    left = left < notifier->gather_us ? left : notifier->gather_us;
+    set_timer(notifier->fd, left > 0 ? left * 1000 : 1);
 }
 
 void rn_notifier_raise_now(struct rn_notifier *notifier)
@@ -65,16 +66,20 @@ void rn_notifier_raise_now(struct rn_notifier *notifier)
     if (notifier->gather_us == 0)
         write_event(notifier->fd);
     else
-        set_timer(notifier->fd, 0);
+        set_timer(notifier->fd, 1);
 }
 
 void rn_notifier_clear(struct rn_notifier *notifier)
 {
     uint64_t count;
 
-    if (notifier->gather_us > 0) /* relaxed; partner: rn_notifier_raise */
+    if (notifier->gather_us > 0) { /* also one that has not run out yet: what it was set for is looked at now */
+        set_timer(notifier->fd, 0);
+        /* Relaxed; partner: rn_notifier_raise. */
         atomic_store_explicit(&notifier->not_before_us, rn_now_us(notifier->clock) + notifier->gather_us,
                               memory_order_relaxed);
+        return;
+    }
     while (read(notifier->fd, &count, sizeof count) < 0 && errno == EINTR)
         continue;
 }

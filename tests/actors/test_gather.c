@@ -144,6 +144,20 @@ static void what_is_left_behind(void **state)
     rn_notifier_fini(&notifier);
 }
 
+/* A look at what waits takes the wake for it back. */
+static void looked_at_before(void **state)
+{
+    struct rn_notifier notifier;
+
+    (void)state;
+    begin(&notifier, 1000);
+    rn_notifier_clear(&notifier);
+    rn_notifier_raise(&notifier); /* in a millisecond */
+    rn_notifier_clear(&notifier);
+    assert_sleeps(&notifier);
+    rn_notifier_fini(&notifier);
+}
+
 /* A clock that has gone back, as one thread may see another's: never later than gather_us. */
 static void never_later(void **state)
 {
@@ -313,17 +327,10 @@ static void limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_once_without),
-        cmocka_unit_test(first_after_quiet),
-        cmocka_unit_test(wakes_are_apart),
-        cmocka_unit_test(comes_by_itself),
-        cmocka_unit_test(what_is_left_behind),
-        cmocka_unit_test(never_later),
-        cmocka_unit_test(dispatched),
-        cmocka_unit_test(taken),
-        cmocka_unit_test(left_behind),
-        cmocka_unit_test(delivered),
-        cmocka_unit_test(limits),
+        cmocka_unit_test(at_once_without),  cmocka_unit_test(first_after_quiet),   cmocka_unit_test(wakes_are_apart),
+        cmocka_unit_test(comes_by_itself),  cmocka_unit_test(what_is_left_behind), cmocka_unit_test(never_later),
+        cmocka_unit_test(looked_at_before), cmocka_unit_test(dispatched),          cmocka_unit_test(taken),
+        cmocka_unit_test(left_behind),      cmocka_unit_test(delivered),           cmocka_unit_test(limits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
