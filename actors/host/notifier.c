@@ -35,11 +35,11 @@ static void write_event(int fd)
         continue;
 }
 
-/* 0 would stop the timer. */
-static void set_timer(int fd, uint64_t us)
+/* 0: stops the timer; it is not readable then. */
+static void set_timer(int fd, uint64_t ns)
 {
     const struct itimerspec time = {
-        .it_value = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = us == 0 ? 1 : (long)(us % 1000000) * 1000}};
+        .it_value = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)}};
     int failed = timerfd_settime(fd, 0, &time, NULL);
 
     RN_CHECK(failed == 0); /* it fails for a wrong descriptor or time alone */
