@@ -2,8 +2,9 @@
  * host.h.
  *
  * One mailbox gathers what is ready (outlets of streams, models with load news); one descriptor (notifier.h) says that it
- * is not empty: it is raised on the empty→non-empty edge, and when a dispatch stops early. Whoever dispatches is its consumer: a poll loop, libuv, or the engine's delivery thread. Pulled streams do not pass
- * the mailbox: their reader sleeps on the outlet's own wake. */
+ * is not empty: it is raised on the empty→non-empty edge, and when a dispatch stops early. Whoever dispatches is its
+ * consumer: a poll loop, libuv, or the engine's delivery thread. Pulled streams do not pass the mailbox: their reader
+ * sleeps on the outlet's own wake. */
 #ifndef RN_ACTORS_HOST_BRIDGE_H
 #define RN_ACTORS_HOST_BRIDGE_H
 

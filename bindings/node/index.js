@@ -182,7 +182,8 @@ class Engine {
 
   /**
    * Trains a head that drafts for the model file, and writes it to `head`: an AsyncIterable of its progress, which ends
-   * with the training. A loop that is left early cancels it, and goes on when its step has ended. Options: those of runnel_eagle_options; signal.
+   * with the training. A loop that is left early cancels it, and goes on when its step has ended. Options: those of
+   * runnel_eagle_options; signal.
    */
   async *trainEagle(model, corpus, head, given = {}) {
     const { signal, ...rest } = options.object(given);
