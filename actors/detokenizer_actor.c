@@ -85,7 +85,7 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     cell->n_embedding = item->type == RUNNEL_EVENT_EMBEDDING ? outlet->n_embedding : 0;
     cell->prompt_done = item->prompt_done;
     cell->prompt_total = item->prompt_total;
-    cell->usage.cached_tokens = item->prompt_cached;
+    cell->cached_tokens = item->prompt_cached;
     rn_host_publish(context->host, outlet);
 }
 
@@ -128,6 +128,25 @@ static int32_t untold_token(const struct rn_outlet *outlet, const struct rn_requ
     return request->tokens[request->n_tokens - 1];
 }
 
+static void fill_usage(struct rn_cell *cell, struct rn_outlet *outlet, const struct rn_request *request)
+{
+    rn_outlet_count_shifts(outlet, rn_request_answered(request), cell);
+    outlet->ending.usage = (runnel_usage){
+        .prompt_tokens = request->n_prompt,
+        .cached_tokens = request->n_cached,
+        .warm_tokens = request->n_lower[RN_TIER_WARM],
+        .cold_tokens = request->n_lower[RN_TIER_COLD],
+        .shared_tokens = request->n_lower[RN_TIER_SHARED],
+        .completion_tokens = rn_request_answered(request),
+        .drafted_tokens = request->n_drafted,
+        .accepted_tokens = request->n_accepted,
+        .rested_passes = request->n_rested,
+        .rest = request->rest,
+        .shifts = cell->shifts,
+        .shifted_tokens = cell->shifted_tokens,
+    };
+}
+
 static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const struct rn_request *request)
 {
     static const uint32_t types[] = {
@@ -135,33 +154,23 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
         [RN_OUTCOME_CANCELLED] = RUNNEL_EVENT_CANCELLED,
         [RN_OUTCOME_FAILED] = RUNNEL_EVENT_FAILED,
     };
+    struct rn_ending *ending = &outlet->ending;
 
-    *cell = (struct rn_cell){.token = -1, .stop = -1, .stop_token = -1};
-    cell->type = types[request->outcome];
-    cell->token = untold_token(outlet, request);
-    cell->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
+    *cell = (struct rn_cell){.type = types[request->outcome], .token = untold_token(outlet, request)};
+    *ending = (struct rn_ending){.stop = -1, .stop_token = -1};
+    ending->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
     if (request->outcome == RN_OUTCOME_FAILED) {
-        cell->status = request->error.status;
+        ending->status = request->error.status;
         memcpy(outlet->error, request->error.message, sizeof outlet->error);
     }
-    if (cell->finish == RUNNEL_FINISH_STOP && outlet->pieces.stopped)
-        cell->stop = outlet->pieces.stop;
-    else if (cell->finish == RUNNEL_FINISH_STOP)
-        cell->stop_token = rn_request_stop_token(request);
-    cell->usage.prompt_tokens = request->n_prompt;
-    cell->usage.cached_tokens = request->n_cached;
-    cell->usage.warm_tokens = request->n_lower[RN_TIER_WARM];
-    cell->usage.cold_tokens = request->n_lower[RN_TIER_COLD];
-    cell->usage.shared_tokens = request->n_lower[RN_TIER_SHARED];
-    cell->usage.completion_tokens = rn_request_answered(request);
-    rn_outlet_count_shifts(outlet, rn_request_answered(request), cell);
-    cell->usage.drafted_tokens = request->n_drafted;
-    cell->usage.accepted_tokens = request->n_accepted;
-    cell->usage.rested_passes = request->n_rested;
-    cell->usage.rest = request->rest;
-    cell->timings.admitted_us = since(request, request->admitted_us);
-    cell->timings.first_token_us = since(request, request->first_token_us);
-    cell->timings.end_us = since(request, request->end_us);
+    if (ending->finish == RUNNEL_FINISH_STOP && outlet->pieces.stopped)
+        ending->stop = outlet->pieces.stop;
+    else if (ending->finish == RUNNEL_FINISH_STOP)
+        ending->stop_token = rn_request_stop_token(request);
+    fill_usage(cell, outlet, request);
+    ending->timings.admitted_us = since(request, request->admitted_us);
+    ending->timings.first_token_us = since(request, request->first_token_us);
+    ending->timings.end_us = since(request, request->end_us);
 }
 
 /* A stop string decides, whatever decode found in the meantime: the answer ends with the token in which

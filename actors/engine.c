@@ -48,12 +48,13 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
     if (options->compute_nice > RN_MOST_NICE)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: compute_nice %u is above %u", options->compute_nice,
                             RN_MOST_NICE);
-    if (options->reserved != 0)
-        return rn_error_set(error, RUNNEL_INVALID, "engine options: reserved is not zero");
     if (options->max_streams > MAX_STREAMS || options->max_sessions > MAX_STREAMS)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %u streams or sessions", MAX_STREAMS);
     if ((unsigned)options->delivery > RUNNEL_DELIVER_TAKE)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: delivery %d is not known", (int)options->delivery);
+    if (options->gather_us > RN_GATHER_US_MAX)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: gather_us %u is more than a second",
+                            options->gather_us);
     if ((options->allocator.alloc == NULL) != (options->allocator.free == NULL))
         return rn_error_set(error, RUNNEL_INVALID, "engine options: an allocator needs both alloc and free");
     return RUNNEL_OK;
@@ -290,7 +291,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
         goto fail_router;
     if (!manual && (engine->devices[0].device = rn_engine_open_device(engine, NULL, options->compute_threads)) == NULL)
         goto fail_worker;
-    if (rn_host_init(engine, options->delivery, manual) != RUNNEL_OK)
+    if (rn_host_init(engine, options->delivery, options->gather_us, manual) != RUNNEL_OK)
         goto fail_device;
     engine->context.outlets = engine->host.outlets; /* before the first message */
     return RUNNEL_OK;
@@ -424,7 +425,7 @@ runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
  * our wake. */
 static void await_news(const struct rn_host *host)
 {
-    struct pollfd poller = {.fd = host->fd, .events = POLLIN};
+    struct pollfd poller = {.fd = host->notifier.fd, .events = POLLIN};
 
     (void)poll(&poller, 1, 10);
 }

@@ -181,7 +181,10 @@ typedef struct runnel_engine_options {
                               before them where both want a core: added to their nice values, 0 to 19. 0: they have the
                               priority of the thread that calls runnel_engine_new. Where the system refuses it, the log
                               says so (WARNING) and they keep that priority */
-    uint32_t reserved;
+    uint32_t gather_us; /* events gather so long before runnel_engine_fd() is readable for them, counted from the last
+                           dispatch or take, so that many cost the host's loop one wake. The first after quiet is told
+                           at once, and so is what a dispatch or take left behind. Also for runnel_engine_wait() and
+                           libuv; runnel_stream_next() has each event at once. 0: nothing gathers. At most 1000000 */
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);

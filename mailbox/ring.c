@@ -124,6 +124,22 @@ void *rn_ring_peek_spsc(struct rn_ring *ring)
     return cell_at(ring, ring->read);
 }
 
+void rn_ring_prefetch(const struct rn_ring *ring, int step)
+{
+    const char *cell;
+
+    if (step == 0) {
+        __builtin_prefetch(&ring->ring.p_tail);
+        __builtin_prefetch(&ring->ring.c_head, 1);
+        __builtin_prefetch(&ring->read, 1);
+        __builtin_prefetch(&ring->capacity);
+        return;
+    }
+    cell = cell_at(ring, ring->read);
+    __builtin_prefetch(cell);
+    __builtin_prefetch(cell + LINE);
+}
+
 /* Release fence: ck_ring 0.7 orders only stores here, but the producer must not overwrite what is
  * still being read. Partner: the index load in rn_ring_reserve_spsc. Free on x86-64. */
 void rn_ring_release_spsc(struct rn_ring *ring)

@@ -29,6 +29,9 @@ void rn_ring_publish_spsc(struct rn_ring *ring);
 void *rn_ring_peek_spsc(struct rn_ring *ring);
 void rn_ring_release_spsc(struct rn_ring *ring);
 
+/* Consumer. Step 0 asks for the memory of the ring itself, step 1 for that of the oldest cell. */
+void rn_ring_prefetch(const struct rn_ring *ring, int step);
+
 /* Consumer or producer, a moment's value. */
 uint32_t rn_ring_count(const struct rn_ring *ring);
 

@@ -257,7 +257,9 @@ static runnel_status read_text(struct runnel_training *t, const int32_t *tokens)
 
     RN_CHECK(w->cols == t->plan->embedding);
     for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i += STEP_ROWS)
-        status = run_pass(t, &seq, tokens, i, t->text_tokens - i < STEP_ROWS ? t->text_tokens - i : STEP_ROWS);
+        status = rn_word_get(&t->cancel) != 0
+                     ? RUNNEL_CANCELLED
+                     : run_pass(t, &seq, tokens, i, t->text_tokens - i < STEP_ROWS ? t->text_tokens - i : STEP_ROWS);
     for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i++) {
         RN_CHECK(tokens[i] >= 0 && (uint32_t)tokens[i] < w->rows);
         to_distribution(t->wanted + (size_t)i * t->plan->n_vocab, t->plan->n_vocab);
@@ -391,7 +393,7 @@ static runnel_status learn_step(struct runnel_training *t)
     rn_trainer_begin(&t->trainer, &score);
     for (uint32_t i = 0; i < o->texts; i++) {
         uint64_t place = rn_trainer_place(o->seed, t->trainer.step, i, t->n_tokens - t->text_tokens + 1);
-        runnel_status status = rn_word_get(&t->cancel) != 0 ? RUNNEL_CANCELLED : read_text(t, t->tokens + place);
+        runnel_status status = read_text(t, t->tokens + place);
 
         RN_ASSERT(place + t->text_tokens <= t->n_tokens);
         if (status != RUNNEL_OK)

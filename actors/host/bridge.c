@@ -2,20 +2,7 @@
  * the host that cancel or pause a stream. */
 #include "actors/host/bridge.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 #include "base/check.h"
-
-/* The eventfd's count only says "not zero": it is written on the empty→non-empty edge and when a
- * dispatch stops early. */
-void rn_host_signal(struct rn_host *host)
-{
-    uint64_t one = 1;
-
-    while (write(host->fd, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
-}
 
 void rn_host_raise(struct rn_host *host, struct rn_edge *edge, struct rn_message *node)
 {
@@ -26,7 +13,7 @@ void rn_host_raise(struct rn_host *host, struct rn_edge *edge, struct rn_message
     sent = rn_mailbox_send_try(&host->mailbox, node);
     RN_CHECK(sent != RN_SEND_REFUSED);
     if (sent == RN_SEND_FIRST)
-        rn_host_signal(host);
+        rn_notifier_raise(&host->notifier);
 }
 
 static void wake_reader(struct rn_host *host, struct rn_outlet *outlet, bool pull)
@@ -68,7 +55,7 @@ void rn_host_closed(struct rn_host *host)
 {
     rn_word_set(&host->closed, 1);
     rn_wake_notify(&host->closed_wake);
-    rn_host_signal(host);
+    rn_notifier_raise_now(&host->notifier);
 }
 
 bool rn_host_claim(struct rn_word *word, uint32_t generation)

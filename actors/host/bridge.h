@@ -1,12 +1,14 @@
 /* The bridge to the host, as the actors see it: how events leave for the host's threads. Who takes them there is in
  * host.h.
  *
- * One mailbox gathers what is ready (outlets of streams, models with load news); one eventfd says that it is not empty.
- * Whoever dispatches is its consumer: a poll loop, libuv, or the engine's delivery thread. Pulled streams do not pass
- * the mailbox: their reader sleeps on the outlet's own wake. */
+ * One mailbox gathers what is ready (outlets of streams, models with load news); one descriptor (notifier.h) says that it
+ * is not empty: it is raised on the empty→non-empty edge, and when a dispatch stops early. Whoever dispatches is its
+ * consumer: a poll loop, libuv, or the engine's delivery thread. Pulled streams do not pass the mailbox: their reader
+ * sleeps on the outlet's own wake. */
 #ifndef RN_ACTORS_HOST_BRIDGE_H
 #define RN_ACTORS_HOST_BRIDGE_H
 
+#include "actors/host/notifier.h"
 #include "actors/host/outlet.h"
 #include "mailbox/mailbox.h"
 #include "mailbox/pool.h"
@@ -17,7 +19,7 @@ enum rn_host_node { RN_HOST_STREAM = 1, RN_HOST_LOAD = 2 };
 
 struct rn_host {
     struct rn_mailbox mailbox;
-    int fd;                      /* eventfd, non-blocking */
+    struct rn_notifier notifier;
     int closing_fd;              /* eventfd, readable once the engine is being freed: wakes runnel_engine_wait */
     struct rn_holder dispatcher; /* the thread that dispatches */
     struct rn_word closed;       /* the router has nothing left */
@@ -57,9 +59,6 @@ void rn_host_wake_consumer(struct rn_host *host, struct rn_outlet *outlet);
 /* Any thread: sets a word that holds the generation it speaks of, never back to an older stream's. True: this call set
  * it. */
 bool rn_host_claim(struct rn_word *word, uint32_t generation);
-
-/* Any thread: who polls the descriptor wakes. */
-void rn_host_signal(struct rn_host *host);
 
 /* Every open stream has a slot that was taken, and every event that the host holds a stream. Where no thread of the
  * host is inside. */

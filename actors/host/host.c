@@ -17,14 +17,6 @@
 static_assert(sizeof(pthread_t) == sizeof(unsigned long), "bridge.h keeps pthread_t without its header");
 static_assert(RN_WINDOW / 2 > 0 && RN_JOIN_FROM < RN_WINDOW_JOINED / 2, "decode has credit while tokens are joined");
 
-static void clear_fd(struct rn_host *host)
-{
-    uint64_t count;
-
-    while (read(host->fd, &count, sizeof count) < 0 && errno == EINTR)
-        continue;
-}
-
 /* ---- Consuming ---- */
 
 static void send_credit(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
@@ -204,20 +196,62 @@ static struct runnel_model *model_of(struct rn_message *node)
     return (struct runnel_model *)((char *)node - offsetof(struct runnel_model, load_node));
 }
 
+/* What a node leads to was written on other processors: all of it is asked for, step by step along its pointers, before
+ * any of it is waited for. */
+static void prefetch_streams(struct rn_message *const *nodes, size_t n)
+{
+    for (int step = 0; step < RN_PREFETCH_STEPS; step++)
+        for (size_t i = 0; i < n; i++) {
+            struct rn_outlet *outlet = outlet_of(nodes[i]);
+            uint32_t generation;
+
+            /* the ring of a pulled stream may go at any time */
+            if (nodes[i]->kind == RN_HOST_STREAM && (step == 0 || has_callback_stream(outlet, &generation)))
+                rn_outlet_prefetch(outlet, step);
+        }
+}
+
+/* At most n nodes, with what they lead to on its way here; 0: the mailbox is marked empty. */
+static size_t receive_nodes(struct rn_host *host, struct rn_message **nodes, size_t n)
+{
+    size_t n_nodes = 0;
+
+    RN_ASSERT(n > 0 && n <= RUNNEL_MAX_TAKE);
+    while (n_nodes < n && (nodes[n_nodes] = next_node(host)) != NULL)
+        n_nodes++;
+    prefetch_streams(nodes, n_nodes);
+    return n_nodes;
+}
+
+/* Another dispatch looks at it. */
+static void put_back(struct rn_host *host, struct rn_message *node)
+{
+    struct rn_edge *edge = node->kind == RN_HOST_STREAM ? &outlet_of(node)->edge : &model_of(node)->load_edge;
+
+    rn_edge_lower(edge);
+    rn_host_raise(host, edge, node);
+}
+
 static size_t deliver(struct runnel_engine *engine, size_t max)
 {
+    struct rn_message *nodes[RUNNEL_MAX_TAKE];
     struct rn_host *host = &engine->host;
     size_t n = 0;
 
     while (n < max) {
-        struct rn_message *node = next_node(host);
+        size_t n_nodes = receive_nodes(host, nodes, max - n < RUNNEL_MAX_TAKE ? max - n : RUNNEL_MAX_TAKE);
 
-        if (node == NULL)
+        if (n_nodes == 0)
             return n;
-        n += node->kind == RN_HOST_STREAM ? deliver_stream(engine, outlet_of(node), max - n)
-                                          : deliver_load(model_of(node));
+        for (size_t i = 0; i < n_nodes; i++)
+            if (n == max)
+                put_back(host, nodes[i]);
+            else if (nodes[i]->kind == RN_HOST_STREAM)
+                n += deliver_stream(engine, outlet_of(nodes[i]), max - n);
+            else
+                n += deliver_load(model_of(nodes[i]));
     }
-    rn_host_signal(host); /* there may be more: not marked empty, so no send would say so */
+    rn_notifier_raise_now(&host->notifier); /* there may be more: not marked empty, so no send would say so */
     return n;
 }
 
@@ -285,6 +319,7 @@ static void take_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
 static void raise_taken(struct runnel_engine *engine)
 {
     struct rn_host *host = &engine->host;
+    bool more = false;
 
     for (uint32_t i = 0; i < host->n_taken; i++) {
         struct rn_outlet *outlet = &host->outlets[host->taken_slots[i]];
@@ -294,9 +329,27 @@ static void raise_taken(struct runnel_engine *engine)
         if (rn_event_is_terminal(host->taken[i].type))
             continue;
         cell = rn_outlet_front(outlet, generation);
-        if (outlet->shown + 1 < rn_cell_events(outlet, cell) || rn_outlet_waiting(outlet, generation) > 1)
+        if (outlet->shown + 1 < rn_cell_events(outlet, cell) || rn_outlet_waiting(outlet, generation) > 1) {
             rn_host_raise(&engine->host, &outlet->edge, &outlet->ready);
+            more = true;
+        }
     }
+    if (more && host->notifier.gather_us > 0) /* it waits already */
+        rn_notifier_raise_now(&host->notifier);
+}
+
+/* Of at most n nodes; returns how many there were. */
+static size_t take_some(struct runnel_engine *engine, size_t n)
+{
+    struct rn_message *nodes[RUNNEL_MAX_TAKE];
+    size_t n_nodes = receive_nodes(&engine->host, nodes, n);
+
+    for (size_t i = 0; i < n_nodes; i++)
+        if (nodes[i]->kind == RN_HOST_STREAM)
+            take_stream(engine, outlet_of(nodes[i]));
+        else
+            deliver_load(model_of(nodes[i]));
+    return n_nodes;
 }
 
 size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, size_t n)
@@ -315,22 +368,14 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
         return 0;
     }
     give_back_taken(engine);
-    clear_fd(host);
+    rn_notifier_clear(&host->notifier);
     n = n < RUNNEL_MAX_TAKE ? n : RUNNEL_MAX_TAKE;
-    while (host->n_taken < n) {
-        struct rn_message *node = next_node(host);
-
-        if (node == NULL)
-            break;
-        if (node->kind == RN_HOST_STREAM)
-            take_stream(engine, outlet_of(node));
-        else
-            deliver_load(model_of(node));
-    }
+    while (host->n_taken < n && take_some(engine, n - host->n_taken) > 0)
+        continue;
     n_taken = host->n_taken;
     RN_ASSERT(n_taken <= n);
     if (n_taken == n)
-        rn_host_signal(host);
+        rn_notifier_raise_now(&host->notifier);
     raise_taken(engine);
     for (size_t i = 0; i < n_taken; i++)
         events[i] = &host->taken[i];
@@ -356,7 +401,7 @@ size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *f
     if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
         return 0;
     give_back_taken(engine);
-    clear_fd(host);
+    rn_notifier_clear(&host->notifier);
     n = deliver(engine, max_events == 0 ? SIZE_MAX : max_events);
     rn_holder_give(&host->dispatcher);
     *free_wanted = rn_word_replace(&host->free_wanted, 1, 0);
@@ -379,7 +424,7 @@ size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
 
 int runnel_engine_fd(runnel_engine *engine)
 {
-    return engine != NULL ? engine->host.fd : -1;
+    return engine != NULL ? engine->host.notifier.fd : -1;
 }
 
 /* The milliseconds that are left of timeout_ms, rounded up; -1: for ever. On the machine's clock, as poll's are. */
@@ -398,7 +443,7 @@ runnel_status rn_host_wait(struct runnel_engine *engine, int64_t timeout_ms)
 {
     const struct rn_clock clock = rn_clock_machine();
     struct pollfd pollers[2] = {{.fd = engine->host.closing_fd, .events = POLLIN},
-                                {.fd = engine->host.fd, .events = POLLIN}};
+                                {.fd = engine->host.notifier.fd, .events = POLLIN}};
     uint64_t begin_us = rn_now_us(&clock);
     int n;
 
@@ -456,7 +501,7 @@ void rn_host_stop_delivery(struct runnel_engine *engine)
         return;
     }
     rn_word_set(&host->stopping, 1);
-    rn_host_signal(host);
+    rn_notifier_raise_now(&host->notifier);
     pthread_join(thread, NULL);
 }
 
@@ -666,19 +711,18 @@ static runnel_status init_outlets(struct runnel_engine *engine)
     return rn_pool_init(&host->slots, &engine->heap, engine->max_streams, sizeof(uint32_t));
 }
 
-runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery delivery, bool manual)
+runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery delivery, uint32_t gather_us, bool manual)
 {
     struct rn_host *host = &engine->host;
 
-    *host = (struct rn_host){.fd = -1, .closing_fd = -1};
+    *host = (struct rn_host){.closing_fd = -1};
     rn_mailbox_init(&host->mailbox, (int32_t)(engine->max_streams + RN_MAX_MODELS));
     rn_wake_init(&host->closed_wake);
-    host->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (host->fd < 0)
+    if (!rn_notifier_init(&host->notifier, gather_us, &engine->clock))
         return RUNNEL_NO_MEMORY;
     host->closing_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (host->closing_fd < 0)
-        goto fail_fd;
+        goto fail_notifier;
     if (init_outlets(engine) == RUNNEL_OK) {
         if (start_delivery(engine, delivery, manual) == RUNNEL_OK)
             return RUNNEL_OK;
@@ -686,8 +730,8 @@ runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery deliver
     }
     rn_free(&engine->heap, host->outlets);
     close(host->closing_fd);
-fail_fd:
-    close(host->fd);
+fail_notifier:
+    rn_notifier_fini(&host->notifier);
     return RUNNEL_NO_MEMORY;
 }
 
@@ -703,5 +747,5 @@ void rn_host_fini(struct runnel_engine *engine)
     rn_pool_fini(&host->slots);
     rn_free(&engine->heap, host->outlets);
     close(host->closing_fd);
-    close(host->fd);
+    rn_notifier_fini(&host->notifier);
 }

@@ -12,7 +12,7 @@
 
 struct runnel_engine;
 
-runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery delivery, bool manual);
+runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery delivery, uint32_t gather_us, bool manual);
 void rn_host_fini(struct runnel_engine *engine);
 
 /* Dispatches, for whoever is allowed to. *free_wanted: a callback asked for the engine to be freed, and the caller is

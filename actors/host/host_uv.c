@@ -76,7 +76,7 @@ runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop)
         goto fail_take;
     uv->engine = engine;
     uv->heap = heap;
-    if (uv_poll_init(loop, &uv->poll, engine->host.fd) != 0)
+    if (uv_poll_init(loop, &uv->poll, engine->host.notifier.fd) != 0)
         goto fail_alloc;
     if (uv_poll_start(&uv->poll, UV_READABLE, on_readable) != 0) {
         uv_close((uv_handle_t *)&uv->poll, on_closed);

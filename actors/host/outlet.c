@@ -234,8 +234,8 @@ void rn_outlet_count_shifts(const struct rn_outlet *outlet, uint64_t answered, s
 {
     if (outlet->lost == 0 || answered <= outlet->until_full)
         return;
-    cell->usage.shifts = 1 + (answered - outlet->until_full - 1) / outlet->lost;
-    cell->usage.shifted_tokens = cell->usage.shifts * outlet->lost;
+    cell->shifts = 1 + (answered - outlet->until_full - 1) / outlet->lost;
+    cell->shifted_tokens = cell->shifts * outlet->lost;
 }
 
 void rn_outlet_publish(struct rn_outlet *outlet)
@@ -300,6 +300,24 @@ void rn_outlet_release(struct rn_outlet *outlet)
     RN_ASSERT(ring_of(outlet) != NULL);
     outlet->n_released++;
     rn_ring_release_spsc(ring_of(outlet));
+}
+
+void rn_outlet_prefetch(const struct rn_outlet *outlet, int step)
+{
+    struct rn_ring *ring;
+
+    if (step == 0) {
+        __builtin_prefetch(&outlet->slot);
+        __builtin_prefetch(&outlet->user);
+        __builtin_prefetch(&outlet->coalesced);
+        __builtin_prefetch(&outlet->ended);
+        __builtin_prefetch(&outlet->held, 1);
+        return;
+    }
+    /* Acquire; partner: rn_outlet_prepare. */
+    ring = atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->ring, memory_order_acquire);
+    if (ring != NULL)
+        rn_ring_prefetch(ring, step - 1);
 }
 
 uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
@@ -444,7 +462,8 @@ static void add_to_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
         memcpy(rn_cell_text(outlet, coalesced) + coalesced->text_bytes, rn_cell_text(outlet, cell), cell->text_bytes);
     coalesced->text_bytes += cell->text_bytes;
     coalesced->n_tokens += cell->n_tokens;
-    coalesced->usage = cell->usage; /* of its last token */
+    coalesced->shifts = cell->shifts; /* of its last token */
+    coalesced->shifted_tokens = cell->shifted_tokens;
     RN_CHECK(coalesced->text_bytes <= outlet->coalesce_bytes && coalesced->n_parts <= outlet->parts_capacity);
 }
 
@@ -504,6 +523,13 @@ uint32_t rn_cell_events(const struct rn_outlet *outlet, const struct rn_cell *ce
     return cell->n_parts - leads_with_content(outlet, cell) + has_own_event(outlet, cell);
 }
 
+/* Of an event that is not the last. */
+static runnel_usage usage_of(const struct rn_cell *cell)
+{
+    return (runnel_usage){
+        .cached_tokens = cell->cached_tokens, .shifts = cell->shifts, .shifted_tokens = cell->shifted_tokens};
+}
+
 static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t part, runnel_event *event)
 {
     static const runnel_event_type types[] = {
@@ -530,7 +556,7 @@ static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cel
         .token = -1,
         .tool_call = parts[part].call,
         .error = "",
-        .usage = cell->usage,
+        .usage = usage_of(cell),
         .stop = -1,
         .stop_token = -1,
     };
@@ -542,10 +568,31 @@ static uint32_t type_of(const struct rn_outlet *outlet, const struct rn_cell *ce
     return outlet->dropping && cell->type == RUNNEL_EVENT_DONE ? RUNNEL_EVENT_CANCELLED : cell->type;
 }
 
+static void end_event(const struct rn_outlet *outlet, const struct rn_cell *cell, runnel_event *event)
+{
+    const struct rn_ending *ending = &outlet->ending;
+    uint32_t type = type_of(outlet, cell);
+    bool done = type == RUNNEL_EVENT_DONE;
+
+    *event = (runnel_event){
+        .type = (runnel_event_type)type,
+        .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
+        .user = outlet->user,
+        .text = "",
+        .token = done ? cell->token : -1,
+        .finish = type == RUNNEL_EVENT_CANCELLED ? RUNNEL_FINISH_NONE : ending->finish,
+        .status = ending->status,
+        .error = cell->type == RUNNEL_EVENT_FAILED ? outlet->error : "",
+        .usage = ending->usage,
+        .timings = ending->timings,
+        .stop = done ? ending->stop : -1,
+        .stop_token = done ? ending->stop_token : -1,
+    };
+}
+
 void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t index, runnel_event *event)
 {
     bool leads = leads_with_content(outlet, cell), own = has_own_event(outlet, cell);
-    uint32_t type = type_of(outlet, cell);
 
     RN_ASSERT(index < rn_cell_events(outlet, cell));
     if (!own || index > 0) {
@@ -553,18 +600,22 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         event->n_tokens = index == 0 ? cell->n_tokens : 0;
         return;
     }
+    if (cell == &outlet->end) {
+        end_event(outlet, cell, event);
+        return;
+    }
     *event = (runnel_event){
-        .type = (runnel_event_type)type,
+        .type = (runnel_event_type)cell->type,
         .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
         .user = outlet->user,
-        .text = cell == &outlet->end ? "" : rn_cell_text(outlet, cell),
+        .text = rn_cell_text(outlet, cell),
         .text_bytes = leads               ? rn_cell_parts(outlet, cell)[0].bytes
                       : cell->n_parts > 0 ? 0
                                           : cell->text_bytes,
-        .token = type == RUNNEL_EVENT_CANCELLED ? -1 : cell->token,
+        .token = cell->token,
         .n_tokens = cell->n_tokens,
         .logprob = cell->logprob,
-        .top = cell == &outlet->end ? NULL : rn_cell_top(cell),
+        .top = rn_cell_top(cell),
         .n_top = cell->n_top,
         .logits = cell->logits,
         .n_logits = cell->n_logits,
@@ -573,12 +624,9 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .position = cell->position,
         .prompt_done = cell->prompt_done,
         .prompt_total = cell->prompt_total,
-        .finish = type == RUNNEL_EVENT_CANCELLED ? RUNNEL_FINISH_NONE : cell->finish,
-        .status = cell->status,
-        .error = cell->type == RUNNEL_EVENT_FAILED ? outlet->error : "",
-        .usage = cell->usage,
-        .timings = cell->timings,
-        .stop = type == RUNNEL_EVENT_DONE ? cell->stop : -1,
-        .stop_token = type == RUNNEL_EVENT_DONE ? cell->stop_token : -1,
+        .error = "",
+        .usage = usage_of(cell),
+        .stop = -1,
+        .stop_token = -1,
     };
 }

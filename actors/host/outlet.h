@@ -58,7 +58,8 @@ enum rn_coalesced_state { RN_COALESCED_NONE = 0, RN_COALESCED_BUSY = 1, RN_COALE
 enum rn_joined { RN_JOINED_NOT, RN_JOINED_FIRST, RN_JOINED_MORE };
 
 /* One token, or one event of another kind. The answer to a chat is taken apart: then a cell of a token is several
- * events, the token's own first, then those of its parts (rn_cell_events). */
+ * events, the token's own first, then those of its parts (rn_cell_events). Each is written on one processor and read on
+ * another: it has no more than such events need. */
 struct rn_cell {
     uint32_t type; /* runnel_event_type */
     int32_t token;
@@ -67,18 +68,23 @@ struct rn_cell {
     uint32_t n_top;
     uint32_t text_bytes;
     uint32_t n_parts; /* of the text; 0: all of it is content */
-    runnel_finish finish;
-    int32_t stop, stop_token; /* of the terminal cell: of runnel_event */
-    runnel_status status;
     uint32_t n_logits;
-    const float *logits;
     uint32_t n_embedding; /* of outlet->embedding */
     bool asks;            /* the host is asked for its choice: no event, and the rest has no meaning */
+    const float *logits;
     uint64_t position;
-    uint64_t prompt_done, prompt_total;
+    uint64_t prompt_done, prompt_total, cached_tokens;
+    uint64_t shifts, shifted_tokens; /* of runnel_usage */
+    /* runnel_logprob top[n_top_max], struct rn_part parts[parts_capacity], char text[text_capacity] */
+};
+
+/* What the terminal event says besides. */
+struct rn_ending {
+    runnel_finish finish;
+    int32_t stop, stop_token; /* of runnel_event */
+    runnel_status status;
     runnel_usage usage;
     runnel_timings timings;
-    /* runnel_logprob top[n_top_max], struct rn_part parts[parts_capacity], char text[text_capacity] */
 };
 
 /* What the host asked of the delivery of one stream; copied. */
@@ -145,7 +151,8 @@ struct rn_outlet {
     uint64_t until_full; /* tokens of the answer with which the context is full for the first time ... */
     uint64_t lost;       /* ... and how many tokens go each time; 0: none ever does. Set by the tier with the ring */
 
-    struct rn_cell end;   /* the terminal event ... */
+    struct rn_cell end; /* the terminal event, with ... */
+    struct rn_ending ending;
     struct rn_word ended; /* = generation once it is written; its partner is in rn_outlet_front */
 
     /* Consumer. */
@@ -193,7 +200,7 @@ static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generat
  * neither producer nor consumer is at work. */
 bool rn_outlet_check(const struct rn_outlet *outlet);
 
-/* How often the context was full before the last of so many tokens of the answer, into a cell's usage. By the answer
+/* How often the context was full before the last of so many tokens of the answer, into the cell. By the answer
  * alone: decode may have run on and have dropped more. Producer. */
 void rn_outlet_count_shifts(const struct rn_outlet *outlet, uint64_t answered, struct rn_cell *cell);
 
@@ -211,6 +218,11 @@ enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *ce
  * released: the stream is closed. */
 const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation);
 void rn_outlet_release(struct rn_outlet *outlet);
+
+/* Consumer, of a stream that only it may close: asks for the memory that the next look at it needs. Each step follows the
+ * pointers that the one before has asked for. */
+#define RN_PREFETCH_STEPS 3
+void rn_outlet_prefetch(const struct rn_outlet *outlet, int step);
 
 /* Cells that wait for the consumer, a moment's value. */
 uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation);

@@ -128,7 +128,7 @@ async function hops(model, n) {
 
 console.log(`64 streams, JavaScript alone:        ${await inJavaScript()}`);
 
-// One wake for each token, for those of a millisecond (the default with many streams), and for large batches, which is
+// One wake for each token, for those of a millisecond (the default), and for large batches, which is
 // what is left of the cost when the wake is shared by many.
 for (const gatherUs of [0, 1000, 30000]) {
   const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });

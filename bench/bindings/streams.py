@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a token costs on its way to asyncio, and how late the loop's timers are meanwhile.
 
-    bench/bindings/streams.py PACKAGE_FOLDER [--streams 64] [--tokens 200] [--model FILE]
+    bench/bindings/streams.py PACKAGE_FOLDER [--streams 64] [--tokens 200] [--model FILE] [--gather US] [--ways NAME,NAME]
 
 Per token: the processor time of the loop's thread from the first call to the last piece, without what it waits. The way
 of other bindings, a hop to a thread pool for each token (run_in_executor), runs after it on the same engine. Timers: one
@@ -46,7 +46,8 @@ async def measured(read, streams):
 
 
 async def main(options, runnel):
-    async with runnel.Engine(compute_threads=options.threads) as engine:
+    gather = {} if options.gather is None else {"gather_us": options.gather}
+    async with runnel.Engine(compute_threads=options.threads, **gather) as engine:
         model = await engine.load_model(options.model)
         face = runnel.blocking.Model(engine, model._core)
         request = {"prompt": "Once upon a time", "max_tokens": options.tokens, "ignore_eos": 2, "temperature": 1}
@@ -74,6 +75,8 @@ async def main(options, runnel):
         await timer
         print(json.dumps({"way": "idle loop", **quantiles(late)}))
         for way, read in (("async for", by_loop), ("generate", by_result), ("thread pool per token", by_pool)):
+            if way not in options.ways.split(","):
+                continue
             print(json.dumps({"way": way, "streams": options.streams, **await measured(read, options.streams)}), flush=True)
 
 
@@ -82,6 +85,8 @@ parser.add_argument("package")
 parser.add_argument("--streams", type=int, default=64)
 parser.add_argument("--tokens", type=int, default=200)
 parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--gather", type=int, help="how long events gather, in microseconds")
+parser.add_argument("--ways", default="async for,generate,thread pool per token", help="those that are measured")
 parser.add_argument("--model", default=str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf"))
 arguments = parser.parse_args()
 sys.path.insert(0, arguments.package)

@@ -86,16 +86,6 @@ void engine_leave(struct node_engine *engine)
 
 /* ---- The watcher --------------------------------------------------------------------------- */
 
-/* Lets events gather. False: the watcher is to stop. */
-static bool gather(struct node_engine *engine)
-{
-    struct pollfd stop = {.fd = engine->stop_fd, .events = POLLIN};
-    uint32_t us = __atomic_load_n(&engine->gather_us, __ATOMIC_RELAXED);
-    struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
-
-    return us == 0 || ppoll(&stop, 1, &time, NULL) <= 0;
-}
-
 static void *watch(void *data)
 {
     struct node_engine *engine = data;
@@ -108,8 +98,6 @@ static void *watch(void *data)
             break;
         if ((fds[0].revents & POLLIN) == 0)
             continue;
-        if (!gather(engine))
-            break;
         if (napi_call_threadsafe_function(engine->wake, NULL, napi_tsfn_nonblocking) == napi_closing)
             return NULL; /* the environment ends and has let go of the function for us */
         while (sem_wait(&engine->drained) != 0 && errno == EINTR)
@@ -425,20 +413,6 @@ static napi_value engine_keep(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* engineGather(engine, us): how long events gather before they wake the loop. */
-static napi_value engine_gather(napi_env env, napi_callback_info info)
-{
-    struct node_engine *engine;
-    napi_value values[2];
-    uint32_t us = 0;
-
-    if (!addon_arguments(env, info, 2, values) || (engine = addon_box(env, values[0], BOX_ENGINE)) == NULL)
-        return NULL;
-    napi_get_value_uint32(env, values[1], &us);
-    __atomic_store_n(&engine->gather_us, us, __ATOMIC_RELAXED);
-    return NULL;
-}
-
 /* engineFlush(engine): transport "uv", in the check phase. */
 static napi_value engine_flush(napi_env env, napi_callback_info info)
 {
@@ -471,9 +445,11 @@ static napi_value engine_drain(napi_env env, napi_callback_info info)
 
 void engine_export(napi_env env, napi_value exports)
 {
-    static const struct method methods[] = {{"engineNew", engine_new},     {"engineClose", engine_close},
-                                            {"engineKeep", engine_keep},   {"engineFlush", engine_flush},
-                                            {"engineDrain", engine_drain}, {"engineGather", engine_gather}};
+    static const struct method methods[] = {{"engineNew", engine_new},
+                                            {"engineClose", engine_close},
+                                            {"engineKeep", engine_keep},
+                                            {"engineFlush", engine_flush},
+                                            {"engineDrain", engine_drain}};
 
     addon_export(env, exports, methods, sizeof methods / sizeof methods[0]);
 }

@@ -3,10 +3,11 @@
  *     engine threads -> ring -> descriptor -> watcher thread -> threadsafe function -> loop: take, take, ... -> one call
  *
  * The watcher is a thread that polls the engine's descriptor and wakes the loop, once for all that waits: it touches
- * neither JavaScript nor the engine. Tokens of many streams come one after another, a little apart: with several streams
- * the watcher lets them gather for gather_us, so that they cost one wake. On the loop's thread the events of up to EVENTS_PER_WAKE tokens are written as
- * numbers to an Int32Array, their texts are joined to one string, and JavaScript is called once for all of them; then
- * the watcher polls again. What is left over wakes the loop anew, so other handles get their turn in between.
+ * neither JavaScript nor the engine. Tokens of many streams come one after another, a little apart: the engine lets them
+ * gather before its descriptor says so (runnel_engine_options.gather_us), so that they cost one wake. On the loop's thread
+ * the events of up to EVENTS_PER_WAKE tokens are written as numbers to an Int32Array, their texts are joined to one string,
+ * and JavaScript is called once for all of them; then the watcher polls again. What is left over wakes the loop anew, so
+ * other handles get their turn in between.
  *
  * With transport "uv" the library's own handle is on Node's loop instead (runnel_uv.h) and no thread is needed: events
  * are written as they come, and JavaScript gets those of one turn of the loop in its check phase (setImmediate).
@@ -54,8 +55,6 @@ struct node_engine {
     bool watching;
     int stop_fd;
     sem_t drained;
-    uint32_t
-        gather_us; /* atomic, relaxed: the loop's thread sets it and the watcher reads it. An old value is as good */
 
     /* Jobs on threads of the pool. */
     pthread_mutex_t lock;

@@ -56,7 +56,7 @@ export interface Span {
 export interface EngineOptions {
   /** How events come: by a thread that wakes the loop (default), or by a handle of libuv on it. */
   transport?: 'thread' | 'uv';
-  /** How long events wait for others before they wake the loop; by default 0 with few streams, else a millisecond. */
+  /** How long events gather before they wake the loop again, in microseconds; 1000 by default. */
   gatherUs?: number;
   schedulerThreads?: number;
   computeThreads?: number;

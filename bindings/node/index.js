@@ -12,14 +12,23 @@ const EVENT_LOAD = 100;
 const { EVENT_TOKEN } = constants;
 const WORDS = 10; // of an event: bindings/node/engine.h
 
-// With this many streams their tokens wait a little for each other: bench/bindings/node.mjs has what that saves.
-const GATHER_FROM = 8;
+// How long events gather before they wake the loop again: bench/bindings/node.mjs has what that saves.
 const GATHER_US = 1000;
 const LEVELS = ['none', 'error', 'warning', 'info', 'debug'];
 
 native.setup(makeError);
 
 const TRAINING = ['running', 'done', 'cancelled', 'failed'];
+const TRAINING_MS = 50; // between two looks at a training
+
+/** It has not ended: to free it would block for a step. */
+function runs(training) {
+  try {
+    return TRAINING[native.trainingProgress(training).state] === 'running';
+  } catch {
+    return false; // it has failed
+  }
+}
 
 function closed() {
   return new RunnelError('CLOSED', constants.CLOSED, 'the engine is closed', 0);
@@ -95,21 +104,16 @@ class Engine {
   #running = []; // by slot: streams and loads
   #free = [];
   #busy = 0;
-  #gatherUs; // what the caller wants
-  #gathering = 0; // what is set
   #closing;
   #idle = [];
 
   /**
-   * Options: those of runnel_engine_options; transport: 'thread' (default) or 'uv'; gatherUs: how long
-   * events wait for others before they wake the loop (0 with few streams, else a millisecond); onLog(level, line),
-   * onTrace(span).
+   * Options: those of runnel_engine_options, with gatherUs (how long events gather before they wake the loop again) a
+   * millisecond; transport: 'thread' (default) or 'uv'; onLog(level, line), onTrace(span).
    */
   constructor(given = {}) {
-    const { transport = 'thread', gatherUs, onLog, onTrace, ...rest } = options.object(given);
-    if (gatherUs !== undefined && !(Number.isInteger(gatherUs) && gatherUs >= 0 && gatherUs <= 1e6))
-      throw invalid('gatherUs must be an integer from 0 to 1000000');
-    this.#gatherUs = gatherUs;
+    const { transport = 'thread', onLog, onTrace, ...rest } = options.object(given);
+    rest.gatherUs ??= GATHER_US;
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
     const functions = {
       onEvents: (n, texts) => this.#onEvents(n, texts),
@@ -178,7 +182,8 @@ class Engine {
 
   /**
    * Trains a head that drafts for the model file, and writes it to `head`: an AsyncIterable of its progress, which ends
-   * with the training. Options: those of runnel_eagle_options; signal.
+   * with the training. A loop that is left early cancels it, and goes on when its step has ended. Options: those of
+   * runnel_eagle_options; signal.
    */
   async *trainEagle(model, corpus, head, given = {}) {
     const { signal, ...rest } = options.object(given);
@@ -194,10 +199,12 @@ class Engine {
         if (progress.step !== step || state === 'done') yield { ...progress, state };
         if (state === 'done') return;
         step = progress.step;
-        await new Promise((resolve) => setTimeout(resolve, 50));
+        await new Promise((resolve) => setTimeout(resolve, TRAINING_MS));
       }
     } finally {
       signal?.removeEventListener('abort', abort);
+      abort();
+      while (runs(training)) await new Promise((resolve) => setTimeout(resolve, TRAINING_MS));
       native.trainingFree(training);
     }
   }
@@ -261,10 +268,6 @@ class Engine {
     const before = this.#busy;
     this.#busy += change;
     if ((before === 0) !== (this.#busy === 0)) native.engineKeep(this.#handle, this.#busy > 0);
-    const gather = this.#gatherUs ?? (this.#busy < GATHER_FROM ? 0 : GATHER_US);
-    if (gather === this.#gathering) return;
-    this.#gathering = gather;
-    native.engineGather(this.#handle, gather);
   }
 
   _submit(stream, submit) {

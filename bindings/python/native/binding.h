@@ -10,6 +10,7 @@
  *   files.c     File, cache folders
  *   training.c  Training
  *   stream.c    Stream: events become pieces, pieces wait to be read
+ *   reader.c    Reader, Next: how asyncio waits for a piece
  *   piece.c     Piece: one event
  *
  * Threads: no thread of an engine runs Python. Events come inside Engine.dispatch on the thread of an event loop, with
@@ -173,6 +174,8 @@ void rnpy_gil_give(PyThreadState *taken);
 /* Around a call of the library without the GIL in which callbacks may run. */
 void rnpy_gil_release(void);
 void rnpy_gil_restore(void);
+/* Of a clock that only goes forward. */
+double rnpy_seconds_now(void);
 /* The host (see Stream) that dispatches on this thread; borrowed; NULL: none. */
 PyObject *rnpy_dispatching(void);
 
@@ -256,6 +259,7 @@ typedef struct rnpy_stream {
     runnel_stream id;
     PyObject *host;    /* whose loop reads it: has wake(waiter) and ended(); NULL: read by blocking calls */
     PyObject *waiter;  /* of the reader that waits, or NULL */
+    PyObject *others;  /* list of those behind it, or NULL */
     PyObject *choose;  /* draws, or NULL */
     PyObject *failure; /* an exception of our own while an event was taken */
     PyObject **ready;  /* ring of pieces to read: [room], `count` from `first` on */
@@ -287,6 +291,35 @@ PyObject *rnpy_stream_began(rnpy_stream *stream, runnel_stream id, runnel_status
 void rnpy_stream_drop(rnpy_stream *stream);
 void rnpy_stream_on_event(void *stream, const runnel_event *event);
 int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates);
+
+/* The next piece. None: there is none yet, and the waiter (borrowed; NULL: none) is woken when there is. NULL with an
+ * exception: the end. */
+PyObject *rnpy_stream_pop(rnpy_stream *stream, PyObject *waiter);
+/* A pop has a piece, or the end. */
+bool rnpy_stream_is_ready(rnpy_stream *stream);
+void rnpy_stream_unwait(rnpy_stream *stream, PyObject *waiter);
+/* Ends the stream early; false: it has ended. */
+bool rnpy_stream_cancel(rnpy_stream *stream);
+/* On any thread. */
+void rnpy_wake_by_host(PyObject *host, PyObject *waiter);
+
+/* ---- How asyncio waits (reader.c) ---------------------------------------------------------- */
+
+#define RNPY_WOKEN_ROOM 256
+
+typedef struct rnpy_woken {
+    size_t n;
+    PyObject *waiters[RNPY_WOKEN_ROOM]; /* Next objects */
+} rnpy_woken;
+
+int rnpy_reader_ready(PyObject *module);
+bool rnpy_is_next(PyObject *waiter);
+/* Around a dispatch on a loop's thread: begin gives the list of the dispatch around it, which run is given back. run goes
+ * on with the tasks that wait, outside of the engine: 0, or -1 with the exception that one let through. */
+rnpy_woken *rnpy_woken_begin(rnpy_woken *list);
+int rnpy_woken_run(rnpy_woken *list, rnpy_woken *before, PyObject *host);
+/* Takes the reference if it is true; false: not a Next, or there is no room. */
+bool rnpy_woken_add(PyObject *waiter);
 
 int rnpy_piece_ready(PyObject *module);
 PyObject *rnpy_piece_new(const runnel_event *event, bool logprobs);

@@ -216,7 +216,7 @@ fail:
     return NULL;
 }
 
-static double seconds_now(void)
+double rnpy_seconds_now(void)
 {
     struct timespec now;
 
@@ -229,10 +229,10 @@ static double seconds_now(void)
 static int await_calls(rnpy_engine *self, double timeout_s)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
-    double begin = seconds_now();
+    double begin = rnpy_seconds_now();
 
     while (atomic_load(&self->calls) > 0) {
-        if (timeout_s >= 0 && seconds_now() - begin >= timeout_s) {
+        if (timeout_s >= 0 && rnpy_seconds_now() - begin >= timeout_s) {
             rnpy_raise(RUNNEL_TIMEOUT, "calls of other threads are still inside the engine", 0);
             return -1;
         }
@@ -330,8 +330,10 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
 {
     rnpy_engine *self = (rnpy_engine *)object;
     PyObject *host, *before = dispatching;
+    rnpy_woken list, *around;
     runnel_engine *engine;
     Py_ssize_t most;
+    int woken;
     size_t n;
 
     if (!PyArg_ParseTuple(arguments, "On", &host, &most))
@@ -341,10 +343,14 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
         return NULL;
     Py_INCREF(host);
     dispatching = host;
+    around = rnpy_woken_begin(&list);
     n = runnel_engine_dispatch(engine, (size_t)most);
     dispatching = before;
-    Py_DECREF(host);
     rnpy_engine_leave(self);
+    woken = rnpy_woken_run(&list, around, host);
+    Py_DECREF(host);
+    if (woken < 0)
+        return NULL;
     rnpy_engine_tell(self);
     return PyLong_FromSize_t(n);
 }

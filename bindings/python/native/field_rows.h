@@ -19,7 +19,8 @@
     X(runnel_engine_options, architectures)     \
     X(runnel_engine_options, n_architectures)   \
     X(runnel_engine_options, device_library)    \
-    X(runnel_engine_options, compute_nice)
+    X(runnel_engine_options, compute_nice)      \
+    X(runnel_engine_options, gather_us)
 TABLE(engine, ENGINE_ROWS(FIELD))
 
 #define MODEL_ROWS(X)                          \

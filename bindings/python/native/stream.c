@@ -5,7 +5,8 @@
  *   without          the reader takes each event itself, in runnel_stream_read, without the GIL while it blocks.
  *
  * A host is an object of Python for one event loop: wake(waiter) wakes a reader from any thread, ended() says that a
- * stream of the loop has ended. While a host dispatches on its own thread its waiters are futures, and are set here. */
+ * stream of the loop has ended. While a host dispatches on its own thread its waiters are futures, which are set here, or
+ * Next objects, whose tasks go on when the dispatch has ended (reader.c). */
 #include "binding.h"
 
 #include <stdlib.h>
@@ -176,25 +177,91 @@ static void keep_failure(rnpy_stream *self)
 
 /* ---- Waking the reader --------------------------------------------------------------------- */
 
-static void wake(rnpy_stream *self)
+void rnpy_wake_by_host(PyObject *host, PyObject *waiter)
 {
-    PyObject *waiter = self->waiter, *done, *result;
+    PyObject *result = PyObject_CallMethodObjArgs(host, name_wake, waiter, NULL);
 
-    if (waiter == NULL)
-        return;
-    self->waiter = NULL;
-    if (self->host == rnpy_dispatching()) {
-        done = PyObject_CallMethodObjArgs(waiter, name_done, NULL);
-        result = done == Py_False ? PyObject_CallMethodObjArgs(waiter, name_set_result, Py_None, NULL) : done;
-        if (done != result)
-            Py_XDECREF(done);
-    } else {
-        result = PyObject_CallMethodObjArgs(self->host, name_wake, waiter, NULL);
-    }
     if (result == NULL)
         PyErr_WriteUnraisable(waiter);
     Py_XDECREF(result);
+}
+
+/* A future of the loop that dispatches. */
+static void set_future(PyObject *future)
+{
+    PyObject *done = PyObject_CallMethodObjArgs(future, name_done, NULL), *result = NULL;
+
+    if (done == Py_False)
+        result = PyObject_CallMethodObjArgs(future, name_set_result, Py_None, NULL);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable(future);
+    Py_XDECREF(done);
+    Py_XDECREF(result);
+}
+
+/* Takes the reference. */
+static void wake_one(rnpy_stream *self, PyObject *waiter)
+{
+    if (self->host != rnpy_dispatching())
+        rnpy_wake_by_host(self->host, waiter);
+    else if (rnpy_woken_add(waiter))
+        return;
+    else if (rnpy_is_next(waiter))
+        rnpy_wake_by_host(self->host, waiter);
+    else
+        set_future(waiter);
     Py_DECREF(waiter);
+}
+
+/* All that wait: each looks itself whether there is something for it, the first to come the first. */
+static void wake(rnpy_stream *self)
+{
+    PyObject *first = self->waiter, *others = self->others;
+
+    self->waiter = self->others = NULL;
+    if (first != NULL)
+        wake_one(self, first);
+    for (Py_ssize_t i = 0; others != NULL && i < PyList_Size(others); i++) {
+        PyObject *waiter = PyList_GetItem(others, i);
+
+        Py_INCREF(waiter);
+        wake_one(self, waiter);
+    }
+    Py_XDECREF(others);
+}
+
+/* 0 or -1. */
+static int add_waiter(rnpy_stream *self, PyObject *waiter)
+{
+    int known;
+
+    if (self->waiter == NULL || self->waiter == waiter) {
+        if (self->waiter == NULL)
+            Py_INCREF(waiter);
+        self->waiter = waiter;
+        return 0;
+    }
+    if (self->others == NULL && (self->others = PyList_New(0)) == NULL)
+        return -1;
+    known = PySequence_Contains(self->others, waiter);
+    return known < 0 ? -1 : known ? 0 : PyList_Append(self->others, waiter);
+}
+
+static void remove_waiter(rnpy_stream *self, PyObject *waiter)
+{
+    for (Py_ssize_t i = 0; self->others != NULL && i < PyList_Size(self->others); i++)
+        if (PyList_GetItem(self->others, i) == waiter) {
+            PyList_SetSlice(self->others, i, i + 1, NULL);
+            return;
+        }
+    if (self->waiter != waiter)
+        return;
+    Py_CLEAR(self->waiter);
+    if (self->others != NULL && PyList_Size(self->others) > 0) {
+        self->waiter = PyList_GetItem(self->others, 0);
+        Py_INCREF(self->waiter);
+        PyList_SetSlice(self->others, 0, 1, NULL);
+    }
 }
 
 static void say_ended(rnpy_stream *self)
@@ -363,6 +430,7 @@ static int stream_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT((PyObject *)self->engine);
     Py_VISIT(self->host);
     Py_VISIT(self->waiter);
+    Py_VISIT(self->others);
     Py_VISIT(self->choose);
     Py_VISIT(self->failure);
     Py_VISIT(self->kept);
@@ -374,6 +442,7 @@ static int stream_clear(PyObject *object)
     rnpy_stream *self = (rnpy_stream *)object;
 
     Py_CLEAR(self->waiter);
+    Py_CLEAR(self->others);
     Py_CLEAR(self->choose);
     Py_CLEAR(self->failure);
     Py_CLEAR(self->kept);
@@ -444,40 +513,60 @@ static void resume_if_low(rnpy_stream *self)
     rnpy_engine_leave(self->engine);
 }
 
-static PyObject *stream_pop(PyObject *object, PyObject *unused)
+PyObject *rnpy_stream_pop(rnpy_stream *self, PyObject *waiter)
 {
-    rnpy_stream *self = (rnpy_stream *)object;
     PyObject *piece = NULL;
 
-    (void)unused;
-    RNPY_LOCK(object);
+    RNPY_LOCK((PyObject *)self);
     if (self->count > 0) {
         piece = take_piece(self);
         resume_if_low(self);
-    } else if (self->live && self->failure == NULL) {
+    } else if (!self->live || self->failure != NULL) {
+        raise_end(self, PyExc_StopAsyncIteration);
+    } else if (waiter == NULL || add_waiter(self, waiter) == 0) {
         Py_INCREF(Py_None);
         piece = Py_None;
-    } else {
-        raise_end(self, PyExc_StopAsyncIteration);
     }
     RNPY_UNLOCK();
     return piece;
+}
+
+bool rnpy_stream_is_ready(rnpy_stream *self)
+{
+    return self->count > 0 || !self->live || self->failure != NULL;
+}
+
+void rnpy_stream_unwait(rnpy_stream *self, PyObject *waiter)
+{
+    RNPY_LOCK((PyObject *)self);
+    remove_waiter(self, waiter);
+    RNPY_UNLOCK();
+}
+
+static PyObject *stream_pop(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return rnpy_stream_pop((rnpy_stream *)object, NULL);
 }
 
 static PyObject *stream_wait(PyObject *object, PyObject *waiter)
 {
     rnpy_stream *self = (rnpy_stream *)object;
     bool waits;
+    int failed = 0;
 
     RNPY_LOCK(object);
-    Py_CLEAR(self->waiter);
-    waits = waiter != Py_None && self->live && self->failure == NULL && (self->collect || self->count == 0);
-    if (waits) {
-        Py_INCREF(waiter);
-        self->waiter = waiter;
-    }
+    waits = self->live && self->failure == NULL && (self->collect || self->count == 0);
+    if (waits)
+        failed = add_waiter(self, waiter);
     RNPY_UNLOCK();
-    return PyBool_FromLong(waits);
+    return failed < 0 ? NULL : PyBool_FromLong(waits);
+}
+
+static PyObject *stream_unwait(PyObject *object, PyObject *waiter)
+{
+    rnpy_stream_unwait((rnpy_stream *)object, waiter);
+    Py_RETURN_NONE;
 }
 
 /* Reads one event into the stream. 0; 1: none within the slice; -1: an exception. Signals are seen after an event,
@@ -594,18 +683,22 @@ static PyObject *stream_result(PyObject *object, PyObject *unused)
 
 /* ---- Steering ------------------------------------------------------------------------------ */
 
-static PyObject *stream_cancel(PyObject *object, PyObject *unused)
+bool rnpy_stream_cancel(rnpy_stream *self)
 {
-    rnpy_stream *self = (rnpy_stream *)object;
     runnel_status status;
 
-    (void)unused;
     if (!self->live || !rnpy_engine_try_enter(self->engine))
-        Py_RETURN_FALSE;
+        return false;
     self->cancelled = true;
     status = runnel_stream_cancel(self->engine->engine, self->id);
     rnpy_engine_leave(self->engine);
-    return PyBool_FromLong(status == RUNNEL_OK);
+    return status == RUNNEL_OK;
+}
+
+static PyObject *stream_cancel(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(rnpy_stream_cancel((rnpy_stream *)object));
 }
 
 /* Nobody will read or ask any more. */
@@ -672,6 +765,7 @@ static PyObject *get_id(PyObject *object, void *closure)
 static PyMethodDef methods[] = {
     {"pop", RNPY_METHOD(stream_pop), METH_NOARGS, "The next piece; None: there is none yet."},
     {"wait", RNPY_METHOD(stream_wait), METH_O, "Leaves a waiter; False: there is something to read already."},
+    {"unwait", RNPY_METHOD(stream_unwait), METH_O, "Takes a waiter back."},
     {"next", RNPY_METHOD(stream_next), METH_NOARGS, "The next piece; blocks."},
     {"collect", RNPY_METHOD(stream_collect), METH_NOARGS, "Only the result is wanted from now on."},
     {"finish", RNPY_METHOD(stream_finish), METH_NOARGS, "Blocks until the stream has ended or a piece is kept."},

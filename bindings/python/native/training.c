@@ -10,6 +10,7 @@ typedef struct training {
     PyObject_HEAD rnpy_engine *engine;   /* outlives it */
     _Atomic(runnel_training *) training; /* NULL: closed */
     atomic_int waiting;                  /* one thread at a time is inside wait */
+    atomic_int closing;                  /* calls of close that wait for its end */
     atomic_int inside;                   /* calls that may use `training`: who closes it waits for them */
 } training;
 
@@ -92,7 +93,8 @@ static PyObject *training_wait(PyObject *object, PyObject *argument)
     if (PyErr_Occurred())
         return NULL;
     if (atomic_exchange(&self->waiting, 1))
-        return rnpy_raise(RUNNEL_STATE, "another thread waits for this training", 0);
+        return atomic_load(&self->closing) > 0 ? rnpy_raise(RUNNEL_CLOSED, "the training is being closed", 0)
+                                               : rnpy_raise(RUNNEL_STATE, "another thread waits for this training", 0);
     running = enter(self);
     if (running == NULL) {
         leave(self);
@@ -122,7 +124,7 @@ static PyObject *training_cancel(PyObject *object, PyObject *unused)
 }
 
 /* Cancels, and frees once the others are out. */
-static void close_training(training *self)
+static void free_training(training *self)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     runnel_training *running = atomic_exchange(&self->training, NULL);
@@ -137,10 +139,66 @@ static void close_training(training *self)
     rnpy_gil_restore();
 }
 
-static PyObject *training_close(PyObject *object, PyObject *unused)
+/* Without the GIL, for at most RNPY_SLICE_MS: whether it has ended. Another thread may wait for it, too: one is let in. */
+static bool has_ended(training *self, runnel_training *running, long long timeout_ms)
 {
-    (void)unused;
-    close_training((training *)object);
+    runnel_training_progress progress = {.struct_size = sizeof progress};
+    const struct timespec moment = {.tv_nsec = 1000000};
+    runnel_status status;
+
+    if (atomic_exchange(&self->waiting, 1)) {
+        nanosleep(&moment, NULL);
+        return false;
+    }
+    status = runnel_training_wait(running, timeout_ms, &progress, NULL);
+    atomic_store(&self->waiting, 0);
+    return status != RUNNEL_OK || progress.state != RUNNEL_TRAINING_RUNNING;
+}
+
+/* Waits for the end of one that is cancelled. timeout_s < 0: as long as its step takes. 0; -1: an exception. */
+static int await_end(training *self, runnel_training *running, double timeout_s)
+{
+    double begin = rnpy_seconds_now(), left_ms;
+    bool ended = false;
+
+    while (!ended) {
+        left_ms = timeout_s < 0 ? RNPY_SLICE_MS : (timeout_s - (rnpy_seconds_now() - begin)) * 1000;
+        left_ms = left_ms < 0 ? 0 : left_ms < RNPY_SLICE_MS ? left_ms : RNPY_SLICE_MS;
+        rnpy_gil_release();
+        ended = has_ended(self, running, (long long)left_ms);
+        rnpy_gil_restore();
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+        if (!ended && timeout_s >= 0 && rnpy_seconds_now() - begin >= timeout_s) {
+            rnpy_raise(RUNNEL_TIMEOUT, "the training has not ended: its step takes longer", 0);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* close(timeout_s=-1) */
+static PyObject *training_close(PyObject *object, PyObject *arguments)
+{
+    training *self = (training *)object;
+    runnel_training *running;
+    double timeout_s = -1;
+    int failed = 0;
+
+    if (!PyArg_ParseTuple(arguments, "|d", &timeout_s))
+        return NULL;
+    running = self->engine->process == getpid() ? enter(self) : NULL;
+    if (running != NULL) {
+        runnel_training_cancel(running);
+        atomic_fetch_add(&self->closing, 1); /* in front of `waiting`: who finds that taken by us sees this */
+        failed = await_end(self, running, timeout_s);
+        atomic_fetch_sub(&self->closing, 1);
+    }
+    if (self->engine->process == getpid())
+        leave(self);
+    if (failed < 0)
+        return NULL;
+    free_training(self);
     Py_RETURN_NONE;
 }
 
@@ -148,7 +206,7 @@ static void training_dealloc(PyObject *object)
 {
     training *self = (training *)object;
 
-    close_training(self);
+    free_training(self);
     Py_XDECREF((PyObject *)self->engine);
     rnpy_free_object(object);
 }
@@ -156,7 +214,7 @@ static void training_dealloc(PyObject *object)
 static PyMethodDef methods[] = {
     {"wait", RNPY_METHOD(training_wait), METH_O, "wait(timeout_ms): how far it is."},
     {"cancel", RNPY_METHOD(training_cancel), METH_NOARGS, "Ends it within a step, with its state saved."},
-    {"close", RNPY_METHOD(training_close), METH_NOARGS, "Cancels it, waits for that and frees it."},
+    {"close", training_close, METH_VARARGS, "close(timeout_s=-1): cancels it, waits for its end and frees it."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -177,20 +177,20 @@ class Session(SessionBase):
         return await self._model._begin(lambda host: core.session_export(id, options, host)).result()
 
 
-class Stream:
+class Stream(_runnel.Reader):
     """A running request: `async for piece in stream`. A loop that is left early, a cancelled task, aclose() and the
-    last reference that goes all cancel it. A reader that is behind pauses its stream, and costs the others nothing."""
+    last reference that goes all cancel it. A reader that is behind pauses its stream, and costs the others nothing.
+    Several readers share the pieces: each piece goes to one of them."""
 
-    __slots__ = ("_core", "_host", "__weakref__")
+    __slots__ = ("_host", "__weakref__")
 
     def __init__(self, core, host):
         self._core = core
         self._host = host
+        self._loop = host.future_loop()
 
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self):
+    async def _next_piece(self):
+        """The next piece, where the loop is not asyncio's; else the Reader has it."""
         piece = self._core.pop()
         while piece is None:
             await self._wait()
@@ -204,7 +204,7 @@ class Stream:
         try:
             await self._host.wait(waiter)
         except BaseException:
-            self._core.wait(None)
+            self._core.unwait(waiter)
             self._core.cancel()
             raise
 

@@ -58,6 +58,10 @@ class AsyncioHost:
             if not loop.is_closed():
                 raise
 
+    def future_loop(self):
+        """The loop, if its tasks wait for futures; else None."""
+        return self._loop()
+
     def waiter(self):
         return self._loop().create_future()
 
@@ -131,6 +135,9 @@ class TrioHost:
             self._token.run_sync_soon(function, *arguments)
         except self._trio.RunFinishedError:
             pass
+
+    def future_loop(self):
+        return None
 
     def waiter(self):
         return self._trio.Event()

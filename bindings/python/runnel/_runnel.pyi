@@ -2,6 +2,7 @@
 
 import builtins
 from typing import Final, final
+from typing_extensions import Self
 
 from ._types import PieceKind
 
@@ -69,3 +70,7 @@ class Piece:
     def shifts(self) -> int: ...
     @property
     def shifted_tokens(self) -> int: ...
+
+class Reader:
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Piece: ...

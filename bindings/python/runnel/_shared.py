@@ -251,8 +251,14 @@ def log(level, line):
     _logger.log(_LEVELS.get(level, logging.INFO), "%s", line)
 
 
+#: How long events gather before they wake an event loop again: bench/bindings/streams.py has what that saves.
+GATHER_US = 1000
+
+
 def open_engine(options, on_log, on_trace):
     """The extension's engine; on_trace gets a Record for each span."""
+    if options.get("gather_us") is None:
+        options = {**options, "gather_us": GATHER_US}
     tell = None if on_trace is None else lambda span: on_trace(Record(**span))
     return _runnel.Engine(plain_options(options), log if on_log is None else on_log, tell)
 
@@ -391,14 +397,15 @@ class Training:
         """It ends within a step, with its state saved."""
         self._core.cancel()
 
-    def close(self):
-        """Cancels it, waits until it has ended, and frees what it holds. Idempotent; a loop over it then raises
-        ClosedError. The last reference that goes does the same."""
-        self._core.close()
+    def close(self, timeout=None):
+        """Cancels it, waits until it has ended, within a step, and frees what it holds. Idempotent; a loop over it then
+        raises ClosedError. With a timeout in seconds, TimeoutError is raised where the step takes longer: then it is
+        cancelled, and can be closed again. The last reference that goes closes it, too."""
+        self._core.close(-1 if timeout is None else timeout)
 
-    async def aclose(self):
+    async def aclose(self, timeout=None):
         """The same, off the loop's thread."""
-        await self._hosts.current().in_thread(self._core.close)
+        await self._hosts.current().in_thread(self.close, timeout)
 
     def __enter__(self):
         return self

@@ -191,6 +191,7 @@ class EngineOptions(TypedDict, total=False):
     max_queued_bytes: int | None
     device_library: Path | None
     compute_nice: int | None
+    gather_us: int | None
     architectures: Iterable[ArchitectureRow] | None
 
 class ModelOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ function members(name) {
 }
 
 const own = {
-  EngineOptions: ['transport', 'gatherUs', 'onLog', 'onTrace'],
+  EngineOptions: ['transport', 'onLog', 'onTrace'],
   ChatOptions: ['messages'],
   EagleOptions: ['signal'],
   Infill: [],

@@ -241,6 +241,7 @@ test('statuses are errors with their name', async () => {
     await assert.rejects(engine.loadModel(modelPath, { kvBytes: 'all' }), { code: 'INVALID' });
     assert.throws(() => new Engine({ threads: 3 }), { code: 'INVALID' });
     assert.throws(() => new Engine({ gatherUs: -1 }), { code: 'INVALID' });
+    assert.throws(() => new Engine({ gatherUs: 1000001 }), { code: 'INVALID', message: /gather_us/ });
     assert.throws(() => new Engine({ transport: 'pigeon' }), { code: 'INVALID' });
   });
 });

@@ -221,6 +221,14 @@ test('a head is trained, and drafts; one is aborted', async () => {
     const options = { steps: 100000, textTokens: 16, texts: 1, signal: controller.signal };
     for await (const progress of engine.trainEagle(modelPath, corpus, `${head}2`, options)) controller.abort();
   }, { name: 'AbortError' });
+  const long = { steps: 100000, textTokens: 64, texts: 64 };
+  for await (const { state } of engine.trainEagle(modelPath, corpus, `${head}3`, long)) {
+    assert.equal(state, 'running');
+    break; // it is waited for off the loop
+  }
+  assert.ok(!fs.existsSync(`${head}3`));
+  for (let i = 0; i < 17; i++) // one that is left is freed: the engine has 16 at most
+    for await (const progress of engine.trainEagle(modelPath, corpus, `${head}3`, long)) break;
   await assert.rejects(engine.trainEagle('/nowhere', corpus, head).next(), { code: 'IO' });
   await engine.close();
 });

@@ -284,6 +284,25 @@ async def test_a_training_that_is_closed_while_it_runs(engine, model_path, tmp_p
         assert (await reader).state in (runnel.TrainingState.RUNNING, runnel.TrainingState.CANCELLED)
 
 
+def test_a_training_is_closed_within_a_time(model_path, tmp_path):
+    options = dict(steps=10**6, text_tokens=64, texts=64, unroll=1)
+    with runnel.blocking.Engine() as engine:
+        training = engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", **options)
+        with contextlib.suppress(runnel.TimeoutError):  # it may end at once, but does not block
+            training.close(timeout=0)
+        training.close(timeout=60)
+        training.close(timeout=0)
+        with pytest.raises(runnel.ClosedError):
+            next(iter(training))
+        other = engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", **options)
+        closer = threading.Thread(target=other.close)
+        closer.start()
+        other.close(timeout=60)
+        closer.join()
+        engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", **options)
+    assert not (tmp_path / "head.gguf").exists()
+
+
 async def anext_of(training):
     async for progress in training:
         return progress

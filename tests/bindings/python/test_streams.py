@@ -1,6 +1,7 @@
 """Streams on an event loop: what they say, and how they end."""
 
 import asyncio
+import contextvars
 import gc
 import random
 import subprocess
@@ -95,6 +96,136 @@ async def test_aclose_and_with_cancel(engine, model):
     await generator.aclose()
     gc.collect()
     await none_left(engine)
+
+
+async def test_readers_of_one_stream_share_its_pieces(engine, model):
+    """Each piece goes to one of them, in order, and all of them have the end."""
+    whole = await model.generate(PROMPT, max_tokens=60, ignore_eos=2, seed=3)
+    stream, came = model.stream(PROMPT, max_tokens=60, ignore_eos=2, seed=3), []
+
+    async def read():
+        return [came.append(piece) async for piece in stream]
+
+    counts = await asyncio.wait_for(asyncio.gather(*(read() for _ in range(3))), 60)
+    assert sum(map(len, counts)) == len(came)
+    assert "".join(piece.text for piece in came) == whole.text
+
+
+async def test_one_waits_for_the_end_while_another_reads(engine, model):
+    stream = model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0)
+    await stream.__anext__()
+
+    async def read():
+        return [piece async for piece in stream]
+
+    readers = [asyncio.create_task(read()) for _ in range(2)]
+    results = [asyncio.create_task(stream.result()) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    await asyncio.wait_for(stream.aclose(), 60)
+    for task in readers:
+        assert isinstance(await asyncio.wait_for(task, 60), list)
+    for task in results:
+        assert (await asyncio.wait_for(task, 60)).finish == "cancelled"
+
+
+async def test_a_reader_that_is_cancelled_leaves_the_others(engine, model):
+    """It cancels the stream, as a reader does; the others read what has come and its end."""
+    stream = model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0)
+
+    async def read():
+        return [piece async for piece in stream]
+
+    tasks = [asyncio.create_task(read()) for _ in range(3)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    for task in tasks[1:]:
+        await asyncio.wait_for(task, 60)
+    assert (await stream.result()).finish == "cancelled"
+    await none_left(engine)
+
+
+async def test_the_next_piece_is_a_coroutine(engine, model):
+    stream = model.stream(PROMPT, max_tokens=20, ignore_eos=2)
+    assert asyncio.iscoroutine(stream.__anext__())
+    first = await asyncio.wait_for(stream.__anext__(), 60)
+    second = await asyncio.create_task(stream.__anext__())
+    third, fourth = await asyncio.gather(stream.__anext__(), stream.__anext__())
+    rest = [piece async for piece in stream]
+    texts = [piece.text for piece in (first, second, third, fourth, *rest)]
+    assert "".join(texts) == (await stream.result()).text
+    coroutine = stream.__anext__()
+    with pytest.raises(StopAsyncIteration):
+        await coroutine
+    with pytest.raises(RuntimeError, match="reuse"):
+        await coroutine
+    unused = stream.__anext__()
+    unused.close()
+    with pytest.raises(ZeroDivisionError):
+        unused.throw(ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError, match="so"):
+        unused.throw(ZeroDivisionError("so"))
+
+
+async def test_a_time_limit_of_a_piece_cancels(engine, model):
+    began = asyncio.Event()
+
+    def choose(candidates):
+        began.set()
+        return runnel.CHOOSE_LATER  # nobody makes the choice
+
+    stream = model.stream(PROMPT, max_tokens=5, temperature=1, choose=choose)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(stream.__anext__(), 0.05)
+    assert (await stream.result()).finish == "cancelled"
+    began.clear()
+    task = asyncio.create_task(model.stream(PROMPT, max_tokens=5, temperature=1, choose=choose).__anext__())
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await none_left(engine)
+
+
+async def test_a_reader_keeps_its_context(engine, model):
+    """Context variables, and the task that runs, as in any coroutine."""
+    name = contextvars.ContextVar("name")
+
+    async def read(index):
+        name.set(index)
+        task = asyncio.current_task()
+        async for _ in model.stream(PROMPT, max_tokens=20, ignore_eos=2, seed=index):
+            assert name.get() == index and asyncio.current_task() is task
+        return name.get()
+
+    assert await asyncio.gather(*(read(index) for index in range(8))) == list(range(8))
+    assert name.get(None) is None
+
+
+async def test_a_reader_may_begin_and_end_others(engine, model):
+    """What a task does when its piece comes is outside of the dispatch that brought it."""
+    async def read(depth):
+        async for piece in model.stream(PROMPT, max_tokens=3, ignore_eos=2):
+            if depth > 0:
+                await read(depth - 1)
+                model.stream(PROMPT).cancel()
+        return piece
+
+    assert (await read(3)).text is not None
+    await none_left(engine)
+
+
+async def test_news_may_gather(model_path):
+    with pytest.raises(runnel.InvalidError, match="gather_us"):
+        runnel.Engine(gather_us=1000001)
+    texts = []
+    for gather_us in (0, None, 20000):
+        async with runnel.Engine(compute_threads=1, gather_us=gather_us) as engine:
+            model = await engine.load_model(model_path)
+            pieces = [piece async for piece in model.stream(PROMPT, max_tokens=40, seed=5, temperature=1)]
+            texts.append("".join(piece.text for piece in pieces))
+    assert texts[0] == texts[1] == texts[2] != ""
 
 
 async def test_the_last_reference_cancels(engine, model):

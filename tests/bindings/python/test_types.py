@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -129,6 +130,11 @@ def decorators(node):
     return {ast.unparse(one) for one in getattr(node, "decorator_list", ())}
 
 
+def is_slot(value):
+    """A method of a type in C that Python calls by its slot."""
+    return isinstance(value, types.WrapperDescriptorType)
+
+
 def member_faults(where, value, node):
     told = decorators(node) & {"property", "classmethod", "staticmethod"}
     real = {type(value).__name__} & {"property", "classmethod", "staticmethod"}
@@ -138,7 +144,7 @@ def member_faults(where, value, node):
         yield f"{where}: {told or 'plain'} in the stub, {real or 'plain'} at run time"
     elif isinstance(value, classmethod) or inspect.isfunction(value):
         yield from function_faults(where, getattr(value, "__func__", value), node)
-    elif isinstance(node, FUNCTIONS) and not told:
+    elif isinstance(node, FUNCTIONS) and not told and not is_slot(value):
         yield f"{where}: a method in the stub alone"
 
 
@@ -154,7 +160,8 @@ def class_faults(where, kind, node):
             yield f"{where}: {real} at run time, {written} in the stub"
         return
     real = {name: value for name, value in vars(kind).items() if name not in UNTOLD and not name.startswith("_")
-            or inspect.isfunction(value) and name.startswith("__") and name not in UNTOLD}
+            or inspect.isfunction(value) and name.startswith("__") and name not in UNTOLD
+            or is_slot(value) and name in ("__aiter__", "__anext__")}
     if issubclass(kind, runnel.Error) and kind is not runnel.Error:
         real = {name: value for name, value in real.items() if name not in vars(runnel.Error)}
     if not issubclass(kind, runnel.Record):
