@@ -48,6 +48,12 @@ struct rn_gpu_device {
 struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
                                      runnel_error *error);
 
+/* It is closed, and its module stays open. */
+void rn_gpu_device_stop(struct rn_device *device);
+
+/* The driver has a device of this index. */
+runnel_status rn_gpu_device_find(const struct rn_gpu_module *module, uint32_t index, runnel_error *error);
+
 enum {
     RN_GPU_GRAPHS = 32,      /* that a backend keeps */
     RN_GPU_GRAPH_ROWS = 64,  /* steps of more rows are launched one by one: there the launches are hidden */

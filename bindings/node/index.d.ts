@@ -458,6 +458,17 @@ export interface Machine {
   floatOpsPerS: number;
 }
 
+export interface DeviceInfo {
+  nDevices: number;
+  memoryBytes: Count;
+  freeBytes: Count;
+  name: string;
+  capability: string;
+  kernels: string;
+  driver: string;
+  why: string;
+}
+
 export interface EagleOptions {
   steps?: number;
   textTokens?: number;
@@ -489,6 +500,7 @@ export class Engine {
   streams(): StreamInfo[];
   experts(): { model: string; blocks: Count[][] }[];
   measure(): Promise<Machine>;
+  device(name?: string): Promise<DeviceInfo>;
   trainEagle(
     model: string | URL, corpus: string | Uint8Array, head: string | URL, options?: EagleOptions,
   ): AsyncGenerator<TrainingProgress, void, void>;

@@ -176,6 +176,11 @@ class Engine {
     return native.engineMeasure(this.#open, false);
   }
 
+  /** What is known of a device, "cuda:1" say: runnel_device_info. `why` is empty where models can be loaded on it. */
+  async device(name = 'auto') {
+    return native.engineDevice(this.#open, name, false);
+  }
+
   /**
    * Trains a head that drafts for the model file, and writes it to `head`: an AsyncIterable of its progress, which ends
    * with the training. Options: those of runnel_eagle_options; signal.
