@@ -193,5 +193,5 @@ int main(void)
         cmocka_unit_test(another_vocabulary_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, NULL, NULL);
 }

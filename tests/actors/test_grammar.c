@@ -792,5 +792,5 @@ int main(void)
         cmocka_unit_test(cancelled_streams_leave_nothing),
     };
 
-    return cmocka_run_group_tests(tests, NULL, free_alone);
+    return run_cases(tests, NULL, free_alone);
 }

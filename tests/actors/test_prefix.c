@@ -622,5 +622,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(conversations_cut_anywhere, setup, manual_end),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, NULL, NULL);
 }

@@ -705,5 +705,5 @@ int main(void)
         cmocka_unit_test(killed),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_cases(tests, setup, teardown);
 }

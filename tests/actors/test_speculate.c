@@ -436,5 +436,5 @@ int main(void)
         cmocka_unit_test(bundled_model_says_the_same),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, NULL, NULL);
 }

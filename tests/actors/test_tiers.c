@@ -460,5 +460,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(real_model, tiered_make_folder, tiered_drop_folder),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, NULL, NULL);
 }
