@@ -167,7 +167,8 @@ static int take_slots(struct rn_gpu_backend *backend)
     rn_gpu_program_place(backend);
     rn_gpu_products_bytes(backend, &split, &partial);
     backend->workspace_at = place_slots(backend);
-    backend->split_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
+    backend->rotated_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
+    backend->split_at = backend->rotated_at + rn_gpu_aligned(rn_gpu_rotated_bytes(backend));
     backend->partial_at = backend->split_at + rn_gpu_aligned(split);
     end = rn_gpu_angles_place(backend, backend->partial_at + rn_gpu_aligned(partial));
     return take_piece(backend, end, &backend->slots);

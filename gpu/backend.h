@@ -134,6 +134,7 @@ struct rn_gpu_backend {
     uint64_t *slopes_at;   /* [plan->n_ops]: of an ATTENTION with ALiBi */
     uint64_t *slot_at;     /* [plan->n_slots] */
     uint64_t workspace_at; /* behind the slots: see rn_gpu_workspace_bytes */
+    uint64_t rotated_at;   /* behind that: rotated queries (rn_gpu_rotated_bytes) */
     uint64_t split_at,
         partial_at;            /* behind that: what matmul_many's launches leave each other (rn_gpu_products_bytes) */
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */

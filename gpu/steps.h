@@ -47,6 +47,9 @@ void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_
 /* ops_cache.c: memory between the launches of an attention that is split over positions. */
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
 
+/* ops_cache.c: the queries of an op, rotated as the cache's rows are (model/kv.h); 0 where these are not. */
+uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend);
+
 /* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
 void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);
 

@@ -11,6 +11,8 @@
 
 #include "tests/model/shared.h"
 
+#define SMALL_MODEL "models/runnel-tiny-draft-Q8_0.gguf"
+
 void capture_event(void *user, const runnel_event *event)
 {
     struct capture *c = user;
@@ -56,11 +58,7 @@ const char *quick_model(void)
 {
     static char path[300];
 
-    if (test_device() != NULL && shared_path("models/stories260K.gguf", path, sizeof path))
-        return path;
-    return UNLESS_SLOW(false, true) && shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path)
-               ? path
-               : BUNDLED_MODEL;
+    return UNLESS_EMULATED(false, true) && shared_path(SMALL_MODEL, path, sizeof path) ? path : BUNDLED_MODEL;
 }
 
 void capture_clear(struct capture *capture)
@@ -190,7 +188,7 @@ int run_cases_of(const struct CMUnitTest *tests, size_t n, int (*setup)(void **s
     char text[512], *rest, *name;
     size_t n_chosen = 0;
 
-    if (test_device() != NULL && !shared_path("models/stories260K.gguf", text, sizeof text))
+    if (test_device() != NULL && !shared_path(SMALL_MODEL, text, sizeof text))
         return 77; /* what ctest calls skipped */
     if (names == NULL)
         return _cmocka_run_group_tests("tests", tests, n, setup, teardown);

@@ -32,15 +32,15 @@ void capture_event(void *user, const runnel_event *event);
 void capture_clear(struct capture *capture);
 
 /* The device of models that name none: $RUNNEL_TEST_DEVICE, whose kernels are in the file $RUNNEL_TEST_LIBRARY. NULL, and
- * NULL: the CPU. With an emulated one a row costs a thousand times as much. */
+ * NULL: the CPU. With an emulated one a step costs a thousand times as much. */
 const char *test_device(void);
 void use_test_device(runnel_engine_options *options);
 
 /* As UNLESS_SLOW (tests/slow.h), and `few` on a test's device. */
 #define UNLESS_EMULATED(many, few) (test_device() != NULL ? (few) : UNLESS_SLOW(many, few))
 
-/* The bundled model; under ThreadSanitizer its small sibling of the same vocabulary, where that is to be had, and on a
- * test's device the smallest one that writes text. */
+/* The bundled model; under ThreadSanitizer and on a test's device its small sibling of the same vocabulary, where that is
+ * to be had. */
 const char *quick_model(void);
 
 /* An engine with options (NULL: defaults) and the bundled model, ready. Aborts the test on failure. */

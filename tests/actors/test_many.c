@@ -46,7 +46,7 @@ static void make_kinds(uint64_t *rng)
                  subjects[rn_splitmix64(rng) % 4], i, i % 3 ? "." : " and a boat. One day");
         k->temperature = i % 2 ? 0.0f : 0.9f;
         k->seed = rn_splitmix64(rng);
-        k->max_tokens = test_device() != NULL ? 2 + (int64_t)(rn_splitmix64(rng) % 5)
+        k->max_tokens = test_device() != NULL ? 1 + (int64_t)(rn_splitmix64(rng) % 4)
                                               : 5 + (int64_t)(rn_splitmix64(rng) % UNLESS_SLOW(60, 12));
     }
 }
