@@ -95,6 +95,7 @@ static void release(struct rn_gpu_backend *backend)
     free_host(backend, backend->host_results);
     free_piece(backend, &backend->weights);
     free_piece(backend, &backend->blocks);
+    free_piece(backend, &backend->windows);
     free_piece(backend, &backend->slots);
     free_piece(backend, &backend->inputs);
     free_piece(backend, &backend->states);
@@ -200,6 +201,8 @@ static int take_memory(struct rn_gpu_backend *backend)
     rn_gpu_blocks_place(backend, backend->plan);
     if (result == RN_GPU_OK)
         result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
+    if (result == RN_GPU_OK && backend->window_bytes > 0)
+        result = take_piece(backend, backend->limits.n_windows * backend->window_bytes, &backend->windows);
     backend->state_stride = rn_gpu_aligned(backend->plan->state_bytes);
     if (result == RN_GPU_OK && backend->state_stride > 0)
         result = take_piece(backend, backend->limits.n_states * backend->state_stride, &backend->states);

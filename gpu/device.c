@@ -126,7 +126,7 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
     device->driver = module->driver;
     device->index = index;
     device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_STATE | RN_CAN_TREES |
-                                                  RN_CAN_DRAW | RN_CAN_DRAW_ITSELF,
+                                                  RN_CAN_DRAW | RN_CAN_DRAW_ITSELF | RN_CAN_WINDOWS,
                                            .kv_types = rn_gpu_kv_types(),
                                            .max_rows = MAX_ROWS,
                                            .max_outs = MAX_ROWS,

@@ -46,12 +46,15 @@ static struct rn_cache_args cache_of(const struct rn_gpu_backend *backend, int32
                                      const struct rn_gpu_shape *shape)
 {
     const struct rn_kv_layer *kv = &backend->plan->kv_layers[layer];
+    bool windowed = rn_gpu_is_windowed(backend, (uint32_t)layer);
+    uint64_t blocks = windowed ? backend->windows : backend->blocks;
 
-    return (struct rn_cache_args){.keys = backend->blocks + backend->layer_at[layer],
-                                  .values = backend->blocks + backend->layer_values_at[layer],
+    return (struct rn_cache_args){.keys = blocks + backend->layer_at[layer],
+                                  .values = blocks + backend->layer_values_at[layer],
                                   .tables = rn_gpu_input(backend, backend->in.tables),
-                                  .table_at = rn_gpu_input(backend, backend->in.tables_at),
-                                  .block_bytes = backend->block_bytes,
+                                  .table_at =
+                                      rn_gpu_input(backend, windowed ? backend->in.windows_at : backend->in.tables_at),
+                                  .block_bytes = windowed ? backend->window_bytes : backend->block_bytes,
                                   .n_tables = backend->in.n_tables,
                                   .n_seqs = shape->n_seqs,
                                   .block_log = (uint32_t)__builtin_ctz(backend->limits.block_tokens),
