@@ -649,6 +649,7 @@ static void look(struct runnel_engine *engine, const char *device, runnel_device
         find_kind(rn_engine_device_is_auto(device) ? kinds[1]->name : device, &options.index);
 
     RN_ASSERT(kind != NULL); /* it was checked */
+    info->index = options.index;
     if (kind->look != NULL)
         kind->look(&engine->heap, &options, info);
     else

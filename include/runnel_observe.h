@@ -201,7 +201,8 @@ RUNNEL_API runnel_status runnel_engine_measure(runnel_engine *engine, runnel_mac
 /* What is known of a device before a model is on it. Text that is not known is empty, and a number is 0. */
 typedef struct runnel_device_info {
     size_t struct_size; /* set by the caller to sizeof(runnel_device_info) */
-    uint32_t n_devices; /* of its kind that the machine has, whether they can be used or not */
+    uint32_t n_devices; /* of its kind that the machine has, whether they can be used or not, ... */
+    uint32_t index;     /* ... and which of them it is, from 0 */
     uint64_t memory_bytes, free_bytes;
     char name[96];
     char capability[16]; /* "9.0": the compute capability of a GPU */

@@ -460,6 +460,7 @@ export interface Machine {
 
 export interface DeviceInfo {
   nDevices: number;
+  index: number;
   memoryBytes: Count;
   freeBytes: Count;
   name: string;

@@ -91,6 +91,7 @@ static void test_usable(void **state)
     }
     info = look(&machine, "cuda:3");
     assert_string_equal(info.why, "cuda: there is no device 3: the machine has 1 of them");
+    assert_int_equal(info.index, 3);
     assert_int_equal(info.n_devices, 1);
     assert_string_equal(info.name, "");
     info = look(&machine, "cpu");

@@ -251,6 +251,7 @@ TABLE(machine, MACHINE_ROWS(FIELD))
 
 #define DEVICE_INFO_ROWS(X)             \
     X(runnel_device_info, n_devices)    \
+    X(runnel_device_info, index)        \
     X(runnel_device_info, memory_bytes) \
     X(runnel_device_info, free_bytes)   \
     X(runnel_device_info, name)         \

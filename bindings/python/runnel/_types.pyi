@@ -515,6 +515,7 @@ class Machine(Record):
 
 class DeviceInfo(Record):
     n_devices: int
+    index: int
     memory_bytes: int
     free_bytes: int
     name: str

@@ -5,9 +5,9 @@ from typing_extensions import Self, Unpack
 from ._runnel import Piece
 from ._shared import EngineBase, ModelBase, Result, SessionBase, Training
 from ._types import (
+    DeviceInfo,
     EmbedOptions,
     EngineOptions,
-    DeviceInfo,
     Machine,
     ModelOptions,
     Path,
