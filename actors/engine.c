@@ -638,3 +638,53 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
         rn_sized_write(machine, machine->struct_size, &now, sizeof now);
     return status;
 }
+
+/* Of a device that needs neither kernels nor a driver. */
+static void look_at_open(const struct rn_device *device, runnel_device_info *info)
+{
+    struct rn_device_memory memory = {0};
+
+    if (device == NULL)
+        return;
+    device->kind->memory(device, &memory);
+    device->kind->describe(device, info->name, sizeof info->name);
+    info->n_devices = 1;
+    info->memory_bytes = memory.total_bytes;
+    info->free_bytes = memory.free_bytes;
+}
+
+static void look(struct runnel_engine *engine, const char *device, runnel_device_info *info)
+{
+    struct rn_device_options options = {.library = engine->device_library, .log = &engine->log};
+    const struct rn_device_kind *kind =
+        find_kind(rn_engine_device_is_auto(device) ? kinds[1]->name : device, &options.index);
+
+    RN_ASSERT(kind != NULL); /* it was checked */
+    info->index = options.index;
+    if (kind->look != NULL)
+        kind->look(&engine->heap, &options, info);
+    else
+        look_at_open(engine->devices[0].device, info);
+}
+
+runnel_status runnel_engine_device(runnel_engine *engine, const char *device, runnel_device_info *info,
+                                   runnel_error *error)
+{
+    runnel_device_info now = {0};
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (engine == NULL || device == NULL || info == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "device: engine, device or info is NULL");
+    if (!rn_sized_known(info->struct_size, sizeof now))
+        return rn_error_set(error, RUNNEL_INVALID, "device: struct_size %zu is not of this library", info->struct_size);
+    status = rn_engine_check_device(engine, device, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (!rn_gate_enter(&engine->gate))
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    look(engine, device, &now);
+    rn_gate_leave(&engine->gate);
+    rn_sized_write(info, info->struct_size, &now, sizeof now);
+    return RUNNEL_OK;
+}

@@ -95,6 +95,7 @@ static void release(struct rn_gpu_backend *backend)
     free_host(backend, backend->host_results);
     free_piece(backend, &backend->weights);
     free_piece(backend, &backend->blocks);
+    free_piece(backend, &backend->windows);
     free_piece(backend, &backend->slots);
     free_piece(backend, &backend->inputs);
     free_piece(backend, &backend->states);
@@ -167,7 +168,8 @@ static int take_slots(struct rn_gpu_backend *backend)
     rn_gpu_program_place(backend);
     rn_gpu_products_bytes(backend, &split, &partial);
     backend->workspace_at = place_slots(backend);
-    backend->split_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
+    backend->rotated_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
+    backend->split_at = backend->rotated_at + rn_gpu_aligned(rn_gpu_rotated_bytes(backend));
     backend->partial_at = backend->split_at + rn_gpu_aligned(split);
     end = rn_gpu_angles_place(backend, backend->partial_at + rn_gpu_aligned(partial));
     return take_piece(backend, end, &backend->slots);
@@ -199,6 +201,8 @@ static int take_memory(struct rn_gpu_backend *backend)
     rn_gpu_blocks_place(backend, backend->plan);
     if (result == RN_GPU_OK)
         result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
+    if (result == RN_GPU_OK && backend->window_bytes > 0)
+        result = take_piece(backend, backend->limits.n_windows * backend->window_bytes, &backend->windows);
     backend->state_stride = rn_gpu_aligned(backend->plan->state_bytes);
     if (result == RN_GPU_OK && backend->state_stride > 0)
         result = take_piece(backend, backend->limits.n_states * backend->state_stride, &backend->states);

@@ -8,7 +8,7 @@
  * into its rows. The stream does not go on while a callback runs, so that what comes back has one place, and only what
  * a step brings has two.
  *
- * All memory is taken by prepare, in four pieces: weights, blocks, slots, and what a step brings; host memory for both
+ * All memory is taken by prepare, in pieces: weights, blocks, slots, and what a step brings; host memory for both
  * ends of a step is pinned. The arguments of a launch depend on the numbers of rows alone, since what a step brings
  * lies where the step before had it: so a step of the same numbers is the same graph.
  *
@@ -47,6 +47,12 @@ struct rn_gpu_device {
  * with drivers of their own. */
 struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
                                      runnel_error *error);
+
+/* It is closed, and its module stays open. */
+void rn_gpu_device_stop(struct rn_device *device);
+
+/* The driver has a device of this index. */
+runnel_status rn_gpu_device_find(const struct rn_gpu_module *module, uint32_t index, runnel_error *error);
 
 enum {
     RN_GPU_GRAPHS = 32,      /* that a backend keeps */
@@ -97,7 +103,7 @@ enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
 
 /* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
 struct rn_gpu_inputs {
-    uint64_t tokens, positions, seqs, wanted, drawn, asks, tables_at, tables;
+    uint64_t tokens, positions, seqs, wanted, drawn, asks, tables_at, windows_at, tables;
     uint64_t states, firsts, counts, state_copies;    /* of plans with states */
     uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
     uint64_t places, parents, moves, parts;           /* of a backend that has trees */
@@ -119,7 +125,7 @@ struct rn_gpu_backend {
     uint32_t shared_wanted;                       /* of a launch: more than a block has; 0: none wants that */
 
     /* Pieces of the device's memory; 0: not taken. */
-    uint64_t weights, blocks, slots, inputs, features, states;
+    uint64_t weights, blocks, windows, slots, inputs, features, states;
 
     /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
     uint64_t *weight_at;   /* [plan->n_weights]: as a matrix or table in the kernels' order */
@@ -128,13 +134,14 @@ struct rn_gpu_backend {
     uint64_t *slopes_at;   /* [plan->n_ops]: of an ATTENTION with ALiBi */
     uint64_t *slot_at;     /* [plan->n_slots] */
     uint64_t workspace_at; /* behind the slots: see rn_gpu_workspace_bytes */
+    uint64_t rotated_at;   /* behind that: rotated queries (rn_gpu_rotated_bytes) */
     uint64_t split_at,
         partial_at;            /* behind that: what matmul_many's launches leave each other (rn_gpu_products_bytes) */
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */
-    uint64_t block_bytes;
-    uint64_t state_stride; /* bytes from one recurrent state to the next; 0: the plan has none */
+    uint64_t block_bytes, window_bytes; /* of a block, of one of layers with windows; 0: there are none */
+    uint64_t state_stride;              /* bytes from one recurrent state to the next; 0: the plan has none */
 
     struct rn_gpu_item *items; /* [n_items], in order */
     uint32_t n_items;

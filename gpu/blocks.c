@@ -5,7 +5,8 @@
  *
  *   state = layer after layer, as the plan says; what a layer's numbers mean: kernels/states.cu
  *
- * So a block is one piece, here and in the host's memory. Copies to the host and from it have streams of their own:
+ * With limits.window layers with windows lie in blocks of their own, of the same form, in a piece of their own; then
+ * nothing is copied. Else a block is one piece, here and in the host's memory. Copies to the host and from it have streams of their own:
  * they do not wait for steps, nor steps for them. A list with both ends on the stream of those to the host, which waits
  * for an event of the other. What is behind n_positions is cleared in the host's memory, and only
  * what stands before is copied. */
@@ -40,23 +41,30 @@ static uint64_t value_bytes(const struct rn_gpu_backend *backend, uint32_t layer
     return position_bytes(backend, kv->kv_heads, kv->v_width);
 }
 
+bool rn_gpu_is_windowed(const struct rn_gpu_backend *backend, uint32_t layer)
+{
+    return backend->limits.window > 0 && rn_plan_layer_window(backend->plan, layer) > 0;
+}
+
 void rn_gpu_blocks_place(struct rn_gpu_backend *backend, const struct rn_plan *plan)
 {
-    uint64_t at = 0, tokens = backend->limits.block_tokens;
+    uint64_t tokens = backend->limits.block_tokens;
 
+    backend->block_bytes = backend->window_bytes = 0;
     for (uint32_t i = 0; i < plan->n_kv_layers; i++) {
-        backend->layer_at[i] = at;
-        at += key_bytes(backend, i) * tokens;
-        backend->layer_values_at[i] = at;
-        at += value_bytes(backend, i) * tokens;
+        uint64_t *at = rn_gpu_is_windowed(backend, i) ? &backend->window_bytes : &backend->block_bytes;
+
+        backend->layer_at[i] = *at;
+        *at += key_bytes(backend, i) * tokens;
+        backend->layer_values_at[i] = *at;
+        *at += value_bytes(backend, i) * tokens;
     }
-    backend->block_bytes = at;
-    RN_ASSERT(at == rn_plan_kv_bytes(plan, backend->limits.kv_type) * tokens);
+    RN_ASSERT(rn_gpu_block_bytes(&backend->base) == rn_plan_kv_bytes(plan, backend->limits.kv_type) * tokens);
 }
 
 static uint64_t block_at(const struct rn_gpu_backend *backend, uint32_t block)
 {
-    RN_CHECK(block < backend->limits.n_blocks);
+    RN_CHECK(block < backend->limits.n_blocks && backend->limits.window == 0);
     return backend->blocks + block * backend->block_bytes;
 }
 
@@ -122,7 +130,7 @@ static uint64_t state_at(const struct rn_gpu_backend *backend, uint32_t slot)
 
 size_t rn_gpu_block_bytes(const struct rn_backend *backend)
 {
-    return of(backend)->block_bytes;
+    return of(backend)->block_bytes + of(backend)->window_bytes;
 }
 
 const char *rn_gpu_layout(const struct rn_backend *backend)

@@ -97,8 +97,9 @@ static runnel_status start(struct rn_gpu_device *device, runnel_error *error)
                                : complain(driver, "the kernels cannot be loaded", device->index, result, error);
 }
 
-static void stop(struct rn_gpu_device *device)
+void rn_gpu_device_stop(struct rn_device *base)
 {
+    struct rn_gpu_device *device = of(base);
     struct rn_gpu_driver *driver = device->driver;
 
     if (device->image != NULL) {
@@ -125,7 +126,7 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
     device->driver = module->driver;
     device->index = index;
     device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_STATE | RN_CAN_TREES |
-                                                  RN_CAN_DRAW | RN_CAN_DRAW_ITSELF,
+                                                  RN_CAN_DRAW | RN_CAN_DRAW_ITSELF | RN_CAN_WINDOWS,
                                            .kv_types = rn_gpu_kv_types(),
                                            .max_rows = MAX_ROWS,
                                            .max_outs = MAX_ROWS,
@@ -136,14 +137,13 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
                                            .ring = RN_GPU_RING};
     if (start(device, error) == RUNNEL_OK)
         return &device->base;
-    stop(device);
+    rn_gpu_device_stop(&device->base);
     return NULL;
 }
 
 /* ---- The kind ---- */
 
-/* The driver has a device of this index. */
-static runnel_status find(const struct rn_gpu_module *module, uint32_t index, runnel_error *error)
+runnel_status rn_gpu_device_find(const struct rn_gpu_module *module, uint32_t index, runnel_error *error)
 {
     int n = 0, result = module->driver->device_count(module->driver, &n);
 
@@ -162,7 +162,7 @@ static struct rn_device *open_kind(struct rn_heap *heap, const struct rn_device_
 
     if (rn_gpu_module_open(heap, options->library, &module, error) != RUNNEL_OK)
         return NULL;
-    if (find(&module, options->index, error) == RUNNEL_OK)
+    if (rn_gpu_device_find(&module, options->index, error) == RUNNEL_OK)
         device = rn_gpu_device_open(heap, &module, options->index, error);
     if (device == NULL)
         rn_gpu_module_close(&module);
@@ -175,7 +175,7 @@ static void close_kind(struct rn_device *base)
 {
     struct rn_gpu_module module = of(base)->module;
 
-    stop(of(base));
+    rn_gpu_device_stop(base);
     rn_gpu_module_close(&module);
 }
 
@@ -216,6 +216,7 @@ static void describe(const struct rn_device *base, char *text, size_t size)
 const struct rn_device_kind rn_gpu_kind = {
     .name = "cuda",
     .open = open_kind,
+    .look = rn_gpu_look,
     .close = close_kind,
     .new_backend = new_backend,
     .memory = memory_of,

@@ -95,6 +95,13 @@ int rn_gpu_emulated_device_attribute(struct rn_gpu_driver *driver, int *value, i
     return RN_GPU_OK;
 }
 
+int rn_gpu_emulated_device_memory(struct rn_gpu_driver *driver, size_t *bytes, int device)
+{
+    (void)device;
+    *bytes = rn_gpu_emulated_of(driver)->memory_bytes;
+    return RN_GPU_OK;
+}
+
 /* The lost context's error. */
 static int lost(struct rn_gpu_driver *driver)
 {

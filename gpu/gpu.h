@@ -7,4 +7,7 @@
 
 extern const struct rn_device_kind rn_gpu_kind;
 
+/* rn_device_kind.look. */
+void rn_gpu_look(struct rn_heap *heap, const struct rn_device_options *options, runnel_device_info *info);
+
 #endif

@@ -2,7 +2,7 @@
  *
  *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_rows or max_outs] · drawn [max_rows] ·
  *   asks [max_outs] · lasts [max_rows] · features_rows [max_rows] · features_selected [max_rows] ·
- *   tables_at [max_seqs] · tables · brought
+ *   tables_at [max_seqs] · windows_at [max_seqs] · tables · brought
  *
  * and, before the tables, of plans with recurrent states the slot and the rows of each sequence, and what is copied:
  *
@@ -13,7 +13,8 @@
  *
  *   places [max_rows] · parents [max_rows] · moves [max_seqs * tree_depth][3] · parts [2 * n_kv_layers][4]
  *
- * All are uint32_t, but for asks, of rn_draw_ask, and what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are
+ * windows_at is there where layers with windows have blocks of their own: their tables are behind the others. All are
+ * uint32_t, but for asks, of rn_draw_ask, and what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are
  * there where attention looks ahead, those of features where the plan has any, drawn and asks where steps draw. One copy
  * brings as much of it as the step has: the arrays whole, of the tables what its sequences use. What is brought has a
  * copy of its own. */
@@ -52,7 +53,8 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->features_rows = in->lasts + (plan->bidirectional ? aligned(limits->max_rows) : 0);
     in->features_selected = in->features_rows + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
     in->tables_at = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
-    in->states = in->tables_at + aligned(limits->max_seqs);
+    in->windows_at = in->tables_at + aligned(limits->max_seqs);
+    in->states = in->windows_at + aligned(limits->window > 0 ? limits->max_seqs : 0);
     in->firsts = in->states + aligned(n_states > 0 ? limits->max_seqs : 0);
     in->counts = in->firsts + aligned(n_states > 0 ? limits->max_seqs : 0);
     in->state_copies = in->counts + aligned(n_states > 0 ? limits->max_seqs : 0);
@@ -61,7 +63,7 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->moves = in->parents + aligned(tree_rows);
     in->parts = in->moves + aligned(3 * (uint64_t)limits->max_seqs * limits->tree_depth);
     in->tables = in->parts + aligned(limits->tree_depth > 0 ? 8 * (uint64_t)plan->n_kv_layers : 0);
-    in->n_tables = limits->max_seqs * blocks_of_context(limits);
+    in->n_tables = limits->max_seqs * blocks_of_context(limits) * (limits->window > 0 ? 2 : 1);
     in->brought = in->tables + aligned(in->n_tables);
     in->bytes = in->results = in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
     return in->results +
@@ -178,18 +180,29 @@ static void put_draws(struct rn_gpu_backend *backend, const struct rn_step *step
     }
 }
 
+/* A sequence's blocks, behind so many words of the tables; how many there are then. */
+static uint32_t put_table(struct rn_gpu_backend *backend, const uint32_t *blocks, uint32_t n, uint32_t at)
+{
+    uint32_t *tables = array(backend, backend->in.tables), most = blocks_of_context(&backend->limits);
+
+    n = n < most ? n : most;
+    memcpy(tables + at, blocks, n * sizeof *tables);
+    return at + n;
+}
+
 /* Of each sequence the blocks that its rows look at. How many words the tables have. */
 static uint64_t put_tables(struct rn_gpu_backend *backend, const struct rn_step *step)
 {
-    uint32_t *tables_at = array(backend, backend->in.tables_at), *tables = array(backend, backend->in.tables);
-    uint32_t most = blocks_of_context(&backend->limits), at = 0;
+    uint32_t *tables_at = array(backend, backend->in.tables_at), *windows_at = array(backend, backend->in.windows_at);
+    uint32_t at = 0;
 
     for (uint32_t s = 0; s < step->n_seqs; s++) {
-        uint32_t n = step->seqs[s].n_blocks < most ? step->seqs[s].n_blocks : most;
-
         tables_at[s] = at;
-        memcpy(tables + at, step->seqs[s].blocks, n * sizeof *tables);
-        at += n;
+        at = put_table(backend, step->seqs[s].blocks, step->seqs[s].n_blocks, at);
+    }
+    for (uint32_t s = 0; s < step->n_seqs && backend->limits.window > 0; s++) {
+        windows_at[s] = at;
+        at = put_table(backend, step->seqs[s].windows, step->seqs[s].n_windows, at);
     }
     return at;
 }

@@ -1,10 +1,14 @@
 /* The file of kernels: see module.h. */
+#define _GNU_SOURCE /* dladdr */
 #include "gpu/module.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "gpu/kernels/kernels.h"
+
+#define USUAL "librunnel-cuda.so"
 
 enum { EMULATED_BYTES = 256 << 20 }; /* memory of the emulated device */
 
@@ -23,7 +27,54 @@ static bool is_known(const struct rn_gpu_kernels *kernels)
     return true;
 }
 
-static runnel_status open_driver(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error)
+/* $ORIGIN is the folder of the file that has this code, as the dynamic linker knows it. */
+static runnel_status open_file(const char *file, struct rn_gpu_module *module, runnel_error *error)
+{
+    static const char *const usual[] = {USUAL, "$ORIGIN/" USUAL, "$ORIGIN/../lib/" USUAL};
+
+    if (file != NULL)
+        module->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; file == NULL && i < sizeof usual / sizeof usual[0] && module->library == NULL; i++)
+        module->library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
+    if (module->library != NULL)
+        return RUNNEL_OK;
+    return file != NULL ? rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels are not there: %s", dlerror())
+                        : rn_error_set(error, RUNNEL_UNSUPPORTED,
+                                       "cuda: the kernels are not there: %s is neither where the system looks for "
+                                       "libraries, nor beside runnel, nor in ../lib of there",
+                                       USUAL);
+}
+
+runnel_status rn_gpu_module_find(const char *file, struct rn_gpu_module *module, runnel_error *error)
+{
+    rn_gpu_kernels_fn kernels = NULL;
+    void *address;
+    runnel_status status;
+
+    *module = (struct rn_gpu_module){NULL, NULL, NULL};
+    status = open_file(file, module, error);
+    if (status != RUNNEL_OK)
+        return status;
+    address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
+    memcpy(&kernels, &address, sizeof kernels); /* likewise, from an object's to a function's */
+    module->kernels = kernels == NULL ? NULL : kernels();
+    if (is_known(module->kernels))
+        return RUNNEL_OK;
+    rn_gpu_module_close(module);
+    return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: %s has not the kernels of this version of runnel",
+                        file == NULL ? USUAL : file);
+}
+
+void rn_gpu_module_path(const struct rn_gpu_module *module, char *path, size_t size)
+{
+    void *address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
+    Dl_info info;
+
+    snprintf(path, size, "%s",
+             address != NULL && dladdr(address, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "a library");
+}
+
+runnel_status rn_gpu_module_start(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error)
 {
     if (module->kernels->emulation == NULL)
         return rn_gpu_driver_real(heap, NULL, &module->driver, error);
@@ -35,22 +86,11 @@ static runnel_status open_driver(struct rn_heap *heap, struct rn_gpu_module *mod
 runnel_status rn_gpu_module_open(struct rn_heap *heap, const char *file, struct rn_gpu_module *module,
                                  runnel_error *error)
 {
-    rn_gpu_kernels_fn kernels = NULL;
-    void *address;
-    runnel_status status;
+    runnel_status status = rn_gpu_module_find(file, module, error);
 
-    file = file == NULL ? "librunnel-cuda.so" : file;
-    *module = (struct rn_gpu_module){.library = dlopen(file, RTLD_NOW | RTLD_LOCAL)};
-    if (module->library == NULL)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels are not there: %s", dlerror());
-    address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
-    memcpy(&kernels, &address, sizeof kernels); /* C has no cast from an object's address to a function's */
-    module->kernels = kernels == NULL ? NULL : kernels();
-    if (!is_known(module->kernels))
-        status =
-            rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: %s has not the kernels of this version of runnel", file);
-    else
-        status = open_driver(heap, module, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = rn_gpu_module_start(heap, module, error);
     if (status != RUNNEL_OK)
         rn_gpu_module_close(module);
     return status;

@@ -33,10 +33,22 @@ struct rn_gpu_module {
     struct rn_gpu_driver *driver;
 };
 
-/* Opens the file, NULL: librunnel-cuda.so, and the driver that its kernels need. UNSUPPORTED: the file is not there, or
- * not of this build's kernels, or there is no driver or device; the sentence says which. NO_MEMORY. */
+/* Opens the file; NULL: librunnel-cuda.so, where the system looks for libraries, beside the file that holds this
+ * function, or in ../lib of there. The driver is NULL. UNSUPPORTED: it is not there, or has not this build's kernels; the
+ * sentence says which. */
+runnel_status rn_gpu_module_find(const char *file, struct rn_gpu_module *module, runnel_error *error);
+
+/* And the driver that its kernels need, of which UNSUPPORTED says that there is none, or no device. NO_MEMORY. The module
+ * stays open. */
+runnel_status rn_gpu_module_start(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error);
+
+/* Both; where one fails nothing is open. */
 runnel_status rn_gpu_module_open(struct rn_heap *heap, const char *file, struct rn_gpu_module *module,
                                  runnel_error *error);
+
+/* The path of the file that was found, at most size bytes. */
+void rn_gpu_module_path(const struct rn_gpu_module *module, char *path, size_t size);
+
 void rn_gpu_module_close(struct rn_gpu_module *module);
 
 #endif

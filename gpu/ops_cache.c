@@ -1,5 +1,6 @@
 /* Rotation, the cache and attention: see ops.h. */
 #include "gpu/ops.h"
+#include "model/kv.h"
 
 uint32_t rn_gpu_kv_types(void)
 {
@@ -45,12 +46,15 @@ static struct rn_cache_args cache_of(const struct rn_gpu_backend *backend, int32
                                      const struct rn_gpu_shape *shape)
 {
     const struct rn_kv_layer *kv = &backend->plan->kv_layers[layer];
+    bool windowed = rn_gpu_is_windowed(backend, (uint32_t)layer);
+    uint64_t blocks = windowed ? backend->windows : backend->blocks;
 
-    return (struct rn_cache_args){.keys = backend->blocks + backend->layer_at[layer],
-                                  .values = backend->blocks + backend->layer_values_at[layer],
+    return (struct rn_cache_args){.keys = blocks + backend->layer_at[layer],
+                                  .values = blocks + backend->layer_values_at[layer],
                                   .tables = rn_gpu_input(backend, backend->in.tables),
-                                  .table_at = rn_gpu_input(backend, backend->in.tables_at),
-                                  .block_bytes = backend->block_bytes,
+                                  .table_at =
+                                      rn_gpu_input(backend, windowed ? backend->in.windows_at : backend->in.tables_at),
+                                  .block_bytes = windowed ? backend->window_bytes : backend->block_bytes,
                                   .n_tables = backend->in.n_tables,
                                   .n_seqs = shape->n_seqs,
                                   .block_log = (uint32_t)__builtin_ctz(backend->limits.block_tokens),
@@ -75,7 +79,8 @@ int rn_gpu_run_kv_store(struct rn_gpu_backend *backend, const struct rn_op *op, 
                                           .places = places_of(backend, shape),
                                           .n_rows = shape->n_rows};
 
-    return rn_gpu_launch(backend, RN_KERNEL_kv_store, &args);
+    return rn_gpu_launch(
+        backend, rn_kv_rotated(backend->limits.kv_type) ? RN_KERNEL_kv_store_rotated : RN_KERNEL_kv_store, &args);
 }
 
 uint32_t rn_gpu_match_rope_store(const struct rn_plan *plan, uint32_t index)
@@ -107,7 +112,8 @@ int rn_gpu_run_rope_store(struct rn_gpu_backend *backend, const struct rn_op *op
                                             .neox = rope->neox};
 
     (void)n;
-    return rn_gpu_launch(backend, RN_KERNEL_rope_store, &args);
+    return rn_gpu_launch(
+        backend, rn_kv_rotated(backend->limits.kv_type) ? RN_KERNEL_rope_store_rotated : RN_KERNEL_rope_store, &args);
 }
 
 int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape)
@@ -121,6 +127,35 @@ int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const stru
                                         .magnitude = rope->magnitude};
 
     return rn_gpu_launch(backend, RN_KERNEL_angles, &args);
+}
+
+/* Queries of an op in which each row has `heads` of k_dim numbers, as keys are stored; *result: of the launch. */
+static rn_address rotated_queries(struct rn_gpu_backend *backend, const struct rn_op *op,
+                                  const struct rn_gpu_shape *shape, int *result)
+{
+    const struct rn_rotate_args args = {.a = rn_gpu_slot(backend, op->a),
+                                        .out = backend->slots + backend->rotated_at,
+                                        .n_vectors = shape->n_rows * op->heads,
+                                        .n = op->k_dim,
+                                        .span = rn_kv_rotation(op->k_dim)};
+
+    if (!rn_kv_rotated(backend->limits.kv_type))
+        return args.a;
+    *result = rn_gpu_launch(backend, RN_KERNEL_rotate, &args);
+    return args.out;
+}
+
+/* What attention has summed of rotated values, rotated back. Values that are the front of keys are rotated as these. */
+static int rotate_back(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_kv_layer *kv = &backend->plan->kv_layers[op->layer];
+    const struct rn_rotate_args args = {.a = rn_gpu_slot(backend, op->out),
+                                        .out = rn_gpu_slot(backend, op->out),
+                                        .n_vectors = shape->n_rows * op->heads,
+                                        .n = op->v_dim,
+                                        .span = rn_kv_rotation(kv->v_width == 0 ? op->k_dim : op->v_dim)};
+
+    return rn_kv_rotated(backend->limits.kv_type) ? rn_gpu_launch(backend, RN_KERNEL_rotate, &args) : RN_GPU_OK;
 }
 
 /* Of each head, of an op with ALiBi. */
@@ -177,7 +212,6 @@ static int launch_form(struct rn_gpu_backend *backend, struct rn_attention_args 
 int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     struct rn_attention_args args = {.cache = cache_of(backend, op->layer, shape),
-                                     .q = rn_gpu_slot(backend, op->a),
                                      .out = rn_gpu_slot(backend, op->out),
                                      .seqs = rn_gpu_input(backend, backend->in.seqs),
                                      .positions = rn_gpu_input(backend, backend->in.positions),
@@ -202,12 +236,13 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
     bool single = shape->n_rows == shape->n_seqs || op->b >= 0 || shape->has_tree; /* each row sees its own */
     int result = RN_GPU_OK;
 
-    if (!backend->allows)
-        return launch_form(backend, args, form_of(op, shape, args.n_chunks, has_many), single);
-    for (int form = 0; form < FORMS && result == RN_GPU_OK; form++)
+    args.q = rotated_queries(backend, op, shape, &result);
+    if (result == RN_GPU_OK && !backend->allows)
+        result = launch_form(backend, args, form_of(op, shape, args.n_chunks, has_many), single);
+    for (int form = 0; backend->allows && form < FORMS && result == RN_GPU_OK; form++)
         if (form != FORM_MANY || has_many)
             result = launch_form(backend, args, (enum form)form, single);
-    return result;
+    return result == RN_GPU_OK ? rotate_back(backend, op, shape) : result;
 }
 
 /* Scores need much memory: so many rows at a time. */
@@ -224,12 +259,13 @@ int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, co
                                   .longest = shape->longest};
     enum rn_kernel kernel;
     int result = RN_GPU_OK;
+    rn_address q = rotated_queries(backend, op, shape, &result);
 
     RN_CHECK(rn_choose_kernel((uint32_t)backend->limits.kv_type, op->k_dim, op->used, &kernel));
     for (uint32_t r = 0; r < shape->n_rows && result == RN_GPU_OK; r += RN_GPU_CHOOSE_ROWS) {
         args.first_row = r;
         args.n_rows = shape->n_rows - r < RN_GPU_CHOOSE_ROWS ? shape->n_rows - r : RN_GPU_CHOOSE_ROWS;
-        args.q = rn_gpu_slot(backend, op->a) + (uint64_t)r * op->heads * op->k_dim * sizeof(float);
+        args.q = q + (uint64_t)r * op->heads * op->k_dim * sizeof(float);
         args.weights = rn_gpu_slot(backend, op->b) + (uint64_t)r * op->heads * sizeof(float);
         args.out = rn_gpu_slot(backend, op->out) + (uint64_t)r * op->used * sizeof(int32_t);
         result = rn_gpu_launch(backend, kernel, &args);
@@ -254,6 +290,21 @@ uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
         bytes = bytes < WORKSPACE_MOST_BYTES ? bytes : WORKSPACE_MOST_BYTES;
         if (op->kind == RN_OP_CHOOSE)
             bytes = (uint64_t)chosen_rows * chunks * RN_ATTENTION_CHUNK * sizeof(float);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend)
+{
+    uint64_t most = 0, bytes;
+
+    for (uint32_t i = 0; i < backend->plan->n_ops && rn_kv_rotated(backend->limits.kv_type); i++) {
+        const struct rn_op *op = &backend->plan->ops[i];
+
+        if (op->kind != RN_OP_ATTENTION && op->kind != RN_OP_CHOOSE)
+            continue;
+        bytes = (uint64_t)backend->limits.max_rows * op->heads * op->k_dim * sizeof(float);
         most = bytes > most ? bytes : most;
     }
     return most;

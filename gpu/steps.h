@@ -44,8 +44,14 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend);
 uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend);
 void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
+/* blocks.c: the layer has blocks of its own kind, rn_step_seq.windows. */
+bool rn_gpu_is_windowed(const struct rn_gpu_backend *backend, uint32_t layer);
+
 /* ops_cache.c: memory between the launches of an attention that is split over positions. */
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
+
+/* ops_cache.c: the queries of an op, rotated as the cache's rows are (model/kv.h); 0 where these are not. */
+uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend);
 
 /* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
 void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);

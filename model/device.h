@@ -81,6 +81,10 @@ struct rn_device_kind {
     /* What the log says of it, at most size bytes with the end. */
     void (*describe)(const struct rn_device *device, char *text, size_t size);
 
+    /* All of *info but its struct_size, which is zeros before: see runnel_engine_device. May take long. NULL: it is
+     * always there, and needs neither kernels nor a driver. */
+    void (*look)(struct rn_heap *heap, const struct rn_device_options *options, runnel_device_info *info);
+
     /* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY; CLOSED: is_unwanted, which is
      * asked before each of many short passes, has said so. is_unwanted NULL: it never is. measure NULL: it cannot. */
     runnel_status (*measure)(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user),

@@ -1,10 +1,10 @@
 /* runnel doctor: what this machine will do with a model: the instruction set, the memory and how fast it is read, what
  * the model needs of both, and what is missing. */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
+#include "devices.h"
 #include "runnel_files.h"
 
 struct doctor {
@@ -14,22 +14,9 @@ struct doctor {
     unsigned n_missing;
 };
 
-static void line(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void line(const char *name, const char *format, ...)
-{
-    va_list args;
-
-    printf("%-18s ", name);
-    va_start(args, format);
-    vprintf(format, args);
-    va_end(args);
-    putchar('\n');
-}
-
 static void missing(struct doctor *doctor, const char *what)
 {
-    line("missing", "%s", what);
+    app_fact("missing", "%s", what);
     doctor->n_missing++;
 }
 
@@ -53,36 +40,44 @@ static uint64_t available_bytes(void)
     return kilobytes * 1024;
 }
 
-static int look_at_machine(struct doctor *doctor)
+static void print_machine(struct doctor *doctor)
 {
     const runnel_machine *machine = &doctor->machine;
+
+    doctor->available = available_bytes();
+    app_fact("processor", "%s", machine->cpu);
+    app_fact("instructions", "%s", machine->level);
+    app_fact("threads", "%u on %u memory node%s", machine->compute_threads, machine->memory_nodes,
+             machine->memory_nodes == 1 ? "" : "s");
+    app_fact("memory", "%.1f GiB, of which %.1f could be had now", gib(machine->memory_bytes), gib(doctor->available));
+    app_fact("reads memory", "%.1f GB/s", machine->read_bytes_per_s * 1e-9);
+    app_fact("computes", "%.0f G/s on bytes, %.0f G/s on floats", machine->integer_ops_per_s * 1e-9,
+             machine->float_ops_per_s * 1e-9);
+    if (strcmp(machine->level, "c") == 0)
+        missing(doctor, "fast instructions (AVX2, AVX-512 or NEON): the plain C loops are many times slower");
+}
+
+static int look_at_machine(struct doctor *doctor)
+{
     runnel_engine_options options;
     runnel_engine *engine = NULL;
     runnel_error error = {0};
 
     runnel_engine_options_default(&options);
     options.compute_threads = (uint32_t)doctor->options->threads;
+    options.device_library = doctor->options->cuda_library;
     app_log_options(doctor->options, &options);
     error.status = runnel_engine_new(&options, &engine, &error);
     if (error.status != RUNNEL_OK)
         return app_fail(&error);
     doctor->machine.struct_size = sizeof doctor->machine;
     error.status = runnel_engine_measure(engine, &doctor->machine, &error);
+    if (error.status == RUNNEL_OK) {
+        print_machine(doctor);
+        app_devices_print(engine);
+    }
     runnel_engine_free(engine);
-    if (error.status != RUNNEL_OK)
-        return app_fail(&error);
-    doctor->available = available_bytes();
-    line("processor", "%s", machine->cpu);
-    line("instructions", "%s", machine->level);
-    line("threads", "%u on %u memory node%s", machine->compute_threads, machine->memory_nodes,
-         machine->memory_nodes == 1 ? "" : "s");
-    line("memory", "%.1f GiB, of which %.1f could be had now", gib(machine->memory_bytes), gib(doctor->available));
-    line("reads memory", "%.1f GB/s", machine->read_bytes_per_s * 1e-9);
-    line("computes", "%.0f G/s on bytes, %.0f G/s on floats", machine->integer_ops_per_s * 1e-9,
-         machine->float_ops_per_s * 1e-9);
-    if (strcmp(machine->level, "c") == 0)
-        missing(doctor, "fast instructions (AVX2, AVX-512 or NEON): the plain C loops are many times slower");
-    return APP_OK;
+    return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
 }
 
 static void look_at_memory(struct doctor *doctor, const struct app_memory *memory)
@@ -90,7 +85,7 @@ static void look_at_memory(struct doctor *doctor, const struct app_memory *memor
     uint64_t kv = 0;
     char why[160];
 
-    line("weights", "%.2f GiB", gib(memory->weight_bytes));
+    app_fact("weights", "%.2f GiB", gib(memory->weight_bytes));
     if (memory->error.status != RUNNEL_OK) {
         snprintf(why, sizeof why, "the key-value cache's size: %.120s", memory->error.message);
         missing(doctor, why);
@@ -98,13 +93,13 @@ static void look_at_memory(struct doctor *doctor, const struct app_memory *memor
     }
     if (__builtin_mul_overflow(memory->kv_bytes_per_token, memory->context, &kv))
         kv = UINT64_MAX / 2;
-    line("keys and values", "%.2f GiB for a context of %llu in %s", gib(kv), (unsigned long long)memory->context,
-         doctor->options->kv_type);
+    app_fact("keys and values", "%.2f GiB for a context of %llu in %s", gib(kv), (unsigned long long)memory->context,
+             doctor->options->kv_type);
     if (memory->trained > 0 && memory->context > memory->trained)
-        line("context", "more than the %llu that the model was trained for", (unsigned long long)memory->trained);
+        app_fact("context", "more than the %llu that the model was trained for", (unsigned long long)memory->trained);
     if (memory->weight_bytes > 0)
-        line("one stream", "at most %.1f tokens/s, as fast as the weights can be read",
-             doctor->machine.read_bytes_per_s / (double)memory->weight_bytes);
+        app_fact("one stream", "at most %.1f tokens/s, as fast as the weights can be read",
+                 doctor->machine.read_bytes_per_s / (double)memory->weight_bytes);
     if (doctor->available == 0 || memory->weight_bytes + kv <= doctor->available)
         return;
     snprintf(why, sizeof why, "memory: %.1f GiB are needed, %.1f could be had; a smaller --ctx, --kv-type q8 or model",
@@ -125,11 +120,11 @@ static int try_model(struct doctor *doctor)
         runnel_chat_default(&chat);
         chat.messages_json = "[]";
         app_weights_text(&app.info, order, sizeof order);
-        line("loads", "yes");
-        line("order", "weights lie %s", order);
-        line("chat template", runnel_apply_template(app.model, &chat, NULL, 0, &n, NULL) == RUNNEL_NOT_FOUND
-                                  ? "none: chat has plain User:/Assistant: turns"
-                                  : "yes");
+        app_fact("loads", "yes");
+        app_fact("order", "weights lie %s", order);
+        app_fact("chat template", runnel_apply_template(app.model, &chat, NULL, 0, &n, NULL) == RUNNEL_NOT_FOUND
+                                      ? "none: chat has plain User:/Assistant: turns"
+                                      : "yes");
     }
     app_close(&app);
     return code;
@@ -159,6 +154,6 @@ int app_doctor(const struct app_options *options)
     if (code == APP_OK && options->n_operands > 0)
         code = look_at_model(&doctor);
     if (code == APP_OK)
-        line("verdict", "%s", doctor.n_missing == 0 ? "all is well" : "see what is missing above");
+        app_fact("verdict", "%s", doctor.n_missing == 0 ? "all is well" : "see what is missing above");
     return app_worse(code == APP_OK && doctor.n_missing > 0 ? APP_FAILURE : code, app_output_code());
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "devices.h"
 #include "runnel_files.h"
 
 enum { SHOWN_BYTES = 60, SHOWN_ELEMENTS = 6, MAX_TYPES = 64, DEFAULT_CONTEXT = 8192 };
@@ -390,9 +391,12 @@ int app_info(const struct app_options *options)
 
     if (options->architectures && options->n_operands == 0)
         return print_architectures(options->json);
-    if (options->architectures || options->n_operands == 0) {
-        app_error("%s; see runnel info --help",
-                  options->architectures ? "--architectures takes no MODEL" : "MODEL is missing");
+    if (options->devices && options->n_operands == 0 && !options->architectures)
+        return app_devices(options);
+    if (options->architectures || options->devices || options->n_operands == 0) {
+        app_error("%s; see runnel info --help", options->architectures ? "--architectures takes no MODEL"
+                                                : options->devices     ? "--devices takes no MODEL"
+                                                                       : "MODEL is missing");
         return APP_USAGE;
     }
     if (!app_architecture_read(options->architecture, &architecture))

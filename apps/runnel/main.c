@@ -73,8 +73,9 @@ static const struct app_command commands[] = {
      "  runnel repack model.gguf --weights-dir ~/.cache/runnel\n"
      "  runnel run model.gguf -p Hello --weights-dir ~/.cache/runnel\n",
      app_repack},
-    {"info", APP_INFO, 0, 1, "MODEL | --architectures", "what a file holds and what memory it needs",
-     "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n",
+    {"info", APP_INFO, 0, 1, "MODEL | --architectures | --devices", "what a file holds and what memory it needs",
+     "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n"
+     "With --devices, without MODEL: what is known of the GPUs, and why auto would take the CPU.\n",
      "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
      "  runnel info model.gguf --plan\n"
      "  runnel info model.gguf --json | python3 -m json.tool\n",

@@ -92,7 +92,7 @@ struct app_options {
     size_t n_choices;
     bool json_object, json_value, single_call;
     const char *architecture;
-    bool plan, architectures;
+    bool plan, architectures, devices;
     bool grammar_white, grammar_any_order, grammar_closed, grammar_one_of, grammar_unenforced, grammar_reasoning;
     char *grammar_text; /* [grammar_bytes] of the file; owned */
     size_t grammar_bytes;

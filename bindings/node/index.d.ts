@@ -459,6 +459,18 @@ export interface Machine {
   floatOpsPerS: number;
 }
 
+export interface DeviceInfo {
+  nDevices: number;
+  index: number;
+  memoryBytes: Count;
+  freeBytes: Count;
+  name: string;
+  capability: string;
+  kernels: string;
+  driver: string;
+  why: string;
+}
+
 export interface EagleOptions {
   steps?: number;
   textTokens?: number;
@@ -490,6 +502,7 @@ export class Engine {
   streams(): StreamInfo[];
   experts(): { model: string; blocks: Count[][] }[];
   measure(): Promise<Machine>;
+  device(name?: string): Promise<DeviceInfo>;
   trainEagle(
     model: string | URL, corpus: string | Uint8Array, head: string | URL, options?: EagleOptions,
   ): AsyncGenerator<TrainingProgress, void, void>;

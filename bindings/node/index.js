@@ -180,6 +180,11 @@ class Engine {
     return native.engineMeasure(this.#open, false);
   }
 
+  /** What is known of a device, "cuda:1" say: runnel_device_info. `why` is empty where models can be loaded on it. */
+  async device(name = 'auto') {
+    return native.engineDevice(this.#open, name, false);
+  }
+
   /**
    * Trains a head that drafts for the model file, and writes it to `head`: an AsyncIterable of its progress, which ends
    * with the training. A loop that is left early cancels it, and goes on when its step has ended. Options: those of

@@ -30,7 +30,7 @@ NAMES = {
     "session_export": "Session.export", "session_import": "Model.importSession", "session_read_note": "readSessionNote",
     "engine_get_stats": "Engine.stats", "engine_streams": "Engine.streams", "phase_name": "nameOf('phase')",
     "engine_metrics": "Engine.metrics", "engine_prometheus": "Engine.prometheus", "engine_expert_use": "Engine.experts",
-    "engine_measure": "Engine.measure",
+    "engine_measure": "Engine.measure", "engine_device": "Engine.device",
     "file_open": "ModelFile.open", "file_close": "ModelFile.close", "file_get_info": "ModelFile.info",
     "file_metadata": "ModelFile.metadata", "file_metadata_text": "ModelFile.metadata", "file_tensor": "ModelFile.tensor",
     "file_set_architectures": "ModelFile.setArchitectures", "file_kv_bytes_per_token": "ModelFile.kvBytesPerToken",

@@ -52,6 +52,19 @@ static napi_value machine_result(napi_env env, struct job *job)
     return fields_write(env, fields_of("runnel_machine"), job->out);
 }
 
+static void run_device(struct job *job)
+{
+    runnel_device_info *info = result_struct(job, sizeof *info);
+
+    if (info != NULL)
+        job->status = runnel_engine_device(job->of_engine, job->text, info, &job->error);
+}
+
+static napi_value device_result(napi_env env, struct job *job)
+{
+    return fields_write(env, fields_of("runnel_device_info"), job->out);
+}
+
 static runnel_status fill_prometheus(struct job *job, void *out, size_t capacity, size_t *n)
 {
     return runnel_engine_prometheus(job->of_engine, out, capacity, n);
@@ -197,6 +210,7 @@ void observe_export(napi_env env, napi_value exports)
         {"engineStats", JOB_OF_ENGINE, 0, NULL, run_stats, stats_result},
         {"engineMetrics", JOB_OF_ENGINE, 0, NULL, run_metrics, metrics_result},
         {"engineMeasure", JOB_OF_ENGINE, 0, NULL, run_measure, machine_result},
+        {"engineDevice", JOB_OF_ENGINE, 1, job_parse_text, run_device, device_result},
         {"enginePrometheus", JOB_OF_ENGINE, 0, NULL, run_prometheus, job_text},
         {"engineStreams", JOB_OF_ENGINE, 0, NULL, run_streams, streams_result},
         {"engineExperts", JOB_OF_ENGINE, 1, job_parse_number, run_experts, experts_result}};

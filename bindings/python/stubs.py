@@ -69,6 +69,7 @@ RECORDS = [
     ("EngineStats", "engine_stats", {}),
     ("Metrics", "metrics", {}),
     ("Machine", "machine", {}),
+    ("DeviceInfo", "device_info", {}),
     ("ModelInfo", "model_info", {}),
     ("ScoresInfo", "scores_info", {"labels": "list[str]"}),
     ("TemplateInfo", "template_info", {"knows": "TemplateTrait"}),

@@ -227,7 +227,7 @@ DEVICE void look_up(const rn_attention_args &args, const run &r, uint32_t chunk,
     rows.put(i, row);
 }
 
-/* `dim` numbers of each of a chunk's rows at `from` to shared memory at `to`, zeros behind them to a multiple of 16: rows
+/* `dim` numbers of each of a chunk's rows of `stored` at `from` to shared memory at `to`, zeros behind them to a multiple of 16: rows
  * of row_stride() bytes, the second parts behind all the first. All threads of the block; copies may be under way. */
 DEVICE uint32_t row_stride(uint32_t dim)
 {
@@ -261,7 +261,8 @@ DEVICE void copy_rows(rn_address from, const shared<kv_row> &rows, bool of_value
 }
 
 template <uint32_t TYPE>
-DEVICE void convert_rows(rn_address from, const shared<kv_row> &rows, bool of_values, uint32_t dim, uint32_t to)
+DEVICE void convert_rows(rn_address from, const shared<kv_row> &rows, bool of_values, uint32_t stored, uint32_t dim,
+                         uint32_t to)
 {
     uint32_t stride = row_stride(dim), pieces = (stride - ROW_PAD) / 8;
     bytes_at cache(from);
@@ -272,7 +273,7 @@ DEVICE void convert_rows(rn_address from, const shared<kv_row> &rows, bool of_va
         floats4 v = {{0, 0, 0, 0}};
         words2 high, low;
         if ((uint32_t)at != NO_ROW && d < dim)
-            v = kv_numbers<TYPE>::read(cache, at, d);
+            v = kv_numbers<TYPE>::read(cache, at, stored, d);
         split_numbers<kv_form<TYPE>::HALF>(v.v[0], v.v[1], &high.w[0], &low.w[0]);
         split_numbers<kv_form<TYPE>::HALF>(v.v[2], v.v[3], &high.w[1], &low.w[1]);
         shared<words2>(offset, 1).put(0, high);
@@ -290,7 +291,7 @@ DEVICE void bring_rows(const rn_attention_args &args, const shared<kv_row> &rows
     if (kv_form<TYPE>::AS_STORED && (stored | dim) % 8 == 0 && (from | args.cache.block_bytes) % 16 == 0)
         copy_rows(from, rows, of_values, dim, to);
     else
-        convert_rows<TYPE>(from, rows, of_values, dim, to);
+        convert_rows<TYPE>(from, rows, of_values, stored, dim, to);
     copy_commit();
 }
 

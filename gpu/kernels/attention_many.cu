@@ -97,8 +97,8 @@ template <uint32_t TYPE, uint32_t DIM> struct tile_of_64 {
             copy_rows(cache.keys, rows(stage), false, DIM, to);
             copy_rows(cache.values, rows(stage), true, DIM, to + TILE);
         } else {
-            convert_rows<TYPE>(cache.keys, rows(stage), false, DIM, to);
-            convert_rows<TYPE>(cache.values, rows(stage), true, DIM, to + TILE);
+            convert_rows<TYPE>(cache.keys, rows(stage), false, DIM, DIM, to);
+            convert_rows<TYPE>(cache.values, rows(stage), true, DIM, DIM, to + TILE);
         }
         copy_commit();
     }

@@ -68,10 +68,11 @@ DEVICE void store_group(uint32_t type, const bytes_at &out, uint64_t row, uint32
         inverse = d > 0 ? 1.0f / d : 0;
         t = inverse == 0 ? 0 : x * inverse;
         t = t < -127.0f ? -127.0f : t > 127.0f ? 127.0f : t;
+        row += group * kv_group_bytes(KV_Q8, KV_GROUP);
         if (lane_of_warp() == 0)
-            out.put(row + group * KV_GROUP_BYTES, (uint16_t)scale);
+            out.put(row, (uint16_t)scale);
         if (is_one)
-            out.put(row + group * KV_GROUP_BYTES + 2 + lane_of_warp(), (int8_t)(int32_t)rintf(t));
+            out.put(row + 2 + lane_of_warp(), (int8_t)(int32_t)rintf(t));
         return;
     }
     if (!is_one)
@@ -84,26 +85,230 @@ DEVICE void store_group(uint32_t type, const bytes_at &out, uint64_t row, uint32
         out.put(row + i * 2, (uint16_t)(type == KV_F16 ? half_of(x) : pack_bf16(x, 0) & 0xffff));
 }
 
+/* ---- Rows of q4 and q3: a warp has a piece, number j * 32 + lane in x[j] ---- */
+
+enum : uint32_t { PIECE_GROUPS = KV_PIECE / KV_GROUP };
+
+/* 2^k of the largest power of two that divides n, but at most that of a piece. */
+DEVICE uint32_t span_log_of(uint32_t n)
+{
+    uint32_t k = 0;
+
+    while (k < 8 && (n >> k & 1) == 0)
+        k++;
+    return k;
+}
+
+/* Times Hadamard matrices of 2^log numbers over their root, in the order of sums of model/kv_encode.h. */
+DEVICE void rotate_piece(float x[PIECE_GROUPS], uint32_t log)
+{
+    float root = float_of((127 - log / 2) << 23) * (log % 2 == 0 ? 1.0f : 0.707106769f);
+
+    UNROLL
+    for (uint32_t k = 0; k < 5; k++) {
+        if (k >= log)
+            break;
+        UNROLL
+        for (uint32_t j = 0; j < PIECE_GROUPS; j++) {
+            float other = shuffle_xor(x[j], 1u << k);
+            x[j] = (lane_of_warp() >> k & 1) != 0 ? other - x[j] : x[j] + other;
+        }
+    }
+    UNROLL
+    for (uint32_t k = 0; k < 3; k++) {
+        if (k + 5 >= log)
+            break;
+        UNROLL
+        for (uint32_t j = 0; j < PIECE_GROUPS; j++) {
+            if ((j >> k & 1) == 0) {
+                float a = x[j], b = x[j + (1u << k)];
+                x[j] = a + b;
+                x[j + (1u << k)] = a - b;
+            }
+        }
+    }
+    UNROLL
+    for (uint32_t j = 0; j < PIECE_GROUPS; j++)
+        x[j] *= root;
+}
+
+/* How many thresholds between a format's levels above 0 a number is beyond. */
+DEVICE uint32_t levels_below(uint32_t type, float t)
+{
+    uint32_t first = type == KV_Q4 ? 8 : 4, above = 0;
+
+    UNROLL
+    for (uint32_t i = 1; i < 8; i++) {
+        if (i >= first)
+            break;
+        float low = type == KV_Q4 ? kv_levels4[8 + i - 1] : kv_levels3[(4 + i - 1) % 8];
+        float high = type == KV_Q4 ? kv_levels4[8 + i] : kv_levels3[(4 + i) % 8];
+        above += t > 0.5f * (low + high) ? 1 : 0;
+    }
+    return above;
+}
+
+DEVICE float level_above(uint32_t type, uint32_t i)
+{
+    return type == KV_Q4 ? kv_levels4[8 + i] : kv_levels3[4 + i % 4];
+}
+
+/* A number of each lane, summed as rn_kv_error sums them, in every lane. */
+DEVICE float sum_errors(float e)
+{
+    float of[4] = {e, shuffle_xor(e, 8), shuffle_xor(e, 16), shuffle_xor(e, 24)}, sum, t;
+    uint32_t group = lane_of_warp() / 8;
+
+    if ((group & 1) != 0) {
+        t = of[0], of[0] = of[1], of[1] = t;
+        t = of[2], of[2] = of[3], of[3] = t;
+    }
+    if ((group & 2) != 0) {
+        t = of[0], of[0] = of[2], of[2] = t;
+        t = of[1], of[1] = of[3], of[3] = t;
+    }
+    sum = of[0] + of[1] + of[2] + of[3];
+    sum += shuffle_xor(sum, 4);
+    sum += shuffle_xor(sum, 2);
+    return sum + shuffle_xor(sum, 1);
+}
+
+/* The scale of a group in every lane, of x in the m first; *inverse: one over it, or 0. */
+DEVICE uint32_t best_scale(uint32_t type, uint32_t m, float x, float *inverse)
+{
+    uint32_t most = bits_of(x) & 0x7fffffffu, best = 0x7e00;
+    float least = INFINITY;
+
+    UNROLL
+    for (uint32_t mask = 16; mask > 0; mask /= 2) {
+        uint32_t other = shuffle_xor(most, mask);
+        most = other > most ? other : most;
+    }
+    *inverse = 0;
+    if (most >= 0x7f800000u)
+        return best;
+    for (uint32_t i = 10; i < 18; i++) {
+        float d = float_of(most) / 127.0f * ((float)i / 16.0f), over, e;
+        uint32_t half = half_of(d < 65504.0f ? d : 65504.0f);
+        d = float_of_half(half);
+        over = d > 0 ? 1.0f / d : 0;
+        e = fabsf(x) - d * level_above(type, levels_below(type, fabsf(x) * over));
+        e = sum_errors(lane_of_warp() < m ? e * e : 0.0f);
+        if (i == 10 || e < least) {
+            least = e;
+            best = half;
+            *inverse = over;
+        }
+    }
+    return best;
+}
+
+/* The bytes of a group of m numbers, x in the lanes below m and 0 in the others. */
+DEVICE void store_levels(uint32_t type, const bytes_at &out, uint64_t at, uint32_t m, float x)
+{
+    uint32_t lane = lane_of_warp(), count = type == KV_Q4 ? 8 : 4, scale, above, code, low, high, byte = 0;
+    uint32_t bits[4];
+    float inverse;
+
+    scale = best_scale(type, m, x, &inverse);
+    above = levels_below(type, fabsf(x) * inverse);
+    code = lane >= m ? 0 : x < 0 ? count - 1 - above : count + above;
+    UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        bits[i] = ballot((code >> i & 1) != 0);
+    if (lane < 2)
+        out.put(at + lane, (uint8_t)(scale >> (8 * lane)));
+    low = type == KV_Q4 ? (m + 1) / 2 : (m + 3) / 4;
+    high = type == KV_Q4 ? 0 : (m + 7) / 8;
+    if (lane < low) {
+        UNROLL
+        for (uint32_t i = 0; i < 4; i++) { /* those at lane, lane + low, ... */
+            uint32_t from = lane + i * low, width = type == KV_Q4 ? 4 : 2;
+            UNROLL
+            for (uint32_t b = 0; b < 4; b++)
+                if (b < width && i * width < 8 && from < KV_GROUP)
+                    byte |= (bits[b] >> from & 1) << (i * width + b);
+        }
+    } else if (lane < low + high) {
+        UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            if (lane - low + i * high < KV_GROUP)
+                byte |= (bits[2] >> (lane - low + i * high) & 1) << i;
+    }
+    if (lane < low + high)
+        out.put(at + 2 + lane, (uint8_t)byte);
+}
+
+/* Numbers from `first` on of a row of n, rotated, to the row at byte `row`. */
+DEVICE void store_piece(uint32_t type, const bytes_at &out, uint64_t row, uint32_t first, uint32_t n,
+                        float x[PIECE_GROUPS])
+{
+    rotate_piece(x, span_log_of(n));
+    UNROLL
+    for (uint32_t j = 0; j < PIECE_GROUPS; j++) {
+        uint32_t at = first + j * KV_GROUP;
+        if (at >= n)
+            break;
+        store_levels(type, out, row + at / KV_GROUP * kv_group_bytes(type, KV_GROUP),
+                     n - at < KV_GROUP ? n - at : (uint32_t)KV_GROUP, x[j]);
+    }
+}
+
 } // namespace
 
-/* A block has the keys or the values of a row, a warp a group of 32 numbers at a time. */
-RN_KERNEL(kv_store, rn_kv_store_args, 256, 4)
+namespace
+{
+
+/* A block has the keys or the values of a row: a warp a group of 32 numbers at a time, or a piece of 256. number(at, d) is
+ * the number d of the head whose numbers begin at `at`. */
+template <bool ROTATED, class NUMBER>
+DEVICE void store_row(const rn_cache_args &cache, bool of_keys, uint32_t row, kv_place place, NUMBER number)
+{
+    uint32_t dim = of_keys ? cache.k_dim : cache.v_dim, unit = ROTATED ? KV_PIECE : KV_GROUP;
+    uint32_t units = (dim + unit - 1) / unit, bytes = kv_row_bytes(cache.type, dim), lane = lane_of_warp();
+    bytes_at out(of_keys ? cache.keys : cache.values);
+
+    for (uint32_t i = warp_of_block(); i < cache.kv_heads * units; i += 8) {
+        uint32_t head = i / units, first = i % units * unit;
+        uint64_t at = ((uint64_t)row * cache.kv_heads + head) * dim, to = row_at(cache, place, head, bytes);
+        if (ROTATED) {
+            float x[PIECE_GROUPS];
+            UNROLL
+            for (uint32_t j = 0; j < PIECE_GROUPS; j++) {
+                uint32_t d = first + j * KV_GROUP + lane;
+                x[j] = d < dim ? number(at, d) : 0.0f;
+            }
+            store_piece(cache.type, out, to, first, dim, x);
+        } else {
+            bool is_one = first + lane < dim;
+            float x = is_one ? number(at, first + lane) : 0.0f;
+            store_group(cache.type, out, to, first / KV_GROUP, is_one, x);
+        }
+    }
+}
+
+template <bool ROTATED> DEVICE void kv_store(const rn_kv_store_args &args)
 {
     const rn_cache_args &cache = args.cache;
     bool of_keys = block_y() == 0;
-    uint32_t dim = of_keys ? cache.k_dim : cache.v_dim, groups = (dim + KV_GROUP - 1) / KV_GROUP, row = block_x();
-    uint32_t bytes = kv_row_bytes(cache.type, dim), lane = lane_of_warp();
+    uint32_t row = block_x(), dim = of_keys ? cache.k_dim : cache.v_dim;
     global<float> from(of_keys ? args.k : args.v, (uint64_t)args.n_rows * cache.kv_heads * dim);
-    bytes_at out(of_keys ? cache.keys : cache.values);
     kv_place place = place_of(cache, global<uint32_t>(args.seqs, args.n_rows).get(row),
                               global<uint32_t>(args.places, args.n_rows).get(row));
 
-    for (uint32_t i = warp_of_block(); i < cache.kv_heads * groups; i += 8) {
-        uint32_t head = i / groups, group = i % groups;
-        bool is_one = group * KV_GROUP + lane < dim;
-        float x = is_one ? from.get(((uint64_t)row * cache.kv_heads + head) * dim + group * KV_GROUP + lane) : 0;
-        store_group(cache.type, out, row_at(cache, place, head, bytes), group, is_one, x);
-    }
+    store_row<ROTATED>(cache, of_keys, row, place, [&](uint64_t at, uint32_t d) { return from.get(at + d); });
+}
+
+} // namespace
+
+RN_KERNEL(kv_store, rn_kv_store_args, 256, 4)
+{
+    kv_store<false>(args);
+}
+
+RN_KERNEL(kv_store_rotated, rn_kv_store_args, 256, 4)
+{
+    kv_store<true>(args);
 }
 
 RN_KERNEL(angles, rn_angles_args, 128, 4)
@@ -160,17 +365,13 @@ DEVICE void rotate_queries(const rn_rope_store_args &args, uint32_t row, uint32_
     }
 }
 
-} // namespace
-
-RN_KERNEL(rope_store, rn_rope_store_args, 256, 4)
+template <bool ROTATED> DEVICE void rope_store(const rn_rope_store_args &args)
 {
     const rn_cache_args &cache = args.store.cache;
-    uint32_t query_blocks = (args.heads + 7) / 8, row = block_x(), lane = lane_of_warp();
+    uint32_t query_blocks = (args.heads + 7) / 8, row = block_x();
     bool of_keys = block_y() == query_blocks;
-    uint32_t dim = of_keys ? cache.k_dim : cache.v_dim, groups = (dim + KV_GROUP - 1) / KV_GROUP;
-    uint32_t bytes = kv_row_bytes(cache.type, dim);
+    uint32_t dim = of_keys ? cache.k_dim : cache.v_dim;
     global<float> from(of_keys ? args.store.k : args.store.v, (uint64_t)args.store.n_rows * cache.kv_heads * dim);
-    bytes_at out(of_keys ? cache.keys : cache.values);
     kv_place place;
 
     if (block_y() < query_blocks) {
@@ -179,14 +380,42 @@ RN_KERNEL(rope_store, rn_rope_store_args, 256, 4)
     }
     place = place_of(cache, global<uint32_t>(args.store.seqs, args.store.n_rows).get(row),
                      global<uint32_t>(args.store.places, args.store.n_rows).get(row));
-    for (uint32_t i = warp_of_block(); i < cache.kv_heads * groups; i += 8) {
-        uint32_t head = i / groups, d = i % groups * KV_GROUP + lane;
-        uint64_t at = ((uint64_t)row * cache.kv_heads + head) * dim;
-        float x = 0;
-        if (d < dim)
-            x = of_keys ? rotated(args, from, at, row, d) : from.get(at + d);
-        store_group(cache.type, out, row_at(cache, place, head, bytes), i % groups, d < dim, x);
-    }
+    store_row<ROTATED>(cache, of_keys, row, place, [&](uint64_t at, uint32_t d) {
+        return of_keys ? rotated(args, from, at, row, d) : from.get(at + d);
+    });
+}
+
+} // namespace
+
+RN_KERNEL(rope_store, rn_rope_store_args, 256, 4)
+{
+    rope_store<false>(args);
+}
+
+RN_KERNEL(rope_store_rotated, rn_rope_store_args, 256, 4)
+{
+    rope_store<true>(args);
+}
+
+/* A warp has a piece of a vector. */
+RN_KERNEL(rotate, rn_rotate_args, 256, 4)
+{
+    uint64_t pieces = (args.n + KV_PIECE - 1) / KV_PIECE, piece = (uint64_t)block_x() * 8 + warp_of_block();
+    uint64_t n = (uint64_t)args.n_vectors * args.n, begin = piece / pieces * args.n;
+    uint32_t first = (uint32_t)(piece % pieces) * KV_PIECE + lane_of_warp();
+    global<float> a(args.a, n), out(args.out, n);
+    float x[PIECE_GROUPS];
+
+    if (begin >= n)
+        return;
+    UNROLL
+    for (uint32_t j = 0; j < PIECE_GROUPS; j++)
+        x[j] = first + j * KV_GROUP < args.n ? a.get(begin + first + j * KV_GROUP) : 0.0f;
+    rotate_piece(x, span_log_of(args.span));
+    UNROLL
+    for (uint32_t j = 0; j < PIECE_GROUPS; j++)
+        if (first + j * KV_GROUP < args.n)
+            out.put(begin + first + j * KV_GROUP, x[j]);
 }
 
 RN_KERNEL(gather, rn_gather_args, 256, 4)

@@ -55,7 +55,7 @@ template <uint32_t TYPE> DEVICE void choose_scores(const rn_choose_args &args)
                            : 0.0f);
         sync_block();
         for (uint32_t d = 0; d < quads && position <= last; d++) {
-            floats4 k = kv_numbers<TYPE>::read(keys, at, d * 4);
+            floats4 k = kv_numbers<TYPE>::read(keys, at, cache.k_dim, d * 4);
             UNROLL
             for (uint32_t h = 0; h < SCORE_HEADS; h++) {
                 floats4 v = queries.get(h * quads + d);

@@ -177,7 +177,15 @@ struct rn_cache_args {
     uint32_t block_log, kv_heads, k_dim, v_dim, type;
 };
 
-/* KV_STORE: row r at position place[r] of its sequence. */
+/* Vectors of n numbers, each times the matrix of its length of model/kv.h: blocks of `span` numbers by themselves. Queries
+ * of a cache in q4 or q3, and what attention sums of its values. out may be a. */
+struct rn_rotate_args {
+    rn_address a, out; /* f32 [n_vectors, n] */
+    uint32_t n_vectors, n, span;
+};
+
+/* KV_STORE: row r at position place[r] of its sequence. Rows of q4 and q3 are rotated first: by the
+ * kernels *_store_rotated, which have these formats alone. */
 struct rn_kv_store_args {
     struct rn_cache_args cache;
     rn_address k, v, seqs, places; /* f32 [n_rows, kv_heads * k_dim], likewise or 0; uint32_t [n_rows], both */
@@ -204,7 +212,8 @@ struct rn_rope_store_args {
  * a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
  * attention_join with the same arguments puts the parts together; without, it has all positions. The kernels of
  * rn_attention_many_kernel() have no workspace and read keys and values once for more rows. The results are the same to
- * the bit, whatever kernel, rows_per_tile and workspace are. Few rows want a workspace and rn_attention_rows() a tile, or
+ * the bit, whatever kernel, rows_per_tile and workspace are. Of a cache in q4 or q3 the queries are rotated before (struct
+ * rn_rotate_args), and the results are still to be. Few rows want a workspace and rn_attention_rows() a tile, or
  * one where no two are of one sequence; many rows rn_attention_many_rows(). */
 struct rn_attention_args {
     struct rn_cache_args cache;
@@ -247,7 +256,9 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
     X(1, f32)                 \
     X(2, bf16)                \
     X(3, fp8)                 \
-    X(4, q8)
+    X(4, q8)                  \
+    X(5, q4)                  \
+    X(6, q3)
 
 /* Of these, those with kernels for many rows. */
 #define RN_KERNEL_KV_TYPES_MANY(X) \
@@ -516,48 +527,55 @@ struct rn_feed_args {
     X(tile_i32, tile)      \
     X(tile_i64, tile)      \
     X(tile_f64, tile)
-#define RN_PLAIN_KERNELS(X)          \
-    X(norm, norm)                    \
-    X(split_rows, matmul)            \
-    X(matmul_join, matmul)           \
-    X(each, each)                    \
-    X(gather, gather)                \
-    X(route, route)                  \
-    X(expert_sum, expert_sum)        \
-    X(draw, draw)                    \
-    X(feed, feed)                    \
-    X(conv, conv)                    \
-    X(shift, conv)                   \
-    X(linear_64, linear)             \
-    X(linear_128, linear)            \
-    X(linear_any, linear)            \
-    X(channels_16, linear)           \
-    X(channels_any, linear)          \
-    X(copy_states, copy_states)      \
-    X(move_rows, move_rows)          \
-    X(part, part)                    \
-    X(part_sum, part_sum)            \
-    X(tail, tail)                    \
-    X(resize, resize)                \
-    X(rope, rope)                    \
-    X(angles, angles)                \
-    X(rope_store, rope_store)        \
-    X(kv_store, kv_store)            \
-    X(choose_scores_f16, choose)     \
-    X(choose_scores_f32, choose)     \
-    X(choose_scores_bf16, choose)    \
-    X(choose_scores_fp8, choose)     \
-    X(choose_scores_q8, choose)      \
-    X(choose_pick, choose)           \
-    X(attention_f16, attention)      \
-    X(attention_f32, attention)      \
-    X(attention_bf16, attention)     \
-    X(attention_fp8, attention)      \
-    X(attention_q8, attention)       \
-    X(attention_64_f16, attention)   \
-    X(attention_128_f16, attention)  \
-    X(attention_64_bf16, attention)  \
-    X(attention_128_bf16, attention) \
+#define RN_PLAIN_KERNELS(X)           \
+    X(norm, norm)                     \
+    X(split_rows, matmul)             \
+    X(matmul_join, matmul)            \
+    X(each, each)                     \
+    X(gather, gather)                 \
+    X(route, route)                   \
+    X(expert_sum, expert_sum)         \
+    X(draw, draw)                     \
+    X(feed, feed)                     \
+    X(conv, conv)                     \
+    X(shift, conv)                    \
+    X(linear_64, linear)              \
+    X(linear_128, linear)             \
+    X(linear_any, linear)             \
+    X(channels_16, linear)            \
+    X(channels_any, linear)           \
+    X(copy_states, copy_states)       \
+    X(move_rows, move_rows)           \
+    X(part, part)                     \
+    X(part_sum, part_sum)             \
+    X(tail, tail)                     \
+    X(resize, resize)                 \
+    X(rope, rope)                     \
+    X(angles, angles)                 \
+    X(rope_store, rope_store)         \
+    X(rope_store_rotated, rope_store) \
+    X(rotate, rotate)                 \
+    X(kv_store, kv_store)             \
+    X(kv_store_rotated, kv_store)     \
+    X(choose_scores_f16, choose)      \
+    X(choose_scores_f32, choose)      \
+    X(choose_scores_bf16, choose)     \
+    X(choose_scores_fp8, choose)      \
+    X(choose_scores_q8, choose)       \
+    X(choose_scores_q4, choose)       \
+    X(choose_scores_q3, choose)       \
+    X(choose_pick, choose)            \
+    X(attention_f16, attention)       \
+    X(attention_f32, attention)       \
+    X(attention_bf16, attention)      \
+    X(attention_fp8, attention)       \
+    X(attention_q8, attention)        \
+    X(attention_q4, attention)        \
+    X(attention_q3, attention)        \
+    X(attention_64_f16, attention)    \
+    X(attention_128_f16, attention)   \
+    X(attention_64_bf16, attention)   \
+    X(attention_128_bf16, attention)  \
     X(attention_join, attention)
 
 #define RN_KERNELS(X)           \

@@ -250,6 +250,12 @@ static struct rn_launch launch_attention_many(const struct rn_attention_args *ar
                               (uint32_t)(stages * (RN_ATTENTION_CHUNK * 16 + tiles) + RN_ATTENTION_MANY_COLUMNS * 4)};
 }
 
+/* A warp has 256 numbers. */
+static struct rn_launch launch_rotate(const struct rn_rotate_args *args)
+{
+    return (struct rn_launch){{(uint32_t)(((uint64_t)args->n_vectors * ceil_to(args->n, 256) + 7) / 8), 1, 1}, 256, 0};
+}
+
 static struct rn_launch launch_join(const struct rn_attention_args *args)
 {
     return (struct rn_launch){{args->n_rows, args->heads, 1}, 128, 0};
@@ -302,6 +308,7 @@ LAUNCH(gather, struct rn_gather_args)
 LAUNCH(rope, struct rn_rope_args)
 LAUNCH(angles, struct rn_angles_args)
 LAUNCH(rope_store, struct rn_rope_store_args)
+LAUNCH(rotate, struct rn_rotate_args)
 LAUNCH(kv_store, struct rn_kv_store_args)
 LAUNCH(attention, struct rn_attention_args)
 LAUNCH(join, struct rn_attention_args)
@@ -348,7 +355,10 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(rope, rope, rope),
     ROW(angles, angles, angles),
     ROW(rope_store, rope_store, rope_store),
+    ROW(rope_store_rotated, rope_store, rope_store),
+    ROW(rotate, rotate, rotate),
     ROW(kv_store, kv_store, kv_store),
+    ROW(kv_store_rotated, kv_store, kv_store),
     ROW(choose_pick, choose, choose_pick),
     ROW(route, route, route),
     ROW(expert_sum, expert_sum, sum),

@@ -2,13 +2,17 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include "runnel_observe.h"
 #include "tests/model/shared.h"
+
+#define SMALL_MODEL "models/runnel-tiny-draft-Q8_0.gguf"
 
 void capture_event(void *user, const runnel_event *event)
 {
@@ -40,13 +44,22 @@ void capture_event(void *user, const runnel_event *event)
         c->hook(c, event);
 }
 
+const char *test_device(void)
+{
+    return getenv("RUNNEL_TEST_DEVICE");
+}
+
+void use_test_device(runnel_engine_options *options)
+{
+    if (options->device_library == NULL)
+        options->device_library = getenv("RUNNEL_TEST_LIBRARY");
+}
+
 const char *quick_model(void)
 {
     static char path[300];
 
-    return UNLESS_SLOW(false, true) && shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path)
-               ? path
-               : BUNDLED_MODEL;
+    return UNLESS_EMULATED(false, true) && shared_path(SMALL_MODEL, path, sizeof path) ? path : BUNDLED_MODEL;
 }
 
 void capture_clear(struct capture *capture)
@@ -58,20 +71,33 @@ void capture_clear(struct capture *capture)
 
 runnel_engine *start_engine(const runnel_engine_options *options)
 {
+    runnel_engine_options ours;
     runnel_engine *engine = NULL;
     runnel_error error = {0};
 
-    if (runnel_engine_new(options, &engine, &error) != RUNNEL_OK)
+    if (options == NULL)
+        runnel_engine_options_default(&ours);
+    else
+        ours = *options;
+    use_test_device(&ours);
+    if (runnel_engine_new(&ours, &engine, &error) != RUNNEL_OK)
         fail_msg("engine: %s", error.message);
     return engine;
 }
 
 runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_model_options *options)
 {
+    runnel_model_options ours;
     runnel_model *model = NULL;
     runnel_error error = {0};
 
-    if (runnel_model_load(engine, path, options, &model, &error) != RUNNEL_OK ||
+    if (options == NULL)
+        runnel_model_options_default(&ours);
+    else
+        ours = *options;
+    if (ours.device == NULL)
+        ours.device = test_device();
+    if (runnel_model_load(engine, path, &ours, &model, &error) != RUNNEL_OK ||
         runnel_model_wait(model, 60000, &error) != RUNNEL_OK)
         fail_msg("%s: %s", path, error.message);
     return model;
@@ -145,4 +171,53 @@ void await_models(runnel_engine *engine, uint64_t n)
         nanosleep(&millisecond, NULL);
     }
     fail_msg("%llu models instead of %llu", (unsigned long long)stats.models, (unsigned long long)n);
+}
+
+/* The case of this name, of n; NULL: none has it. */
+static const struct CMUnitTest *find_case(const struct CMUnitTest *tests, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(tests[i].name, name) == 0)
+            return &tests[i];
+    return NULL;
+}
+
+/* With $RUNNEL_TEST_MAY_SKIP: a test's device is not there, and it is said why. */
+static bool is_without_device(void)
+{
+    runnel_device_info info = {.struct_size = sizeof info};
+    runnel_engine *engine;
+
+    if (getenv("RUNNEL_TEST_MAY_SKIP") == NULL || test_device() == NULL)
+        return false;
+    engine = start_engine(NULL);
+    assert_int_equal(runnel_engine_device(engine, test_device(), &info, NULL), RUNNEL_OK);
+    runnel_engine_free(engine);
+    if (info.why[0] != '\0')
+        printf("skipped: %s\n", info.why);
+    return info.why[0] != '\0';
+}
+
+int run_cases_of(const struct CMUnitTest *tests, size_t n, int (*setup)(void **state), int (*teardown)(void **state))
+{
+    const char *names = getenv("RUNNEL_TEST_CASES");
+    struct CMUnitTest chosen[32];
+    char text[512], *rest, *name;
+    size_t n_chosen = 0;
+
+    if ((test_device() != NULL && !shared_path(SMALL_MODEL, text, sizeof text)) || is_without_device())
+        return 77; /* what ctest calls skipped */
+    if (names == NULL)
+        return _cmocka_run_group_tests("tests", tests, n, setup, teardown);
+    snprintf(text, sizeof text, "%s", names);
+    for (name = strtok_r(text, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        const struct CMUnitTest *found = find_case(tests, n, name);
+
+        if (found == NULL || n_chosen == sizeof chosen / sizeof chosen[0]) {
+            fprintf(stderr, "there is no case %s, or there are too many\n", name);
+            return 1;
+        }
+        chosen[n_chosen++] = *found;
+    }
+    return _cmocka_run_group_tests("chosen tests", chosen, n_chosen, setup, teardown);
 }

@@ -513,5 +513,5 @@ int main(void)
         cmocka_unit_test(the_engine_is_freed_meanwhile),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, NULL, NULL);
 }

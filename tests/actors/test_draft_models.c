@@ -35,12 +35,13 @@ static void real_models_say_the_same(void **state)
         skip();
     for (uint32_t way = 0; way < 2; way++) {
         runnel_engine *threads = start_engine(NULL);
-        runnel_model *pair = load_pair(threads, BUNDLED_MODEL, draft, way);
+        runnel_model *pair = load_pair(threads, test_device() != NULL ? quick_model() : BUNDLED_MODEL, draft, way);
         struct capture plain[12] = {0}, fast[12] = {0};
         runnel_stream stream;
 
-        for (uint32_t i = 0; i < 12; i++) {
-            runnel_request request = make_request(prompts[i % 3], UNLESS_SLOW(150, 30), &plain[i]);
+        for (uint32_t i = 0; i < 12; i += test_device() != NULL ? 3 : 1) {
+            runnel_request request =
+                make_request(prompts[i % 3], test_device() != NULL ? 8 : UNLESS_SLOW(150, 30), &plain[i]);
 
             request.sampling.temperature = i < 6 ? 0 : 0.8f;
             request.sampling.seed = i;
@@ -54,7 +55,7 @@ static void real_models_say_the_same(void **state)
             else
                 assert_int_equal(runnel_generate(pair, &request, &stream, NULL), RUNNEL_OK);
         }
-        for (uint32_t i = 0; i < 12; i++) {
+        for (uint32_t i = 0; i < 12; i += test_device() != NULL ? 3 : 1) {
             run_until_end(threads, &fast[i]);
             assert_int_equal(plain[i].n_tokens, fast[i].n_tokens);
             assert_memory_equal(plain[i].tokens, fast[i].tokens, plain[i].n_tokens * sizeof *plain[i].tokens);
@@ -193,5 +194,5 @@ int main(void)
         cmocka_unit_test(another_vocabulary_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, NULL, NULL);
 }

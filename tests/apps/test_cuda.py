@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """--device: what is said where it is not there, and what auto does then. RUNNEL_CUDA_EMULATED is the library with the
 kernels for the emulated driver."""
+import json
 import os
 import unittest
 
@@ -46,6 +47,31 @@ class Device(unittest.TestCase):
         self.assertEqual((got.returncode, got.stdout), (0, want.stdout))
         self.assertIn('device "auto": the model is loaded on the CPU: cuda: the kernels are not there',
                       got.stderr.decode())
+
+    def test_what_is_known(self):
+        told = run("info", "--devices", "--cuda-library", EMULATED)
+        lines = dict(line.split(None, 1) if line.startswith("cuda:") else (line[:18].strip(), line[19:])
+                     for line in told.stdout.decode().splitlines())
+        self.assertEqual((told.returncode, told.stderr), (0, b""))
+        self.assertEqual(lines["cuda kernels"], os.path.realpath(EMULATED))
+        self.assertIn("emulated", lines["cuda driver"])
+        self.assertRegex(lines["cuda:0"], r"^emulated device, compute capability 9\.0, 0\.2 GiB, of which 0\.[12] are free$")
+        self.assertEqual(lines["device auto"], "cuda:0")
+
+    def test_what_is_missing(self):
+        told = run("info", "--devices", "--json", "--cuda-library", "/nowhere/librunnel-cuda.so")
+        known = json.loads(told.stdout)
+        self.assertEqual((told.returncode, known["auto"]), (0, "cpu"))
+        self.assertIn("the kernels are not there: /nowhere/librunnel-cuda.so", known["why"])
+        self.assertIn("the kernels are not there: /nowhere/librunnel-cuda.so", known["kernels"])
+        self.assertIn("libcuda.so.1", known["driver"])
+        doctor = run("doctor", "--threads", "1", "--cuda-library", "/nowhere/librunnel-cuda.so").stdout.decode()
+        self.assertIn("device auto        the CPU: " + known["why"], doctor)
+
+    def test_devices_take_no_model(self):
+        result = run("info", MODEL, "--devices")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"--devices takes no MODEL", result.stderr)
 
 
 if __name__ == "__main__":

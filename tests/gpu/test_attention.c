@@ -40,7 +40,7 @@ struct bench {
     struct rn_step_seq seqs[SEQS];
     uint32_t *row_seqs, *row_positions, *row_lasts;
     bool ahead; /* rows look ahead, too */
-    float *k, *v, *q, *out, *sinks, *slopes;
+    float *k, *v, *q, *rotated, *out, *sinks, *slopes;
     uint32_t n_rows;
 };
 
@@ -75,6 +75,11 @@ static void open_cache(struct bench *b, const struct form *form)
                                              .type = form->type};
 }
 
+static enum rn_kernel store_kernel(const struct form *form)
+{
+    return rn_kv_rotated((runnel_kv_type)form->type) ? RN_KERNEL_kv_store_rotated : RN_KERNEL_kv_store;
+}
+
 /* n_rows rows of the lengths given: of each sequence all positions, one behind the other. */
 static void open_bench(struct bench *b, const struct form *form, const uint32_t lengths[SEQS])
 {
@@ -98,6 +103,7 @@ static void open_bench(struct bench *b, const struct form *form, const uint32_t 
     b->k = rig_floats(&b->rig, n * k_width, 2);
     b->v = rig_floats(&b->rig, n * v_width + 1, 2);
     b->q = rig_floats(&b->rig, (size_t)n * form->heads * form->k_dim, 1);
+    b->rotated = rig_floats(&b->rig, (size_t)n * form->heads * form->k_dim, 1);
     b->out = rig_device(&b->rig, (size_t)n * form->heads * form->out_dim * sizeof(float));
     b->sinks = rig_floats(&b->rig, form->heads, 2);
     b->slopes = rig_floats(&b->rig, form->heads, 1);
@@ -109,7 +115,7 @@ static void open_bench(struct bench *b, const struct form *form, const uint32_t 
                                          rig_at(b->row_seqs),
                                          rig_at(b->row_positions),
                                          n};
-    rig_run(&b->rig, RN_KERNEL_kv_store, &b->store);
+    rig_run(&b->rig, store_kernel(form), &b->store);
 }
 
 /* The reference's output of all rows. */
@@ -154,6 +160,17 @@ static const float *want(struct bench *b)
     return judge_run(judge, op, false);
 }
 
+/* Vectors of each head of n rows, rotated to `out` as rows of `like` numbers are, where the cache's are; what has them. */
+static float *rotated(struct bench *b, float *a, float *out, uint32_t n, uint32_t dim, uint32_t like)
+{
+    const struct rn_rotate_args args = {rig_at(a), rig_at(out), n * b->form.heads, dim, rn_kv_rotation(like)};
+
+    if (!rn_kv_rotated((runnel_kv_type)b->form.type))
+        return a;
+    rig_run(&b->rig, RN_KERNEL_rotate, &args);
+    return out;
+}
+
 /* Rows [first, first + n), to the place of the first of them. SPLIT: with a workspace. */
 enum way { WHOLE, SPLIT, MANY };
 static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_per_tile, enum way way)
@@ -165,7 +182,6 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     enum rn_kernel kernel;
 
     memset(b->out, 0xff, (size_t)b->n_rows * f->heads * f->out_dim * sizeof(float));
-    args->q = rig_at(b->q + (size_t)first * f->heads * f->k_dim);
     args->out = rig_at(b->out);
     args->seqs = rig_at(b->row_seqs + first);
     args->positions = rig_at(b->row_positions + first);
@@ -182,6 +198,7 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     args->n_chunks = chunks;
     args->scale = 0.3f;
     args->softcap = f->softcap;
+    args->q = rig_at(rotated(b, b->q + (size_t)first * f->heads * f->k_dim, b->rotated, n, f->k_dim, f->k_dim));
     if (way == MANY)
         assert_true(rn_attention_many_kernel(f->type, f->k_dim, f->v_dim, &kernel));
     else
@@ -189,6 +206,7 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     rig_run(&b->rig, kernel, args);
     if (split)
         rig_run(&b->rig, RN_KERNEL_attention_join, args);
+    rotated(b, b->out, b->out, n, f->out_dim, f->v_dim == 0 ? f->k_dim : f->v_dim);
 }
 
 static void against_reference(const struct form *form, const uint32_t lengths[SEQS])
@@ -221,6 +239,12 @@ static void formats(void **state)
         {RUNNEL_KV_BF16, 6, 2, 32, 64, 64, 0, 0, 0, 0, false, 1e-9},
         {RUNNEL_KV_FP8, 8, 1, 48, 16, 16, 0, 0, 0, 0, false, 1e-9},
         {RUNNEL_KV_Q8, 4, 2, 80, 80, 80, 0, 0, 0, 0, false, 1e-6},
+        {RUNNEL_KV_Q4, 4, 2, 64, 128, 128, 0, 0, 0, 0, false, 1e-6},
+        {RUNNEL_KV_Q4, 2, 1, 84, 80, 80, 0, 0, 0, 0, false,
+         1e-6}, /* groups of 20 and of 16, rotations of 4 and of 16 */
+        {RUNNEL_KV_Q3, 4, 2, 64, 96, 96, 0, 0, 0, 0, false, 1e-6},
+        {RUNNEL_KV_Q3, 2, 2, 72, 44, 44, 0, 0, 0, 0, false, 1e-6},     /* rows of odd bytes */
+        {RUNNEL_KV_Q4, 3, 1, 96, 0, 64, 0, 0, 0, 0, false, 1e-6},      /* values in keys: both rotated by spans of 32 */
         {RUNNEL_KV_F32, 2, 1, 192, 192, 192, 0, 0, 0, 0, false, 1e-9}, /* values come into the keys' place */
         {RUNNEL_KV_F16, 5, 1, 72, 0, 40, 0, 0, 0, 0, false, 1e-9},     /* values in keys, copied as they lie */
     };
@@ -350,13 +374,13 @@ static void stored_bytes(void **state)
     uint32_t type, r, h;
 
     (void)state;
-    for (type = RUNNEL_KV_F16; type <= RUNNEL_KV_Q8; type++) {
+    for (type = RUNNEL_KV_F16; type <= RUNNEL_KV_Q3; type++) {
         struct form form = {type, 2, 2, 40, 96, 96, 0, 0, 0, 0, false, 0};
         struct bench b;
 
         open_bench(&b, &form, lengths);
         memcpy(b.k, hard, sizeof hard);
-        rig_run(&b.rig, RN_KERNEL_kv_store, &b.store);
+        rig_run(&b.rig, store_kernel(&form), &b.store);
         for (r = 0; r < b.n_rows; r++) {
             uint32_t p = b.row_positions[r], block = b.tables[b.row_seqs[r]][p / BLOCK_TOKENS];
             unsigned char *at = (unsigned char *)(uintptr_t)(b.attend.cache.keys + block * b.attend.cache.block_bytes);
@@ -376,7 +400,7 @@ static void what_has_no_kernel(void **state)
     enum rn_kernel kernel;
 
     (void)state;
-    assert_false(rn_attention_kernel(RUNNEL_KV_Q4, 64, 64, &kernel));
+    assert_false(rn_attention_kernel(RUNNEL_KV_Q3 + 1, 64, 64, &kernel));
     assert_false(rn_attention_kernel(RUNNEL_KV_F16, 63, 64, &kernel));
     assert_false(rn_attention_kernel(RUNNEL_KV_F16, 64, 2048, &kernel));
     assert_true(rn_attention_kernel(RUNNEL_KV_F16, 576, 512, &kernel));

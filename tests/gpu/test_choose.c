@@ -26,7 +26,7 @@ struct bench {
     struct rn_cache_args cache;
     uint32_t table[TABLE], *seqs, *positions;
     struct rn_step_seq seq;
-    float *keys, *q, *weights, *scores;
+    float *keys, *q, *rotated, *weights, *scores;
     int32_t *out;
 };
 
@@ -74,13 +74,15 @@ static void open_bench(struct bench *b, const struct form *form)
     }
     b->keys = numbers(b, (size_t)form->n * form->k_dim);
     b->q = numbers(b, (size_t)form->n * form->heads * form->k_dim);
+    b->rotated = numbers(b, (size_t)form->n * form->heads * form->k_dim);
     b->weights = numbers(b, (size_t)form->n * form->heads);
     if (form->strange)
         b->weights[(form->n - 1) * form->heads] = NAN;
     b->scores = rig_device(&b->rig, (size_t)form->n * LONGEST * sizeof *b->scores);
     b->out = rig_device(&b->rig, (size_t)form->n * form->used * sizeof *b->out);
     store = (struct rn_kv_store_args){b->cache, rig_at(b->keys), 0, rig_at(b->seqs), rig_at(b->positions), form->n};
-    rig_run(&b->rig, RN_KERNEL_kv_store, &store);
+    rig_run(&b->rig, rn_kv_rotated((runnel_kv_type)form->type) ? RN_KERNEL_kv_store_rotated : RN_KERNEL_kv_store,
+            &store);
 }
 
 /* Rows [first, first + n), to the front of out. */
@@ -100,6 +102,13 @@ static void choose(struct bench *b, uint32_t first, uint32_t n)
                                   .longest = LONGEST};
     enum rn_kernel kernel;
 
+    if (rn_kv_rotated((runnel_kv_type)f->type)) {
+        const struct rn_rotate_args rotate = {args.q, rig_at(b->rotated), n * f->heads, f->k_dim,
+                                              rn_kv_rotation(f->k_dim)};
+
+        rig_run(&b->rig, RN_KERNEL_rotate, &rotate);
+        args.q = rotate.out;
+    }
     assert_true(rn_choose_kernel(f->type, f->k_dim, f->used, &kernel));
     rig_run(&b->rig, kernel, &args);
     rig_run(&b->rig, RN_KERNEL_choose_pick, &args);
@@ -135,7 +144,8 @@ static void chosen(void **state)
         {RUNNEL_KV_F32, 5, 32, 40, 140, false, false}, /* more positions than a block has scores of */
         {RUNNEL_KV_F16, 40, 64, 7, 50, false, false},  /* more heads than are summed at once */
         {RUNNEL_KV_BF16, 3, 16, 9, 30, false, false},  {RUNNEL_KV_FP8, 3, 16, 9, 30, false, false},
-        {RUNNEL_KV_Q8, 3, 36, 9, 30, false, false},    {RUNNEL_KV_F32, 1, 4, 20, 120, true, false},
+        {RUNNEL_KV_Q8, 3, 36, 9, 30, false, false},    {RUNNEL_KV_Q4, 3, 96, 9, 30, false, false},
+        {RUNNEL_KV_Q3, 3, 64, 9, 30, false, false},    {RUNNEL_KV_F32, 1, 4, 20, 120, true, false},
         {RUNNEL_KV_F32, 2, 4, 1, 40, true, false},     {RUNNEL_KV_F32, 1, 8, 33, 70, true, true},
         {RUNNEL_KV_F16, 1, 8, 200, 12, false, false}, /* all that there are */
     };

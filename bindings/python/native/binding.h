@@ -102,9 +102,9 @@ extern const rnpy_fields rnpy_engine_fields, rnpy_model_fields, rnpy_request_fie
     rnpy_samplers_fields, rnpy_chat_fields, rnpy_grammar_fields, rnpy_embed_fields, rnpy_score_fields,
     rnpy_architecture_fields, rnpy_infill_fields, rnpy_session_file_fields, rnpy_purge_fields, rnpy_eagle_fields;
 extern const rnpy_fields rnpy_info_fields, rnpy_scores_fields, rnpy_stats_fields, rnpy_metrics_fields,
-    rnpy_machine_fields, rnpy_usage_fields, rnpy_timings_fields, rnpy_template_fields, rnpy_file_info_fields,
-    rnpy_tensor_fields, rnpy_totals_fields, rnpy_entry_fields, rnpy_record_fields, rnpy_damage_fields,
-    rnpy_progress_fields;
+    rnpy_machine_fields, rnpy_device_info_fields, rnpy_usage_fields, rnpy_timings_fields, rnpy_template_fields,
+    rnpy_file_info_fields, rnpy_tensor_fields, rnpy_totals_fields, rnpy_entry_fields, rnpy_record_fields,
+    rnpy_damage_fields, rnpy_progress_fields;
 
 /* Sets the member `name` of the struct at `base`. What it points to is kept alive by the list `keep`. Returns 1; 0: no
  * such member, or not one of a plain kind; -1: an exception is set. */

@@ -251,6 +251,18 @@ TABLE(metrics, METRICS_ROWS(FIELD))
     X(runnel_machine, float_ops_per_s)
 TABLE(machine, MACHINE_ROWS(FIELD))
 
+#define DEVICE_INFO_ROWS(X)             \
+    X(runnel_device_info, n_devices)    \
+    X(runnel_device_info, index)        \
+    X(runnel_device_info, memory_bytes) \
+    X(runnel_device_info, free_bytes)   \
+    X(runnel_device_info, name)         \
+    X(runnel_device_info, capability)   \
+    X(runnel_device_info, kernels)      \
+    X(runnel_device_info, driver)       \
+    X(runnel_device_info, why)
+TABLE(device_info, DEVICE_INFO_ROWS(FIELD))
+
 #define USAGE_ROWS(X)                  \
     X(runnel_usage, prompt_tokens)     \
     X(runnel_usage, cached_tokens)     \

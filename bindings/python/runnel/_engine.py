@@ -93,6 +93,10 @@ class Engine(EngineBase):
         """What the machine can do at most; takes about a second."""
         return Record(**await self._hosts.current().in_thread(self._core.measure))
 
+    async def device(self, name="auto"):
+        """What is known of a device; `why` is empty where models can be loaded on it."""
+        return Record(**await self._hosts.current().in_thread(lambda: self._core.device(name)))
+
 
 class Model(ModelBase):
     """A loaded model."""

@@ -515,6 +515,17 @@ class Machine(Record):
     integer_ops_per_s: float
     float_ops_per_s: float
 
+class DeviceInfo(Record):
+    n_devices: int
+    index: int
+    memory_bytes: int
+    free_bytes: int
+    name: str
+    capability: str
+    kernels: str
+    driver: str
+    why: str
+
 class ModelInfo(Record):
     vocab_tokens: int
     context_tokens: int

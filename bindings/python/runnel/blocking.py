@@ -58,6 +58,10 @@ class Engine(EngineBase):
         """What the machine can do at most; takes about a second."""
         return Record(**self._core.measure())
 
+    def device(self, name="auto"):
+        """As runnel.Engine.device."""
+        return Record(**self._core.device(name))
+
 
 class Model(ModelBase):
     """As runnel.Model."""

@@ -37,6 +37,7 @@ const pairs = [
   ['Usage', 'runnel_usage'],
   ['Timings', 'runnel_timings'],
   ['Machine', 'runnel_machine'],
+  ['DeviceInfo', 'runnel_device_info'],
   ['StreamInfo', 'runnel_stream_info'],
   ['CacheTotals', 'runnel_cache_totals'],
 ];

@@ -1,0 +1,303 @@
+/* What is told of a device before a model is on it (runnel_engine_device): of machines that lack the kernels, the driver,
+ * the device, or nothing. A stub of libcuda.so.1, behind which is the emulated driver with faults, is the machine's. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu/module.h"
+#include "runnel_observe.h"
+#include "tests/actors/fixture.h"
+#include "tests/gpu/stub_driver.h"
+
+enum {
+    MEMORY = 48 << 20,
+    BEHIND = 5 /* calls behind the device's start: what memory is free, and its end */
+};
+
+static const struct rn_gpu_emulation *emulation;
+static struct rn_gpu_driver **stub;
+
+struct machine {
+    struct rn_heap heap;
+    struct rn_gpu_fault fault;
+    struct rn_gpu_driver *driver;
+    runnel_engine *engine;
+};
+
+/* Its devices are as `change` makes them. NULL library: the usual one. */
+static void open_machine(struct machine *machine, const char *library, void (*change)(struct rn_gpu_driver *driver))
+{
+    runnel_engine_options options;
+
+    memset(machine, 0, sizeof *machine);
+    rn_heap_init(&machine->heap, NULL);
+    machine->driver = rn_gpu_driver_faulty(&machine->heap, rn_gpu_driver_emulated(&machine->heap, emulation, MEMORY),
+                                           &machine->fault);
+    assert_non_null(machine->driver);
+    if (change != NULL)
+        change(machine->driver);
+    *stub = machine->driver;
+    runnel_engine_options_default(&options);
+    options.device_library = library;
+    options.compute_threads = options.scheduler_threads = 1;
+    machine->engine = start_engine(&options);
+}
+
+/* Nothing of the driver is left. */
+static void close_machine(struct machine *machine)
+{
+    runnel_engine_free(machine->engine);
+    assert_int_equal(machine->fault.owed, 0);
+    machine->driver->close(machine->driver);
+    assert_int_equal(rn_heap_blocks(&machine->heap), 0);
+}
+
+static runnel_device_info look(struct machine *machine, const char *device)
+{
+    runnel_device_info info = {.struct_size = sizeof info};
+    runnel_error error = {0};
+
+    if (runnel_engine_device(machine->engine, device, &info, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(info.struct_size, sizeof info);
+    return info;
+}
+
+static void assert_says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("'%s' is not in '%s'", part, text);
+}
+
+static void test_usable(void **state)
+{
+    struct machine machine;
+    runnel_device_info info;
+
+    (void)state;
+    open_machine(&machine, STUB_KERNELS, NULL);
+    for (int i = 0; i < 2; i++) {
+        info = look(&machine, i == 0 ? "cuda" : "auto");
+        assert_string_equal(info.why, "");
+        assert_string_equal(info.kernels, STUB_KERNELS);
+        assert_string_equal(info.driver, "libcuda.so.1 of CUDA 12.0");
+        assert_string_equal(info.name, "emulated device");
+        assert_string_equal(info.capability, "9.0");
+        assert_int_equal(info.n_devices, 1);
+        assert_int_equal(info.memory_bytes, MEMORY);
+        assert_true(info.free_bytes > 0 && info.free_bytes <= MEMORY);
+    }
+    info = look(&machine, "cuda:3");
+    assert_string_equal(info.why, "cuda: there is no device 3: the machine has 1 of them");
+    assert_int_equal(info.index, 3);
+    assert_int_equal(info.n_devices, 1);
+    assert_string_equal(info.name, "");
+    info = look(&machine, "cpu");
+    assert_string_equal(info.why, "");
+    assert_true(info.memory_bytes > 0 && info.name[0] != '\0' && info.kernels[0] == '\0');
+    close_machine(&machine);
+}
+
+static void test_emulated(void **state)
+{
+    struct machine machine;
+    runnel_device_info info;
+
+    (void)state;
+    open_machine(&machine, EMULATED_MODULE, NULL);
+    info = look(&machine, "cuda:0");
+    assert_string_equal(info.why, "");
+    assert_says(info.driver, "emulated");
+    assert_says(info.kernels, "runnel-cuda-emulated");
+    close_machine(&machine);
+}
+
+/* Kernels, driver and device are each told of where another one is missing. */
+static void test_no_kernels(void **state)
+{
+    static const struct {
+        const char *file, *says;
+    } files[] = {{"/nowhere/kernels.so", "the kernels are not there: /nowhere/kernels.so"},
+                 {"libm.so.6", "libm.so.6 has not the kernels of this version of runnel"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct machine machine;
+        runnel_device_info info;
+
+        open_machine(&machine, files[i].file, NULL);
+        info = look(&machine, "auto");
+        assert_says(info.why, files[i].says);
+        assert_memory_equal(info.why, "cuda: ", 6);
+        assert_says(info.kernels, files[i].says);
+        assert_int_equal(strncmp(info.kernels, "cuda: ", 6) == 0, false);
+        assert_string_equal(info.driver, "libcuda.so.1 of CUDA 12.0");
+        assert_string_equal(info.name, "emulated device");
+        assert_int_equal(info.memory_bytes, MEMORY);
+        assert_int_equal(info.free_bytes, 0);
+        close_machine(&machine);
+    }
+}
+
+static int old_version(struct rn_gpu_driver *driver, int *version)
+{
+    (void)driver;
+    *version = 11040;
+    return RN_GPU_OK;
+}
+
+static int no_devices(struct rn_gpu_driver *driver, int *n)
+{
+    (void)driver;
+    *n = 0;
+    return RN_GPU_OK;
+}
+
+static void make_empty(struct rn_gpu_driver *driver)
+{
+    driver->device_count = no_devices;
+}
+
+static void make_old_driver(struct rn_gpu_driver *driver)
+{
+    driver->version = old_version;
+}
+
+static int old_attribute(struct rn_gpu_driver *driver, int *value, int attribute, int device)
+{
+    (void)driver;
+    (void)device;
+    *value = attribute == RN_GPU_DEVICE_MAJOR ? 7 : attribute == RN_GPU_DEVICE_MINOR ? 5 : 1;
+    return RN_GPU_OK;
+}
+
+static void make_old_device(struct rn_gpu_driver *driver)
+{
+    driver->device_attribute = old_attribute;
+}
+
+static void test_too_old(void **state)
+{
+    struct machine machine;
+    runnel_device_info info;
+
+    (void)state;
+    open_machine(&machine, STUB_KERNELS, make_old_driver);
+    info = look(&machine, "cuda");
+    assert_says(info.driver, "CUDA 11.4, which is older than 12.0");
+    assert_says(info.why, info.driver);
+    assert_string_equal(info.kernels, STUB_KERNELS);
+    assert_int_equal(info.n_devices, 0);
+    close_machine(&machine);
+    open_machine(&machine, STUB_KERNELS, make_old_device);
+    info = look(&machine, "cuda");
+    assert_string_equal(info.capability, "7.5");
+    assert_says(info.why, "emulated device, has compute capability 7.5, which is below 8.0");
+    close_machine(&machine);
+}
+
+/* Neither of them: each has a sentence of its own, and the first one counts. */
+static void test_nothing(void **state)
+{
+    struct machine machine;
+    runnel_device_info info;
+
+    (void)state;
+    open_machine(&machine, "/nowhere/kernels.so", make_empty);
+    info = look(&machine, "auto");
+    assert_says(info.why, "the kernels are not there");
+    assert_says(info.kernels, "the kernels are not there");
+    assert_says(info.driver, "the driver libcuda.so.1 finds no device");
+    assert_int_equal(info.n_devices, 0);
+    close_machine(&machine);
+}
+
+/* Whatever call fails, there is a sentence, and nothing of the driver is left. */
+static void test_each_call(void **state)
+{
+    struct machine machine;
+    uint64_t n;
+
+    (void)state;
+    open_machine(&machine, STUB_KERNELS, NULL);
+    look(&machine, "cuda");
+    n = machine.fault.calls[RN_GPU_ANY_CALL];
+    assert_true(n > 10);
+    close_machine(&machine);
+    for (uint64_t i = 1; i <= n; i++) {
+        runnel_device_info info;
+
+        open_machine(&machine, STUB_KERNELS, NULL);
+        machine.fault.of = RN_GPU_ANY_CALL;
+        machine.fault.at = i;
+        machine.fault.result = RN_GPU_OUT_OF_MEMORY;
+        machine.fault.for_good = true;
+        info = look(&machine, "cuda");
+        assert_true(machine.fault.calls[RN_GPU_ANY_CALL] >= i);
+        assert_string_equal(info.kernels, STUB_KERNELS);
+        assert_int_equal(info.why[0] == '\0', i + BEHIND > n);
+        machine.fault.at = 0;
+        machine.fault.is_lost = false;
+        runnel_engine_free(machine.engine);
+        machine.driver->close(machine.driver);
+        assert_int_equal(rn_heap_blocks(&machine.heap), 0);
+    }
+}
+
+static void test_bad_input(void **state)
+{
+    runnel_device_info info = {.struct_size = sizeof info};
+    struct machine machine;
+    runnel_error error = {0};
+
+    (void)state;
+    open_machine(&machine, STUB_KERNELS, NULL);
+    assert_int_equal(runnel_engine_device(NULL, "cuda", &info, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_engine_device(machine.engine, NULL, &info, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_engine_device(machine.engine, "cuda", NULL, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_engine_device(machine.engine, "tpu", &info, &error), RUNNEL_UNSUPPORTED);
+    assert_says(error.message, "device \"tpu\" is not known");
+    assert_int_equal(runnel_engine_device(machine.engine, "cuda:x", &info, &error), RUNNEL_UNSUPPORTED);
+    info.struct_size = 4;
+    assert_int_equal(runnel_engine_device(machine.engine, "cuda", &info, &error), RUNNEL_INVALID);
+    assert_says(error.message, "struct_size 4");
+    close_machine(&machine);
+}
+
+static void *symbol(const char *file, const char *name)
+{
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL), *address;
+
+    assert_non_null(library);
+    address = dlsym(library, name);
+    assert_non_null(address);
+    return address;
+}
+
+static int setup(void **state)
+{
+    void *address = symbol(EMULATED_MODULE, RN_GPU_KERNELS_SYMBOL);
+    rn_gpu_kernels_fn function;
+
+    (void)state;
+    memcpy(&function, &address, sizeof function);
+    emulation = function()->emulation;
+    stub = symbol(STUB_DRIVER, "stub_driver"); /* its soname is libcuda.so.1: whoever asks for that gets it */
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_usable),    cmocka_unit_test(test_emulated), cmocka_unit_test(test_no_kernels),
+        cmocka_unit_test(test_too_old),   cmocka_unit_test(test_nothing),  cmocka_unit_test(test_each_call),
+        cmocka_unit_test(test_bad_input),
+    };
+
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
