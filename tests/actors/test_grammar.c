@@ -301,6 +301,7 @@ static void drafted_says_the_same(void **state)
 
         runnel_model_options_default(&options);
         options.draft_path = draft;
+        options.kv_bytes = test_device() != NULL ? 16 << 20 : 0; /* a small device has room for both */
         pair = load_model(engine, quick_model(), &options);
         run_drafted(engine, pair, RUNNEL_DRAFT_MODEL, true, &accepted);
         run_drafted(engine, pair, RUNNEL_DRAFT_MODEL, false, &accepted);

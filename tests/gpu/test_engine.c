@@ -10,6 +10,7 @@
 #include "tests/actors/embed_judge.h"
 #include "tests/actors/fixture.h"
 #include "tests/gpu/real_device.h"
+#include "tests/model/shared.h"
 
 enum { STREAMS = 3, TOKENS = 6 };
 
@@ -100,6 +101,37 @@ static void test_embeddings(void **state)
     assert_memory_equal(beside.values, alone.values, alone.n * sizeof(float));
     capture_clear(&capture);
     runnel_engine_free(engine);
+}
+
+/* Keys and values that are rotated: the greedy text is the reference's. */
+static void test_rotated(void **state)
+{
+    static const runnel_kv_type types[] = {RUNNEL_KV_Q4, RUNNEL_KV_Q3};
+    char path[300];
+
+    (void)state;
+    if (!shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path))
+        skip();
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        struct capture captures[2] = {{0}};
+
+        for (int i = 0; i < 2; i++) {
+            runnel_engine *engine = open_engine(EMULATED_MODULE);
+            runnel_request request = make_request("Once upon a time there was a", 2 * TOKENS, &captures[i]);
+            runnel_model_options options;
+
+            runnel_model_options_default(&options);
+            options.device = i == 0 ? "reference" : "cuda";
+            options.kv_type = types[t];
+            options.context_tokens = 128;
+            assert_int_equal(run_request(engine, load_model(engine, path, &options), &request), RUNNEL_EVENT_DONE);
+            runnel_engine_free(engine);
+        }
+        assert_true(captures[0].n_tokens == 2 * TOKENS);
+        assert_string_equal(captures[1].text, captures[0].text);
+        capture_clear(&captures[0]);
+        capture_clear(&captures[1]);
+    }
 }
 
 /* ---- Drawing ---- */
@@ -263,7 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams), cmocka_unit_test(test_embeddings),  cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_ends),    cmocka_unit_test(test_lost_device),
+        cmocka_unit_test(test_ends),    cmocka_unit_test(test_lost_device), cmocka_unit_test(test_rotated),
     };
 
     if (real_device_library() != NULL) /* which is not lost at will */

@@ -145,19 +145,6 @@ static void test_q8(void **state)
     check_kv_type(RUNNEL_KV_Q8, 1e-3);
 }
 
-/* Codes of few levels: a number of the last bits another way is a level away. */
-static void test_q4(void **state)
-{
-    (void)state;
-    check_kv_type(RUNNEL_KV_Q4, 1e-2);
-}
-
-static void test_q3(void **state)
-{
-    (void)state;
-    check_kv_type(RUNNEL_KV_Q3, 3e-2);
-}
-
 static void open_file(const char *path)
 {
     runnel_error error = {0};
@@ -398,7 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),           cmocka_unit_test(test_f16),     cmocka_unit_test(test_q8),
         cmocka_unit_test(test_copied_prefix), cmocka_unit_test(test_experts), cmocka_unit_test(test_mxfp4),
-        cmocka_unit_test(test_converted),     cmocka_unit_test(test_q4),      cmocka_unit_test(test_q3),
+        cmocka_unit_test(test_converted),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
