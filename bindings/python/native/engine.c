@@ -515,19 +515,19 @@ static PyObject *engine_measure(PyObject *object, PyObject *unused)
     return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_machine_fields, &machine) : rnpy_raise_error(status, &error);
 }
 
-static PyObject *engine_device(PyObject *object, PyObject *name)
+static PyObject *engine_device(PyObject *object, PyObject *args)
 {
     rnpy_engine *self = (rnpy_engine *)object;
     runnel_device_info info = {.struct_size = sizeof info};
-    const char *text = PyUnicode_AsUTF8(name);
-    runnel_engine *engine = text == NULL ? NULL : rnpy_engine_enter(self);
+    runnel_engine *engine;
     runnel_error error = {0};
     runnel_status status;
+    const char *name;
 
-    if (engine == NULL)
+    if (!PyArg_ParseTuple(args, "s", &name) || (engine = rnpy_engine_enter(self)) == NULL)
         return NULL;
     rnpy_gil_release();
-    status = runnel_engine_device(engine, text, &info, &error);
+    status = runnel_engine_device(engine, name, &info, &error);
     rnpy_gil_restore();
     rnpy_engine_leave(self);
     return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_device_info_fields, &info) : rnpy_raise_error(status, &error);
@@ -551,7 +551,7 @@ static PyMethodDef methods[] = {
     {"streams", RNPY_METHOD(engine_streams), METH_NOARGS, "The streams alive now, a dict each."},
     {"expert_use", RNPY_METHOD(engine_expert_use), METH_O, "expert_use(index): how often experts were chosen."},
     {"measure", RNPY_METHOD(engine_measure), METH_NOARGS, "What the machine can do; blocks for a second."},
-    {"device", RNPY_METHOD(engine_device), METH_O, "device(name): what is known of a device; may block for seconds."},
+    {"device", RNPY_METHOD(engine_device), METH_VARARGS, "device(name): what is known of a device; may block for seconds."},
     {NULL, NULL, 0, NULL},
 };
 
