@@ -90,6 +90,7 @@ static void null_engines(void **state)
     runnel_metrics metrics = {.struct_size = sizeof metrics};
     runnel_expert_use use = {.struct_size = sizeof use};
     runnel_machine machine = {.struct_size = sizeof machine};
+    runnel_device_info device = {.struct_size = sizeof device};
     runnel_stream_info info = {.struct_size = sizeof info};
     const runnel_event *events[1];
     runnel_event event;
@@ -125,6 +126,9 @@ static void null_engines(void **state)
     INVALID(runnel_engine_streams(engine, &cursor, NULL));
     TOLD(runnel_engine_measure(NULL, &machine, &error));
     TOLD(runnel_engine_measure(engine, NULL, &error));
+    TOLD(runnel_engine_device(NULL, "cpu", &device, &error));
+    TOLD(runnel_engine_device(engine, NULL, &device, &error));
+    TOLD(runnel_engine_device(engine, "cpu", NULL, &error));
     INVALID(runnel_stream_cancel(NULL, stream));
     INVALID(runnel_stream_pause(NULL, stream));
     INVALID(runnel_stream_resume(NULL, stream));

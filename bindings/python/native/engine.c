@@ -551,7 +551,8 @@ static PyMethodDef methods[] = {
     {"streams", RNPY_METHOD(engine_streams), METH_NOARGS, "The streams alive now, a dict each."},
     {"expert_use", RNPY_METHOD(engine_expert_use), METH_O, "expert_use(index): how often experts were chosen."},
     {"measure", RNPY_METHOD(engine_measure), METH_NOARGS, "What the machine can do; blocks for a second."},
-    {"device", RNPY_METHOD(engine_device), METH_VARARGS, "device(name): what is known of a device; may block for seconds."},
+    {"device", RNPY_METHOD(engine_device), METH_VARARGS,
+     "device(name): what is known of a device; may block for seconds."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -142,21 +142,32 @@ static enum rn_race touch_cell(const struct rn_races *races, struct cell *cell, 
     return RN_RACE_NONE;
 }
 
-enum rn_race rn_races_touch(struct rn_races *races, uint64_t at, size_t bytes, enum rn_emulated_touch touch)
+/* An access within a page. */
+static enum rn_race touch_page(struct rn_races *races, uint64_t at, size_t bytes, enum rn_emulated_touch touch)
 {
     enum rn_race race = RN_RACE_NONE;
-    struct page *page;
+    struct page *page = page_of(races, at);
     uint64_t first, last;
 
-    if (races->is_single)
-        return RN_RACE_NONE;
-    RN_CHECK(bytes > 0 && at % PAGE + bytes <= PAGE); /* accesses are aligned */
-    page = page_of(races, at);
     if (!page->is_fine && (at % WORD != 0 || bytes % WORD != 0))
         refine(page);
     first = page->is_fine ? at % PAGE : at % PAGE / WORD;
     last = page->is_fine ? first + bytes : first + bytes / WORD;
     for (; first < last && race == RN_RACE_NONE; first++)
         race = touch_cell(races, &page->cells[first], touch);
+    return race;
+}
+
+/* A structure may begin in one page and end in the next. */
+enum rn_race rn_races_touch(struct rn_races *races, uint64_t at, size_t bytes, enum rn_emulated_touch touch)
+{
+    enum rn_race race = RN_RACE_NONE;
+    size_t n;
+
+    RN_CHECK(bytes > 0 && bytes <= PAGE);
+    for (; bytes > 0 && race == RN_RACE_NONE && !races->is_single; at += n, bytes -= n) {
+        n = PAGE - at % PAGE < bytes ? PAGE - at % PAGE : bytes;
+        race = touch_page(races, at, n, touch);
+    }
     return race;
 }
