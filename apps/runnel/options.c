@@ -350,7 +350,7 @@ const struct app_option app_option_table[] = {
      SETTING | APP_INFO | APP_EAGLE | APP_REPACK,
      "files of NAME are like those of LIKE; \",FEATURE\" adds, \",-FEATURE\" drops"},
     {"--devices", 0, NULL, OPTION_FLAG, AT(devices), 0, 0, false, NULL, APP_INFO,
-     "the GPUs, their kernels and driver, and what auto would choose; without MODEL"},
+     "the GPUs, their kernels and driver, and what auto chooses; without MODEL"},
     {"--architectures", 0, NULL, OPTION_FLAG, AT(architectures), 0, 0, false, NULL, APP_INFO,
      "the architectures that load, and what they have; without MODEL"},
     {"--csv", 0, NULL, OPTION_FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},
