@@ -175,10 +175,11 @@ class Hostile(unittest.TestCase):
     def test_templates_of_clients_are_not_taken(self):
         body = {"messages": USER, "max_tokens": 8, "temperature": 0}
         _, want = self.server.post(CHAT, body)
-        status, got = self.server.post(CHAT, {**body, "chat_template": "{% for i in range(10**9) %}x{% endfor %}",
-                                              "chat_parser": "x", "chat_template_kwargs": {
-                                                  "tokenize": True, "messages": [], "chat_template": "{{ 1 }}"}})
+        status, got = self.server.post(CHAT, {**body, "chat_parser": "x", "chat_template_kwargs": {
+            "tokenize": True, "messages": [], "chat_template": "{{ 1 }}"}})
         self.assertEqual((status, got["choices"]), (200, want["choices"]))
+        status, got = self.server.post(CHAT, {**body, "chat_template": "{% for i in range(10**9) %}x{% endfor %}"})
+        self.assertEqual((status, got["error"]["param"]), (400, "chat_template"))
 
     def test_nobody_waits(self):
         """Short answers come while grammars are compiled that take a hundred times as long."""
