@@ -4,7 +4,6 @@
  * beside it goes on, and nothing is left: neither of the engine's memory nor of the driver's objects.
  *
  *   engine ─▶ real driver ─dlopen─▶ stub libcuda.so.1 ─▶ faulty driver ─▶ emulated driver */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@
 #include "runnel_files.h"
 #include "tests/actors/fixture.h"
 #include "tests/base/refusing.h"
-#include "tests/gpu/stub_driver.h"
+#include "tests/gpu/stubs.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 
@@ -34,8 +33,7 @@ enum {
     MANY = 12
 };
 
-static const struct rn_gpu_emulation *emulation;
-static struct rn_gpu_driver **stub;
+static struct stubs stubs;
 static char model_path[64], wide_path[64], session_path[64];
 static int32_t want[PROMPTS][ANSWER]; /* what the CPU says */
 
@@ -72,12 +70,12 @@ static void open_life(struct life *life)
     runnel_engine_options options;
 
     rn_heap_init(&life->driver_heap, NULL);
-    life->driver = rn_gpu_driver_faulty(&life->driver_heap,
-                                        rn_gpu_driver_emulated(&life->driver_heap, emulation, MEMORY), &life->fault);
+    life->driver = rn_gpu_driver_faulty(
+        &life->driver_heap, rn_gpu_driver_emulated(&life->driver_heap, stubs.emulation, MEMORY), &life->fault);
     assert_non_null(life->driver);
     if (life->make != NULL)
         life->make(life->driver);
-    *stub = life->driver;
+    *stubs.driver = life->driver;
     runnel_engine_options_default(&options);
     options.allocator = refusing_hook(&life->memory);
     options.device_library = STUB_KERNELS;
@@ -420,25 +418,10 @@ static void learn(void)
     close_life(&life);
 }
 
-static void *symbol(const char *file, const char *name)
-{
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL), *address;
-
-    assert_non_null(library);
-    address = dlsym(library, name);
-    assert_non_null(address);
-    return address;
-}
-
 static int setup(void **state)
 {
-    void *address = symbol(EMULATED_MODULE, RN_GPU_KERNELS_SYMBOL);
-    rn_gpu_kernels_fn function;
-
     (void)state;
-    memcpy(&function, &address, sizeof function);
-    emulation = function()->emulation;
-    stub = symbol(STUB_DRIVER, "stub_driver"); /* its soname is libcuda.so.1: whoever asks for that gets it */
+    find_stubs(&stubs);
     write_model(MADE_TEXT("llama-made-linear"), model_path);
     write_model("tests/gpu/wide_heads.txt", wide_path);
     strcpy(session_path, "/tmp/runnel-session-XXXXXX");

@@ -1,6 +1,5 @@
 /* What is told of a device before a model is on it (runnel_engine_device): of machines that lack the kernels, the driver,
  * the device, or nothing. A stub of libcuda.so.1, behind which is the emulated driver with faults, is the machine's. */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,15 +11,14 @@
 #include "gpu/module.h"
 #include "runnel_observe.h"
 #include "tests/actors/fixture.h"
-#include "tests/gpu/stub_driver.h"
+#include "tests/gpu/stubs.h"
 
 enum {
     MEMORY = 48 << 20,
     BEHIND = 5 /* calls behind the device's start: what memory is free, and its end */
 };
 
-static const struct rn_gpu_emulation *emulation;
-static struct rn_gpu_driver **stub;
+static struct stubs stubs;
 
 struct machine {
     struct rn_heap heap;
@@ -36,12 +34,12 @@ static void open_machine(struct machine *machine, const char *library, void (*ch
 
     memset(machine, 0, sizeof *machine);
     rn_heap_init(&machine->heap, NULL);
-    machine->driver = rn_gpu_driver_faulty(&machine->heap, rn_gpu_driver_emulated(&machine->heap, emulation, MEMORY),
-                                           &machine->fault);
+    machine->driver = rn_gpu_driver_faulty(
+        &machine->heap, rn_gpu_driver_emulated(&machine->heap, stubs.emulation, MEMORY), &machine->fault);
     assert_non_null(machine->driver);
     if (change != NULL)
         change(machine->driver);
-    *stub = machine->driver;
+    *stubs.driver = machine->driver;
     runnel_engine_options_default(&options);
     options.device_library = library;
     options.compute_threads = options.scheduler_threads = 1;
@@ -269,25 +267,10 @@ static void test_bad_input(void **state)
     close_machine(&machine);
 }
 
-static void *symbol(const char *file, const char *name)
-{
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL), *address;
-
-    assert_non_null(library);
-    address = dlsym(library, name);
-    assert_non_null(address);
-    return address;
-}
-
 static int setup(void **state)
 {
-    void *address = symbol(EMULATED_MODULE, RN_GPU_KERNELS_SYMBOL);
-    rn_gpu_kernels_fn function;
-
     (void)state;
-    memcpy(&function, &address, sizeof function);
-    emulation = function()->emulation;
-    stub = symbol(STUB_DRIVER, "stub_driver"); /* its soname is libcuda.so.1: whoever asks for that gets it */
+    find_stubs(&stubs);
     return 0;
 }
 

@@ -522,7 +522,6 @@ class DeviceInfo(Record):
     free_bytes: int
     name: str
     capability: str
-    kernels: str
     driver: str
     why: str
 
