@@ -205,12 +205,11 @@ typedef struct runnel_device_info {
     uint32_t index;     /* ... and which of them it is, from 0 */
     uint64_t memory_bytes, free_bytes;
     char name[96];
-    char capability[16]; /* "9.0": the compute capability of a GPU */
-    char kernels
-        [RUNNEL_ERROR_BYTES]; /* of a device whose kernels are in a file of their own: its path, or a sentence that
-                                         says where it was looked for */
-    char driver[RUNNEL_ERROR_BYTES]; /* likewise of its driver: which one, or what is wrong with it */
-    char why[RUNNEL_ERROR_BYTES];    /* empty: models can be loaded on it; else the sentence with which a load is
+    char capability[16];              /* "9.0": the compute capability of a GPU */
+    char kernels[RUNNEL_ERROR_BYTES]; /* of a device whose kernels are in a file of their own: its path, or a sentence
+                                         that says where it was looked for */
+    char driver[RUNNEL_ERROR_BYTES];  /* likewise of its driver: which one, or what is wrong with it */
+    char why[RUNNEL_ERROR_BYTES];     /* empty: models can be loaded on it; else the sentence with which a load is
                                          refused, and for which "auto" takes the CPU */
 } runnel_device_info;
 

@@ -522,6 +522,7 @@ class DeviceInfo(Record):
     free_bytes: int
     name: str
     capability: str
+    kernels: str
     driver: str
     why: str
 
