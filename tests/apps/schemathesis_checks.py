@@ -9,7 +9,7 @@ SAID = re.compile("|".join((
     r"^grammar: ", r"has said already what the answer may be",  # that there is one, and that it can be parsed
     r"there is no sampler|both draw the token", r"is not in the vocabulary of|the vocabulary has", r"way to call tools$",  # of the model
     r"^tool_choice(:| asks)", r"needs logprobs", r"echo together with", r"best_of", r"choices are asked for",  # of two
-    r"half the context$", r"never fit", r"tokens, \d+ fit$",  # the length in tokens
+    r"half the context$", r"never fit", r"tokens, \d+ fit$", r"the model's context \d+$",  # the length in tokens
     r"\d bytes",  # a length in bytes, not in characters
     r"must be above 0$", r"too big|number overflow",  # JSON's numbers are those of C ...
     r"must be an integer, not a number|must be a string or an array of token ids",  # ... and 5.0 is no integer
