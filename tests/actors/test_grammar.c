@@ -290,18 +290,17 @@ static void run_drafted(runnel_engine *engine, runnel_model *model, uint32_t dra
 static void drafted_says_the_same(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
+    runnel_model_options options;
+    runnel_model *pair;
     uint64_t accepted = 0;
     char draft[300];
 
     (void)state;
-    run_drafted(engine, load_model(engine, quick_model(), NULL), RUNNEL_DRAFT_NGRAM, false, &accepted);
+    runnel_model_options_default(&options);
+    options.kv_bytes = test_device() != NULL ? 16 << 20 : 0; /* a small device has room for all */
+    run_drafted(engine, load_model(engine, quick_model(), &options), RUNNEL_DRAFT_NGRAM, false, &accepted);
     if (shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft)) {
-        runnel_model_options options;
-        runnel_model *pair;
-
-        runnel_model_options_default(&options);
         options.draft_path = draft;
-        options.kv_bytes = test_device() != NULL ? 16 << 20 : 0; /* a small device has room for both */
         pair = load_model(engine, quick_model(), &options);
         run_drafted(engine, pair, RUNNEL_DRAFT_MODEL, true, &accepted);
         run_drafted(engine, pair, RUNNEL_DRAFT_MODEL, false, &accepted);
