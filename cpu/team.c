@@ -23,11 +23,13 @@
 #define _GNU_SOURCE
 #include "cpu/team.h"
 
+#include <errno.h>
 #include <fenv.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -160,6 +162,36 @@ void rn_team_submit(struct rn_team *team, struct rn_job *job)
     while (!atomic_compare_exchange_weak_explicit(&team->inbox, &head, job, memory_order_release, /* pairs with take */
                                                   memory_order_relaxed));
     signal_all(&team->submitted);
+}
+
+/* A job that somebody sleeps for. */
+struct awaited {
+    struct rn_job job; /* first */
+    struct rn_job *of;
+    sem_t done;
+};
+
+static void run_awaited(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    struct rn_job *of = ((struct awaited *)job)->of;
+
+    of->run(of, worker, n_workers);
+}
+
+static void end_awaited(struct rn_job *job)
+{
+    sem_post(&((struct awaited *)job)->done);
+}
+
+void rn_team_run(struct rn_team *team, struct rn_job *job)
+{
+    struct awaited awaited = {.job = {run_awaited, end_awaited, NULL}, .of = job};
+
+    sem_init(&awaited.done, 0, 0);
+    rn_team_submit(team, &awaited.job);
+    while (sem_wait(&awaited.done) != 0 && errno == EINTR)
+        continue;
+    sem_destroy(&awaited.done);
 }
 
 /* All that was submitted, oldest first; NULL: nothing. */

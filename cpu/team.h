@@ -39,6 +39,10 @@ uint32_t rn_team_lower(struct rn_team *team, uint32_t nice);
 /* Queues a job and returns at once; any thread. Jobs run in order. */
 void rn_team_submit(struct rn_team *team, struct rn_job *job);
 
+/* Likewise, and sleeps until all have returned from run: what they wrote is seen then. done is not called. Not on a
+ * worker. */
+void rn_team_run(struct rn_team *team, struct rn_job *job);
+
 /* All workers of the running job meet here; what each wrote before is seen by all after. */
 void rn_team_barrier(struct rn_team *team, uint32_t worker);
 

@@ -15,8 +15,6 @@
  * Where there is a place for tiles (tile_file.h), those that lie there are mapped and compared, piece by piece. If some
  * are missing, all are written there in the end and mapped, so that the next process and this one share them.
  * Runs on the thread that prepares, which sleeps while the team works, and on the team. */
-#include <errno.h>
-#include <semaphore.h>
 
 #include <sys/mman.h>
 
@@ -54,7 +52,6 @@ struct loading {
     uint32_t number;                    /* of the weight */
     _Atomic bool differs;               /* relaxed: read when the job is done */
     _Atomic uint32_t sink;
-    sem_t done;
     uint64_t loaded; /* bytes of the plan */
     rn_progress_fn progress;
     void *user;
@@ -100,11 +97,6 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     atomic_fetch_add_explicit(&l->sink, sum, memory_order_relaxed);
 }
 
-static void done(struct rn_job *job)
-{
-    sem_post(&((struct loading *)job)->done);
-}
-
 static float fraction(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 1 : (float)((double)part / (double)whole);
@@ -135,9 +127,7 @@ static void load_turns(struct loading *l, size_t n)
         atomic_fetch_add_explicit(&l->sink, load_piece(l, l->ranges[0].at, n), memory_order_relaxed);
         return;
     }
-    rn_team_submit(l->fast->team, &l->job);
-    while (sem_wait(&l->done) != 0 && errno == EINTR)
-        ;
+    rn_team_run(l->fast->team, &l->job);
 }
 
 /* Where node number i begins in [begin, end), which has the rows of a matrix: at the first row of its stretch, rounded to
@@ -336,12 +326,11 @@ static void keep_tiles(struct loading *l)
 
 runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress, void *user)
 {
-    struct loading l = {.job = {run, done, NULL}, .fast = fast, .progress = progress, .user = user};
+    struct loading l = {.job = {run, NULL, NULL}, .fast = fast, .progress = progress, .user = user};
     bool keeps = fast->limits.weights_place != NULL && fast->limits.weight_order != RUNNEL_WEIGHTS_FILE;
     bool go_on = true;
     uint32_t i;
 
-    sem_init(&l.done, 0, 0);
     if (keeps)
         open_tile_file(fast);
     for (i = 0; go_on && i < fast->plan->n_weights; i++) {
@@ -352,6 +341,5 @@ runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress
     release_tiled(fast, i);
     if (go_on && keeps)
         keep_tiles(&l);
-    sem_destroy(&l.done);
     return go_on ? RUNNEL_OK : RUNNEL_CANCELLED;
 }

@@ -1,7 +1,5 @@
 /* A lower priority for the compute team: see team.h. Each worker lowers its own, in a job, so that a thread's id need
  * not be known to others. */
-#include <errno.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "base/thread.h"
@@ -11,7 +9,6 @@ struct lower {
     struct rn_job job; /* first */
     uint32_t nice;
     _Atomic uint32_t refused;
-    sem_t done;
 };
 
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
@@ -25,21 +22,12 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
                                   memory_order_relaxed); /* read behind the job's end, which orders */
 }
 
-static void done(struct rn_job *job)
-{
-    sem_post(&((struct lower *)job)->done);
-}
-
 uint32_t rn_team_lower(struct rn_team *team, uint32_t nice)
 {
-    struct lower lower = {.job = {run, done, NULL}, .nice = nice};
+    struct lower lower = {.job = {run, NULL, NULL}, .nice = nice};
 
     if (nice == 0)
         return 0;
-    sem_init(&lower.done, 0, 0);
-    rn_team_submit(team, &lower.job);
-    while (sem_wait(&lower.done) != 0 && errno == EINTR)
-        continue;
-    sem_destroy(&lower.done);
-    return atomic_load_explicit(&lower.refused, memory_order_relaxed); /* the semaphore orders */
+    rn_team_run(team, &lower.job);
+    return atomic_load_explicit(&lower.refused, memory_order_relaxed); /* the job's end orders */
 }

@@ -8,8 +8,6 @@
  * Memory is filled by the worker that will read it, so that on a machine of several nodes each reads its own.
  * Runs on the thread that asks, which sleeps while the team works. */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +47,6 @@ struct pass {
     uint64_t rounds;
     uint64_t took_us; /* written by worker 0, read after the job */
     _Atomic uint64_t sink;
-    sem_t done;
     bool (*is_unwanted)(void *user); /* NULL: it is wanted to its end */
     void *user;
     bool unwanted; /* passes are left out from now on */
@@ -120,11 +117,6 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     atomic_fetch_xor_explicit(&pass->sink, result, memory_order_relaxed); /* nobody reads it; orders nothing */
 }
 
-static void done(struct rn_job *job)
-{
-    sem_post(&((struct pass *)job)->done);
-}
-
 /* ---- Passes ---- */
 
 /* Microseconds of one pass, at least 1. */
@@ -134,9 +126,7 @@ static uint64_t time_pass(struct pass *pass, uint64_t (*work)(struct pass *, uin
     if (pass->unwanted)
         return pass_us;
     pass->work = work;
-    rn_team_submit(pass->team, &pass->job);
-    while (sem_wait(&pass->done) != 0 && errno == EINTR)
-        continue;
+    rn_team_run(pass->team, &pass->job);
     return pass->took_us > 0 ? pass->took_us : 1;
 }
 
@@ -231,7 +221,7 @@ runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *he
                                   bool (*is_unwanted)(void *user), void *user, runnel_machine *machine,
                                   runnel_error *error)
 {
-    struct pass pass = {.job = {run, done, NULL},
+    struct pass pass = {.job = {run, NULL, NULL},
                         .team = team,
                         .peak = peak,
                         .bytes = working_set(),
@@ -243,7 +233,6 @@ runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *he
     if (pass.memory == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no %zu bytes of memory to measure its bandwidth", pass.bytes);
     (void)madvise(pass.memory, pass.bytes, MADV_HUGEPAGE); /* advice only: the limit is that of the best pages */
-    sem_init(&pass.done, 0, 0);
     machine->compute_threads = rn_team_threads(team);
     machine->memory_nodes = rn_team_nodes(team);
     machine->memory_bytes = rn_cpu_memory_bytes();
@@ -252,7 +241,6 @@ runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *he
     measure_read(&pass, machine);
     machine->integer_ops_per_s = measure_peak(&pass, integer, pass.peak->integer_ops);
     machine->float_ops_per_s = measure_peak(&pass, real, pass.peak->real_ops);
-    sem_destroy(&pass.done);
     (void)madvise(pass.memory, pass.bytes, MADV_DONTNEED); /* an allocator may keep what it gets back resident */
     rn_free(heap, pass.memory);
     return pass.unwanted ? rn_error_set(error, RUNNEL_CLOSED, "the measurement is no longer wanted") : RUNNEL_OK;

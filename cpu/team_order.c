@@ -10,8 +10,6 @@
  * reads its weights from there. What is small beside the caches stays as it lies, since nothing would be measured
  * there; what would fill most of the memory does, too, since pages of a file can be dropped and others cannot.
  * Runs on the thread that prepares, which sleeps while the team works, and on the team. */
-#include <errno.h>
-#include <semaphore.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -72,7 +70,6 @@ struct trial {
     size_t bytes;
     void *input; /* of the widest */
     float *out;  /* of the highest, of MOST_INPUTS */
-    sem_t done;
 };
 
 /* The kernel for the weight's tiles; NULL: it is no matrix of products, or there is none for it. */
@@ -152,19 +149,12 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     }
 }
 
-static void done(struct rn_job *job)
-{
-    sem_post(&((struct trial *)job)->done);
-}
-
 static uint64_t time_us(struct trial *t)
 {
     const struct rn_clock clock = rn_clock_machine();
     uint64_t begin = rn_now_us(&clock);
 
-    rn_team_submit(t->fast->team, &t->job);
-    while (sem_wait(&t->done) != 0 && errno == EINTR)
-        continue;
+    rn_team_run(t->fast->team, &t->job);
     return rn_now_us(&clock) - begin;
 }
 
@@ -296,7 +286,7 @@ static const struct candidate *fastest(struct trial *t, const struct rn_kernel *
 static const struct candidate *measure(struct rn_fast *fast, uint32_t i, uint32_t first, const struct candidate *usual)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
-    struct trial t = {.job = {run, done, NULL}, .fast = fast, .kernel = tiled_kernel(fast, i)};
+    struct trial t = {.job = {run, NULL, NULL}, .fast = fast, .kernel = tiled_kernel(fast, i)};
     const struct rn_kernel *rows = fast->level->kernel(w->type_id);
     const struct candidate *best = usual;
     uint8_t *tiles = NULL;
@@ -305,11 +295,9 @@ static const struct candidate *measure(struct rn_fast *fast, uint32_t i, uint32_
     choose_sample(&t, i);
     if (t.bytes < LEAST_SAMPLE || fast->plan->weight_bytes > rn_cpu_memory_bytes() / 100 * MEMORY_PERCENT)
         return best;
-    sem_init(&t.done, 0, 0);
     tiles = take_memory(&t);
     if (tiles != NULL)
         best = fastest(&t, rows, t.kernel, first);
-    sem_destroy(&t.done);
     if (tiles != NULL) /* an allocator may keep what it gets back resident */
         (void)madvise(tiles, t.bytes / PAGE * PAGE, MADV_DONTNEED);
     rn_free(fast->heap, tiles);
