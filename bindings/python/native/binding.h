@@ -300,6 +300,15 @@ bool rnpy_stream_is_ready(rnpy_stream *stream);
 void rnpy_stream_unwait(rnpy_stream *stream, PyObject *waiter);
 /* Ends the stream early; false: it has ended. */
 bool rnpy_stream_cancel(rnpy_stream *stream);
+
+/* ---- Who waits for a stream (waiters.c) ---------------------------------------------------- */
+
+int rnpy_waiters_ready(void);
+/* Another one waits; a waiter that does already changes nothing. 0, or -1 with an exception. */
+int rnpy_waiters_add(rnpy_stream *stream, PyObject *waiter);
+void rnpy_waiters_remove(rnpy_stream *stream, PyObject *waiter);
+/* All of them wait no more: each looks itself whether there is something for it, the first to come the first. */
+void rnpy_waiters_wake(rnpy_stream *stream);
 /* On any thread. */
 void rnpy_wake_by_host(PyObject *host, PyObject *waiter);
 

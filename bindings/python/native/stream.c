@@ -5,8 +5,8 @@
  *   without          the reader takes each event itself, in runnel_stream_read, without the GIL while it blocks.
  *
  * A host is an object of Python for one event loop: wake(waiter) wakes a reader from any thread, ended() says that a
- * stream of the loop has ended. While a host dispatches on its own thread its waiters are futures, which are set here, or
- * Next objects, whose tasks go on when the dispatch has ended (reader.c). */
+ * stream of the loop has ended. While a host dispatches on its own thread its waiters are futures, or Next objects
+ * (waiters.c). */
 #include "binding.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 enum { HIGH = 64, LOW = 16 };
 
 PyTypeObject *rnpy_stream_type;
-static PyObject *name_done, *name_set_result, *name_wake, *name_ended;
+static PyObject *name_ended;
 
 /* ---- What has come ------------------------------------------------------------------------- */
 
@@ -175,94 +175,7 @@ static void keep_failure(rnpy_stream *self)
     runnel_stream_cancel(self->engine->engine, self->id);
 }
 
-/* ---- Waking the reader --------------------------------------------------------------------- */
-
-void rnpy_wake_by_host(PyObject *host, PyObject *waiter)
-{
-    PyObject *result = PyObject_CallMethodObjArgs(host, name_wake, waiter, NULL);
-
-    if (result == NULL)
-        PyErr_WriteUnraisable(waiter);
-    Py_XDECREF(result);
-}
-
-/* A future of the loop that dispatches. */
-static void set_future(PyObject *future)
-{
-    PyObject *done = PyObject_CallMethodObjArgs(future, name_done, NULL), *result = NULL;
-
-    if (done == Py_False)
-        result = PyObject_CallMethodObjArgs(future, name_set_result, Py_None, NULL);
-    if (PyErr_Occurred())
-        PyErr_WriteUnraisable(future);
-    Py_XDECREF(done);
-    Py_XDECREF(result);
-}
-
-/* Takes the reference. */
-static void wake_one(rnpy_stream *self, PyObject *waiter)
-{
-    if (self->host != rnpy_dispatching())
-        rnpy_wake_by_host(self->host, waiter);
-    else if (rnpy_woken_add(waiter))
-        return;
-    else if (rnpy_is_next(waiter))
-        rnpy_wake_by_host(self->host, waiter);
-    else
-        set_future(waiter);
-    Py_DECREF(waiter);
-}
-
-/* All that wait: each looks itself whether there is something for it, the first to come the first. */
-static void wake(rnpy_stream *self)
-{
-    PyObject *first = self->waiter, *others = self->others;
-
-    self->waiter = self->others = NULL;
-    if (first != NULL)
-        wake_one(self, first);
-    for (Py_ssize_t i = 0; others != NULL && i < PyList_Size(others); i++) {
-        PyObject *waiter = PyList_GetItem(others, i);
-
-        Py_INCREF(waiter);
-        wake_one(self, waiter);
-    }
-    Py_XDECREF(others);
-}
-
-/* 0 or -1. */
-static int add_waiter(rnpy_stream *self, PyObject *waiter)
-{
-    int known;
-
-    if (self->waiter == NULL || self->waiter == waiter) {
-        if (self->waiter == NULL)
-            Py_INCREF(waiter);
-        self->waiter = waiter;
-        return 0;
-    }
-    if (self->others == NULL && (self->others = PyList_New(0)) == NULL)
-        return -1;
-    known = PySequence_Contains(self->others, waiter);
-    return known < 0 ? -1 : known ? 0 : PyList_Append(self->others, waiter);
-}
-
-static void remove_waiter(rnpy_stream *self, PyObject *waiter)
-{
-    for (Py_ssize_t i = 0; self->others != NULL && i < PyList_Size(self->others); i++)
-        if (PyList_GetItem(self->others, i) == waiter) {
-            PyList_SetSlice(self->others, i, i + 1, NULL);
-            return;
-        }
-    if (self->waiter != waiter)
-        return;
-    Py_CLEAR(self->waiter);
-    if (self->others != NULL && PyList_Size(self->others) > 0) {
-        self->waiter = PyList_GetItem(self->others, 0);
-        Py_INCREF(self->waiter);
-        PyList_SetSlice(self->others, 0, 1, NULL);
-    }
-}
+/* ---- The end ------------------------------------------------------------------------------- */
 
 static void say_ended(rnpy_stream *self)
 {
@@ -296,7 +209,7 @@ void rnpy_stream_on_event(void *stream, const runnel_event *event)
         pause_if_full(self);
     }
     if (ends || !self->collect || self->failure != NULL)
-        wake(self);
+        rnpy_waiters_wake(self);
     RNPY_UNLOCK();
     if (ends) {
         say_ended(self);
@@ -523,7 +436,7 @@ PyObject *rnpy_stream_pop(rnpy_stream *self, PyObject *waiter)
         resume_if_low(self);
     } else if (!self->live || self->failure != NULL) {
         raise_end(self, PyExc_StopAsyncIteration);
-    } else if (waiter == NULL || add_waiter(self, waiter) == 0) {
+    } else if (waiter == NULL || rnpy_waiters_add(self, waiter) == 0) {
         Py_INCREF(Py_None);
         piece = Py_None;
     }
@@ -539,7 +452,7 @@ bool rnpy_stream_is_ready(rnpy_stream *self)
 void rnpy_stream_unwait(rnpy_stream *self, PyObject *waiter)
 {
     RNPY_LOCK((PyObject *)self);
-    remove_waiter(self, waiter);
+    rnpy_waiters_remove(self, waiter);
     RNPY_UNLOCK();
 }
 
@@ -558,7 +471,7 @@ static PyObject *stream_wait(PyObject *object, PyObject *waiter)
     RNPY_LOCK(object);
     waits = self->live && self->failure == NULL && (self->collect || self->count == 0);
     if (waits)
-        failed = add_waiter(self, waiter);
+        failed = rnpy_waiters_add(self, waiter);
     RNPY_UNLOCK();
     return failed < 0 ? NULL : PyBool_FromLong(waits);
 }
@@ -797,11 +710,8 @@ static PyType_Spec spec = {"runnel._runnel.Stream", sizeof(rnpy_stream), 0, Py_T
 
 int rnpy_stream_ready(PyObject *module)
 {
-    name_done = PyUnicode_InternFromString("done");
-    name_set_result = PyUnicode_InternFromString("set_result");
-    name_wake = PyUnicode_InternFromString("wake");
     name_ended = PyUnicode_InternFromString("ended");
-    if (name_done == NULL || name_set_result == NULL || name_wake == NULL || name_ended == NULL)
+    if (name_ended == NULL)
         return -1;
     rnpy_stream_type = rnpy_add_type(module, &spec);
     return rnpy_stream_type == NULL ? -1 : 0;
