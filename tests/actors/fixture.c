@@ -49,6 +49,11 @@ const char *test_device(void)
     return getenv("RUNNEL_TEST_DEVICE");
 }
 
+uint64_t shared_kv_bytes(void)
+{
+    return test_device() != NULL ? 16 << 20 : 0;
+}
+
 void use_test_device(runnel_engine_options *options)
 {
     if (options->device_library == NULL)

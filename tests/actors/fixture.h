@@ -36,6 +36,9 @@ void capture_clear(struct capture *capture);
 const char *test_device(void);
 void use_test_device(runnel_engine_options *options);
 
+/* runnel_model_options.kv_bytes of one of a few models: a test's device is small, and the first would take nearly all. */
+uint64_t shared_kv_bytes(void);
+
 /* As UNLESS_SLOW (tests/slow.h), and `few` on a test's device. */
 #define UNLESS_EMULATED(many, few) (test_device() != NULL ? (few) : UNLESS_SLOW(many, few))
 

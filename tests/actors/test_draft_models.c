@@ -19,7 +19,7 @@ static runnel_model *load_pair(runnel_engine *threads, const char *path, const c
     options.draft_path = draft;
     options.draft_threads = draft_threads;
     options.context_tokens = 512;
-    options.kv_bytes = test_device() != NULL ? 16 << 20 : 0; /* a small device has room for both */
+    options.kv_bytes = shared_kv_bytes();
     return load_model(threads, path, &options);
 }
 

@@ -297,7 +297,7 @@ static void drafted_says_the_same(void **state)
 
     (void)state;
     runnel_model_options_default(&options);
-    options.kv_bytes = test_device() != NULL ? 16 << 20 : 0; /* a small device has room for all */
+    options.kv_bytes = shared_kv_bytes();
     run_drafted(engine, load_model(engine, quick_model(), &options), RUNNEL_DRAFT_NGRAM, false, &accepted);
     if (shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft)) {
         options.draft_path = draft;

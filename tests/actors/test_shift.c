@@ -119,7 +119,7 @@ static void same_as_by_hand(void **state)
     (void)state;
     runnel_model_options_default(&options);
     options.context_tokens = CONTEXT;
-    options.kv_bytes = some ? 16 << 20 : 0; /* a small device has room for both */
+    options.kv_bytes = shared_kv_bytes();
     plain = load_model(engine, quick_model(), &options);
     options.batch_tokens = 24;
     model = load_model(engine, quick_model(), &options);
