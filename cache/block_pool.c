@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/rng.h"
 
 #define MOST_BLOCKS (1u << 31)
 
@@ -104,24 +105,25 @@ enum rn_block_writable rn_block_pool_writable(struct rn_block_pool *pool, uint32
 
 bool rn_block_pool_check(const struct rn_block_pool *pool)
 {
-    uint8_t *seen;
-    uint32_t unused = 0;
-    bool good = pool->n_free <= pool->n_blocks;
+    uint64_t listed = 0, unused = 0;
+    uint32_t n_unused = 0;
 
-    if (!good)
+    if (pool->n_free > pool->n_blocks)
         return false;
-    seen = rn_calloc(pool->heap, (size_t)pool->n_blocks / 8 + 1, 1);
-    if (seen == NULL)
-        return true;
-    for (uint32_t i = 0; good && i < pool->n_free; i++) {
-        uint32_t block = pool->free_stack[i];
+    for (uint32_t i = 0; i < pool->n_free; i++) {
+        uint64_t block = pool->free_stack[i];
 
-        good = block < pool->n_blocks && pool->references[block] == 0 && (seen[block / 8] >> block % 8 & 1) == 0;
-        if (good)
-            seen[block / 8] |= (uint8_t)(1u << block % 8);
+        if (block >= pool->n_blocks || pool->references[block] != 0)
+            return false;
+        listed += rn_splitmix64(&block);
     }
-    for (uint32_t i = 0; i < pool->n_blocks; i++)
-        unused += pool->references[i] == 0;
-    rn_free(pool->heap, seen);
-    return good && unused == pool->n_free;
+    for (uint32_t i = 0; i < pool->n_blocks; i++) {
+        uint64_t block = i;
+
+        if (pool->references[i] == 0) {
+            n_unused++;
+            unused += rn_splitmix64(&block);
+        }
+    }
+    return n_unused == pool->n_free && listed == unused;
 }

@@ -44,7 +44,7 @@ enum rn_block_writable { RN_BLOCK_OWN, RN_BLOCK_COPY, RN_BLOCK_NONE };
 enum rn_block_writable rn_block_pool_writable(struct rn_block_pool *pool, uint32_t *block, uint32_t *source);
 
 /* True when the free stack and the counts agree: each block is free exactly once or used. Linear in
- * n_blocks; takes a scratch bitmap from the heap (true when that is refused). For tests. */
+ * n_blocks, without memory of its own: that no block is listed twice is told by a sum of hashes. For tests. */
 bool rn_block_pool_check(const struct rn_block_pool *pool);
 
 #endif

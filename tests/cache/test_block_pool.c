@@ -149,7 +149,7 @@ static void refusals_and_ranges(void **state)
     }
     refusing_allow(&refusing, 2);
     assert_int_equal(rn_block_pool_init(&pool, &heap, 8), RUNNEL_OK);
-    assert_true(rn_block_pool_check(&pool)); /* its bitmap is refused: no verdict */
+    assert_true(rn_block_pool_check(&pool));
     rn_block_pool_fini(&pool);
     refusing_allow(&refusing, 100);
     assert_int_equal(rn_block_pool_init(&pool, &heap, 0), RUNNEL_INVALID);

@@ -6,11 +6,15 @@
 static const char *check(struct rn_actor *actor, enum rn_role role, const struct rn_bounds *bounds)
 {
     static char sentence[160];
-    uint32_t counts[RN_MSG_KINDS] = {0};
+    uint32_t counts[RN_MSG_KINDS] = {0}, n = 0;
 
     for (struct rn_message *m = actor->mailbox.tail; m != NULL; m = atomic_load(&m->next))
-        if (m != &actor->mailbox.stub)
+        if (m != &actor->mailbox.stub) {
             counts[m->kind]++;
+            n++;
+        }
+    if (n == 0)
+        return NULL;
     for (uint32_t i = 0; i < RN_MSG_KINDS; i++) {
         enum rn_message_kind kind = (enum rn_message_kind)i;
         const struct rn_message_row *row = rn_message_row(kind);

@@ -454,9 +454,13 @@ static void check(struct sim *sim)
 {
     if (sim->engine == NULL || sim->closing)
         return;
-    sim_check_actors(sim);
+    if (sim->looks == SIM_LOOK_AT_STATE) {
+        sim_check_actors(sim);
+        if (sim->tick % CHECK_EVERY == 0)
+            sim_check_tick(sim);
+    }
     if (sim->tick % CHECK_EVERY == 0)
-        sim_check_tick(sim);
+        sim_poison_free(sim);
     if (sim->engine->tracer != NULL)
         rn_tracer_drain(sim->engine->tracer);
     if (rn_runtime_runnable(&sim->engine->runtime) == 0)
@@ -636,7 +640,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);
 }
 
-bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
+bool sim_run(uint64_t seed, enum sim_looks looks, FILE *story, struct sim_report *report)
 {
     struct sim *sim = calloc(1, sizeof *sim);
     bool good;
@@ -645,6 +649,7 @@ bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
     sim->seed = sim->rng = sim->signature = seed;
     sim->now_us = 1;
     sim->story = story;
+    sim->looks = looks;
     sim_make_plan(sim);
     sim_tell_plan(sim);
     if (set_up(sim)) {

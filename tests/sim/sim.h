@@ -184,9 +184,16 @@ struct sim_stream {
     uint64_t phase_begin_ns, phase_end_ns; /* of the trace: so far; 0: none */
 };
 
+/* How much of a run is looked at. The looks change nothing: a seed takes the same way with both. */
+enum sim_looks {
+    SIM_LOOK_AT_STATE, /* the state of every actor after each tick, and all that SIM_LOOK_AT_ANSWERS does */
+    SIM_LOOK_AT_ANSWERS
+};
+
 struct sim {
     uint64_t seed, rng, signature, tick;
     FILE *story;
+    enum sim_looks looks;
     struct sim_plan plan;
     uint64_t now_us;
     runnel_engine *engine; /* NULL once freed */
@@ -253,7 +260,7 @@ struct sim_report {
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
-bool sim_run(uint64_t seed, FILE *story, struct sim_report *report);
+bool sim_run(uint64_t seed, enum sim_looks looks, FILE *story, struct sim_report *report);
 
 /* ---- Between the files ---- */
 
@@ -313,6 +320,7 @@ void sim_judge_cached(struct sim *sim, const struct sim_stream *stream, uint32_t
  * of all answers. */
 void sim_check_actors(struct sim *sim);
 void sim_check_tick(struct sim *sim);
+void sim_poison_free(struct sim *sim); /* what no request holds must not be read any more */
 void sim_check_quiet(struct sim *sim);
 void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event);
 void sim_judge_all(struct sim *sim);

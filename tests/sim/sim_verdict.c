@@ -152,6 +152,13 @@ static void poison_free_blocks(struct sim_model *model)
         poison_free(model->drafter, &model->handle->draft.pool);
 }
 
+void sim_poison_free(struct sim *sim)
+{
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].handle != NULL)
+            poison_free_blocks(&sim->models[i]);
+}
+
 static bool is_waiting(const struct rn_tier *tier, uint32_t slot)
 {
     for (const struct rn_request *r = tier->admission.waiting.first; r != NULL; r = r->next)
@@ -308,7 +315,6 @@ void sim_check_tick(struct sim *sim)
             sim_fail(sim, "the draft streams of model %u are not whole", i);
         if (!rn_verifier_check(&sim->models[i].handle->verifier))
             sim_fail(sim, "the streams of model %u's verifier are not whole", i);
-        poison_free_blocks(&sim->models[i]);
     }
     runnel_engine_get_stats(sim->engine, &stats);
     if (stats.streams != sim->n_live)

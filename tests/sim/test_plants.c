@@ -36,7 +36,7 @@ _Noreturn static void run_child(enum plant plant, uint64_t seed)
     if (freopen("/dev/null", "w", stderr) == NULL)
         _exit(1);
     plant_arm(plant, (unsigned)(1 + seed % 8));
-    good = sim_run(seed, NULL, &report);
+    good = sim_run(seed, SIM_LOOK_AT_STATE, NULL, &report);
     if (!good && seed % 10 == 0)
         printf("seed %llu: %s\n", (unsigned long long)seed, report.failure);
     fflush(stdout);
