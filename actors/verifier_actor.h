@@ -144,6 +144,13 @@ void rn_verifier_fini(struct rn_verifier *verifier);
 /* Before the first message: the list into which decode's first step writes features; NULL: there is no drafter. */
 struct rn_news_list *rn_verifier_first_list(struct rn_verifier *verifier);
 
+/* The drafter is a head, which reads features. */
+bool rn_verifier_reads_features(const struct rn_verifier *verifier);
+
+/* verifier_choose.c: drafts of each stream of the next step, in the order of its rows; who has paid for a wait is to
+ * take what came of it. list: empty. */
+void rn_verifier_choose(struct rn_verifier *verifier, struct rn_proposal_list *list);
+
 /* verifier_news.c: the drafter's side of a stream begins, if one more can draft, or ends. */
 void rn_verifier_begin_drafts(struct rn_verifier *verifier, uint32_t slot);
 void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot);

@@ -4,9 +4,11 @@
 # what the library itself is made of. Then looks at the shared library: exactly the functions of the public headers,
 # versioned; a SONAME; nothing of jemalloc. And at what each component brings, where only the program was built.
 #
-#   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR WERROR
+#   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR WERROR ASSERTS
 set -euo pipefail
-build=$1 source=$2 cc=$3 cxx=$4 generator=$5 werror=$6
+build=$1 source=$2 cc=$3 cxx=$4 generator=$5
+# With the flags of the build itself the compiler cache has the library; it does not keep what nvcc makes.
+as_built=(-DRUNNEL_WERROR="$6" -DRUNNEL_ASSERTS="$7" -DRUNNEL_CUDA=OFF)
 consumer=$source/tests/install/consumer
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -90,8 +92,7 @@ cmake_consumer() {
 PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=$libdir/pkgconfig cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DRUNNEL_EXPECT="$version"
 ! grep -i 'uv_\|jansson\|hiredis' "$work/find_package/CMakeCache.txt" || complain "find_package looks for private dependencies"
-# With the flags of the build itself the compiler cache has the library; it does not keep what nvcc makes.
-cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" -DRUNNEL_WERROR="$werror" -DRUNNEL_CUDA=OFF
+cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" "${as_built[@]}"
 
 # 5. The example on README's page, by the CMake lines beside it.
 mkdir "$work/page"
@@ -104,8 +105,8 @@ fi
 
 # 6. Who has built the program alone can install, all at once and a component at a time.
 quietly "program: configure" cmake -S "$source" -B "$work/alone" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DRUNNEL_WERROR="$werror" -DRUNNEL_BUILD_TESTS=OFF \
-    -DRUNNEL_BUILD_BENCH=OFF -DRUNNEL_CUDA=OFF && quietly "program: build" cmake --build "$work/alone" --target runnel
+    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" "${as_built[@]}" -DRUNNEL_BUILD_TESTS=OFF \
+    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$work/alone" --target runnel
 quietly "program: install" cmake --install "$work/alone" --prefix "$work/whole" || true
 for component in runtime development program; do
     quietly "program: install" cmake --install "$work/alone" --prefix "$work/$component" --component $component || true
