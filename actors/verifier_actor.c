@@ -160,7 +160,8 @@ static void verify_part(struct rn_verifier *verifier, const struct rn_batch *bat
     learn(stream, part, outs, &walk);
     go_back(stream, part, &walk);
     verifier->n_behind += ended ? 0 : stream->n_behind;
-    if (batch->step.status == RUNNEL_OK && rn_verifier_reads_features(verifier) && part->n_features > 0 && stream->begun)
+    if (batch->step.status == RUNNEL_OK && rn_verifier_reads_features(verifier) && part->n_features > 0 &&
+        stream->begun)
         take_features(stream, part, &walk);
     RN_CHECK(verifier->n_next < verifier->context->limits->max_seqs);
     if (!ended)
