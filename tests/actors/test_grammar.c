@@ -1,9 +1,8 @@
 /* Answers that a grammar guides, of real models on real threads: valid by judges that know nothing of the grammar room
- * (jansson, POSIX regular expressions, hand-written rules), and the same text alone, batched, preempted, with chunks of
+ * (grammar_kinds.h), and the same text alone, batched, preempted, with chunks of
  * any size and with each drafter. */
 #include <jansson.h>
 #include <math.h>
-#include <regex.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,107 +12,8 @@
 #include <cmocka.h>
 
 #include "tests/actors/fixture.h"
+#include "tests/actors/grammar_kinds.h"
 #include "tests/model/shared.h"
-
-/* ---- Grammars, each with its judge ---- */
-
-static const char schema[] =
-    "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 12}, "
-    "\"age\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 120}, \"pets\": {\"type\": \"array\", \"items\": "
-    "{\"enum\": [\"dog\", \"cat\", \"bird\"]}, \"maxItems\": 3}}, \"required\": [\"name\", \"age\", \"pets\"], "
-    "\"additionalProperties\": false}";
-
-static bool is_person(const char *text)
-{
-    json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, NULL), *pet;
-    const json_t *name = json_object_get(value, "name"), *age = json_object_get(value, "age"),
-                 *pets = json_object_get(value, "pets");
-    bool good = json_object_size(value) == 3 && json_is_string(name) && json_is_integer(age) && json_is_array(pets) &&
-                json_array_size(pets) <= 3 && json_integer_value(age) >= 0 && json_integer_value(age) <= 120;
-    size_t i, characters = 0;
-
-    json_array_foreach(pets, i, pet) good =
-        good && (strcmp(json_string_value(pet), "dog") == 0 || strcmp(json_string_value(pet), "cat") == 0 ||
-                 strcmp(json_string_value(pet), "bird") == 0);
-    for (const char *c = good ? json_string_value(name) : ""; *c != '\0'; c++)
-        characters += (*c & 0xc0) != 0x80;
-    json_decref(value);
-    return good && characters <= 12;
-}
-
-static bool matches(const char *text, const char *pattern)
-{
-    regex_t regex;
-    bool good;
-
-    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
-    good = regexec(&regex, text, 0, NULL, 0) == 0;
-    regfree(&regex);
-    return good;
-}
-
-static bool is_date(const char *text)
-{
-    return matches(text, "^(19|20)[0-9]{2}-(0[1-9]|1[0-2])-[0-9]{2}$");
-}
-
-static bool is_sum(const char *text)
-{
-    return matches(text, "^[0-9]{1,3}( [+*-] [0-9]{1,3}){0,3} = [0-9]{1,4}$");
-}
-
-static bool is_list(const char *text)
-{
-    return matches(text, "^- [a-z]{1,10}\n(- [a-z]{1,10}\n){1,4}$");
-}
-
-static bool is_choice(const char *text)
-{
-    return strcmp(text, "yes") == 0 || strcmp(text, "no") == 0 || strcmp(text, "I do not know") == 0;
-}
-
-static bool is_json(const char *text)
-{
-    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
-
-    json_decref(value);
-    return value != NULL;
-}
-
-static const char *const choices[] = {"yes", "no", "I do not know"};
-
-static const struct {
-    runnel_grammar_kind kind;
-    const char *text;
-    bool (*judge)(const char *text);
-    bool bounded; /* each text comes to its end */
-} kinds[] = {
-    {RUNNEL_GRAMMAR_JSON_SCHEMA, schema, is_person, true},
-    {RUNNEL_GRAMMAR_REGEX, "(19|20)[0-9]{2}-(0[1-9]|1[0-2])-[0-9]{2}", is_date, true},
-    {RUNNEL_GRAMMAR_GBNF, "root ::= n ( \" \" [-+*] \" \" n ){0,3} \" = \" [0-9]{1,4}\nn ::= [0-9]{1,3}", is_sum, true},
-    {RUNNEL_GRAMMAR_EBNF, "start: item item~1..4\nitem: \"- \" WORD \"\\n\"\nWORD: /[a-z]{1,10}/", is_list, true},
-    {RUNNEL_GRAMMAR_CHOICES, NULL, is_choice, true},
-    {RUNNEL_GRAMMAR_JSON, NULL, is_json, false},
-    {RUNNEL_GRAMMAR_JSON_OBJECT, NULL, is_json, false},
-};
-#define N_KINDS (sizeof kinds / sizeof kinds[0])
-
-static runnel_grammar grammar_of(size_t kind)
-{
-    runnel_grammar grammar;
-
-    runnel_grammar_default(&grammar);
-    grammar.kind = (uint32_t)kinds[kind].kind;
-    if (kinds[kind].text != NULL) {
-        grammar.text = kinds[kind].text;
-        grammar.text_bytes = strlen(kinds[kind].text);
-    }
-    if (kinds[kind].kind == RUNNEL_GRAMMAR_CHOICES) {
-        grammar.choices = choices;
-        grammar.n_choices = sizeof choices / sizeof choices[0];
-    }
-    return grammar;
-}
 
 /* ---- A set of requests ---- */
 
@@ -129,7 +29,7 @@ static size_t set_step(void)
 }
 
 struct set {
-    runnel_grammar grammars[N_KINDS];
+    runnel_grammar grammars[N_GRAMMAR_KINDS];
     struct capture captures[N_SET];
     runnel_request requests[N_SET];
     runnel_samplers samplers;
@@ -142,17 +42,17 @@ static void fill(struct set *set)
     runnel_samplers_default(&set->samplers);
     set->samplers.xtc_probability = 0.5f;
     set->samplers.typical_p = 0.9f;
-    for (size_t i = 0; i < N_KINDS; i++)
+    for (size_t i = 0; i < N_GRAMMAR_KINDS; i++)
         set->grammars[i] = grammar_of(i);
     for (size_t i = 0; i < N_SET; i += set_step()) {
         runnel_request *request = &set->requests[i];
 
         *request = make_request(prompts[i % 3], test_device() != NULL ? 20 : 120, &set->captures[i]);
-        request->grammar = &set->grammars[i % N_KINDS];
-        request->sampling.temperature = i / N_KINDS == 0 ? 0 : i / N_KINDS == 1 ? 0.8f : 1.5f;
-        request->sampling.top_p = i / N_KINDS == 2 ? 0.9f : 1;
-        request->sampling.repetition_penalty = i / N_KINDS == 2 ? 1.3f : 1;
-        request->sampling.samplers = i / N_KINDS == 3 ? &set->samplers : NULL;
+        request->grammar = &set->grammars[i % N_GRAMMAR_KINDS];
+        request->sampling.temperature = i / N_GRAMMAR_KINDS == 0 ? 0 : i / N_GRAMMAR_KINDS == 1 ? 0.8f : 1.5f;
+        request->sampling.top_p = i / N_GRAMMAR_KINDS == 2 ? 0.9f : 1;
+        request->sampling.repetition_penalty = i / N_GRAMMAR_KINDS == 2 ? 1.3f : 1;
+        request->sampling.samplers = i / N_GRAMMAR_KINDS == 3 ? &set->samplers : NULL;
         request->sampling.seed = i;
     }
 }
@@ -196,7 +96,7 @@ static void judge(const struct capture *capture, size_t kind)
     text[capture->text_bytes] = '\0';
     if (capture->last.type != RUNNEL_EVENT_DONE)
         fail_msg("kind %zu: %s", kind, capture->error);
-    if (capture->last.finish == RUNNEL_FINISH_STOP ? !kinds[kind].judge(text) : kinds[kind].bounded)
+    if (capture->last.finish == RUNNEL_FINISH_STOP ? !grammar_kinds[kind].judge(text) : grammar_kinds[kind].bounded)
         fail_msg("kind %zu, %s: '%s'", kind, capture->last.finish == RUNNEL_FINISH_STOP ? "complete" : "cut", text);
 }
 
@@ -227,7 +127,7 @@ static void each_kind_is_valid(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_SET; i += set_step()) {
-        judge(&set->captures[i], i % N_KINDS);
+        judge(&set->captures[i], i % N_GRAMMAR_KINDS);
         complete += set->captures[i].last.finish == RUNNEL_FINISH_STOP;
     }
     assert_true(complete >= N_SET * 5 / 7);
@@ -492,7 +392,7 @@ static void the_first_space_is_the_grammars(void **state)
         run_request(engine, model, &request);
         assert_int_equal(capture.last.finish, RUNNEL_FINISH_STOP);
         snprintf(text, sizeof text, "%.*s", (int)capture.text_bytes, capture.text);
-        if (!matches(text, "^( [a-z]{1,9}){3}$"))
+        if (!matches_regex(text, "^( [a-z]{1,9}){3}$"))
             fail_msg("'%s' is not of the grammar", text);
     }
     capture_clear(&capture);
@@ -710,12 +610,12 @@ static void grammars_are_checked(void **state)
     (void)state;
     runnel_request_default(&request);
     assert_int_equal(runnel_grammar_check(model, &request, &error), RUNNEL_OK);
-    for (size_t i = 0; i < N_KINDS; i++) {
+    for (size_t i = 0; i < N_GRAMMAR_KINDS; i++) {
         runnel_grammar grammar = grammar_of(i);
 
         request.grammar = &grammar;
         assert_int_equal(runnel_grammar_check(model, &request, &error), RUNNEL_OK);
-        if (kinds[i].text == NULL)
+        if (grammar_kinds[i].text == NULL)
             continue;
         grammar.text = "(";
         grammar.text_bytes = 1;
