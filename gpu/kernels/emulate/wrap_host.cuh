@@ -345,6 +345,11 @@ struct bytes_at {
     }
 };
 
+inline uint32_t word_of_host(uint64_t address)
+{
+    return __atomic_load_n(bytes_at(address).touch<uint32_t>(0, RN_EMULATED_READ), __ATOMIC_ACQUIRE);
+}
+
 /* Atomic operations are those of one thread after the other. */
 template <class T> inline T emulated_add(T *at, T value)
 {
