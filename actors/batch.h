@@ -30,10 +30,12 @@ struct rn_batch_out {
     bool sample;                      /* draw the token of position + 1 */
     bool want_logprobs;
     uint32_t n_top;
-    float *keep_logits; /* copy the logits here; NULL: no */
-    float *late_logits; /* the sampler draws from these when the step is done; NULL: the step draws, or there is
+    float *keep_logits;        /* copy the logits here; NULL: no */
+    float *late_logits;        /* the sampler draws from these when the step is done; NULL: the step draws, or there is
                            rn_step.logits */
-    bool guided;        /* a grammar says what may be drawn: row guide_row of the request's guide */
+    struct rn_draw_mask *mask; /* guided, and the device draws by itself: where the sampler puts the mask, too; else
+                                  NULL */
+    bool guided;               /* a grammar says what may be drawn: row guide_row of the request's guide */
     uint32_t guide_row;
     bool asks;        /* the host draws: the row's candidates go to the request's choice */
     bool ended, last; /* the draw has ended the grammar's text; or completed it, and nothing can follow */

@@ -19,6 +19,7 @@
 #include "actors/embed.h"
 #include "actors/grammar/guide.h"
 #include "base/check.h"
+#include "model/draw_mask.h"
 #include "model/kv_size.h"
 
 #define PROMPT_FEATURES 512u /* of so many positions at its end a drafter reads them */
@@ -117,11 +118,19 @@ static uint32_t draws_left(const struct rn_decode *decode, const struct rn_reque
 static void guide_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, uint32_t row,
                       float *keep_logits)
 {
+    const struct rn_backend *backend = decode->context->backend;
+
     out->guided = true;
     out->guide_row = row;
     rn_guide_begin_row(request->guide, row);
     decode->batch->n_guided++;
-    if (decode->ring.late_logits != NULL)
+    if (decode->ring.late_logits == NULL)
+        return;
+    if (!is_beyond_device(decode, request->sampler) && backend->ops->mask_of != NULL)
+        out->mask = backend->ops->mask_of(decode->context->backend, (uint32_t)(out - decode->batch->outs));
+    if (out->mask != NULL)
+        rn_draw_mask_clear(out->mask);
+    else
         out->late_logits = keep_logits != NULL ? keep_logits : rn_guide_logits(request->guide, row);
 }
 
@@ -133,6 +142,7 @@ static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct r
     struct rn_batch *batch = decode->batch;
 
     out->late_logits = NULL;
+    out->mask = NULL;
     out->guided = out->ended = out->last = false;
     out->asks = sample && request->choice != NULL;
     if (sample && request->guide != NULL)

@@ -136,6 +136,10 @@ void rn_draws_ask(struct rn_batch *batch)
             (struct rn_draw){.wanted = out->sample && !late, .keep_logits = late ? out->late_logits : out->keep_logits};
         if (itself && batch->draws[i].wanted)
             ask_device(&batch->draws[i], out);
+        if (out->mask != NULL) {
+            batch->draws[i].mask = out->mask;
+            batch->draws[i].late_logits = rn_guide_logits(out->request->guide, out->guide_row);
+        }
     }
     batch->step.draws = batch->draws;
     batch->step.drawer = itself ? NULL : &batch->drawer;
@@ -180,7 +184,7 @@ static void take_draw(struct rn_batch *batch, uint32_t i, struct rn_sampler_scra
     out->status = draw->status;
     if (draw->status != RUNNEL_OK)
         return;
-    if (out->guided && out->late_logits == NULL && out->request->guide->rows[out->guide_row].kept) {
+    if (out->guided && out->late_logits == NULL && (draw->is_late || out->request->guide->rows[out->guide_row].kept)) {
         rn_draw_row(batch, i, rn_guide_logits(out->request->guide, out->guide_row), scratch);
     } else if (out->late_logits != NULL) {
         rn_draw_row(batch, i, out->late_logits, scratch);

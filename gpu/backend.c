@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "gpu/steps.h"
+#include "model/draw_mask.h"
 #include "model/kv.h"
 
 static struct rn_gpu_backend *self(const struct rn_backend *backend)
@@ -93,6 +94,7 @@ static void release(struct rn_gpu_backend *backend)
     free_host(backend, backend->host_ids);
     free_host(backend, backend->host_features);
     free_host(backend, backend->host_results);
+    free_host(backend, backend->host_masks);
     free_piece(backend, &backend->weights);
     free_piece(backend, &backend->blocks);
     free_piece(backend, &backend->windows);
@@ -195,7 +197,8 @@ static int take_memory(struct rn_gpu_backend *backend)
     uint64_t in_bytes = rn_gpu_inputs_place(backend);
     uint64_t logits_bytes = (uint64_t)backend->limits.max_outs * backend->plan->n_vocab * sizeof(float);
     uint64_t features_bytes = rn_gpu_features_bytes(backend, backend->limits.max_rows);
-    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL, *host_features = NULL, *host_results = NULL;
+    void *host_in = NULL, *host_logits = NULL, *host_ids = NULL, *host_features = NULL, *host_results = NULL,
+         *host_masks = NULL;
     int result = take_piece(backend, rn_gpu_weights_place(backend, backend->plan), &backend->weights);
 
     rn_gpu_blocks_place(backend, backend->plan);
@@ -222,7 +225,12 @@ static int take_memory(struct rn_gpu_backend *backend)
         result = take_host(backend, features_bytes, &host_features);
     if (result == RN_GPU_OK && backend->limits.draws)
         result = take_host(backend, backend->limits.max_outs * sizeof *backend->host_results, &host_results);
+    backend->mask_stride =
+        rn_gpu_aligned(sizeof(struct rn_draw_mask) + ((uint64_t)backend->plan->n_vocab + 63) / 64 * sizeof(uint64_t));
+    if (result == RN_GPU_OK && backend->limits.draws && backend->plan->n_vocab <= RN_DRAW_MASKED_MOST)
+        result = take_host(backend, backend->limits.max_outs * backend->mask_stride, &host_masks);
     backend->host_results = host_results;
+    backend->host_masks = host_masks;
     backend->host_ids = host_ids;
     backend->host_features = host_features;
     backend->host_in = host_in;
@@ -318,6 +326,7 @@ static const struct rn_backend_ops gpu_ops = {
     .prepare = prepare,
     .submit_async = rn_gpu_submit_async,
     .can_draw = rn_gpu_can_draw,
+    .mask_of = rn_gpu_mask_of,
     .free = free_backend,
     .block_bytes = rn_gpu_block_bytes,
     .layout = rn_gpu_layout,

@@ -151,6 +151,8 @@ struct rn_gpu_backend {
     float *host_logits;                  /* pinned; [max_outs, n_vocab] */
     float *host_features;                /* pinned; [max_rows, features_width]; NULL: the plan has none */
     struct rn_draw_result *host_results; /* pinned; [max_outs]; NULL: steps do not draw */
+    unsigned char *host_masks;           /* pinned; [max_outs] of mask_stride bytes; NULL: steps draw without */
+    uint64_t mask_stride;
     int32_t *host_ids; /* pinned; of each counted op (rn_op.counted), in order, [max_rows, used]; NULL: none counts */
 
     struct rn_gpu_flight flights[RN_GPU_RING]; /* steps in flight, each at its number modulo their count */

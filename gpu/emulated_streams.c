@@ -49,7 +49,7 @@ static bool is_device(const struct rn_gpu_emulated *e, uint64_t at, size_t bytes
     return false;
 }
 
-/* The device's memory as it is now, to be freed. NULL on refusal. Under the lock. */
+/* What kernels may touch now, the device's memory and the pinned one of the host, to be freed. NULL on refusal. Under the lock. */
 static struct rn_gpu_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
 {
     struct rn_gpu_range *ranges;
@@ -60,8 +60,7 @@ static struct rn_gpu_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
     ranges = rn_alloc(e->heap, all + 1, sizeof *ranges);
     *n = 0;
     for (const struct rn_gpu_piece *piece = e->pieces; piece != NULL && ranges != NULL; piece = piece->next)
-        if (!piece->is_host)
-            ranges[(*n)++] = (struct rn_gpu_range){(uintptr_t)piece->at, piece->bytes};
+        ranges[(*n)++] = (struct rn_gpu_range){(uintptr_t)piece->at, piece->bytes};
     return ranges;
 }
 

@@ -168,15 +168,18 @@ static void put_draws(struct rn_gpu_backend *backend, const struct rn_step *step
 
         asks[i] = (struct rn_draw_ask){.wanted = draw->wanted};
         if (draw->wanted)
-            asks[i] = (struct rn_draw_ask){.seed = draw->seed,
-                                           .position = draw->position,
-                                           .temperature = draw->sampling->temperature,
-                                           .top_p = draw->sampling->top_p,
-                                           .min_p = draw->sampling->min_p,
-                                           .top_k = draw->sampling->top_k,
-                                           .wanted = 1,
-                                           .want_logprob = draw->want_logprob,
-                                           .n_top = draw->want_top};
+            asks[i] =
+                (struct rn_draw_ask){.seed = draw->seed,
+                                     .position = draw->position,
+                                     .mask = (uintptr_t)draw->mask,
+                                     .late = (uintptr_t)(backend->host_logits + (size_t)i * backend->plan->n_vocab),
+                                     .temperature = draw->sampling->temperature,
+                                     .top_p = draw->sampling->top_p,
+                                     .min_p = draw->sampling->min_p,
+                                     .top_k = draw->sampling->top_k,
+                                     .wanted = 1,
+                                     .want_logprob = draw->want_logprob,
+                                     .n_top = draw->want_top};
     }
 }
 

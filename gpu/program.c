@@ -190,6 +190,11 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend)
                                   0};
     if (result == RN_GPU_OK)
         result = rn_gpu_program_run(backend, &shape);
+    if (result == RN_GPU_OK && backend->limits.draws) {
+        const struct rn_draw_args draw = rn_gpu_draw_args(backend, 1);
+
+        result = rn_gpu_launch(backend, RN_KERNEL_draw, &draw);
+    }
     backend->allows = false;
     return result;
 }

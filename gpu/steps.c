@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "gpu/steps.h"
+#include "model/draw_mask.h"
 
 static struct rn_gpu_backend *self(const struct rn_backend *backend)
 {
@@ -47,6 +48,15 @@ static struct rn_gpu_graph_entry *entry_of(struct rn_gpu_backend *backend, const
     return oldest;
 }
 
+struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint32_t n_rows)
+{
+    return (struct rn_draw_args){.logits = backend->slots + backend->slot_at[backend->plan->logits_slot],
+                                 .asks = backend->inputs + backend->in.asks,
+                                 .results = backend->inputs + backend->in.results,
+                                 .n_rows = n_rows,
+                                 .n_vocab = backend->plan->n_vocab};
+}
+
 /* Tokens that the step before has drawn, the ops, and what is drawn from their logits. */
 static int run_all(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
@@ -56,11 +66,7 @@ static int run_all(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
                                       .tokens = backend->inputs + in->tokens,
                                       .n_rows = shape->n_rows,
                                       .n_results = backend->limits.max_outs};
-    const struct rn_draw_args draw = {.logits = backend->slots + backend->slot_at[backend->plan->logits_slot],
-                                      .asks = backend->inputs + in->asks,
-                                      .results = backend->inputs + in->results,
-                                      .n_rows = shape->n_outs,
-                                      .n_vocab = backend->plan->n_vocab};
+    const struct rn_draw_args draw = rn_gpu_draw_args(backend, shape->n_outs);
     int result = backend->limits.draws ? rn_gpu_launch(backend, RN_KERNEL_feed, &feed) : RN_GPU_OK;
 
     if (result == RN_GPU_OK)
@@ -140,6 +146,17 @@ bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sa
     return sampling->n_biases == 0;
 }
 
+struct rn_draw_mask *rn_gpu_mask_of(struct rn_backend *base, uint32_t out)
+{
+    struct rn_gpu_backend *backend = self(base);
+
+    static_assert(offsetof(struct rn_draw_mask, words) == RN_DRAW_MASK_WORDS, "the kernel reads it");
+    RN_CHECK(out < backend->limits.max_outs);
+    return backend->host_masks == NULL
+               ? NULL
+               : (struct rn_draw_mask *)(void *)(backend->host_masks + out * backend->mask_stride);
+}
+
 /* Fills what goes up of a draw whose row has what it depends on. */
 static void take_draw(struct rn_gpu_backend *backend, struct rn_draw *draw, uint32_t out)
 {
@@ -148,7 +165,10 @@ static void take_draw(struct rn_gpu_backend *backend, struct rn_draw *draw, uint
 
     if (draw->keep_logits != NULL)
         memcpy(draw->keep_logits, backend->host_logits + (size_t)out * n_vocab, n_vocab * sizeof(float));
-    if (!draw->wanted)
+    draw->is_late = draw->wanted && result->is_late != 0;
+    if (draw->is_late)
+        memcpy(draw->late_logits, backend->host_logits + (size_t)out * n_vocab, n_vocab * sizeof(float));
+    if (!draw->wanted || draw->is_late)
         return;
     draw->status = result->good != 0 ? RUNNEL_OK : RUNNEL_NUMERIC;
     RN_CHECK(result->token >= 0 && (uint32_t)result->token < n_vocab);

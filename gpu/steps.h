@@ -22,6 +22,12 @@ void rn_gpu_steps_wait(struct rn_gpu_backend *backend, uint64_t n);
 /* steps.c: without biases. */
 bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sampling);
 
+/* steps.c: the contract's. */
+struct rn_draw_mask *rn_gpu_mask_of(struct rn_backend *backend, uint32_t out);
+
+/* steps.c: the arguments of a step's draw. */
+struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint32_t n_rows);
+
 /* steps.c: the graphs that it has made. */
 void rn_gpu_graphs_free(struct rn_gpu_backend *backend);
 

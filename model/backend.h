@@ -201,6 +201,11 @@ struct rn_backend_ops {
      * with others are asked for their logits. */
     bool (*can_draw)(const struct rn_backend *backend, const runnel_sampling *sampling);
 
+    /* Likewise: where the mask of wanted row `out` of the step that is submitted next is put (draw_mask.h); one step in
+     * flight may have masks. NULL, or the answer NULL: it cannot draw with masks, and such rows are asked for their
+     * logits, too. */
+    struct rn_draw_mask *(*mask_of)(struct rn_backend *backend, uint32_t out);
+
     /* No step is in flight. */
     void (*free)(struct rn_backend *backend);
 

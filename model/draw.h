@@ -7,7 +7,7 @@
  * So a step needs nothing that its submitter has to look at first, and several can be in flight. A device that draws by
  * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Penalties
  * need the tokens before: rows with any on, or with what the device cannot (rn_backend_ops.can_draw), are not drawn by
- * such a device, but asked for their logits. Any other device
+ * such a device, but asked for their logits. A grammar's mask may come while the step runs (draw_mask.h). Any other device
  * calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any order,
  * several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
 #ifndef RN_MODEL_DRAW_H
@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 
+struct rn_draw_mask;
 struct rn_step;
 
 /* Of one wanted row. */
@@ -31,10 +32,15 @@ struct rn_draw {
         *sampling;      /* of a device that draws by itself, without penalties and but for the seed; borrowed while in
                            flight. Else not looked at */
     float *keep_logits; /* [n_vocab]: where a copy of the logits goes; NULL: nowhere */
+    const struct rn_draw_mask *mask; /* of a device that draws by itself: which tokens may be drawn, in the place that
+                                        rn_backend_ops.mask_of has given for this row; NULL: all. Logprobs are those of
+                                        all */
+    float *late_logits; /* [n_vocab], with a mask: where the logits go if it is not there when the row is drawn */
 
     /* Up. */
     runnel_status status; /* OK; NUMERIC: there is no token in these logits; or what the row depended on has come to */
     int32_t token;        /* in [0, n_vocab) */
+    bool is_late;         /* with a mask that was not there: nothing is drawn, and late_logits are the row's */
     float logprob;
     uint32_t n_top;
     runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS]; /* best first */

@@ -7,6 +7,7 @@
 #include "actors/grammar/guide.h"
 #include "actors/request.h"
 #include "base/check.h"
+#include "model/draw_mask.h"
 #include "sampling/choice.h"
 
 #define FORCED_BYTES 64u /* of a text that is foretold: the longest tokens of words have fewer */
@@ -174,6 +175,9 @@ static void guide_row(struct rn_matchers_stream *stream, const struct rn_batch_o
         status = rn_matcher_accept(stream->matcher, path.tokens[n], &error);
     if (status == RUNNEL_OK) {
         make_mask(stream->matcher, guide, out->guide_row);
+        if (out->mask != NULL && rn_guide_state(guide, out->guide_row) == RN_GUIDE_MASKED)
+            rn_draw_mask_put(out->mask, rn_guide_mask(guide, out->guide_row),
+                             guide->n_vocab / 64 + (guide->n_vocab % 64 != 0));
     } else if (status == RUNNEL_INVALID) {
         settle_row(guide, out->guide_row, RN_GUIDE_REFUSED);
     } else {

@@ -7,7 +7,11 @@
  * at a time. They are sums of integers, whose order does not count. Sums of doubles are taken in the order in which
  * the CPU takes them, by one thread each.
  *
- *   shared   histogram [2048] · list of keys [1024] · their weights [1024] · what warps tell each other [3][16] */
+ * With a mask, tokens that it does not allow have the logit -infinity, but for logprobs. Where the mask is not there yet,
+ * the host draws the row: its logits go to the host's memory.
+ *
+ *   shared   histogram [2048] · list of keys [1024] · their weights [1024] · what warps tell each other [3][16] ·
+ *            mask [n_vocab / 64] */
 #include "gpu/kernels/wrap.cuh"
 
 #define RN_EXACT DEVICE
@@ -19,6 +23,7 @@ namespace
 
 enum : uint32_t { DRAW_THREADS = 512, DRAW_WARPS = DRAW_THREADS / WARP, HISTOGRAM = 2048, DIGIT_BITS = 11, LIST = 1024 };
 enum : uint32_t { LIST_AT = HISTOGRAM * 8, WEIGHTS_AT = LIST_AT + LIST * 8, WORDS_AT = WEIGHTS_AT + LIST * 8 };
+enum : uint32_t { MASK_AT = WORDS_AT + 3 * DRAW_WARPS * 8 };
 enum : uint32_t { NOISE_DOMAIN = 1 }; /* sampling/noise.h */
 
 constexpr double NOISE_MOST = 22.9, LIGHT = 58.0; /* sampling/noise.h, sampling/levels/loops.h */
@@ -28,14 +33,20 @@ struct drawn_row {
     global<float> logits;
     uint64_t begin;
     uint32_t n;
+    shared<uint32_t> mask;
+    bool is_masked;
     float best;
     double inverse;      /* of the temperature, ... */
     float quick_inverse; /* ... and within floats */
     float digit_scale;   /* from a depth to the first digit */
 
-    DEVICE float logit(uint32_t i) const
+    DEVICE float raw(uint32_t i) const
     {
         return logits.get(begin + i);
+    }
+    DEVICE float logit(uint32_t i) const
+    {
+        return is_masked && (mask.get(i / 32) >> (i % 32) & 1) == 0 ? -INFINITY : raw(i);
     }
     DEVICE double scaled(float logit) const
     {
@@ -366,6 +377,35 @@ DEVICE uint32_t toss(const drawn_row &row, const rn_draw_ask &ask, uint32_t like
     return token;
 }
 
+/* ---- Masks ---- */
+
+DEVICE uint32_t words_of_mask(uint32_t n_vocab)
+{
+    return (n_vocab + 63) / 64 * 2;
+}
+
+/* Brings the mask to shared memory. False, in all threads: it is not there yet. */
+DEVICE bool take_mask(const drawn_row &row, uint64_t address)
+{
+    shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
+    bool is_there;
+
+    if (thread_of_block() == 0)
+        words.put(0, word_of_host(address));
+    sync_block();
+    is_there = words.get(0) != 0;
+    for (uint32_t i = thread_of_block(); is_there && i < words_of_mask(row.n); i += DRAW_THREADS)
+        row.mask.put(i, bytes_at(address).get<uint32_t>(RN_DRAW_MASK_WORDS + i * 4));
+    sync_block();
+    return is_there;
+}
+
+DEVICE void give_logits(const drawn_row &row, uint64_t to)
+{
+    for (uint32_t i = thread_of_block(); i < row.n; i += DRAW_THREADS)
+        global<float>(to, row.n).put(i, row.raw(i));
+}
+
 /* ---- Logprobs ---- */
 
 /* The logarithm of the sum of all weights at temperature 1: tokens of equal id modulo 8 in ascending order, then these
@@ -421,40 +461,58 @@ DEVICE void put_logprobs(const drawn_row &row, const rn_draw_ask &ask, uint32_t 
 
 RN_KERNEL(draw, rn_draw_args, DRAW_THREADS, 1)
 {
-    uint64_t at = (uint64_t)block_x() * sizeof(rn_draw_result), best = 0, bad = 0;
+    uint64_t at = (uint64_t)block_x() * sizeof(rn_draw_result), best = 0, allowed = 0, bad = 0;
     rn_draw_ask ask = bytes_at(args.asks).get<rn_draw_ask>((uint64_t)block_x() * sizeof(rn_draw_ask));
     drawn_row row = {global<float>(args.logits, (uint64_t)args.n_rows * args.n_vocab),
-                     (uint64_t)block_x() * args.n_vocab, args.n_vocab, 0, 1, 1, 1};
+                     (uint64_t)block_x() * args.n_vocab,
+                     args.n_vocab,
+                     shared<uint32_t>(MASK_AT, words_of_mask(args.n_vocab)),
+                     false,
+                     0,
+                     1,
+                     1,
+                     1};
     shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
     bytes_at results(args.results);
     uint32_t token = 0;
-    bool good;
+    bool wanted = ask.wanted != 0, is_late, good;
 
-    for (uint32_t i = thread_of_block(); ask.wanted != 0 && i < row.n; i += DRAW_THREADS) {
-        uint32_t bits = bits_of(row.logit(i));
-        uint64_t key = key_of(row.logit(i), i);
+    row.is_masked = wanted && ask.mask != 0;
+    is_late = row.is_masked && !take_mask(row, ask.mask);
+    if (is_late)
+        give_logits(row, ask.late);
+    for (uint32_t i = thread_of_block(); wanted && !is_late && i < row.n; i += DRAW_THREADS) {
+        float raw = row.raw(i);
+        uint32_t bits = bits_of(raw);
+        uint64_t key = key_of(raw, i);
         if (bits == 0x7f800000u || (bits & 0x7fffffffu) > 0x7f800000u)
             bad = 1;
         best = key > best ? key : best;
+        key = key_of(row.logit(i), i);
+        allowed = key > allowed ? key : allowed;
     }
     bad = sum_of_keys(bad, words);
     best = most_of_keys(best, words);
-    row.best = logit_of(best);
-    good = ask.wanted != 0 && bad == 0 && row.best != -INFINITY;
+    allowed = most_of_keys(allowed, words);
+    row.best = logit_of(allowed);
+    good = wanted && !is_late && bad == 0 && row.best != -INFINITY;
     if (good) {
-        token = id_of(best);
+        token = id_of(allowed);
         row.inverse = ask.temperature > 0 ? 1 / (double)ask.temperature : 1;
         row.quick_inverse = (float)fmin(row.inverse, 0x1.fffffep127);
         row.digit_scale = (float)fmin(row.inverse * ((HISTOGRAM - 1) / DEPTH), 0x1.fffffep127);
         if (ask.temperature > 0)
             token = toss(row, ask, token, cut_of(row, ask),
                          ask.min_p > 0 ? rn_exact_log((double)ask.min_p) : -(double)INFINITY);
+        row.is_masked = false;
+        row.best = logit_of(best);
         if (ask.want_logprob != 0)
             put_logprobs(row, ask, token, results, at);
     }
     if (thread_of_block() == 0) {
         results.put<uint32_t>(at + offsetof(rn_draw_result, good), good ? 1 : 0);
         results.put<int32_t>(at + offsetof(rn_draw_result, token), (int32_t)token);
+        results.put<uint32_t>(at + offsetof(rn_draw_result, is_late), is_late ? 1 : 0);
     }
 }
 

@@ -429,13 +429,18 @@ struct rn_move_rows_args {
 /* Of a wanted row, what is drawn from its logits (model/draw.h), and how (the parameters of runnel_sampling). */
 struct rn_draw_ask {
     uint64_t seed, position;
+    rn_address mask, late; /* rn_draw_mask, in the host's memory, as is f32 [n_vocab]; 0: any token may be drawn */
     float temperature, top_p, min_p;
     uint32_t top_k;
     uint32_t wanted; /* 0: nothing is drawn */
     uint32_t want_logprob, n_top, unused;
 };
 
-enum { RN_DRAW_TOP = 20 }; /* RUNNEL_MAX_TOP_LOGPROBS */
+enum {
+    RN_DRAW_TOP = 20,             /* RUNNEL_MAX_TOP_LOGPROBS */
+    RN_DRAW_MASK_WORDS = 16,      /* of rn_draw_mask, in bytes */
+    RN_DRAW_MASKED_MOST = 1 << 20 /* tokens of a vocabulary for which a block has room for masks */
+};
 
 /* And what was. The token is one of the vocabulary, whatever the rest says. */
 struct rn_draw_result {
@@ -443,6 +448,7 @@ struct rn_draw_result {
     int32_t token;
     float logprob;
     uint32_t n_top;
+    uint32_t is_late; /* the mask was not there: nothing is drawn, and the logits are where the ask says */
     int32_t top_tokens[RN_DRAW_TOP];
     float top_logprobs[RN_DRAW_TOP];
 };

@@ -142,9 +142,12 @@ static struct rn_launch launch_head_sum(const struct rn_head_args *args)
 }
 
 /* A histogram of 2048 sums, a list of 1024 keys and their weights, and what warps tell each other: draw.cu. */
+/* As in draw.cu; the last is a mask. */
 static struct rn_launch launch_draw(const struct rn_draw_args *args)
 {
-    return (struct rn_launch){{args->n_rows, 1, 1}, 512, (2048 + 2 * 1024 + 3 * 16) * 8};
+    uint32_t mask = args->n_vocab <= RN_DRAW_MASKED_MOST ? ceil_to(args->n_vocab, 64) : 0;
+
+    return (struct rn_launch){{args->n_rows, 1, 1}, 512, (2048 + 2 * 1024 + 3 * 16 + mask) * 8};
 }
 
 static struct rn_launch launch_feed(const struct rn_feed_args *args)

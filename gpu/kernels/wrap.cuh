@@ -32,6 +32,9 @@
  *   copy_commit() copy_wait<N>()                    makes a group of the copies set off since the last one; waits until
  *                                                   of this thread's groups all but the newest N are there. Other
  *                                                   threads see them behind a barrier
+ *   word_of_host(address)                           a word that the host may write while the launch runs: what it has
+ *                                                   written before is there for who reads behind, and for others of
+ *                                                   the block behind a barrier
  *   words2, words4                                  2 or 4 words that are read and written at once
  *   bits_of(float) float_of(bits)
  *   pack_bf16(low, high)                            two floats to the nearest bfloat16, ties to even, low in the low half

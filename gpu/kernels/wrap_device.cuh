@@ -142,6 +142,14 @@ struct bytes_at {
     }
 };
 
+DEVICE uint32_t word_of_host(uint64_t address)
+{
+    uint32_t word;
+
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
+    return word;
+}
+
 extern __shared__ words4 rn_shared_memory[];
 
 template <class T> struct shared {

@@ -9,7 +9,10 @@
 
 #include "actors/batch.h"
 #include "actors/draw_rows.h"
+#include "actors/grammar/guide.h"
+#include "actors/request.h"
 #include "base/rng.h"
+#include "model/draw_mask.h"
 
 #define VOCAB 9
 #define CHAIN 5
@@ -171,10 +174,13 @@ static void device_draws(struct rn_heap *heap, struct rn_draw *draw, const float
 {
     struct rn_sampler *sampler = rn_sampler_new(heap, draw->sampling, VOCAB, 0);
     struct rn_sampler_scratch *scratch = rn_sampler_scratch_new(heap, VOCAB);
+    const struct rn_mask mask = {draw->mask == NULL ? NULL : draw->mask->words, true};
     struct rn_pick pick;
 
     assert_int_equal(draw->seed, draw->sampling->seed);
-    draw->status = rn_sampler_pick(sampler, scratch, logits, draw->position, draw->want_logprob, draw->want_top, &pick);
+    assert_true(draw->mask == NULL || rn_draw_mask_is_there(draw->mask));
+    draw->status = rn_sampler_pick_masked(sampler, (struct rn_path){NULL, 0}, draw->mask == NULL ? NULL : &mask,
+                                          scratch, logits, draw->position, draw->want_logprob, draw->want_top, &pick);
     draw->token = pick.token;
     draw->logprob = pick.logprob;
     draw->n_top = pick.n_top;
@@ -257,9 +263,73 @@ static void device_draws_by_itself(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
+/* Rows of a grammar: the device has the mask in time and draws; or gives the logits, and the sampler draws. What the device
+ * has drawn is taken as it is, which a token shows that the chain would not draw. */
+static void device_draws_with_masks(void **state)
+{
+    static const struct rn_device_caps caps = {.can = RN_CAN_DRAW | RN_CAN_DRAW_ITSELF};
+    const struct rn_backend backend = {.caps = &caps};
+    const runnel_sampling params = {.temperature = 0.8f, .top_p = 0.9f, .repetition_penalty = 1, .seed = 3};
+    _Alignas(16) unsigned char place[sizeof(struct rn_draw_mask) + sizeof(uint64_t)];
+    struct rn_draw_mask *mask = (struct rn_draw_mask *)(void *)place;
+    uint64_t words = 0, rng = 5;
+    float logits[VOCAB], late[VOCAB];
+    struct rn_guide_row row = {.may_end = true};
+    struct rn_guide guide = {
+        .words = 1, .n_vocab = VOCAB, .keeps_logits = true, .n_rows = 1, .rows = &row, .masks = &words, .logits = late};
+    struct rn_request request = {.guide = &guide};
+    struct rn_batch_out out = {
+        .request = &request, .sample = true, .want_logprobs = true, .n_top = 2, .guided = true, .mask = mask};
+    struct rn_batch batch = {.outs = &out, .n_vocab = VOCAB, .step.n_outs = 1};
+    struct rn_sampler_scratch *scratch;
+    struct rn_sampler *sampler;
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch = rn_sampler_scratch_new(&heap, VOCAB);
+    out.sampler = sampler = rn_sampler_new(&heap, &params, VOCAB, 64);
+    assert_int_equal(rn_draws_init(&batch, &heap, &backend, 1), RUNNEL_OK);
+    for (uint32_t round = 0; round < 60; round++) {
+        const struct rn_mask allowed = {&words, true};
+        struct rn_draw *draw = batch.draws;
+        struct rn_pick right;
+
+        for (uint32_t v = 0; v < VOCAB; v++)
+            logits[v] = (float)(rn_splitmix64(&rng) % 1000) / 250;
+        words = rn_splitmix64(&rng) | 1;
+        rn_draw_mask_clear(mask);
+        rn_word_set(&row.state, RN_GUIDE_MASKED);
+        rn_draws_ask(&batch);
+        assert_true(draw->wanted && draw->mask == mask && draw->late_logits == late);
+        if (round % 3 == 0) {
+            memcpy(draw->late_logits, logits, sizeof logits);
+            draw->is_late = true;
+        } else {
+            rn_draw_mask_put(mask, &words, 1);
+            device_draws(&heap, draw, logits);
+        }
+        assert_int_equal(rn_sampler_pick_masked(sampler, (struct rn_path){NULL, 0}, &allowed, scratch, logits,
+                                                out.position + 1, true, 2, &right),
+                         RUNNEL_OK);
+        if (round % 3 == 1)
+            draw->token = right.token = right.token + 1;
+        rn_draws_take(&batch, scratch);
+        assert_int_equal(out.status, RUNNEL_OK);
+        assert_int_equal(out.pick.token, right.token);
+        assert_memory_equal(&out.pick.logprob, &right.logprob, sizeof right.logprob);
+        assert_int_equal(out.pick.n_top, right.n_top);
+    }
+    rn_draws_fini(&batch, &heap);
+    rn_sampler_free(sampler);
+    rn_sampler_scratch_free(scratch);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_any_order), cmocka_unit_test(device_draws_by_itself)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_any_order), cmocka_unit_test(device_draws_by_itself),
+                                       cmocka_unit_test(device_draws_with_masks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

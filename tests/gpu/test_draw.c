@@ -1,5 +1,5 @@
 /* Draws on the device against the chain of sampling/: the same token from the same logits, and the same logprobs to the
- * bit, for parameters alone and together, on logits of many kinds. */
+ * bit, for parameters alone and together, on logits of many kinds, and with masks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/draw_mask.h"
 #include "rig.h"
 #include "sampling/sampler.h"
 
@@ -42,6 +43,7 @@ struct table {
     struct rn_draw_result *results;
     struct rn_sampler_scratch *scratch;
     uint32_t n_vocab;
+    struct rn_draw_mask *masks[ROWS]; /* NULL: the row has none */
 };
 
 static void open_table(struct table *t, uint32_t n_vocab)
@@ -51,6 +53,7 @@ static void open_table(struct table *t, uint32_t n_vocab)
     t->logits = rig_device(&t->rig, (size_t)ROWS * n_vocab * sizeof(float));
     t->asks = rig_device(&t->rig, ROWS * sizeof *t->asks);
     t->results = rig_device(&t->rig, ROWS * sizeof *t->results);
+    memset(t->masks, 0, sizeof t->masks);
     t->scratch = rn_sampler_scratch_new(&t->rig.heap, n_vocab);
     assert_non_null(t->scratch);
 }
@@ -72,6 +75,7 @@ static void compare(struct table *t, const runnel_sampling *params, uint32_t n_r
     for (uint32_t r = 0; r < n_rows; r++)
         t->asks[r] = (struct rn_draw_ask){.seed = params->seed,
                                           .position = position + r,
+                                          .mask = rig_at(t->masks[r]),
                                           .temperature = params->temperature,
                                           .top_p = params->top_p,
                                           .min_p = params->min_p,
@@ -82,9 +86,11 @@ static void compare(struct table *t, const runnel_sampling *params, uint32_t n_r
     rig_run(&t->rig, RN_KERNEL_draw, &args);
     for (uint32_t r = 0; r < n_rows; r++) {
         const struct rn_draw_result *got = &t->results[r];
+        const struct rn_mask mask = {t->masks[r] == NULL ? NULL : t->masks[r]->words, true};
         struct rn_pick want;
-        runnel_status status = rn_sampler_pick(sampler, t->scratch, t->logits + (size_t)r * t->n_vocab, position + r,
-                                               logprob, n_top, &want);
+        runnel_status status =
+            rn_sampler_pick_masked(sampler, (struct rn_path){NULL, 0}, mask.words == NULL ? NULL : &mask, t->scratch,
+                                   t->logits + (size_t)r * t->n_vocab, position + r, logprob, n_top, &want);
 
         assert_int_equal(got->good, status == RUNNEL_OK);
         if (status != RUNNEL_OK) {
@@ -238,11 +244,92 @@ static void test_feed(void **state)
     close_table(&t);
 }
 
+/* ---- Masks ---- */
+
+static uint32_t mask_words(const struct table *t)
+{
+    return (t->n_vocab + 63) / 64;
+}
+
+/* Of a row: every `apart`-th token from `first` on is allowed; apart 0: none is. Bits behind the vocabulary are set. */
+static void mask_row(struct table *t, uint32_t r, uint32_t first, uint32_t apart)
+{
+    uint64_t words[1024] = {0};
+
+    assert_true(mask_words(t) <= 1024);
+    for (uint32_t i = first; apart > 0 && i < t->n_vocab; i += apart)
+        words[i / 64] |= UINT64_C(1) << i % 64;
+    if (t->n_vocab % 64 != 0)
+        words[t->n_vocab / 64] |= UINT64_MAX << t->n_vocab % 64;
+    t->masks[r] = rig_device(&t->rig, sizeof *t->masks[r] + mask_words(t) * sizeof words[0]);
+    rn_draw_mask_clear(t->masks[r]);
+    rn_draw_mask_put(t->masks[r], words, mask_words(t));
+}
+
+/* Some rows have one: most tokens, few, one, none; the best one is forbidden, or a tie's first. */
+static void test_masks(void **state)
+{
+    static const uint32_t sizes[] = {1, 31, 1030, 5001};
+
+    (void)state;
+    for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++) {
+        uint32_t n_vocab = sizes[n];
+        struct table t;
+
+        open_table(&t, n_vocab);
+        for (uint32_t r = 0; r < ROWS; r++)
+            fill(&t.rig, (enum kind)(r % KINDS), t.logits + (size_t)r * n_vocab, n_vocab);
+        mask_row(&t, 0, 0, 2);
+        mask_row(&t, PEAKED, n_vocab / 3 + 2, 1); /* behind the peak */
+        mask_row(&t, FLAT, n_vocab - 1, 1);
+        mask_row(&t, TIED, 1, 3);
+        mask_row(&t, GAPS, 0, 3); /* those that have -infinity, and perhaps the last */
+        mask_row(&t, 6, 0, 0);
+        for (uint32_t i = 0; i < WAYS; i++) {
+            runnel_sampling params = way(i, 99 + i);
+
+            compare(&t, &params, ROWS, 5 + i, i % 2 == 0, 6);
+        }
+        close_table(&t);
+    }
+}
+
+/* A mask that is not there: the logits go to the host, and nothing is drawn, beside rows that are. */
+static void test_late_mask(void **state)
+{
+    enum { N = 500 };
+    struct table t;
+    struct rn_draw_args draw;
+    float *late;
+
+    (void)state;
+    open_table(&t, N);
+    late = rig_device(&t.rig, 3 * N * sizeof *late);
+    for (uint32_t r = 0; r < 3; r++) {
+        fill(&t.rig, RANDOM, t.logits + r * N, N);
+        mask_row(&t, r, 0, 2);
+        t.asks[r] =
+            (struct rn_draw_ask){.top_p = 1, .wanted = 1, .mask = rig_at(t.masks[r]), .late = rig_at(late + r * N)};
+        if (r != 1)
+            rn_draw_mask_clear(t.masks[r]);
+    }
+    draw = (struct rn_draw_args){rig_at(t.logits), rig_at(t.asks), rig_at(t.results), 3, N};
+    rig_run(&t.rig, RN_KERNEL_draw, &draw);
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(t.results[r].is_late, r != 1);
+        assert_int_equal(t.results[r].good, r == 1);
+        if (r != 1)
+            assert_memory_equal(late + r * N, t.logits + r * N, N * sizeof *late);
+    }
+    close_table(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),      cmocka_unit_test(test_large), cmocka_unit_test(test_coins),
-        cmocka_unit_test(test_no_numbers), cmocka_unit_test(test_feed),
+        cmocka_unit_test(test_no_numbers), cmocka_unit_test(test_feed),  cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_late_mask),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

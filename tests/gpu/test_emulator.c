@@ -103,6 +103,22 @@ static void results(void **state)
     assert_true(launch(room, rn_kernel_copies, 1, 0));
 }
 
+/* What is launched a hundred times is looked at now and then. */
+static void repeated(void **state)
+{
+    struct room *room = *state;
+    uint32_t i, n_found = 0;
+
+    for (i = 0; i < 100; i++)
+        assert_true(launch(room, rn_kernel_blocks_write, 2, 0) && launch(room, rn_kernel_writes_again, 1, 0));
+    for (i = 0; i < 32; i++)
+        n_found += !launch(room, rn_kernel_blocks_write, 2, 1);
+    assert_int_equal(n_found, 2);
+    for (i = n_found = 0; i < 32; i++)
+        n_found += !launch(room, rn_kernel_writes_again, 1, 1);
+    assert_int_equal(n_found, 2);
+}
+
 /* Launches that no device has. */
 static void bad_forms(void **state)
 {
@@ -124,6 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planted),
         cmocka_unit_test(results),
+        cmocka_unit_test(repeated),
         cmocka_unit_test(bad_forms),
     };
 

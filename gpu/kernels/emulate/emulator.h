@@ -14,6 +14,8 @@
  *   - an access to global memory outside the range that its array was found in, or not aligned
  *   - shared memory read before it is written, or touched while an asynchronous copy to it is under way
  *   - two blocks that touch the same global memory, one of them writing, and not both by atomic operations (races.h)
+ * What touches what is noted of some launches only: of those with one kernel, grid, block and shared memory the first
+ * four, and then every sixteenth. In the others shared memory that nobody has written is full of NaN.
  *
  * Threads: an emulator runs one launch at a time; several may run at once on threads of their own. */
 #ifndef RN_GPU_EMULATOR_H

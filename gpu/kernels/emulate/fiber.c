@@ -24,7 +24,9 @@ struct start {
     struct rn_fiber *fiber;
 };
 
+#if defined(__SANITIZE_ADDRESS__)
 static _Thread_local struct rn_fiber *left; /* by the switch that is under way */
+#endif
 
 /* On the new stack, behind each switch. */
 static void arrive(struct rn_fiber *self)
@@ -169,8 +171,8 @@ void rn_fiber_fini(struct rn_fiber *fiber)
 
 void rn_fiber_switch(struct rn_fiber *from, struct rn_fiber *to, int last)
 {
-    left = from;
 #if defined(__SANITIZE_ADDRESS__)
+    left = from;
     __sanitizer_start_switch_fiber(last ? NULL : &from->fake, to->stack, to->bytes);
 #endif
 #if defined(__SANITIZE_THREAD__)

@@ -26,27 +26,31 @@ inline void grid_wait()
 {
 }
 
-#define RN_HERE (rn_emulated_site{__FILE__, __LINE__})
+#define RN_HERE                                                             \
+    (__extension__({                                                        \
+        static constexpr rn_emulated_site site_here = {__FILE__, __LINE__}; \
+        &site_here;                                                         \
+    }))
 
 inline uint32_t thread_of_block()
 {
-    return rn_emulated_here()->thread;
+    return rn_emulated_here.thread;
 }
 inline uint32_t block_x()
 {
-    return rn_emulated_here()->block[0];
+    return rn_emulated_here.block[0];
 }
 inline uint32_t block_y()
 {
-    return rn_emulated_here()->block[1];
+    return rn_emulated_here.block[1];
 }
 inline uint32_t block_z()
 {
-    return rn_emulated_here()->block[2];
+    return rn_emulated_here.block[2];
 }
 inline uint32_t grid_z()
 {
-    return rn_emulated_here()->grid[2];
+    return rn_emulated_here.grid[2];
 }
 
 #define sync_block() rn_emulated_sync_block(RN_HERE)
@@ -65,7 +69,7 @@ template <class T> struct emulated_shuffle {
     }
 };
 
-template <class T> inline T emulated_shuffled(rn_emulated_site site, T value, uint32_t from)
+template <class T> inline T emulated_shuffled(const rn_emulated_site *site, T value, uint32_t from)
 {
     emulated_shuffle<T> own = {value, value, from};
 
@@ -73,7 +77,7 @@ template <class T> inline T emulated_shuffled(rn_emulated_site site, T value, ui
     return own.result;
 }
 
-#define shuffle_xor(v, mask) emulated_shuffled(RN_HERE, v, (rn_emulated_here()->thread % 32) ^ (mask))
+#define shuffle_xor(v, mask) emulated_shuffled(RN_HERE, v, (rn_emulated_here.thread % 32) ^ (mask))
 #define shuffle(v, lane) emulated_shuffled(RN_HERE, v, lane)
 
 /* What the lanes say together: bit i of `all` is lane i's. */
@@ -91,7 +95,7 @@ struct emulated_vote {
     }
 };
 
-inline uint32_t emulated_ballot(rn_emulated_site site, bool own)
+inline uint32_t emulated_ballot(const rn_emulated_site *site, bool own)
 {
     emulated_vote vote = {own, 0};
 
@@ -186,41 +190,80 @@ inline float power_of_2(float x)
 }
 
 /* The product of the tensor cores, in float, by ascending k. A lane's registers as wrap.cuh says. */
+typedef float emulated_row __attribute__((vector_size(32)));
+struct emulated_matrix {
+    float low[16][8], high[16][8]; /* of a, columns 2i and 2i + 1 */
+    emulated_row b[16], sums[16];
+};
+inline __attribute__((always_inline)) void emulated_sums(emulated_matrix &m)
+{
+    for (int row = 0; row < 16; row++) {
+        emulated_row sum = m.low[row][0] * m.b[0] + 0.0f;
+        sum += m.high[row][0] * m.b[1];
+        for (int i = 1; i < 8; i++) {
+            sum += m.low[row][i] * m.b[2 * i];
+            sum += m.high[row][i] * m.b[2 * i + 1];
+        }
+        m.sums[row] = sum;
+    }
+}
+#if defined(__x86_64__)
+inline __attribute__((target("avx2"))) void emulated_sums_avx2(emulated_matrix &m)
+{
+    emulated_sums(m);
+}
+inline void emulated_sums_of(emulated_matrix &m)
+{
+    if (__builtin_cpu_supports("avx2"))
+        emulated_sums_avx2(m);
+    else
+        emulated_sums(m);
+}
+#else
+inline void emulated_sums_of(emulated_matrix &m)
+{
+    emulated_sums(m);
+}
+#endif
+
 template <float OF_HALF(uint32_t)> struct emulated_mma {
     float *c;
     const uint32_t *a, *b;
     static void together(void *const data[32])
     {
-        float a[16][16], b[16][8];
+        uint32_t a[16][8], b[8][8]; /* pairs: [row][column / 2], [row / 2][column] */
+        emulated_matrix m;
 
         for (int lane = 0; lane < 32; lane++) {
             const emulated_mma *own = static_cast<const emulated_mma *>(data[lane]);
             int g = lane / 4, t = lane % 4;
 
-            for (int i = 0; i < 4; i++) {
-                a[g + i % 2 * 8][2 * t + i / 2 * 8] = OF_HALF(own->a[i] & 0xffff);
-                a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = OF_HALF(own->a[i] >> 16);
-            }
-            for (int i = 0; i < 2; i++) {
-                b[2 * t + i * 8][g] = OF_HALF(own->b[i] & 0xffff);
-                b[2 * t + i * 8 + 1][g] = OF_HALF(own->b[i] >> 16);
-            }
+            for (int i = 0; i < 4; i++)
+                a[g + i % 2 * 8][t + i / 2 * 4] = own->a[i];
+            for (int i = 0; i < 2; i++)
+                b[t + i * 4][g] = own->b[i];
         }
-        float sums[16][8] = {};
-        for (int m = 0; m < 16; m++)
-            for (int k = 0; k < 16; k++)
-                for (int n = 0; n < 8; n++)
-                    sums[m][n] += a[m][k] * b[k][n];
+        for (int row = 0; row < 16; row++)
+            for (int i = 0; i < 8; i++) {
+                m.low[row][i] = OF_HALF(a[row][i] & 0xffff);
+                m.high[row][i] = OF_HALF(a[row][i] >> 16);
+            }
+        for (int i = 0; i < 8; i++)
+            for (int n = 0; n < 8; n++) {
+                m.b[2 * i][n] = OF_HALF(b[i][n] & 0xffff);
+                m.b[2 * i + 1][n] = OF_HALF(b[i][n] >> 16);
+            }
+        emulated_sums_of(m);
         for (int lane = 0; lane < 32; lane++) {
             float *c = static_cast<const emulated_mma *>(data[lane])->c;
             for (int i = 0; i < 4; i++)
-                c[i] += sums[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
+                c[i] += m.sums[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
         }
     }
 };
 
 template <float OF_HALF(uint32_t)>
-inline void emulated_product(rn_emulated_site site, float *c, const uint32_t *a, const uint32_t *b)
+inline void emulated_product(const rn_emulated_site *site, float *c, const uint32_t *a, const uint32_t *b)
 {
     emulated_mma<OF_HALF> own = {c, a, b};
 
@@ -255,7 +298,7 @@ struct emulated_matrices {
         return static_cast<emulated_matrices *>(data[lane]);
     }
 };
-inline void emulated_load(rn_emulated_site site, rn_emulated_together together, uint32_t *w, uint32_t offset)
+inline void emulated_load(const rn_emulated_site *site, rn_emulated_together together, uint32_t *w, uint32_t offset)
 {
     emulated_matrices own;
 
@@ -301,6 +344,11 @@ struct bytes_at {
         memcpy(static_cast<void *>(touch<T>(offset, RN_EMULATED_WRITE)), &value, sizeof value);
     }
 };
+
+inline uint32_t word_of_host(uint64_t address)
+{
+    return __atomic_load_n(bytes_at(address).touch<uint32_t>(0, RN_EMULATED_READ), __ATOMIC_ACQUIRE);
+}
 
 /* Atomic operations are those of one thread after the other. */
 template <class T> inline T emulated_add(T *at, T value)
