@@ -119,26 +119,34 @@ static bool take_caches(struct rn_reference *ref)
     return ref->states != NULL;
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static bool take_scratch(struct rn_reference *ref)
 {
     const struct rn_plan *plan = ref->plan;
-    uint32_t i, cols = 1, head = 1;
+    uint32_t i, cols = 1, head = 1, queries = 1;
 
     for (i = 0; i < plan->n_weights; i++)
-        cols = plan->weights[i].cols > cols ? plan->weights[i].cols : cols;
-    for (i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == RN_OP_ATTENTION || plan->ops[i].kind == RN_OP_CHOOSE) {
-            head = plan->ops[i].v_dim > head ? plan->ops[i].v_dim : head;
-            head = plan->ops[i].k_dim > head ? plan->ops[i].k_dim : head;
-        } else if (plan->ops[i].kind == RN_OP_HEAD_SUM) {
-            head = plan->weights[plan->ops[i].weight].cols > head ? plan->weights[plan->ops[i].weight].cols : head;
+        cols = larger(cols, plan->weights[i].cols);
+    for (i = 0; i < plan->n_ops; i++) {
+        const struct rn_op *op = &plan->ops[i];
+
+        if (op->kind == RN_OP_ATTENTION || op->kind == RN_OP_CHOOSE) {
+            head = larger(head, larger(op->k_dim, op->v_dim));
+            queries = larger(queries, op->heads * op->k_dim);
+        } else if (op->kind == RN_OP_HEAD_SUM) {
+            head = larger(head, plan->weights[op->weight].cols);
         }
+    }
     ref->selected = rn_alloc(ref->heap, ref->limits.max_rows, sizeof *ref->selected);
-    ref->row = rn_alloc(ref->heap, cols, sizeof *ref->row);
+    ref->row = rn_alloc(ref->heap, cols, RN_REFERENCE_ROWS * sizeof *ref->row);
     ref->bias = rn_alloc(ref->heap, cols, sizeof *ref->bias);
     ref->scores = rn_alloc(ref->heap, ref->limits.context_tokens, sizeof *ref->scores);
     ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
-    ref->query = rn_alloc(ref->heap, head, sizeof *ref->query);
+    ref->query = rn_alloc(ref->heap, queries, sizeof *ref->query);
     ref->head = rn_alloc(ref->heap, head, sizeof *ref->head);
     ref->drawn = rn_alloc(ref->heap, ref->limits.max_outs, sizeof *ref->drawn);
     return ref->selected != NULL && ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL &&

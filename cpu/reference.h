@@ -8,6 +8,8 @@
 #include "cpu/team.h"
 #include "model/backend.h"
 
+enum { RN_REFERENCE_ROWS = 4 }; /* of a weight that are multiplied together */
+
 struct rn_reference {
     struct rn_backend base; /* first: the contract's pointer is this */
     struct rn_device_caps caps;
@@ -25,11 +27,11 @@ struct rn_reference {
     uint32_t n_selected;    /* ... and how many */
     struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
     uint32_t n_drawn;       /* ... and for how many rows */
-    float *row;             /* one decoded row of a weight */
+    float *row;             /* [RN_REFERENCE_ROWS]: decoded rows of a weight, the widest's */
     float *bias;            /* one decoded bias */
     double *scores;         /* [context_tokens] of one head of one row, in the order in which it looks */
     double *sums;           /* [widest head, or row of a HEAD_SUM] */
-    double *query;          /* [widest head]: as the keys are rotated */
+    double *query;          /* [most numbers of an op's heads]: as the keys are rotated */
     float *head;            /* [widest head]: a key or a value as stored */
 
     /* The queue. */

@@ -291,26 +291,33 @@ void rn_reference_attention(struct rn_reference *ref, const struct rn_op *op, co
 
 /* ---- Chosen positions ---- */
 
+/* The queries of row r to ref->query[heads, dim]. */
+static void take_queries(struct rn_reference *ref, const struct rn_op *op, uint32_t r)
+{
+    const float *q = floats(ref, op->a) + (size_t)r * op->heads * op->k_dim;
+    uint32_t h, i;
+
+    for (i = 0; i < op->heads * op->k_dim; i++)
+        ref->query[i] = q[i];
+    for (h = 0; rn_kv_rotated(ref->limits.kv_type) && h < op->heads; h++)
+        rotate(ref->query + (size_t)h * op->k_dim, op->k_dim, rn_kv_rotation(op->k_dim));
+}
+
 /* ref->scores of the positions up to row r's: sums over heads of b[h] * max(0, query of h times key). */
 static void score_positions(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step, uint32_t r)
 {
-    const float *q = floats(ref, op->a) + (size_t)r * op->heads * op->k_dim;
     const float *weights = floats(ref, op->b) + (size_t)r * op->heads;
     const struct rn_step_seq *seq = &step->seqs[step->rows[r].seq];
     uint32_t n = step->rows[r].position + 1, h, p, i;
     double product;
 
-    for (p = 0; p < n; p++)
+    take_queries(ref, op, r);
+    for (p = 0; p < n; p++) {
+        get(ref, ref->k[op->layer], place(ref, seq->blocks, seen_place(step, r, p)), 1, 0, op->k_dim);
         ref->scores[p] = 0;
-    for (h = 0; h < op->heads; h++) {
-        for (i = 0; i < op->k_dim; i++)
-            ref->query[i] = q[(size_t)h * op->k_dim + i];
-        if (rn_kv_rotated(ref->limits.kv_type))
-            rotate(ref->query, op->k_dim, rn_kv_rotation(op->k_dim));
-        for (p = 0; p < n; p++) {
-            get(ref, ref->k[op->layer], place(ref, seq->blocks, seen_place(step, r, p)), 1, 0, op->k_dim);
+        for (h = 0; h < op->heads; h++) {
             for (i = 0, product = 0; i < op->k_dim; i++)
-                product += ref->query[i] * ref->head[i];
+                product += ref->query[(size_t)h * op->k_dim + i] * ref->head[i];
             if (product > 0)
                 ref->scores[p] += weights[h] * product;
         }

@@ -55,14 +55,46 @@ static const float *bias_row(const struct rn_reference *ref, int32_t bias, uint6
     return bias < 0 ? NULL : weight_row(ref, bias, 0, row, ref->bias);
 }
 
-static double dot(const float *a, const float *b, uint32_t n)
+/* Products of a[cols] with RN_REFERENCE_ROWS rows, each added up in the order of its columns; side by side, so that no
+ * addition waits for another sum's. */
+static void dots(const float *rows, const float *a, uint32_t cols, double *sums)
 {
-    double sum = 0;
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0, x;
     uint32_t i;
 
-    for (i = 0; i < n; i++)
-        sum += (double)a[i] * b[i];
-    return sum;
+    static_assert(RN_REFERENCE_ROWS == 4, "as many sums as rows");
+    for (i = 0; i < cols; i++) {
+        x = a[i];
+        s0 += rows[i] * x;
+        s1 += rows[(size_t)cols + i] * x;
+        s2 += rows[(size_t)cols * 2 + i] * x;
+        s3 += rows[(size_t)cols * 3 + i] * x;
+    }
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+    sums[3] = s3;
+}
+
+/* Rows [first, first + n) of an expert's matrix times a[n_rows, cols], plus bias[n] unless it is NULL: to
+ * out[n_rows, n]. */
+static void multiply(const struct rn_reference *ref, int32_t weight, uint64_t expert, uint64_t first, uint32_t n,
+                     const float *a, uint32_t n_rows, const float *bias, float *out)
+{
+    const uint32_t cols = ref->plan->weights[weight].cols;
+    double sums[RN_REFERENCE_ROWS];
+    uint32_t i, j, r, some;
+
+    for (i = 0; i < n; i += some) {
+        some = n - i < RN_REFERENCE_ROWS ? n - i : RN_REFERENCE_ROWS;
+        for (j = 0; j < RN_REFERENCE_ROWS; j++) /* behind the end the last one again */
+            weight_row(ref, weight, expert, first + i + (j < some ? j : some - 1), ref->row + (size_t)j * cols);
+        for (r = 0; r < n_rows; r++) {
+            dots(ref->row, a + (size_t)r * cols, cols, sums);
+            for (j = 0; j < some; j++)
+                out[(size_t)r * n + i + j] = (float)(bias != NULL ? sums[j] + bias[i + j] : sums[j]);
+        }
+    }
 }
 
 /* ---- Row by row ---- */
@@ -152,19 +184,8 @@ static void op_layer_norm(struct rn_reference *ref, const struct rn_op *op, cons
 
 static void op_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    const struct rn_weight *w = &ref->plan->weights[op->weight];
-    const float *a = floats(ref, op->a), *bias = bias_row(ref, op->bias, 0), *row;
-    uint32_t i, r, n_rows = rows_of(ref, op->out, step);
-    float *out = floats(ref, op->out);
-    double sum;
-
-    for (i = 0; i < w->rows; i++) {
-        row = weight_row(ref, op->weight, 0, i, ref->row);
-        for (r = 0; r < n_rows; r++) {
-            sum = dot(row, a + (size_t)r * w->cols, w->cols);
-            out[(size_t)r * w->rows + i] = (float)(bias != NULL ? sum + bias[i] : sum);
-        }
-    }
+    multiply(ref, op->weight, 0, 0, ref->plan->weights[op->weight].rows, floats(ref, op->a),
+             rows_of(ref, op->out, step), bias_row(ref, op->bias, 0), floats(ref, op->out));
 }
 
 double rn_reference_activate(enum rn_activation act, double x)
@@ -347,15 +368,12 @@ static void op_input(struct rn_reference *ref, const struct rn_op *op, const str
 
 static void op_head_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    const struct rn_weight *w = &ref->plan->weights[op->weight];
+    uint32_t cols = ref->plan->weights[op->weight].cols;
     size_t i, n = (size_t)rows_of(ref, op->out, step) * op->heads; /* parts */
-    uint32_t row;
 
     for (i = 0; i < n; i++)
-        for (row = 0; row < op->k_dim; row++)
-            floats(ref, op->out)[i * op->k_dim + row] =
-                (float)dot(weight_row(ref, op->weight, i % op->heads, op->group + row, ref->row),
-                           floats(ref, op->a) + i * w->cols, w->cols);
+        multiply(ref, op->weight, i % op->heads, op->group, op->k_dim, floats(ref, op->a) + i * cols, 1, NULL,
+                 floats(ref, op->out) + i * op->k_dim);
 }
 
 static void op_head_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
@@ -503,10 +521,8 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
 {
     const struct rn_weight *w = &ref->plan->weights[op->weight];
     size_t i, n = (size_t)rows_of(ref, op->out, step) * op->used; /* pairs of a row and one of its experts */
-    float *out = floats(ref, op->out);
-    const float *a, *bias;
-    uint32_t row, id;
-    double sum;
+    const float *a;
+    uint32_t id;
 
     for (i = 0; i < n; i++) {
         id = (uint32_t)ints(ref, op->b)[i];
@@ -514,11 +530,8 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
         if (op->counted && ref->limits.expert_use != NULL)
             rn_expert_use_add(ref->limits.expert_use, (uint32_t)op->layer, id, 1);
         a = floats(ref, op->a) + (op->per_expert_input ? i : i / op->used) * w->cols;
-        bias = bias_row(ref, op->bias, id);
-        for (row = 0; row < w->rows; row++) {
-            sum = dot(weight_row(ref, op->weight, id, row, ref->row), a, w->cols);
-            out[i * w->rows + row] = (float)(bias != NULL ? sum + bias[row] : sum);
-        }
+        multiply(ref, op->weight, id, 0, w->rows, a, 1, bias_row(ref, op->bias, id),
+                 floats(ref, op->out) + i * w->rows);
     }
 }
 

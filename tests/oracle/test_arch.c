@@ -47,12 +47,22 @@ static const struct model made_models[] = {MADE_MODELS(MADE) KEYED_MODELS(MADE)}
 
 /* Those behind the N_REAL are tiny. Of the last N_KEYED only logits are looked at: how they are computed others show. */
 #define ONE(name, context) +1
-enum { N_REAL = 3, N_MADE = sizeof made_models / sizeof made_models[0], N_KEYED = 0 KEYED_MODELS(ONE) };
-/* Logits are judged of each model, ways of running of every STEP-th. */
-enum { STEP = UNLESS_SANITIZED(1, 5) };
+enum {
+    N_REAL = 3,
+    N_SHARED = sizeof shared_models / sizeof shared_models[0],
+    N_MADE = sizeof made_models / sizeof made_models[0],
+    N_KEYED = 0 KEYED_MODELS(ONE)
+};
+
+/* The first model of a family, which has the same ops as the others, leads it. Logits are judged of each model; ways of
+ * running are many for a leader and few for another one, whose shapes alone are new. */
+struct facts {
+    bool leads, both_ways, state;
+};
+static struct facts facts[N_MADE + N_SHARED]; /* of models */
 
 static const struct model *models = shared_models;
-static size_t n_models = sizeof shared_models / sizeof shared_models[0], first_tiny = N_REAL;
+static size_t n_models = N_SHARED, first_tiny = N_REAL;
 static size_t n_keyed;                 /* behind the n_models */
 static bool of_the_tree;               /* models are made_models, or one of them */
 static struct writer made[N_MADE];     /* bytes of made_models' files, where they have been made */
@@ -143,6 +153,82 @@ static void short_caches_are_close(void **state)
     }
 }
 
+/* ---- Families ---- */
+
+/* What ops a plan has, and what its attention looks at. */
+static uint64_t family_of(const struct rn_plan *plan)
+{
+    uint64_t family = 0;
+
+    static_assert(RN_OP_KINDS <= 56, "a family is a set of bits");
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct rn_op *op = &plan->ops[i];
+
+        family |= UINT64_C(1) << op->kind;
+        if (op->kind == RN_OP_ATTENTION)
+            family |= (uint64_t)((op->window > 0) | op->chunked << 1 | (op->alibi > 0) << 2 | (op->softcap > 0) << 3 |
+                                 (op->weight >= 0) << 4 | (op->b >= 0) << 5 |
+                                 (plan->kv_layers[op->layer].v_width == 0) << 6 | (op->k_dim != op->v_dim) << 7)
+                      << 56;
+    }
+    return family;
+}
+
+/* What is asked of one model's plan. */
+static void look_at(const struct model *model, uint64_t *family, struct facts *of)
+{
+    const struct run_options options = options_of(model, RUNNEL_KV_F16);
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+
+    rn_heap_init(&heap, NULL);
+    if (options.bytes != NULL)
+        assert_int_equal(rn_gguf_parse(&heap, options.bytes, options.n_bytes, model->gguf, &gguf, NULL), RUNNEL_OK);
+    else
+        assert_int_equal(rn_gguf_open(&heap, path_of(model->gguf), &gguf, NULL), RUNNEL_OK);
+    assert_int_equal(rn_plan_new(&heap, gguf, 0, &plan, NULL), RUNNEL_OK);
+    *family = family_of(plan);
+    of->both_ways = plan->bidirectional;
+    of->state = plan->n_state_layers > 0;
+    rn_plan_free(plan);
+    rn_gguf_free(gguf);
+}
+
+static bool is_among(uint64_t family, const uint64_t *families, size_t n)
+{
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        if (families[i] == family)
+            return true;
+    return false;
+}
+
+/* Of the chosen models; a family that a made model leads has no leader among the shared ones. */
+static int find_leaders(void **state)
+{
+    uint64_t families[N_MADE + N_SHARED];
+    size_t i, n = 0, n_leaders = 0;
+    struct facts ignored;
+
+    (void)state;
+    if (!of_the_tree) {
+        of_the_tree = true;
+        for (n = 0; n < N_MADE - N_KEYED; n++)
+            look_at(&made_models[n], &families[n], &ignored);
+        of_the_tree = false;
+    }
+    for (i = 0; i < n_models; i++) {
+        look_at(&models[i], &families[n], &facts[i]);
+        facts[i].leads = !is_among(families[n], families, n);
+        n_leaders += facts[i].leads;
+        n++;
+    }
+    print_message("%zu models lead families of ops\n", n_leaders);
+    return 0;
+}
+
 /* ---- Law 5 ---- */
 
 struct judged {
@@ -177,6 +263,29 @@ static void assert_same(const struct judged *j, const char *what, uint32_t n)
     memset(j->again, 0xff, j->bytes);
 }
 
+/* Ways of running model i are compared in strides; 0: not at all. The reference takes one way for all sizes and shapes. */
+static uint32_t stride_of(size_t i)
+{
+    if (strcmp(backend_under_test, "reference") == 0)
+        return facts[i].leads ? 5 : 0;
+    return facts[i].leads ? UNLESS_SANITIZED(1, 5) : UNLESS_SANITIZED(5, 0);
+}
+
+/* k positions and one, in turn. */
+static void chunk_and_row(struct judged *j, uint32_t k)
+{
+    const uint32_t n = j->oracle.n_tokens, n_vocab = j->oracle.n_vocab;
+    struct run_piece piece = {.seq = k % 4};
+    bool row = false;
+
+    for (piece.first = 0; piece.first < n; piece.first += piece.n, row = !row) {
+        piece.n = row ? 1 : n - piece.first < k ? n - piece.first : k;
+        piece.tokens = j->oracle.tokens + piece.first;
+        run_step(&j->run, &piece, 1);
+        memcpy(j->again + (size_t)piece.first * n_vocab, j->run.logits, (size_t)piece.n * n_vocab * sizeof(float));
+    }
+}
+
 /* k positions at once, then one by one. */
 static void prefill_then_decode(struct judged *j, uint32_t k)
 {
@@ -201,14 +310,14 @@ static void chunks_do_not_matter(void **state)
     size_t i;
 
     (void)state;
-    for (i = first_tiny; i < n_models; i += STEP) {
+    for (i = first_tiny; i < n_models; i++) {
+        if (stride_of(i) == 0 || facts[i].both_ways) /* of which there are no chunks */
+            continue;
         options = options_of(&models[i], RUNNEL_KV_F16);
         judged_open(&j, &models[i], &options);
-        for (k = 1; k <= j.oracle.n_tokens && !j.run.plan->bidirectional; k++) { /* else there are no chunks */
-            prefill_then_decode(&j, k);
-            assert_same(&j, "prefill of", k);
-            run_tokens(&j.run, k % 4, j.oracle.tokens, j.oracle.n_tokens, k, j.again);
-            assert_same(&j, "chunks of", k);
+        for (k = 1; k <= j.oracle.n_tokens; k += stride_of(i)) {
+            chunk_and_row(&j, k);
+            assert_same(&j, "chunks of one and", k);
         }
         judged_close(&j);
     }
@@ -241,10 +350,12 @@ static void places_do_not_matter(void **state)
     size_t i, p;
 
     (void)state;
-    for (i = 0; i < n_models; i += i == 0 && first_tiny > 0 ? first_tiny : STEP) {
+    for (i = 0; i < n_models; i++) {
+        if (stride_of(i) == 0 || (i > 0 && i < first_tiny))
+            continue;
         options = options_of(&models[i], RUNNEL_KV_BF16);
         judged_open(&first, &models[i], &options);
-        for (p = 0; p < sizeof places / sizeof places[0]; p++) {
+        for (p = 0; p < sizeof places / sizeof places[0]; p += stride_of(i) == 1 ? 1 : 4) {
             options.block_tokens = places[p].block_tokens;
             options.threads = places[p].threads;
             options.seed = places[p].seed;
@@ -258,7 +369,7 @@ static void places_do_not_matter(void **state)
 }
 
 /* Four sequences of other tokens and lengths in the same steps; the judged one is in turn first, second, ... */
-static void keep_company(const struct model *model)
+static void keep_company(const struct model *model, uint32_t stride)
 {
     const struct run_options options = options_of(model, RUNNEL_KV_F16);
     struct run_piece pieces[4];
@@ -268,7 +379,7 @@ static void keep_company(const struct model *model)
     judged_open(&j, model, &options);
     n = j.oracle.n_tokens;
     n_vocab = j.oracle.n_vocab;
-    for (seat = 0; seat < 4; seat++) {
+    for (seat = 0; seat < 4; seat += stride) {
         for (step = 0, i = 0; i < n; i += pieces[seat].n, step++) {
             before = 0;
             for (s = 0; s < 4; s++) {
@@ -292,7 +403,7 @@ static void keep_company(const struct model *model)
 }
 
 /* The same where sequences come whole. */
-static void keep_whole_company(const struct model *model)
+static void keep_whole_company(const struct model *model, uint32_t stride)
 {
     const struct run_options options = options_of(model, RUNNEL_KV_F16);
     struct run_piece pieces[4];
@@ -300,7 +411,7 @@ static void keep_whole_company(const struct model *model)
     uint32_t s, seat;
 
     judged_open(&j, model, &options);
-    for (seat = 0; seat < 4; seat++) {
+    for (seat = 0; seat < 4; seat += stride) {
         for (s = 0; s < 4; s++) {
             pieces[s] = (struct run_piece){.seq = s, .n = 1 + 3 * s, .tokens = j.oracle.tokens + s, .last_only = true};
             if (s == seat)
@@ -313,47 +424,17 @@ static void keep_whole_company(const struct model *model)
     judged_close(&j);
 }
 
-static bool is_bidirectional(const struct model *model)
-{
-    const struct run_options options = options_of(model, RUNNEL_KV_F16);
-    struct run run;
-    bool is;
-
-    run_open(&run, path_of(model->gguf), &options);
-    is = run.plan->bidirectional;
-    run_close(&run);
-    return is;
-}
-
 static void company_does_not_matter(void **state)
 {
     size_t i;
 
     (void)state;
-    for (i = first_tiny; i < n_models; i += STEP)
-        (is_bidirectional(&models[i]) ? keep_whole_company : keep_company)(&models[i]);
+    for (i = first_tiny; i < n_models; i++)
+        if (stride_of(i) > 0) /* all seats, or the first and the last one */
+            (facts[i].both_ways ? keep_whole_company : keep_company)(&models[i], stride_of(i) == 1 ? 1 : 3);
 }
 
-/* ---- One model of each family of ops ---- */
-
-/* What ops a plan has, and what its attention looks at. */
-static uint64_t family_of(const struct rn_plan *plan)
-{
-    uint64_t family = 0;
-
-    static_assert(RN_OP_KINDS <= 56, "a family is a set of bits");
-    for (uint32_t i = 0; i < plan->n_ops; i++) {
-        const struct rn_op *op = &plan->ops[i];
-
-        family |= UINT64_C(1) << op->kind;
-        if (op->kind == RN_OP_ATTENTION)
-            family |= (uint64_t)((op->window > 0) | op->chunked << 1 | (op->alibi > 0) << 2 | (op->softcap > 0) << 3 |
-                                 (op->weight >= 0) << 4 | (op->b >= 0) << 5 |
-                                 (plan->kv_layers[op->layer].v_width == 0) << 6 | (op->k_dim != op->v_dim) << 7)
-                      << 56;
-    }
-    return family;
-}
+/* ---- Trees and shared blocks ---- */
 
 /* Blocks that another sequence has filled. */
 static void follow(struct judged *j)
@@ -405,39 +486,22 @@ static void branch(struct judged *j)
 
 static void branches_and_prefixes_do_not_matter(void **state)
 {
-    uint64_t families[N_MADE];
-    size_t i, k, n = 0;
+    struct run_options options;
+    struct judged j;
+    size_t i;
 
     (void)state;
-    for (i = 0; i < n_models; i += STEP) {
-        struct run_options options = options_of(&models[i], RUNNEL_KV_F16);
-        struct rn_heap heap;
-        struct rn_gguf *gguf;
-        struct rn_plan *plan;
-        bool seen;
-
+    for (i = 0; i < n_models; i++) {
+        if (!facts[i].leads || facts[i].both_ways || facts[i].state) /* the latter have neither */
+            continue;
+        options = options_of(&models[i], RUNNEL_KV_F16);
         options.tree_depth = 3;
         options.block_tokens = 8;
-        rn_heap_init(&heap, NULL);
-        assert_int_equal(rn_gguf_parse(&heap, options.bytes, options.n_bytes, models[i].gguf, &gguf, NULL), RUNNEL_OK);
-        assert_int_equal(rn_plan_new(&heap, gguf, 0, &plan, NULL), RUNNEL_OK);
-        families[n] = family_of(plan);
-        seen = plan->bidirectional || plan->n_state_layers > 0; /* these have neither */
-        for (k = 0; k < n; k++)
-            seen = seen || families[k] == families[n];
-        rn_plan_free(plan);
-        rn_gguf_free(gguf);
-        if (!seen) {
-            struct judged j;
-
-            n++;
-            judged_open(&j, &models[i], &options);
-            follow(&j);
-            branch(&j);
-            judged_close(&j);
-        }
+        judged_open(&j, &models[i], &options);
+        follow(&j);
+        branch(&j);
+        judged_close(&j);
     }
-    print_message("%zu families of ops\n", n);
 }
 
 /* ---- The published text ---- */
@@ -523,7 +587,7 @@ static int run_groups(bool real)
         cmocka_unit_test(greedy_text_is_the_published_one),
     };
     const struct CMUnitTest made_tests[] = {cmocka_unit_test(branches_and_prefixes_do_not_matter)};
-    int failed = cmocka_run_group_tests_name(backend_under_test, tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name(backend_under_test, tests, find_leaders, NULL);
 
     if (of_the_tree)
         failed += cmocka_run_group_tests_name(backend_under_test, made_tests, NULL, NULL);
