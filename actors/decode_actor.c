@@ -534,7 +534,7 @@ static void begin_steps(struct rn_decode *decode)
     uint32_t depth = rn_batch_depth(decode);
 
     while (decode->ring.n_flying < depth && decode->free_lists != NULL && decode->free_computed != NULL &&
-           !decode->holds && rn_batch_compose(decode))
+           !decode->holds && !rn_decode_awaits_company(decode) && rn_batch_compose(decode))
         submit(decode, decode->batch);
 }
 
