@@ -164,6 +164,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
     RN_ASSERT(!credit->away); /* the tier has heard READY */
     decode->proposals[request->slot].generation = 0;
     rn_request_push(&decode->prompts, request);
+    rn_decode_look_for_company(decode, request);
 }
 
 /* CANCEL, EXPIRE, PREEMPT: of a request that is no longer here. The tier remembers what else it has to know. */

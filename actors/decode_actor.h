@@ -69,7 +69,7 @@ struct rn_credit {
     struct rn_pay_choice made;
 };
 
-/* The prompt that was alone last, and how long it waits for others. */
+/* A prompt that came alone, and until when it waits for others; generation 0: there is none. */
 struct rn_alone {
     uint32_t slot, generation;
     uint64_t until_us;
@@ -156,8 +156,9 @@ void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credi
  * WAKE. */
 void rn_decode_sleep(struct rn_decode *decode);
 
-/* decode_stalls.c: nothing runs, and the one prompt that is here waits a moment for others (prompt_budget.h). A WAKE
- * ends that. */
+/* decode_stalls.c: the prompt that has just come waits a moment for others, if it is alone (prompt_budget.h); does it
+ * still? A WAKE ends that. */
+void rn_decode_look_for_company(struct rn_decode *decode, const struct rn_request *request);
 bool rn_decode_awaits_company(struct rn_decode *decode);
 
 #endif

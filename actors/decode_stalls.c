@@ -80,22 +80,27 @@ static void wake_at(struct rn_decode *decode, uint64_t at_us)
     rn_actor_send(decode->context->router, msg);
 }
 
+void rn_decode_look_for_company(struct rn_decode *decode, const struct rn_request *request)
+{
+    uint64_t patience_us = rn_prompt_budget_patience_us(&decode->pace, request->n_fill - request->n_done);
+
+    decode->alone.generation = 0;
+    if (patience_us > 0 && request->priority >= 0 && decode->n_running == 0 && decode->prompts.n == 1 &&
+        decode->ring.n_flying == 0)
+        decode->alone = (struct rn_alone){request->slot, request->generation,
+                                          rn_now_us(decode->context->clock) + patience_us};
+}
+
 bool rn_decode_awaits_company(struct rn_decode *decode)
 {
     const struct rn_request *request = decode->prompts.first;
-    struct rn_alone *alone = &decode->alone;
-    uint64_t now_us;
+    const struct rn_alone *alone = &decode->alone;
 
-    if (decode->prompts.n != 1 || decode->n_running > 0 || decode->ring.n_flying > 0 || request->priority < 0 ||
-        request->outcome != RN_OUTCOME_NONE)
+    if (alone->generation == 0 || decode->prompts.n != 1 || request->slot != alone->slot ||
+        request->generation != alone->generation || alone->until_us <= rn_now_us(decode->context->clock)) {
+        decode->alone.generation = 0;
         return false;
-    now_us = rn_now_us(decode->context->clock);
-    if (alone->slot != request->slot || alone->generation != request->generation)
-        *alone =
-            (struct rn_alone){request->slot, request->generation,
-                              now_us + rn_prompt_budget_patience_us(&decode->pace, request->n_fill - request->n_done)};
-    if (alone->until_us <= now_us)
-        return false;
+    }
     if (!decode->waking)
         wake_at(decode, alone->until_us);
     return true;
