@@ -164,8 +164,8 @@ static runnel_status put_context(struct text *text, const runnel_chat *given, bo
 
     put_plain(text, "{");
     status = put_messages(text, given, parts, error);
-    put_plain(text,
-              given->no_generation_prompt ? ",\"add_generation_prompt\":false" : ",\"add_generation_prompt\":true");
+    put_plain(text, given->no_generation_prompt || given->continue_final ? ",\"add_generation_prompt\":false"
+                                                                         : ",\"add_generation_prompt\":true");
     if (status == RUNNEL_OK && given->tools != NULL) {
         status = check_json(text->heap, given->tools, true, "tools", NULL, error);
         put_plain(text, ",\"tools\":");
@@ -227,6 +227,7 @@ static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *
             return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");
     }
     RN_ASSERT(status != RUNNEL_OK || (chat->tmpl != NULL && chat->context != NULL));
+    chat->goes_on = given->continue_final != 0;
     chat->now_s = given->now_s != 0 ? given->now_s : (int64_t)time(NULL);
     return status;
 }
@@ -283,6 +284,89 @@ static struct rn_view text_of(const struct rn_vocab *vocab, int32_t token)
     return token < 0 ? (struct rn_view){"", 0} : rn_vocab_piece(vocab, token, true);
 }
 
+/* ---- A message that goes on ---- */
+
+/* The text of the last message; of parts the last one's. None: n is 0. */
+static struct rn_view final_text(struct rn_value context)
+{
+    struct rn_value messages = rn_dict_at(context, "messages"), content = {.kind = RN_VALUE_NONE};
+
+    if (messages.kind == RN_VALUE_LIST && messages.list->n > 0)
+        content = rn_dict_at(messages.list->items[messages.list->n - 1], "content");
+    if (content.kind == RN_VALUE_LIST && content.list->n > 0)
+        content = rn_dict_at(content.list->items[content.list->n - 1], "text");
+    return content.kind == RN_VALUE_STRING ? (struct rn_view){content.string->bytes, content.string->n}
+                                           : (struct rn_view){"", 0};
+}
+
+static bool is_white(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Where the last message's content begins, which came from the host and not from the template; n: nowhere. */
+static size_t find_final(const struct rn_rendered *rendered, const char *content, size_t n)
+{
+    for (size_t i = rendered->n_data; i-- > 0;) {
+        struct rn_range range = rendered->data[i];
+
+        for (size_t at = range.end; at >= range.begin + n; at--)
+            if (memcmp(rendered->text + at - n, content, n) == 0)
+                return at - n;
+    }
+    return rendered->n;
+}
+
+static void cut_behind(struct rn_rendered *rendered, size_t end)
+{
+    rendered->n = end;
+    while (rendered->n_data > 0 && rendered->data[rendered->n_data - 1].begin >= end)
+        rendered->n_data--;
+    if (rendered->n_data > 0 && rendered->data[rendered->n_data - 1].end > end)
+        rendered->data[rendered->n_data - 1].end = end;
+}
+
+/* White space at its end stays where the template has left it there. */
+static runnel_status end_with(struct rn_rendered *rendered, struct rn_view content, runnel_error *error)
+{
+    size_t white = 0, end;
+
+    while (content.n > 0 && is_white(content.bytes[0]))
+        content.bytes++, content.n--;
+    for (; content.n > 0 && is_white(content.bytes[content.n - 1]); content.n--)
+        white++;
+    if (content.n == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "chat: the last message has no text that could go on");
+    rendered->content = find_final(rendered, content.bytes, content.n);
+    end = rendered->content + content.n;
+    if (rendered->content == rendered->n)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "chat: the template does not write the last message as it is, so that it cannot go on");
+    if (rendered->n - end >= white && memcmp(rendered->text + end, content.bytes + content.n, white) == 0)
+        end += white;
+    cut_behind(rendered, end);
+    return RUNNEL_OK;
+}
+
+static runnel_status go_on(const struct rn_chat *chat, struct rn_heap *heap, struct rn_rendered *rendered,
+                           runnel_error *error)
+{
+    struct rn_arena arena;
+    struct rn_value context;
+    runnel_status status;
+
+    rn_arena_init(&arena, heap, SIZE_MAX);
+    status = rn_json_parse(&arena, chat->context, chat->context_bytes, &context, error);
+    if (status == RUNNEL_OK)
+        status = end_with(rendered, final_text(context), error);
+    rn_arena_fini(&arena);
+    if (status != RUNNEL_OK)
+        rn_rendered_free(rendered, heap);
+    return status;
+}
+
+/* ---- The prompt ---- */
+
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
                              struct rn_rendered *rendered, runnel_error *error)
 {
@@ -302,7 +386,10 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "no memory for the chat");
     context.join_parts = chat->has_parts && !takes_parts;
-    return rn_template_render(chat->tmpl, heap, &context, NULL, rendered, error);
+    status = rn_template_render(chat->tmpl, heap, &context, NULL, rendered, error);
+    if (status != RUNNEL_OK)
+        return status;
+    return chat->goes_on ? go_on(chat, heap, rendered, error) : RUNNEL_OK;
 }
 
 runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct rn_vocab *vocab, struct rn_heap *heap,

@@ -25,6 +25,7 @@ struct rn_chat {
     char *tools;      /* NUL-terminated, or NULL */
     bool has_parts;   /* the content of a message is a list of parts */
     bool takes_parts; /* the template takes such; not known of `own` */
+    bool goes_on;     /* with its last message */
     int64_t now_s;    /* never 0 */
 };
 
@@ -35,7 +36,8 @@ runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *
 void rn_chat_free(struct rn_chat *chat);
 
 /* The text; errors of rn_template_render. Contents that are lists of text parts are joined, unless the template takes
- * them as they are. */
+ * them as they are. Of a chat whose last message goes on the text ends with its content: INVALID where the template does
+ * not write it. */
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
                              struct rn_rendered *rendered, runnel_error *error);
 

@@ -164,6 +164,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
     RN_ASSERT(!credit->away); /* the tier has heard READY */
     decode->proposals[request->slot].generation = 0;
     rn_request_push(&decode->prompts, request);
+    rn_decode_look_for_company(decode, request);
 }
 
 /* CANCEL, EXPIRE, PREEMPT: of a request that is no longer here. The tier remembers what else it has to know. */
@@ -534,7 +535,7 @@ static void begin_steps(struct rn_decode *decode)
     uint32_t depth = rn_batch_depth(decode);
 
     while (decode->ring.n_flying < depth && decode->free_lists != NULL && decode->free_computed != NULL &&
-           !decode->holds && rn_batch_compose(decode))
+           !decode->holds && !rn_decode_awaits_company(decode) && rn_batch_compose(decode))
         submit(decode, decode->batch);
 }
 

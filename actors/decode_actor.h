@@ -69,6 +69,12 @@ struct rn_credit {
     struct rn_pay_choice made;
 };
 
+/* A prompt that came alone, and until when it waits for others; generation 0: there is none. */
+struct rn_alone {
+    uint32_t slot, generation;
+    uint64_t until_us;
+};
+
 struct rn_decode {
     struct rn_actor actor; /* first */
     const struct rn_context *context;
@@ -88,6 +94,7 @@ struct rn_decode {
     uint32_t n_short; /* blocks that the tier wants back of what stalls ... */
     bool at_once;     /* ... however short a time it has stalled */
     bool waking;      /* a WAKE is to come */
+    struct rn_alone alone;
     bool has_choices; /* hosts have drawn: of requests that run, tokens are to be taken in */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
@@ -148,5 +155,10 @@ void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credi
 /* decode_stalls.c: where no step will wake decode, blocks are wanted and one stalls that is kept for now: asks for a
  * WAKE. */
 void rn_decode_sleep(struct rn_decode *decode);
+
+/* decode_stalls.c: the prompt that has just come waits a moment for others, if it is alone (prompt_budget.h); does it
+ * still? A WAKE ends that. */
+void rn_decode_look_for_company(struct rn_decode *decode, const struct rn_request *request);
+bool rn_decode_awaits_company(struct rn_decode *decode);
 
 #endif

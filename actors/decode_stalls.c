@@ -1,5 +1,5 @@
-/* Sequences of decode whose readers are behind: which of them goes back to the tier when blocks are short. See
- * decode_actor.h. */
+/* Sequences of decode whose readers are behind: which of them goes back to the tier when blocks are short. And what
+ * decode waits for with nothing else to do. See decode_actor.h. */
 #include "actors/decode_actor.h"
 
 #include "actors/context.h"
@@ -70,10 +70,45 @@ void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credi
     rn_keep_time_stalled(&decode->keep, now_us > since_us ? now_us - since_us : 0, places(decode));
 }
 
+static void wake_at(struct rn_decode *decode, uint64_t at_us)
+{
+    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_WAKE_AT);
+
+    RN_ASSERT(!decode->waking);
+    msg->wake = (struct rn_pay_wake){decode->context->model, at_us};
+    decode->waking = true;
+    rn_actor_send(decode->context->router, msg);
+}
+
+void rn_decode_look_for_company(struct rn_decode *decode, const struct rn_request *request)
+{
+    uint64_t patience_us = rn_prompt_budget_patience_us(&decode->pace, request->n_fill - request->n_done);
+
+    decode->alone.generation = 0;
+    if (patience_us > 0 && request->priority >= 0 && decode->n_running == 0 && decode->prompts.n == 1 &&
+        decode->ring.n_flying == 0)
+        decode->alone = (struct rn_alone){request->slot, request->generation,
+                                          rn_now_us(decode->context->clock) + patience_us};
+}
+
+bool rn_decode_awaits_company(struct rn_decode *decode)
+{
+    const struct rn_request *request = decode->prompts.first;
+    const struct rn_alone *alone = &decode->alone;
+
+    if (alone->generation == 0 || decode->prompts.n != 1 || request->slot != alone->slot ||
+        request->generation != alone->generation || alone->until_us <= rn_now_us(decode->context->clock)) {
+        decode->alone.generation = 0;
+        return false;
+    }
+    if (!decode->waking)
+        wake_at(decode, alone->until_us);
+    return true;
+}
+
 void rn_decode_sleep(struct rn_decode *decode)
 {
     uint64_t now_us, at_us = UINT64_MAX;
-    struct rn_msg *msg;
 
     if (decode->n_short == 0 || decode->ring.n_flying > 0 || decode->waking)
         return;
@@ -87,8 +122,5 @@ void rn_decode_sleep(struct rn_decode *decode)
     if (at_us == UINT64_MAX)
         return;
     RN_ASSERT(!decode->at_once); /* what may go back at once has */
-    msg = rn_msg_new(decode->actor.runtime, RN_MSG_WAKE_AT);
-    msg->wake = (struct rn_pay_wake){decode->context->model, at_us < now_us + WAKE_US ? at_us : now_us + WAKE_US};
-    decode->waking = true;
-    rn_actor_send(decode->context->router, msg);
+    wake_at(decode, at_us < now_us + WAKE_US ? at_us : now_us + WAKE_US);
 }

@@ -101,15 +101,26 @@ static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
     rn_actor_send(detokenizer->context->decode, msg);
 }
 
+/* The text of the stop token that ended the answer, where it is part of it. */
+static struct rn_view kept_stop(const struct rn_context *context, const struct rn_outlet *outlet,
+                                const struct rn_request *request)
+{
+    bool kept = outlet->pieces.keep_stop && !outlet->pieces.stopped && request->finish == RUNNEL_FINISH_STOP;
+    int32_t token = kept ? rn_request_stop_token(request) : -1;
+
+    return token >= 0 ? piece_of(context->vocab, outlet, token) : (struct rn_view){"", 0};
+}
+
 /* The answer has ended by itself: what was held back is certain now. Of one that was cut off it is not: more tokens
  * might have made a stop string of it, or another character, so it is not told. */
-static void put_tail(const struct rn_context *context, struct rn_outlet *outlet, bool finished)
+static void put_tail(const struct rn_context *context, struct rn_outlet *outlet, const struct rn_request *request)
 {
     struct rn_cell *cell = rn_outlet_reserve(outlet);
+    struct rn_view stop = kept_stop(context, outlet, request);
 
     cell->type = RUNNEL_EVENT_TOKEN;
     rn_outlet_count_shifts(outlet, outlet->n_answer, cell);
-    rn_outlet_put_tail(outlet, cell, finished);
+    rn_outlet_put_tail(outlet, cell, stop.bytes, stop.n, request->finish == RUNNEL_FINISH_STOP);
     if (cell->text_bytes > 0 || cell->n_parts > 0)
         rn_host_put(context->host, outlet, cell);
 }
@@ -210,7 +221,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     settle_outcome(outlet, request);
     request->end_us = rn_now_us(context->clock);
     if (rn_outlet_is_prepared(outlet) && request->outcome == RN_OUTCOME_DONE)
-        put_tail(context, outlet, request->finish == RUNNEL_FINISH_STOP);
+        put_tail(context, outlet, request);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     if (request->job == NULL)

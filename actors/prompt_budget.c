@@ -54,6 +54,15 @@ uint32_t rn_prompt_budget_chunk(const struct rn_prompt_budget *pace, bool shared
     return rows > RN_PROMPT_BUDGET_CHUNK ? (uint32_t)rows : RN_PROMPT_BUDGET_CHUNK;
 }
 
+uint64_t rn_prompt_budget_patience_us(const struct rn_prompt_budget *pace, uint32_t rows)
+{
+    float us = pace->chunk_us * (float)rows / RN_PROMPT_BUDGET_PATIENCE;
+
+    if (!(pace->slowdown < (float)UINT32_MAX) || pace->chunk_us * (float)rows <= RN_PROMPT_BUDGET_SHARED_US)
+        return 0;
+    return us < (float)RN_PROMPT_BUDGET_PATIENCE_US ? (uint64_t)us : RN_PROMPT_BUDGET_PATIENCE_US;
+}
+
 static float smooth(float old, float now)
 {
     return old == 0 ? now : old + SMOOTHING * (now - old);

@@ -17,6 +17,10 @@
  *
  *   rows = bound / row       row: a row's share of such a step's time
  *
+ * Requests of a burst come one by one, within milliseconds. The first would be alone, be computed whole, and be read while
+ * all others are computed in what the pace leaves of each step, for which the weights are read again and again. So a
+ * prompt that is alone, and takes longer than a shared step, waits a moment for others (a fiftieth of its time).
+ *
  * Short steps read the weights for few rows, and cost more for each: on two Zen 4 cores a prompt for a model of 1.1 G
  * weights in steps of 24 rows takes 1.3 times as long as in steps of 256 (bench_cpu_step --chunks). */
 #ifndef RN_ACTORS_PROMPT_BUDGET_H
@@ -30,6 +34,8 @@
 #define RN_PROMPT_BUDGET_STEPS 16      /* with prompts in a row at most, before one without */
 #define RN_PROMPT_BUDGET_SHARED_US 100000.0f
 #define RN_PROMPT_BUDGET_ALONE_US 1000000.0f
+#define RN_PROMPT_BUDGET_PATIENCE 50       /* its time by this: how long a prompt that is alone waits for others ... */
+#define RN_PROMPT_BUDGET_PATIENCE_US 5000u /* ... at most */
 #define RN_PROMPT_BUDGET_CHUNK \
     16 /* rows that such a step may always have, and from which on it shows what a row takes */
 #define RN_PROMPT_BUDGET_FIRST 32 /* while that is not known */
@@ -54,6 +60,10 @@ uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, uint32_t rea
 /* Rows that a step in which nobody reads along may take, of at most max_rows: one that several requests share, not all
  * of the background, or another. */
 uint32_t rn_prompt_budget_chunk(const struct rn_prompt_budget *pace, bool shared, uint32_t max_rows);
+
+/* How long a prompt that is alone, with so many rows to compute, waits for others before its first step. 0 where a
+ * shared step could take it whole: sharing would change nothing. */
+uint64_t rn_prompt_budget_patience_us(const struct rn_prompt_budget *pace, uint32_t rows);
 
 /* A step of so many rows took us microseconds. */
 void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us);

@@ -30,7 +30,18 @@ static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
     request->first_bos = (request->tokenize_flags & RUNNEL_TOKENIZE_BOS) != 0 && rn_vocab_add_bos(vocab);
 }
 
-/* A chat becomes text, and that tokens; the answer's reader looks at how the text ends. */
+/* Its reader and its grammar look at how the prompt ends. */
+static void begin_answer(struct rn_request *request, const struct rn_rendered *prompt)
+{
+    struct rn_grammar_text *grammar = request->grammar;
+
+    if (request->answer != NULL)
+        rn_answer_start(request->answer, prompt->text, prompt->n, prompt->content);
+    if (grammar != NULL && grammar->format != NULL)
+        grammar->opened = rn_answer_opened(grammar->format, prompt->text, prompt->n, prompt->content);
+}
+
+/* A chat becomes text, and that tokens. */
 static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
     const struct rn_vocab *vocab = tokenizer->context->vocab;
@@ -41,10 +52,8 @@ static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *reque
 
     if (status == RUNNEL_OK) {
         status = rn_chat_tokenize(&rendered, vocab, request->heap, &request->tokens, &count, &error);
-        if (status == RUNNEL_OK && request->answer != NULL)
-            rn_answer_start(request->answer, rendered.text, rendered.n);
-        if (status == RUNNEL_OK && request->grammar != NULL && request->grammar->format != NULL)
-            request->grammar->opened = rn_answer_opened(request->grammar->format, rendered.text, rendered.n);
+        if (status == RUNNEL_OK)
+            begin_answer(request, &rendered);
         rn_rendered_free(&rendered, request->heap);
     }
     rn_chat_free(request->chat);

@@ -424,7 +424,9 @@ typedef struct runnel_chat {
     int64_t now_s;                /* the time that strftime_now reads, in seconds since 1970; 0: the machine's clock */
     uint8_t no_generation_prompt; /* 1: the text does not end with the beginning of an answer */
     uint8_t single_call;          /* 1, where calls are enforced: at most one */
-    uint8_t reserved[6];
+    uint8_t continue_final;       /* 1: the text ends with the content of the last message, and the answer goes on with
+                                     it; there is no beginning of an answer then */
+    uint8_t reserved[5];
     const char *tool_choice; /* "auto": free text or calls; calls fit the schemas of their tools. "none": no call can
                                 begin. "required": a call, or several. Any other text: a call of the tool of this name.
                                 NULL: as "auto" if one of the tools has "strict": true (the others leave out what
@@ -650,9 +652,11 @@ typedef struct runnel_request {
                                  become part of it */
     int64_t max_tokens;      /* -1: until the context is full; 0: only the prompt is computed */
     runnel_sampling sampling;
-    const char *const *stops; /* [n_stops] non-empty UTF-8 strings, NUL-terminated; the answer ends before them */
+    const char *const *stops; /* [n_stops] non-empty UTF-8 strings, NUL-terminated; the answer ends before them, or with
+                                 keep_stop behind them */
     size_t n_stops;
-    const int32_t *stop_tokens; /* [n_stop_tokens]; the answer ends with them, their text is not delivered */
+    const int32_t *stop_tokens; /* [n_stop_tokens]; the answer ends with them, their text is not delivered without
+                                   keep_stop */
     size_t n_stop_tokens;
     runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next, or taken (RUNNEL_DELIVER_TAKE) */
     void *user;
@@ -693,7 +697,8 @@ typedef struct runnel_request {
                             that asked for the same, about the last ten thousand tokens. For many answers of one form */
     uint8_t draft_chain; /* 1, with RUNNEL_DRAFT_MODEL: only the likeliest guesses are verified; 0: also runners-up, as
                             a tree, where they pay. draft_max counts both */
-    uint8_t reserved[7];
+    uint8_t keep_stop;   /* 1: the stop string that ends the answer, or the text of the stop token, is part of it */
+    uint8_t reserved[6];
     int64_t
         context_keep; /* -1: an answer that fills the context ends (RUNNEL_FINISH_LENGTH). 0 or more: it goes on, and
                              its text changes: whenever the context is full, the model keeps the first context_keep

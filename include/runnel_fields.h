@@ -147,6 +147,7 @@
     X(uint8_t, pin_prefix)           \
     X(uint8_t, draft_share)          \
     X(uint8_t, draft_chain)          \
+    X(uint8_t, keep_stop)            \
     X(int64_t, context_keep)         \
     X(const runnel_grammar *, grammar)
 
@@ -162,6 +163,7 @@
     X(int64_t, now_s)                   \
     X(uint8_t, no_generation_prompt)    \
     X(uint8_t, single_call)             \
+    X(uint8_t, continue_final)          \
     X(const char *, tool_choice)
 
 /* likewise of runnel_grammar, without struct_size and `reserved` */

@@ -81,6 +81,11 @@ static size_t release(struct rn_piece_stream *s, bool end, char *out)
         first++;
     }
     if (verdict == IS_STOP) {
+        uint32_t kept = s->keep_stop ? s->stop_bytes[s->stop] : 0;
+
+        RN_CHECK(kept <= s->n_held - first);
+        memcpy(out + first, s->held + first, kept);
+        first += kept;
         s->stopped = true;
         s->n_held = 0;
         s->n_partial = 0;

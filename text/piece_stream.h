@@ -3,8 +3,8 @@
  * Bytes go in as tokens arrive; text comes out as soon as it is certain. Held back are an incomplete
  * character at the end and the longest suffix that may still become a stop string. Bytes that can
  * not be part of well-formed UTF-8 come out as U+FFFD, one per maximal ill-formed subpart (Unicode
- * 15, 3.9 "U+FFFD substitution of maximal subparts"). The text ends before the stop string whose
- * occurrence starts earliest, even if another one was complete before it. The concatenated output
+ * 15, 3.9 "U+FFFD substitution of maximal subparts"). The text ends before (with keep_stop behind) the stop
+ * string whose occurrence starts earliest, even if another one was complete before it. The concatenated output
  * depends on the concatenated input alone, not on how it was cut into pieces.
  *
  * A plain struct without heap: lives inside the state of a stream. Single owner. */
@@ -25,6 +25,7 @@ struct rn_piece_stream {
     uint32_t stop_bytes[RUNNEL_MAX_STOPS];
     uint32_t n_stops;
     bool strip_space;  /* the next byte of text, if a space, is dropped (SentencePiece's first) */
+    bool keep_stop;    /* the stop string is part of the text; false unless set behind init */
     bool stopped;      /* a stop string was found; everything after it is ignored */
     uint8_t stop;      /* ... and which: the shortest of those that begin there */
     uint8_t n_partial; /* bytes of an incomplete character */

@@ -515,6 +515,7 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         .coalesce_bytes = request->coalesce_bytes,
         .n_embedding = r->embed != NULL ? r->embed->n_out : 0,
         .strip_first_space = begins_text(model, request, r),
+        .keep_stop = request->keep_stop != 0,
         .taken = host->delivery == RUNNEL_DELIVER_TAKE,
         .label = request->label,
         .model_name = model->context.metrics->name,

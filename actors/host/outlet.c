@@ -37,6 +37,7 @@ static runnel_status copy_stops(struct rn_outlet *outlet, const struct rn_outlet
     }
     RN_CHECK(at == outlet->memory + bytes);
     rn_piece_stream_init(&outlet->pieces, stops, sizes, (uint32_t)options->n_stops, options->strip_first_space);
+    outlet->pieces.keep_stop = options->keep_stop;
     return RUNNEL_OK;
 }
 
@@ -403,16 +404,18 @@ void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const c
     RN_CHECK(cell->text_bytes <= outlet->text_capacity);
 }
 
-void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool finished)
+void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n, bool finished)
 {
-    size_t bytes = 0;
+    char *to = outlet->answer == NULL ? rn_cell_text(outlet, cell) : outlet->raw;
+    size_t bytes = rn_piece_stream_feed(&outlet->pieces, piece, n, to);
 
+    bytes += rn_piece_stream_end(&outlet->pieces, to + bytes);
     if (outlet->answer == NULL) {
-        cell->text_bytes = (uint32_t)rn_piece_stream_end(&outlet->pieces, rn_cell_text(outlet, cell));
+        cell->text_bytes = (uint32_t)bytes;
         RN_CHECK(cell->text_bytes <= outlet->text_capacity);
         return;
     }
-    put_parts(outlet, cell, rn_piece_stream_end(&outlet->pieces, outlet->raw));
+    put_parts(outlet, cell, bytes);
     cell->n_parts += (uint32_t)rn_answer_end(outlet->answer, finished, rn_cell_parts(outlet, cell) + cell->n_parts,
                                              rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
     cell->text_bytes += (uint32_t)bytes;

@@ -99,6 +99,7 @@ struct rn_outlet_options {
     uint32_t coalesce_bytes; /* 0: each token has an event. Not with n_top */
     uint32_t n_embedding;    /* values of an embedding; 0: none */
     bool strip_first_space;
+    bool keep_stop;           /* of runnel_request */
     bool taken;               /* without a callback it is taken (runnel_engine_take), not read */
     struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
     const char *label;        /* NULL: none */
@@ -230,10 +231,10 @@ runnel_logprob *rn_cell_top(const struct rn_cell *cell);
 struct rn_part *rn_cell_parts(const struct rn_outlet *outlet, const struct rn_cell *cell);
 char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell);
 
-/* Producer: the piece of a token, or (last) what was held back at the end, becomes the cell's text and parts.
- * finished: the model ended the answer itself. */
+/* Producer: the piece of a token, or (last) what was held back at the end, becomes the cell's text and parts. The end may
+ * have a piece of its own. finished: the model ended the answer itself. */
 void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n);
-void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool finished);
+void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n, bool finished);
 
 /* Consumer: how many events the cell is (at least 1, but for a tail without anything), and the index'th of them. */
 uint32_t rn_cell_events(const struct rn_outlet *outlet, const struct rn_cell *cell);

@@ -132,7 +132,7 @@ static runnel_status look_at_prompt(runnel_model *model, const runnel_request *r
         return RUNNEL_OK;
     status = render(model, request->chat, &rendered, error);
     if (status == RUNNEL_OK)
-        text->opened = rn_answer_opened(text->format, rendered.text, rendered.n);
+        text->opened = rn_answer_opened(text->format, rendered.text, rendered.n, rendered.content);
     rn_rendered_free(&rendered, &model->engine->heap);
     return status;
 }

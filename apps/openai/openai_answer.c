@@ -159,6 +159,12 @@ static void put_logprob(FILE *to, float logprob)
     app_json_number(to, isfinite(logprob) ? (double)logprob : -9999.0);
 }
 
+/* vLLM's form of a token, for those that are no text by themselves. */
+static void put_id(FILE *to, int32_t token)
+{
+    fprintf(to, "\"token_id:%d\"", (int)token);
+}
+
 static void put_bytes(FILE *to, const char *piece, size_t n)
 {
     fputc('[', to);
@@ -168,27 +174,32 @@ static void put_bytes(FILE *to, const char *piece, size_t n)
 }
 
 /* "token": .., "logprob": .., "bytes": [..] */
-static void put_entry(FILE *to, const char *piece, size_t n, float logprob)
+static void put_entry(FILE *to, const struct openai_choice *choice, int32_t token, float logprob)
 {
+    char piece[PIECE_BYTES];
+    size_t n = piece_of(choice->model, token, piece);
+
     fputs("\"token\":", to);
-    app_json_string(to, piece, n);
+    if (choice->request->tokens_as_ids)
+        put_id(to, token);
+    else
+        app_json_string(to, piece, n);
     fputs(",\"logprob\":", to);
     put_logprob(to, logprob);
     fputs(",\"bytes\":", to);
     put_bytes(to, piece, n);
 }
 
-static void chat_logprobs(struct openai_choice *choice, const runnel_event *event, const char *piece, size_t n)
+static void chat_logprobs(struct openai_choice *choice, const runnel_event *event)
 {
     FILE *to = choice->entries.to;
-    char other[PIECE_BYTES];
 
     fprintf(to, "%s{", choice->n_entries > 0 ? "," : "");
-    put_entry(to, piece, n, event->logprob);
+    put_entry(to, choice, event->token, event->logprob);
     fputs(",\"top_logprobs\":[", to);
     for (uint32_t i = 0; i < event->n_top; i++) {
         fprintf(to, "%s{", i > 0 ? "," : "");
-        put_entry(to, other, piece_of(choice->model, event->top[i].token, other), event->top[i].logprob);
+        put_entry(to, choice, event->top[i].token, event->top[i].logprob);
         fputc('}', to);
     }
     fputs("]}", to);
@@ -237,8 +248,12 @@ static bool is_utf8(const char *text, size_t n)
 }
 
 /* Pieces of characters are written "bytes:\xE2\x80", so that keys of top_logprobs stay apart. */
-static void put_token_string(FILE *to, const char *piece, size_t n)
+static void put_token_string(FILE *to, const struct openai_choice *choice, int32_t token, const char *piece, size_t n)
 {
+    if (choice->request->tokens_as_ids) {
+        put_id(to, token);
+        return;
+    }
     if (is_utf8(piece, n)) {
         app_json_string(to, piece, n);
         return;
@@ -249,11 +264,11 @@ static void put_token_string(FILE *to, const char *piece, size_t n)
     fputc('"', to);
 }
 
-static void completion_logprobs(struct openai_choice *choice, const runnel_event *event, const char *piece, size_t n)
+static void completion_logprobs(struct openai_choice *choice, const runnel_event *event)
 {
     const char *comma = choice->n_entries > 0 ? "," : "";
-    char other[PIECE_BYTES];
-    size_t m = 0;
+    char piece[PIECE_BYTES], other[PIECE_BYTES];
+    size_t n = piece_of(choice->model, event->token, piece), m = 0;
 
     fputs(comma, choice->entries.to);
     if (isnan(event->logprob))
@@ -261,13 +276,13 @@ static void completion_logprobs(struct openai_choice *choice, const runnel_event
     else
         put_logprob(choice->entries.to, event->logprob);
     fputs(comma, choice->tokens.to);
-    put_token_string(choice->tokens.to, piece, n);
+    put_token_string(choice->tokens.to, choice, event->token, piece, n);
     fprintf(choice->offsets.to, "%s%llu", comma, (unsigned long long)choice->characters);
     fprintf(choice->tops.to, isnan(event->logprob) ? "%snull" : "%s{", comma);
     for (uint32_t i = 0; i < event->n_top; i++) {
         fputs(i > 0 ? "," : "", choice->tops.to);
         m = piece_of(choice->model, event->top[i].token, other);
-        put_token_string(choice->tops.to, other, m);
+        put_token_string(choice->tops.to, choice, event->top[i].token, other, m);
         fputc(':', choice->tops.to);
         put_logprob(choice->tops.to, event->top[i].logprob);
     }
@@ -279,15 +294,12 @@ static void completion_logprobs(struct openai_choice *choice, const runnel_event
 
 void openai_logprobs_add(struct openai_choice *choice, const runnel_event *event)
 {
-    char piece[PIECE_BYTES];
-    size_t n = piece_of(choice->model, event->token, piece);
-
     if (choice->request->llama_entries)
         llama_logprobs(choice, event);
     else if (choice->request->endpoint != OPENAI_COMPLETIONS)
-        chat_logprobs(choice, event, piece, n);
+        chat_logprobs(choice, event);
     else
-        completion_logprobs(choice, event, piece, n);
+        completion_logprobs(choice, event);
     choice->n_entries++;
     if (ferror(choice->entries.to) || ferror(choice->tokens.to) || ferror(choice->tops.to) ||
         ferror(choice->offsets.to))
@@ -545,7 +557,7 @@ static void put_message(FILE *to, struct openai_choice *choice, size_t index, co
         fputs("null", to);
     else
         openai_pour_string(to, &choice->content);
-    if (choice->reasoning.n > 0) {
+    if (choice->reasoning.n > 0 && !choice->request->hides_reasoning) {
         fputs(",\"reasoning_content\":", to);
         openai_pour_string(to, &choice->reasoning);
     }

@@ -3,45 +3,46 @@
 
 #include "openai_request.h"
 
-static bool tell_text(struct openai_prompt *prompt, runnel_model *model, uint32_t flags)
+/* One pass: a prompt of more than `most` tokens has none. */
+static bool tell(struct openai_prompt *prompt, runnel_model *model, const runnel_chat *chat, uint32_t flags,
+                 size_t most, size_t *n)
 {
-    size_t n = 0;
+    int32_t *ids = calloc(most + 1, sizeof *ids), *fit = NULL;
+    runnel_status status = RUNNEL_OK;
 
-    if (runnel_tokenize(model, prompt->text, prompt->text_bytes, flags, NULL, 0, &n) != RUNNEL_OK)
-        return true;
-    prompt->told = calloc(n + 1, sizeof *prompt->told);
-    if (prompt->told != NULL &&
-        runnel_tokenize(model, prompt->text, prompt->text_bytes, flags, prompt->told, n, &n) == RUNNEL_OK)
-        prompt->n_told = n;
-    return prompt->told != NULL;
-}
-
-static bool tell_chat(struct openai_request *request, runnel_model *model, const runnel_chat *chat)
-{
-    size_t n = 0;
-
-    request->prompts = calloc(1, sizeof *request->prompts);
-    if (request->prompts == NULL)
+    *n = 0;
+    if (ids == NULL)
         return false;
-    if (runnel_tokenize_chat(model, chat, NULL, 0, &n, NULL) != RUNNEL_OK)
+    status = chat != NULL ? runnel_tokenize_chat(model, chat, ids, most, n, NULL)
+                          : runnel_tokenize(model, prompt->text, prompt->text_bytes, flags, ids, most, n);
+    if (status == RUNNEL_OK && *n <= most) {
+        fit = realloc(ids, (*n + 1) * sizeof *ids);
+        prompt->told = fit != NULL ? fit : ids;
+        prompt->n_told = *n;
         return true;
-    request->prompts->told = calloc(n + 1, sizeof *request->prompts->told);
-    if (request->prompts->told != NULL &&
-        runnel_tokenize_chat(model, chat, request->prompts->told, n, &n, NULL) == RUNNEL_OK)
-        request->prompts->n_told = n;
-    return request->prompts->told != NULL;
+    }
+    free(ids);
+    *n = status == RUNNEL_OK ? *n : 0;
+    return true;
 }
 
-bool openai_tell_prompts(struct openai_request *request, runnel_model *model, const runnel_chat *chat)
+bool openai_tell_prompts(struct openai_request *request, runnel_model *model, const runnel_chat *chat, size_t most,
+                         size_t *longest)
 {
     uint32_t flags = RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
+    size_t n = 0;
 
-    if (!request->tells_ids)
-        return true;
-    if (request->endpoint == OPENAI_CHAT)
-        return tell_chat(request, model, chat);
-    for (size_t i = 0; i < request->n_prompts; i++)
-        if (request->prompts[i].tokens == NULL && !tell_text(&request->prompts[i], model, flags))
+    *longest = 0;
+    if (request->prompts == NULL) /* a chat */
+        request->prompts = calloc(1, sizeof *request->prompts);
+    if (request->prompts == NULL)
+        return false;
+    for (size_t i = 0; i < request->n_prompts; i++) {
+        if (request->prompts[i].tokens != NULL)
+            continue;
+        if (!tell(&request->prompts[i], model, chat, flags, most, &n))
             return false;
+        *longest = n > *longest ? n : *longest;
+    }
     return true;
 }

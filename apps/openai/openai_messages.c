@@ -159,6 +159,17 @@ json_t *openai_messages(const json_t *messages, struct openai_error *error)
     return copy;
 }
 
+bool openai_is_begun(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const json_t *content = json_object_get(last, "content");
+    const char *role = json_string_value(json_object_get(last, "role"));
+
+    return role != NULL && strcmp(role, "assistant") == 0 &&
+           json_array_size(json_object_get(last, "tool_calls")) == 0 &&
+           json_string_length(content) + json_array_size(content) > 0;
+}
+
 bool openai_tools_check(const json_t *tools, struct openai_error *error)
 {
     const json_t *tool = NULL, *strict = NULL;

@@ -12,7 +12,7 @@ struct openai_reader {
     const json_t *allowed; /* responses: tool_choice's list of tools */
     json_t *own_tools;     /* responses: tools in the form of chats, where `tools` points to; owned */
     int64_t chat_tokens;   /* max_completion_tokens; 0: not given */
-    bool chat_logprobs, no_tools;
+    bool chat_logprobs, no_tools, asks_prompt;
 };
 
 /* A value as compact JSON; NULL: no memory. */

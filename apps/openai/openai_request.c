@@ -11,6 +11,7 @@
 enum kind {
     NUMBER,     /* float at `at` in [min, max] */
     INTEGER,    /* int64_t at `at` in [min, max] */
+    FLAG,       /* bool at `at` */
     IGNORED,    /* known, and of no meaning here */
     REFUSED,    /* known, and not supported */
     FALSE_ONLY, /* a boolean that must be false */
@@ -117,18 +118,6 @@ static bool read_penalty_tokens(struct openai_reader *reader, const char *name, 
         return false;
     reader->r->sampling.penalty_tokens = (uint32_t)n;
     return true;
-}
-
-static bool read_echo(struct openai_reader *reader, const char *name, const json_t *value)
-{
-    reader->r->echo = json_is_true(value);
-    return openai_expect(reader->error, name, value, JSON_TRUE);
-}
-
-static bool read_special(struct openai_reader *reader, const char *name, const json_t *value)
-{
-    reader->r->parse_special = json_is_true(value);
-    return openai_expect(reader->error, name, value, JSON_TRUE);
 }
 
 static bool read_normalize(struct openai_reader *reader, const char *name, const json_t *value)
@@ -392,6 +381,13 @@ static bool read_documents(struct openai_reader *reader, const char *name, const
 static bool read_generation_prompt(struct openai_reader *reader, const char *name, const json_t *value)
 {
     reader->r->no_generation_prompt = json_is_false(value);
+    reader->asks_prompt = json_is_true(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
+static bool read_include_reasoning(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    reader->r->hides_reasoning = json_is_false(value);
     return openai_expect(reader->error, name, value, JSON_TRUE);
 }
 
@@ -460,8 +456,12 @@ static const struct field fields[] = {
     {"reasoning_effort", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_effort, OPENAI_STRING},
     {"documents", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_documents, OPENAI_ARRAY},
     {"add_generation_prompt", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_generation_prompt, OPENAI_BOOLEAN},
-    {"echo", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_echo, OPENAI_BOOLEAN},
-    {"parse_special", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_special, OPENAI_BOOLEAN},
+    {"continue_final_message", OPENAI_CHAT, FLAG, AT(continue_final), 0, 0, NULL, 0},
+    {"include_reasoning", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_include_reasoning, OPENAI_BOOLEAN},
+    {"include_stop_str_in_output", BOTH, FLAG, AT(keep_stop), 0, 0, NULL, 0},
+    {"return_tokens_as_token_ids", BOTH, FLAG, AT(tokens_as_ids), 0, 0, NULL, 0},
+    {"echo", OPENAI_COMPLETIONS, FLAG, AT(echo), 0, 0, NULL, 0},
+    {"parse_special", OPENAI_COMPLETIONS, FLAG, AT(parse_special), 0, 0, NULL, 0},
     {"stream", ANSWERS, FALSE_ONLY, 0, 0, 0, NULL, 0},
     {"stream_options", ANSWERS, REFUSED, 0, 0, 0, NULL, 0},
     {"functions", OPENAI_CHAT, SPECIAL, 0, 0, 0, openai_take_functions, OPENAI_ARRAY},
@@ -505,8 +505,11 @@ const char *openai_field_needed(enum openai_endpoint endpoint)
 
 void openai_fields_of_requests(enum openai_endpoint endpoint, openai_field_fn *fn, void *user)
 {
-    static const enum openai_shape shapes[] = {
-        [NUMBER] = OPENAI_REAL, [INTEGER] = OPENAI_WHOLE, [REFUSED] = OPENAI_NULL, [FALSE_ONLY] = OPENAI_FALSE};
+    static const enum openai_shape shapes[] = {[NUMBER] = OPENAI_REAL,
+                                               [INTEGER] = OPENAI_WHOLE,
+                                               [FLAG] = OPENAI_BOOLEAN,
+                                               [REFUSED] = OPENAI_NULL,
+                                               [FALSE_ONLY] = OPENAI_FALSE};
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const struct field *f = &fields[i];
@@ -527,6 +530,9 @@ static bool read_field(struct openai_reader *reader, const struct field *field, 
     case INTEGER:
         return openai_read_integer(reader->error, field->name, value, field->min, field->max,
                                    (int64_t *)((char *)reader->r + field->at));
+    case FLAG:
+        *(bool *)((char *)reader->r + field->at) = json_is_true(value);
+        return openai_expect(reader->error, field->name, value, JSON_TRUE);
     case IGNORED:
         return openai_field_check(&(struct openai_field){field->name, field->shape, false, 0, 0}, value, reader->error);
     case REFUSED:
@@ -616,6 +622,9 @@ static bool finish(struct openai_reader *reader)
     }
     if (chat && r->messages == NULL)
         return openai_refuse(reader->error, "missing_required_parameter", "messages", "messages is missing");
+    if (r->continue_final && reader->asks_prompt)
+        return openai_refuse(reader->error, "invalid_value", "continue_final_message",
+                             "continue_final_message does not go with add_generation_prompt");
     if (!openai_finish_scores(reader))
         return false;
     if (r->n_prompts == 0) {
@@ -734,6 +743,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     out->n_stops = request->n_stops;
     out->stop_tokens = request->stop_ids;
     out->n_stop_tokens = request->n_stop_ids;
+    out->keep_stop = request->keep_stop;
     out->priority = (int32_t)request->priority;
     if (request->grammar.kind != RUNNEL_GRAMMAR_NONE || request->tools != NULL)
         out->grammar = &request->grammar;
@@ -741,6 +751,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
         chat->tool_choice = request->tools != NULL ? request->tool_choice : NULL;
         chat->single_call = request->one_call;
         chat->no_generation_prompt = request->no_generation_prompt;
+        chat->continue_final = request->continue_final;
         chat->messages_json = request->messages;
         chat->tools = request->tools;
         chat->variables = request->variables;

@@ -90,7 +90,11 @@ struct openai_request {
     bool llama_entries;        /* log-probabilities as llama.cpp's server writes them, a list with ids */
     bool keeps_ids;            /* of the answer's tokens ... */
     bool tells_ids;            /* ... which are told, and those of the prompts: served */
-    bool no_generation_prompt; /* the prompt does not end with the beginning of an answer */
+    bool tokens_as_ids;        /* log-probabilities name tokens "token_id:5" */
+    bool hides_reasoning;      /* an answer is told without its reasoning */
+    bool keep_stop;            /* the stop that ends an answer is part of it */
+    bool no_generation_prompt; /* the prompt does not end with the beginning of an answer ... */
+    bool continue_final;       /* ... but with the last message, which the answer goes on with */
     bool one_call;             /* at most one tool call in an answer ... */
     bool functions;            /* ... which has the form of "function_call" */
     bool has_seed;
@@ -171,9 +175,10 @@ size_t openai_request_choices(const struct openai_request *request);
 runnel_status openai_infill(struct openai_request *request, runnel_model *model, runnel_error *error);
 
 /* Of a request that tells ids: makes those of its prompts, of a chat with `chat` as openai_request_choice has filled it.
- * Of others nothing. A prompt that cannot be tokenized has none: the submit will say why. False: memory is short. Takes
- * as long as tokenizing does. */
-bool openai_tell_prompts(struct openai_request *request, runnel_model *model, const runnel_chat *chat);
+ * *longest: how many tokens the longest of them has; one of more than `most` is told none. So is a prompt that cannot
+ * be tokenized: the submit will say why. False: memory is short. Takes as long as tokenizing each prompt once. */
+bool openai_tell_prompts(struct openai_request *request, runnel_model *model, const runnel_chat *chat, size_t most,
+                         size_t *longest);
 
 /* The request of choice `index`, without callback; *chat is filled for a chat (its template and clock are the
  * caller's) and hung into it. Points into `request` and `chat`. `seed` is taken where the body names none. Further
@@ -191,6 +196,9 @@ void openai_request_score(const struct openai_request *request, size_t index, ru
  * parted by newlines), arguments of calls that are JSON in a string become that JSON. A new reference; NULL: *error
  * says why. */
 json_t *openai_messages(const json_t *messages, struct openai_error *error);
+
+/* The last message is an answer with a text and without calls, which some clients mean to be gone on with. */
+bool openai_is_begun(const json_t *messages);
 
 /* A field of a further sampler, into *request. 0: it is not one; -1: *error says what is wrong. */
 int openai_read_sampler(struct openai_request *request, const char *name, const json_t *value,

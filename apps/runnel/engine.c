@@ -360,6 +360,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->n_stops = options->n_stops;
     request->stop_tokens = options->stop_tokens;
     request->n_stop_tokens = options->n_stop_tokens;
+    request->keep_stop = options->keep_stop;
     request->grammar = app_grammar(options);
     request->label = options->label;
     request->deadline_ms = options->deadline_s > 0 ? (uint32_t)ceil(options->deadline_s * 1000) : 0;

@@ -80,6 +80,7 @@
     X(request, pin_prefix, NULL, "with --cache-dir and --cache-shared", NULL, "the job's prefixes stay by their use") \
     X(request, draft_share, "--draft-share", NULL, NULL, "the job's: --draft-share")                                  \
     X(request, draft_chain, "--draft-chain", "", NULL, "the job's: --draft-chain")                                    \
+    X(request, keep_stop, "--keep-stop", "", "include_stop_str_in_output", "true")                                    \
     X(request, context_keep, "--context-keep", "7", "context_keep", "7")                                              \
     X(request, grammar, "--json-object", "", "response_format", "{\"type\": \"json_object\"}")                        \
     X(grammar, text, "--regex", "a", "guided_regex", "\"a\"")                                                         \
@@ -102,6 +103,7 @@
     X(chat, template_name, "--template-name", NULL, NULL, "the job's: --template-name")                               \
     X(chat, now_s, "--now", NULL, NULL, "the job's date")                                                             \
     X(chat, no_generation_prompt, NULL, "an answer follows", "add_generation_prompt", "false")                        \
+    X(chat, continue_final, NULL, "lines that are typed", "continue_final_message", "true")                           \
     X(chat, single_call, "--single-call", NULL, "parallel_tool_calls", "false")                                       \
     X(chat, tool_choice, "--tool-choice", NULL, "tool_choice", NULL)
 

@@ -158,6 +158,8 @@ const struct app_option app_option_table[] = {
     {"--stop", 0, "TEXT", OPTION_STOPS, 0, 0, 0, false, NULL, SAMPLING, "the answer ends before this text; repeatable"},
     {"--stop-token", 0, "ID", OPTION_STOP_TOKEN, 0, 0, INT32_MAX, false, NULL, SAMPLING,
      "the answer ends with this token; repeatable"},
+    {"--keep-stop", 0, NULL, OPTION_FLAG, AT(keep_stop), 0, 0, false, NULL, SAMPLING,
+     "the answer ends behind --stop's text or token, not before it"},
     {"--ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), 0, 0, false, NULL, SAMPLING,
      "the model's own end-of-text tokens do not end the answer"},
     {"--forbid-eos", 0, NULL, OPTION_FLAG, AT(forbid_eos), 0, 0, false, NULL, SAMPLING,

@@ -104,7 +104,7 @@ struct app_options {
     size_t n_stops;
     int32_t stop_tokens[APP_MAX_STOP_TOKENS];
     size_t n_stop_tokens;
-    bool ignore_eos, forbid_eos;
+    bool ignore_eos, forbid_eos, keep_stop;
     int64_t logprobs;           /* -1: none */
     double deadline_s;          /* 0: none */
     const char *label;          /* NULL: none */

@@ -348,6 +348,8 @@ static bool read_body(const json_t *body, json_t *out, struct openai_error *erro
 
     if (messages == NULL || json_object_set_new(out, "messages", messages) != 0)
         return false;
+    if (openai_is_begun(messages) && json_object_set_new(out, "continue_final_message", json_true()) != 0)
+        return false;
     if (tools != NULL && !json_is_null(tools) && !read_tools(tools, out, error))
         return false;
     if (choice != NULL && !json_is_null(choice) && !read_tool_choice(choice, out, error))

@@ -401,25 +401,42 @@ static void judge_length(const struct serve_task *task, size_t n, struct openai_
     serve_error_of(&fault, error);
 }
 
+static void tell_prompts(struct serve_task *task, const runnel_chat *chat, struct openai_error *error)
+{
+    size_t longest = 0;
+
+    if (!openai_tell_prompts(&task->request, task->model->handle, chat, task->model->info.context_tokens, &longest))
+        openai_no_memory(error);
+    else
+        judge_length(task, longest, error);
+}
+
+static void measure_chat(struct serve_task *task, struct openai_error *error)
+{
+    runnel_request unused;
+    runnel_chat chat;
+    size_t n = 0;
+
+    runnel_chat_default(&chat);
+    openai_request_choice(&task->request, 0, 0, &unused, &chat);
+    fill_chat(task, &chat);
+    if (task->request.tells_ids)
+        tell_prompts(task, &chat, error);
+    else if (runnel_tokenize_chat(task->model->handle, &chat, NULL, 0, &n, NULL) == RUNNEL_OK)
+        judge_length(task, n, error);
+}
+
 /* What cannot fit is refused here, so that what is submitted on the loop's thread is no longer than a context. The rest
  * is judged there. Prompts get their ids here, where they are told. */
 static void measure(struct serve_task *task, struct openai_error *error)
 {
     struct openai_request *request = &task->request;
-    runnel_error fault = {0};
-    runnel_request unused;
-    runnel_chat chat;
     uint32_t flags = RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
+    runnel_error fault = {0};
     size_t n = 0;
 
     if (request->messages != NULL) {
-        runnel_chat_default(&chat);
-        openai_request_choice(request, 0, 0, &unused, &chat);
-        fill_chat(task, &chat);
-        if (runnel_tokenize_chat(task->model->handle, &chat, NULL, 0, &n, &fault) == RUNNEL_OK)
-            judge_length(task, n, error);
-        if (error->http == 0 && !openai_tell_prompts(request, task->model->handle, &chat))
-            openai_no_memory(error);
+        measure_chat(task, error);
         return;
     }
     fault.status = openai_infill(request, task->model->handle, &fault);
@@ -427,15 +444,15 @@ static void measure(struct serve_task *task, struct openai_error *error)
         serve_error_of(&fault, error);
     else if (!cut_prompts(task))
         openai_no_memory(error);
-    for (size_t i = 0; i < request->n_prompts && error->http == 0; i++) {
+    else if (request->tells_ids)
+        tell_prompts(task, NULL, error);
+    for (size_t i = 0; i < request->n_prompts && error->http == 0 && !request->tells_ids; i++) {
         const struct openai_prompt *prompt = &request->prompts[i];
 
         if (prompt->tokens == NULL && prompt->text_bytes > SERVE_LOOP_BYTES &&
             runnel_tokenize(task->model->handle, prompt->text, prompt->text_bytes, flags, NULL, 0, &n) == RUNNEL_OK)
             judge_length(task, n, error);
     }
-    if (error->http == 0 && !openai_tell_prompts(request, task->model->handle, NULL))
-        openai_no_memory(error);
 }
 
 /* ---- From a body to a request ------------------------------------------------------------ */

@@ -206,6 +206,8 @@ static void take_text(struct serve_task *task, struct serve_stream *stream, cons
 
     if ((task->request.logprobs || task->request.tells_ids) && event->type == RUNNEL_EVENT_TOKEN)
         openai_choice_event(choice, event);
+    if (task->request.hides_reasoning && event->type == RUNNEL_EVENT_REASONING)
+        return;
     if ((event->text_bytes == 0 && choice->n_entries == 0) || (to = open_chunk(task, stream)) == NULL)
         return;
     put_text(to, task, event->type == RUNNEL_EVENT_TOKEN ? "content" : "reasoning_content", event->text,

@@ -228,6 +228,8 @@ static json_t *translate_chat(const json_t *body, struct openai_error *error)
         good = good && fix_content(json_array_get(messages, i)) && fix_calls(json_array_get(messages, i));
     }
     good = good && json_object_set(out, "messages", messages) == 0 && copy(body, "tools", out, "tools");
+    if (good && openai_is_begun(messages))
+        good = json_object_set_new(out, "continue_final_message", json_true()) == 0;
     json_decref(messages);
     if (good)
         return out;

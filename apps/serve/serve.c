@@ -2,6 +2,7 @@
 #include "serve.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -102,6 +103,23 @@ static bool has_socket(void)
     return pid != NULL && n != NULL && strtol(pid, NULL, 10) == (long)getpid() && strtol(n, NULL, 10) == 1;
 }
 
+/* A host that starts a server reads the line. One that has stopped reading is served all the same. */
+static bool __attribute__((format(printf, 2, 3))) tell_where(struct serve *serve, const char *format, ...)
+{
+    char where[320];
+    int code = APP_OK;
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(where, sizeof where, format, arguments);
+    va_end(arguments);
+    printf("listening on %s\n", where);
+    code = app_output_code();
+    if (code == APP_CANCELLED)
+        serve_complain(serve, "nobody reads standard output: listening on %s", where);
+    return code != APP_FAILURE;
+}
+
 static bool listen_tcp(struct serve *serve, const char *scheme)
 {
     const struct app_options *options = serve->options;
@@ -112,12 +130,10 @@ static bool listen_tcp(struct serve *serve, const char *scheme)
     snprintf(where, sizeof where, "%s port %d", options->host, (int)options->port);
     if (error != 0)
         return complain(where, error);
-    printf("listening on %s://%s%s%s:%u\n", scheme, strchr(options->host, ':') != NULL ? "[" : "", options->host,
-           strchr(options->host, ':') != NULL ? "]" : "", port);
-    return true;
+    return tell_where(serve, "%s://%s%s%s:%u", scheme, strchr(options->host, ':') != NULL ? "[" : "", options->host,
+                      strchr(options->host, ':') != NULL ? "]" : "", port);
 }
 
-/* Prints where: a host that starts a server reads the line. */
 static bool listen_all(struct serve *serve)
 {
     const struct app_options *options = serve->options;
@@ -131,18 +147,14 @@ static bool listen_all(struct serve *serve)
     }
     if (has_socket()) {
         error = http_listen_fd(serve->http, SYSTEMD_FD);
-        if (error != 0)
-            return complain("the socket that was handed over", error);
-        printf("listening on the socket that was handed over\n");
-    } else if (options->unix_path != NULL) {
-        error = http_listen_unix(serve->http, options->unix_path);
-        if (error != 0)
-            return complain(options->unix_path, error);
-        printf("listening on unix:%s\n", options->unix_path);
-    } else if (!listen_tcp(serve, tls ? "https" : "http")) {
-        return false;
+        return error != 0 ? complain("the socket that was handed over", error)
+                          : tell_where(serve, "the socket that was handed over");
     }
-    return app_output_code() == APP_OK;
+    if (options->unix_path != NULL) {
+        error = http_listen_unix(serve->http, options->unix_path);
+        return error != 0 ? complain(options->unix_path, error) : tell_where(serve, "unix:%s", options->unix_path);
+    }
+    return listen_tcp(serve, tls ? "https" : "http");
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */

@@ -142,6 +142,7 @@ export interface ChatOptions {
   nowS?: Count;
   noGenerationPrompt?: boolean;
   singleCall?: boolean;
+  continueFinal?: boolean;
   toolChoice?: 'auto' | 'none' | 'required' | (string & {});
 }
 
@@ -215,6 +216,7 @@ export interface RequestOptions extends ChatOptions, SamplingOptions {
   pinPrefix?: boolean | 0 | 1 | 2;
   draftShare?: boolean;
   draftChain?: boolean;
+  keepStop?: boolean;
   contextKeep?: Count;
   grammar?: Grammar;
 }

@@ -3,6 +3,7 @@
  * delivered is known. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -368,6 +369,131 @@ static void messages_become_text(void **state)
     assert_string_equal(text, same);
 }
 
+/* ---- A message that goes on ---- */
+
+static void expect_prompt(const runnel_chat *chat, const char *want)
+{
+    char text[2048];
+
+    apply(chat, text, sizeof text);
+    assert_string_equal(text, want);
+}
+
+#define ASKED "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+
+/* The prompt ends with the last message's content: with what came from the host, whatever the template writes behind
+ * it. White space at its end stays where the template leaves it. */
+static void prompts_of_messages_that_go_on(void **state)
+{
+    static const char *const contents[] = {"The answer is", "The answer is: ", "assistant",
+                                           "im_end",        "a\n\na",          "<think>\nhm"};
+    char want[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof contents / sizeof contents[0]; i++) {
+        const runnel_message messages[] = {{"user", "Hello", NULL}, {"assistant", contents[i], NULL}};
+        runnel_chat chat = make_chat(messages, 2, NULL);
+
+        chat.continue_final = 1;
+        snprintf(want, sizeof want, ASKED "%s", contents[i]);
+        expect_prompt(&chat, want);
+        chat.template_text =
+            "{% for m in messages %}[{{ m.role }}] {{ m.content | trim }} assistant im_end{% endfor %}";
+        snprintf(want, sizeof want, "[user] Hello assistant im_end[assistant] %s", contents[i]);
+        expect_prompt(&chat, want);
+        chat.template_text = "{% for m in messages %}{{ m.content | trim }}|{% endfor %}";
+        snprintf(want, sizeof want, "Hello|%.*s", (int)(strlen(contents[i]) - (i == 1)), contents[i]);
+        expect_prompt(&chat, want);
+    }
+}
+
+static void expect_failed(const runnel_chat *chat, const char *part)
+{
+    runnel_error error;
+    size_t n;
+
+    assert_int_equal(runnel_apply_template(model, chat, NULL, 0, &n, &error), RUNNEL_INVALID);
+    if (strstr(error.message, part) == NULL)
+        fail_msg("\"%s\" does not say: %s", error.message, part);
+}
+
+static void what_cannot_go_on(void **state)
+{
+    static const runnel_message none[] = {{"user", "Hello", NULL}, {"assistant", NULL, NULL}};
+    static const runnel_message white[] = {{"user", "Hello", NULL}, {"assistant", " \n", NULL}};
+    static const runnel_message two[] = {{"user", "Hello", NULL}, {"assistant", "The answer", NULL}};
+    runnel_chat chat = make_chat(none, 2, NULL);
+
+    (void)state;
+    chat.continue_final = 1;
+    expect_failed(&chat, "no text");
+    chat.messages = white;
+    expect_failed(&chat, "no text");
+    chat.n_messages = 0;
+    expect_failed(&chat, "no text");
+    chat = make_chat(two, 2, NULL);
+    chat.continue_final = 1;
+    chat.template_text = "{% for m in messages %}{{ m.content | upper }}{% endfor %}The answer";
+    expect_failed(&chat, "does not write");
+}
+
+/* Of an answer that goes on no white space goes; reasoning that the message has opened goes on, and what it has said
+ * is not told again. */
+static void answers_that_go_on(void **state)
+{
+    static const char *const cases[][3] = {
+        {"The answer is:", " 42." END, "T 42."},
+        {"One\n", "\ntwo" END, "T\ntwo"},
+        {"<think>\nA", " city.\n</think>\n\nK\xc3\xb6ln." END, "R city.TK\xc3\xb6ln."},
+        {"<think>\nA city.\n</think>\n\nK", "\xc3\xb6ln." END, "T\xc3\xb6ln."},
+        {"Wait.", "\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>" END, "CweatherA{}E"},
+    };
+    struct record record;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const runnel_message messages[] = {{"user", "Hello", NULL}, {"assistant", cases[i][0], NULL}};
+        runnel_chat chat = make_chat(messages, 2, TOOLS);
+
+        chat.continue_final = 1;
+        recite(&chat, cases[i][1], false, &record);
+        assert_string_equal(record.text, cases[i][2]);
+    }
+}
+
+/* The stop that ends an answer is part of it, as text and as token, also of one that is taken apart. */
+static void stops_are_kept(void **state)
+{
+    static const int32_t token = 'e';
+    runnel_chat chat = make_chat(hello, 1, NULL);
+    runnel_request request;
+    struct record record;
+    runnel_stream stream;
+
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        memset(&record, 0, sizeof record);
+        request = chat_request(&chat, "<think>\nhm\n</think>\n\nSo be it." END);
+        request.on_event = record_event;
+        request.user = &record;
+        request.keep_stop = kind % 2 == 0;
+        if (kind >= 2) {
+            request.stop_tokens = &token;
+            request.n_stop_tokens = 1;
+        }
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        manual_settle(engine);
+        assert_int_equal(record.capture.last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(record.capture.last.finish, RUNNEL_FINISH_STOP);
+        assert_int_equal(record.capture.last.stop_token, kind < 2 ? -1 : token);
+        assert_string_equal(record.text, kind == 0   ? "RhmTSo be it." END
+                                         : kind == 1 ? "RhmTSo be it."
+                                         : kind == 2 ? "RhmTSo be"
+                                                     : "RhmTSo b");
+        capture_clear(&record.capture);
+    }
+}
+
 static void expect_invalid(const runnel_chat *chat, runnel_status status, const char *part)
 {
     runnel_request request = chat_request(chat, "x" END);
@@ -613,6 +739,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_chats, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_rendering, setup, teardown),
         cmocka_unit_test_setup_teardown(contents_in_parts, setup, teardown),
+        cmocka_unit_test_setup_teardown(prompts_of_messages_that_go_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_go_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_that_go_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(stops_are_kept, setup, teardown),
         cmocka_unit_test(sessions),
         cmocka_unit_test(users_write_text),
     };

@@ -220,6 +220,23 @@ static void unbounded_where_nobody_reads(void **state)
     assert_int_equal(rn_prompt_budget_chunk(&pace, true, 100), 100);
 }
 
+/* A fiftieth of what a prompt takes that a shared step could not take whole. */
+static void a_moment_for_others(void **state)
+{
+    struct rn_prompt_budget pace;
+
+    (void)state;
+    rn_prompt_budget_init(&pace, 0);
+    assert_int_equal(rn_prompt_budget_patience_us(&pace, 1000), 0); /* nothing is known */
+    rn_prompt_budget_note(&pace, 0, 20, 40000);
+    assert_int_equal(rn_prompt_budget_patience_us(&pace, 50), 0);
+    assert_in_range(rn_prompt_budget_patience_us(&pace, 51), 2000, 2040);
+    assert_in_range(rn_prompt_budget_patience_us(&pace, 100), 3990, 4000);
+    assert_int_equal(rn_prompt_budget_patience_us(&pace, 10000), RN_PROMPT_BUDGET_PATIENCE_US);
+    pace.slowdown = __builtin_inff();
+    assert_int_equal(rn_prompt_budget_patience_us(&pace, 10000), 0);
+}
+
 /* A crowd that waits beside few who read: steps of up to 100 ms, unless the host has said what it wants. */
 static void a_crowd_counts(void **state)
 {
@@ -256,7 +273,7 @@ int main(void)
         cmocka_unit_test(crowds_hold_nobody_up), cmocka_unit_test(equal_shares),
         cmocka_unit_test(put_back_and_again),    cmocka_unit_test(keeps_the_bound),
         cmocka_unit_test(keeps_the_time),        cmocka_unit_test(unbounded_where_nobody_reads),
-        cmocka_unit_test(a_crowd_counts),
+        cmocka_unit_test(a_crowd_counts),        cmocka_unit_test(a_moment_for_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

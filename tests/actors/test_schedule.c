@@ -406,9 +406,68 @@ static void drain(void **state)
     stop();
 }
 
+/* A row takes 10 ms in a step of sixteen. */
+static void run_slowly(void)
+{
+    while (oracle->first != NULL) {
+        now += 160000;
+        step();
+    }
+}
+
+/* A prompt that is alone and takes long waits a moment; who comes meanwhile ends that, or its time, or its end. */
+static void who_is_alone_waits_for_others(void **state)
+{
+    struct told told[6];
+    runnel_request request = request_of(&told[0], 40, 1, 1);
+
+    (void)state;
+    start(0, 0);
+    submit(&told[0], &request); /* what a row takes is not known: at once */
+    settle();
+    run_slowly();
+    request = request_of(&told[1], 20, 1, 2);
+    submit(&told[1], &request);
+    now += 2000;
+    settle();
+    assert_null(oracle->first);
+    request = request_of(&told[2], 20, 1, 3);
+    submit(&told[2], &request);
+    settle();
+    assert_non_null(oracle->first);
+    run_slowly();
+    now += RN_PROMPT_BUDGET_PATIENCE_US; /* the WAKE that was asked for */
+    settle();
+    request = request_of(&told[3], 20, 1, 4);
+    submit(&told[3], &request); /* nobody comes */
+    settle();
+    assert_null(oracle->first);
+    now += RN_PROMPT_BUDGET_PATIENCE_US;
+    settle();
+    assert_non_null(oracle->first);
+    run_slowly();
+    request = request_of(&told[4], 8, 1, 5);
+    submit(&told[4], &request); /* a shared step could take it whole */
+    settle();
+    assert_non_null(oracle->first);
+    run_slowly();
+    request = request_of(&told[5], 20, 1, 6);
+    submit(&told[5], &request);
+    settle();
+    assert_null(oracle->first);
+    assert_int_equal(runnel_stream_cancel(engine, told[5].stream), RUNNEL_OK);
+    settle();
+    runnel_engine_dispatch(engine, 0);
+    assert_int_equal(told[5].last.type, RUNNEL_EVENT_CANCELLED);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(told[i].last.type, RUNNEL_EVENT_DONE);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_alone_waits_for_others),
         cmocka_unit_test(higher_priority_takes_memory),
         cmocka_unit_test(older_goes_on),
         cmocka_unit_test(paused_one_makes_room),

@@ -19,6 +19,7 @@ SAID = re.compile("|".join((
     r"stays$",  # /models/unload
     r"\\u0000 is not allowed",  # in a text
     r"suffix is not supported|does not go with a (raw|suffix)|templates of clients",  # of Ollama's
+    r"does not go with add_generation|no text that could go on|does not write the last",  # continue_final_message
 )))
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict")
 

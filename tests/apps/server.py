@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 
 import common
 from common import MODEL
@@ -53,7 +54,7 @@ class Server:
             raise AssertionError((line, self.process.wait(), self.said()))
         self.port = int(found[2])
         while ready and self.get("/ready")[0] != 200:
-            pass
+            time.sleep(0.005)  # the threads that load want the processors
 
     def stop(self, number=signal.SIGTERM):
         """The exit code, and what it said on standard error."""

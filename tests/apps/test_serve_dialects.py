@@ -66,6 +66,19 @@ class Dialects(unittest.TestCase):
         _, count = self.server.post(MESSAGES + "/count_tokens", {"messages": turns, "system": system})
         self.assertEqual(count, {"input_tokens": want["usage"]["prompt_tokens"]})
 
+    def test_answers_that_were_begun(self):
+        begun = [*USER, {"role": "assistant", "content": "The answer is:"}]
+        want, usage = self.chat(messages=begun, continue_final_message=True)
+        anew, _ = self.chat(messages=begun)
+        self.assertNotEqual(want["message"], anew["message"])
+        for last in ("The answer is:", [{"type": "text", "text": "The answer is:"}]):
+            body = {"messages": [*USER, {"role": "assistant", "content": last}]}
+            status, got = self.server.post(MESSAGES, {**body, **GREEDY})
+            self.assertEqual((status, got["content"][0]["text"]), (200, want["message"]["content"]))
+            self.assertEqual(self.server.post(MESSAGES + "/count_tokens", body)[1], {"input_tokens": usage["prompt_tokens"]})
+        got = self.lines("/api/chat", {"messages": begun, "options": {"num_predict": 24, "temperature": 0}})
+        self.assertEqual("".join(line["message"]["content"] for line in got), want["message"]["content"])
+
     def join(self, events):
         """The message that the events of a stream add up to."""
         message = events[0][1]["message"]

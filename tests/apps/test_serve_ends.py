@@ -125,6 +125,20 @@ class Reached(unittest.TestCase):
         self.assertEqual(stop(process), 0)
         self.assertFalse(path.exists())
 
+    def test_nobody_reads_where_it_listens(self):
+        """It serves all the same, and says so."""
+        path = self.folder / "socket"
+        gone, output = os.pipe()
+        os.close(gone)
+        process = subprocess.Popen([common.program, "serve", MODEL, "-t", "2", "-q", "--unix", path], stdout=output,
+                                   stderr=subprocess.PIPE)
+        os.close(output)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stderr.readline().decode(),
+                         f"runnel: nobody reads standard output: listening on unix:{path}\n")
+        talk(self, Unix(str(path)))
+        self.assertEqual(stop(process), 0)
+
     def test_unix_socket_that_nobody_serves(self):
         path = self.folder / "socket"
         with socket.socket(socket.AF_UNIX) as left:

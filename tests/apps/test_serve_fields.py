@@ -9,11 +9,9 @@ from server import Server, template
 from test_serve import STORY, join_chat
 
 ONLY = {  # what is taken of fields that have one value here; each other value of their type is refused
-    TEXT: {False: ("use_beam_search", "include_stop_str_in_output", "return_tokens_as_token_ids", "grammar_lazy"),
-           True: ("skip_special_tokens", "add_special_tokens")},
-    CHAT: {False: ("use_beam_search", "include_stop_str_in_output", "return_tokens_as_token_ids", "grammar_lazy", "echo",
-                   "continue_final_message", "add_special_tokens"),
-           True: ("skip_special_tokens", "include_reasoning", "parse_tool_calls")}}
+    TEXT: {False: ("use_beam_search", "grammar_lazy"), True: ("skip_special_tokens", "add_special_tokens")},
+    CHAT: {False: ("use_beam_search", "grammar_lazy", "echo", "add_special_tokens"),
+           True: ("skip_special_tokens", "parse_tool_calls")}}
 EMPTY = ("allowed_token_ids", "bad_words", "image_data", "kv_transfer_params", "logits_processors", "multimodal_data",
          "vllm_xargs")
 NEVER = {"guided_whitespace_pattern": "x", "prompt_logprobs": 0, "thinking_token_budget": 9,
@@ -179,6 +177,91 @@ class Fields(unittest.TestCase):
                               ([STORY, None], "prompt[1]"), ([STORY, [[300]]], "prompt[1][0]")):
             status, answer = self.server.post(TEXT, body_of(TEXT, prompt=prompt))
             self.assertEqual((status, answer["error"]["param"]), (400, param), prompt)
+
+    def told(self, path, body):
+        """The text, reasoning and end of the first choice, which are the same in pieces."""
+        choice = self.post(path, body)["choices"][0]
+        pieces = [c["choices"][0] for c in self.chunks(path, body)]
+        self.assertEqual([p["finish_reason"] for p in pieces if p["finish_reason"]], [choice["finish_reason"]])
+        if path == TEXT:
+            self.assertEqual("".join(p["text"] for p in pieces), choice["text"])
+            return choice["text"], None, choice["stop_reason"]
+        message = choice["message"]
+        for name in ("content", "reasoning_content"):
+            self.assertEqual("".join(p["delta"].get(name) or "" for p in pieces), message.get(name) or "")
+        return message["content"], message.get("reasoning_content"), choice["stop_reason"]
+
+    def test_stops_that_are_kept(self):
+        for path in (TEXT, CHAT):
+            whole = self.told(path, body_of(path, max_tokens=24, ignore_eos=True))[0]
+            stop = whole[9:12]
+            self.assertEqual(self.told(path, body_of(path, max_tokens=24, stop=["zzz", stop]))[::2],
+                             (whole[:whole.index(stop)], stop))
+            self.assertEqual(self.told(path, body_of(path, max_tokens=24, stop=["zzz", stop],
+                                                     include_stop_str_in_output=True))[::2],
+                             (whole[:whole.index(stop) + len(stop)], stop))
+            ids = self.post(path, body_of(path, max_tokens=24, ignore_eos=True, return_token_ids=True))
+            ids = ids["choices"][0]["token_ids"]
+            n = ids.index(ids[5])
+            for keeps in (False, True):
+                text, _, reason = self.told(path, body_of(path, max_tokens=24, stop_token_ids=[ids[n]],
+                                                          include_stop_str_in_output=keeps))
+                self.assertEqual((text, reason), (self.text_of(ids[:n + keeps]), ids[n]))
+
+    def test_tokens_by_their_ids(self):
+        def named(entries):
+            return [e["token"] for e in entries] + [t["token"] for e in entries for t in e["top_logprobs"]]
+
+        plain = self.post(TEXT, body_of(TEXT, logprobs=2, return_token_ids=True))["choices"][0]
+        told = self.post(TEXT, body_of(TEXT, logprobs=2, return_tokens_as_token_ids=True))["choices"][0]["logprobs"]
+        self.assertEqual(told["tokens"], [f"token_id:{id}" for id in plain["token_ids"]])
+        self.assertEqual([sorted(top.values()) for top in told["top_logprobs"]],
+                         [sorted(top.values()) for top in plain["logprobs"]["top_logprobs"]])
+        for top, token in zip(told["top_logprobs"], told["tokens"]):
+            self.assertTrue(token in top and all(name.startswith("token_id:") for name in top))
+        for same in ("token_logprobs", "text_offset"):
+            self.assertEqual(told[same], plain["logprobs"][same])
+        body = body_of(CHAT, logprobs=True, top_logprobs=2)
+        plain = self.post(CHAT, {**body, "return_token_ids": True})["choices"][0]
+        told = self.post(CHAT, {**body, "return_tokens_as_token_ids": True})["choices"][0]["logprobs"]["content"]
+        self.assertEqual([e["token"] for e in told], [f"token_id:{id}" for id in plain["token_ids"]])
+        self.assertEqual([e["bytes"] for e in told], [e["bytes"] for e in plain["logprobs"]["content"]])
+        self.assertTrue(all(name.startswith("token_id:") for name in named(told)))
+        pieces = self.chunks(CHAT, {**body, "return_tokens_as_token_ids": True})
+        self.assertEqual(sum(((c["choices"][0]["logprobs"] or {}).get("content", []) for c in pieces), []), told)
+
+    def test_messages_that_go_on(self):
+        """The prompt ends with the message; the answer is what a completion of that prompt is."""
+        begun = [*USER, {"role": "assistant", "content": "The answer is:"}]
+        body = body_of(CHAT, messages=begun, add_generation_prompt=False, continue_final_message=True, max_tokens=24)
+        prompt = self.post("/apply-template", {"messages": begun, "continue_final_message": True})["prompt"]
+        self.assertTrue(prompt.endswith("assistant\nThe answer is:"), prompt)
+        want = self.post(TEXT, body_of(TEXT, prompt=prompt, parse_special=True, max_tokens=24, return_token_ids=True))
+        told = self.post(CHAT, {**body, "return_token_ids": True})
+        self.assertEqual(told["prompt_token_ids"], want["choices"][0]["prompt_token_ids"])
+        self.assertEqual(told["choices"][0]["token_ids"], want["choices"][0]["token_ids"])
+        self.assertEqual(self.told(CHAT, body)[0], want["choices"][0]["text"])
+        del body["add_generation_prompt"]
+        self.assertEqual(self.told(CHAT, body)[0], want["choices"][0]["text"])
+        for more, code in (({"add_generation_prompt": True}, "invalid_value"), ({"messages": begun[:1] + [
+                {"role": "assistant", "content": ""}]}, "invalid_value"), ({"continue_final_message": 1}, "invalid_type")):
+            status, answer = self.server.post(CHAT, {**body, **more})
+            self.assertEqual((status, answer["error"]["code"] or "invalid_value"), (400, code), answer)
+
+    def test_reasoning_that_is_not_told(self):
+        with template("{{ messages[0].content }}</think><think>\n") as options:
+            server = Server("--quiet", *options)
+            body = body_of(CHAT, max_tokens=12)
+            plain = server.post(CHAT, body)[1]
+            self.assertTrue(plain["choices"][0]["message"].pop("reasoning_content"))
+            status, told = server.post(CHAT, {**body, "include_reasoning": False})
+            self.assertEqual((status, told["choices"], told["usage"]["completion_tokens"]),
+                             (200, plain["choices"], plain["usage"]["completion_tokens"]))
+            chunks = [c["choices"][0]["delta"] for _, c in server.events(CHAT, {**body, "include_reasoning": False})[:-1]]
+            self.assertEqual(chunks, [{"role": "assistant", "content": ""}, {}])
+            status, answer = server.post(CHAT, {**body, "include_reasoning": "no"})
+            self.assertEqual((status, answer["error"]["param"]), (400, "include_reasoning"))
+            self.assertEqual(server.stop()[0], 0)
 
     def test_one_value(self):
         for path, kinds in ONLY.items():

@@ -56,6 +56,7 @@ class OpenApi(unittest.TestCase):
         subprocess.run([os.environ["RUNNEL_MAKE_RANKER"], common.MODEL, ranker, "template"], check=True)
         cls.server = Server("--files-dir", os.path.join(folder, "files"), model=model)
         cls.ranker = Server(model=ranker)
+        cls.connections = [server.connect() for server in (cls.server, cls.ranker)]
         status, body = cls.server.get("/openapi.json")
         assert status == 200, body
         cls.document = json.loads(body)
@@ -65,12 +66,18 @@ class OpenApi(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
+        for connection in cls.connections:
+            connection.close()
         for server in (cls.server, cls.ranker):
             code, said = server.stop()
             assert code == 0, (code, said)
 
     def ask(self, method, path, body=None):
-        return (self.ranker if path in RANKS else self.server).ask(method, path, body)
+        """Over one connection to each server: there are more than a thousand requests."""
+        connection = self.connections[path in RANKS]
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
 
     def operations(self):
         for path, item in self.document["paths"].items():

@@ -322,7 +322,7 @@ static json_t *on_line(struct rn_heap *heap, const json_t *input)
                                  .prompt_bytes = json_string_length(prompt),
                                  .tools = json_string_value(tools),
                                  .tools_bytes = json_string_length(tools)};
-    opened = rn_answer_opened(l.reading.format, l.reading.prompt, l.reading.prompt_bytes);
+    opened = rn_answer_opened(l.reading.format, l.reading.prompt, l.reading.prompt_bytes, l.reading.prompt_bytes);
     rng = (uint64_t)json_integer_value(json_object_get(input, "seed"));
     collect(&l.words, l.reading.format);
     l.vocab = vocabulary(heap, &l.words, l.controls);

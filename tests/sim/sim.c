@@ -429,7 +429,7 @@ static bool in_flight(const struct sim *sim)
     for (uint32_t i = 0; i < SIM_MODELS; i++)
         if ((sim->models[i].oracle != NULL &&
              (sim->models[i].oracle->first != NULL || sim->models[i].oracle->first_copies != NULL)) ||
-            (sim->models[i].drafter != NULL && sim->models[i].drafter->first != NULL))
+            (sim->models[i].drafter != NULL && sim->models[i].drafter->first != NULL) || sim_wakes(&sim->models[i]))
             return true;
     return false;
 }
@@ -509,8 +509,10 @@ static void settle(struct sim *sim)
         sim->tick++;
         if (run_actor(sim))
             check(sim);
-        else if (!complete_step(sim, ORACLE_FAULT_NONE))
+        else if (!complete_step(sim, ORACLE_FAULT_NONE)) {
             pass_time(sim);
+            rn_runtime_look_at_clock(&sim->engine->runtime);
+        }
     }
 }
 

@@ -321,6 +321,8 @@ void sim_judge_cached(struct sim *sim, const struct sim_stream *stream, uint32_t
 void sim_check_actors(struct sim *sim);
 void sim_check_tick(struct sim *sim);
 void sim_poison_free(struct sim *sim); /* what no request holds must not be read any more */
+/* Decode has asked to be woken: time has to pass. */
+bool sim_wakes(const struct sim_model *model);
 void sim_check_quiet(struct sim *sim);
 void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event);
 void sim_judge_all(struct sim *sim);

@@ -137,6 +137,8 @@ void sim_make_plan(struct sim *sim)
         plan->max_queued_bytes = sim_chance(sim, 50) ? between(sim, 1, 8000) : 0;
     }
     plan->most_latency_us = 1u << sim_pick(sim, 12);
+    if (plan->most_latency_us == 1) /* steps that take long: a prompt that is alone waits for others then */
+        plan->most_latency_us = 1u << 19;
     plan->weight_actor = between(sim, 5, 60);
     plan->weight_step = between(sim, 1, 20);
     plan->weight_host = between(sim, 1, 10);

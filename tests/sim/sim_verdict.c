@@ -198,9 +198,14 @@ static bool copies(const struct sim_model *model)
 }
 
 /* A step of the model or of its drafter is in flight: decode may wait for the latter. Or blocks are copied. */
+bool sim_wakes(const struct sim_model *model)
+{
+    return model->handle != NULL && model->handle->decode.waking;
+}
+
 static bool computes(const struct sim_model *model)
 {
-    return copies(model) || (model->oracle != NULL && model->oracle->first != NULL) ||
+    return copies(model) || sim_wakes(model) || (model->oracle != NULL && model->oracle->first != NULL) ||
            (model->drafter != NULL && model->drafter->first != NULL);
 }
 
@@ -424,7 +429,7 @@ static void check_owners(struct sim *sim, uint32_t index)
         sim_fail(sim, "model %u: %u short prompts, counted as %u", index, held.shorts, model->prefill.n_short);
 }
 
-/* Nothing can run: then each live stream waits for the host, for a step, or behind one that does. */
+/* Nothing can run: then each live stream waits for the host, for a step or a time, or behind one that does. */
 static void check_stuck(struct sim *sim)
 {
     uint32_t waiting = 0, host_waits = 0, last = 0;

@@ -67,7 +67,7 @@ void parts_read(const struct reading *reading, const char *text, size_t n, enum 
     memset(parts, 0, sizeof *parts);
     RN_CHECK(answer != NULL);
     blocks = rn_heap_blocks(reading->heap);
-    rn_answer_start(answer, reading->prompt, reading->prompt_bytes);
+    rn_answer_start(answer, reading->prompt, reading->prompt_bytes, reading->prompt_bytes);
     while (at < n) {
         bytes = n - at;
         if (cut == CUT_BYTES)

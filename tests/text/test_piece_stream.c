@@ -25,7 +25,7 @@ struct input {
 };
 
 /* The rule in one sentence each, over the whole text at once: replace, strip, cut. */
-static size_t reference(const struct input *input, char *out, int *stop)
+static size_t reference(const struct input *input, bool keep_stop, char *out, int *stop)
 {
     size_t n = 0, at = 0, cut;
     uint32_t i;
@@ -72,19 +72,20 @@ static size_t reference(const struct input *input, char *out, int *stop)
                 *stop = (int)i;
         }
         if (*stop >= 0)
-            return cut;
+            return cut + (keep_stop ? input->stop_bytes[*stop] : 0);
     }
     return n;
 }
 
 /* Feeds the text cut after each byte i with bit i of `cuts` set; checks the bound of each call and
  * that what is out is whole UTF-8 after each. */
-static size_t stream(const struct input *input, uint64_t cuts, char *out, int *stop)
+static size_t stream(const struct input *input, uint64_t cuts, bool keep_stop, char *out, int *stop)
 {
     struct rn_piece_stream s;
     size_t from = 0, n = 0, i;
 
     rn_piece_stream_init(&s, input->stops, input->stop_bytes, input->n_stops, input->strip);
+    s.keep_stop = keep_stop;
     for (i = 0; i < input->n; i++) {
         if (i + 1 == input->n || (cuts >> (i % 64) & 1)) {
             size_t wrote = rn_piece_stream_feed(&s, input->bytes + from, i + 1 - from, out + n);
@@ -106,12 +107,15 @@ static void check(const struct input *input, uint64_t cuts)
 {
     char want[4096], got[4096];
     int want_stop, got_stop;
-    size_t n_want = reference(input, want, &want_stop);
-    size_t n_got = stream(input, cuts, got, &got_stop);
 
-    assert_int_equal(n_got, n_want);
-    assert_memory_equal(got, want, n_want);
-    assert_int_equal(got_stop, want_stop);
+    for (int keep = 0; keep < 2; keep++) {
+        size_t n_want = reference(input, keep, want, &want_stop);
+        size_t n_got = stream(input, cuts, keep, got, &got_stop);
+
+        assert_int_equal(n_got, n_want);
+        assert_memory_equal(got, want, n_want);
+        assert_int_equal(got_stop, want_stop);
+    }
 }
 
 /* All 2^(n-1) cuts of a short text. */
@@ -141,7 +145,7 @@ static void check_text(const char *text, const char *stop, const char *other, co
         add_stop(&input, stop);
     if (other != NULL)
         add_stop(&input, other);
-    n = stream(&input, ~(uint64_t)0, got, &found);
+    n = stream(&input, ~(uint64_t)0, false, got, &found);
     assert_int_equal(n, strlen(want));
     assert_memory_equal(got, want, n);
     if (input.n <= 14)

@@ -607,13 +607,45 @@ static const char *harmony_begin(const char *end, size_t n)
     return at;
 }
 
-struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt_end, size_t n)
+/* The last place of the marker in text[n]; NULL: nowhere. */
+static const char *last_of(const char *text, size_t n, const char *marker)
+{
+    size_t bytes = marker != NULL ? strlen(marker) : 0;
+
+    for (size_t at = n; bytes > 0 && at >= bytes; at--)
+        if (memcmp(text + at - bytes, marker, bytes) == 0)
+            return text + at - bytes;
+    return NULL;
+}
+
+/* What a message has opened whose content so far is text[n]: reasoning that it has not closed. */
+static struct rn_opened opened_within(const struct rn_reasoning_row *row, const char *text, size_t n)
+{
+    struct rn_opened opened = {RN_OPENED_CONTENT, NULL, 0, 0};
+    const char *close = last_of(text, n, row->close);
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *open = last_of(text, n, row->open[i]);
+
+        if (open != NULL && (close == NULL || close < open))
+            opened =
+                (struct rn_opened){RN_OPENED_REASONING, row->open[i], strlen(row->open[i]), n - (size_t)(open - text)};
+    }
+    return opened;
+}
+
+struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt, size_t n, size_t content)
 {
     struct rn_answer_rows rows = rn_answer_format_rows(format);
     size_t tail = n < PROMPT_TAIL ? n : PROMPT_TAIL, begin = sizeof HARMONY_BEGIN - 1;
-    const char *end = prompt_end + (n - tail), *at;
+    const char *end = prompt + (n - tail), *at;
     struct rn_opened opened = {RN_OPENED_NOTHING, NULL, 0, 0};
 
+    RN_ASSERT(content <= n);
+    if (content < n && rows.calls->harmony)
+        return (struct rn_opened){RN_OPENED_CONTENT, NULL, 0, 0};
+    if (content < n)
+        return opened_within(rows.reasoning, prompt + content, n - content);
     if (!rows.calls->harmony)
         return opened_by(&rows, end, tail);
     at = harmony_begin(end, tail);
@@ -634,12 +666,26 @@ static void read_phantom(struct rn_answer *a, const char *text, size_t n)
     RN_CHECK(a->n_out == 0);
 }
 
-void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n)
+/* A message goes on: no white space goes, and of its content only reasoning that is open matters. */
+static void go_on(struct rn_answer *answer, const char *content, size_t n)
+{
+    struct rn_opened opened = opened_within(answer->rows.reasoning, content, n);
+
+    if (opened.kind == RN_OPENED_REASONING)
+        read_phantom(answer, opened.marker, opened.marker_bytes);
+    answer->skip = RN_SKIP_NONE;
+    answer->start = false;
+}
+
+void rn_answer_start(struct rn_answer *answer, const char *prompt, size_t n, size_t content)
 {
     static const char begin[] = HARMONY_BEGIN;
-    size_t tail = n < PROMPT_TAIL ? n : PROMPT_TAIL, bytes;
-    const char *end = prompt_end + (n - tail), *at;
+    size_t head = answer->rows.calls->harmony ? content : n; /* a message that goes on is read up to its content */
+    size_t tail = head < PROMPT_TAIL ? head : PROMPT_TAIL, bytes;
+    const char *end = prompt + (head - tail), *at;
     struct rn_opened opened;
+
+    RN_ASSERT(content <= n);
 
     if (answer->rows.calls->harmony) {
         at = harmony_begin(end, tail);
@@ -648,6 +694,10 @@ void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n)
             read_phantom(answer, begin, sizeof begin - 1);
         else
             read_phantom(answer, at, bytes);
+        return;
+    }
+    if (content < n) {
+        go_on(answer, prompt + content, n - content);
         return;
     }
     opened = opened_by(&answer->rows, end, tail);

@@ -59,7 +59,9 @@ struct rn_opened {
     size_t bytes; /* of the prompt's end, from the marker on */
 };
 
-struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt_end, size_t n);
+/* prompt [n]: or its end. content: where the content of the message begins with which it ends, and with which the answer
+ * goes on; n: it begins anew. */
+struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt, size_t n, size_t content);
 
 /* tools_json: the tools of the request as a JSON array; NULL, an empty one, or what is none: no calls are recognised.
  * Its schemas decide the types of arguments that a format does not mark. All memory of the stream is taken here;
@@ -67,9 +69,9 @@ struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const c
 struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools_json,
                                 size_t tools_bytes);
 
-/* Before the first feeding. prompt_end [n]: the rendered prompt (or its end): a template may have opened a reasoning
- * section there. (Apart from rn_answer_new because a prompt is rendered after its stream exists.) */
-void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n);
+/* Before the first feeding. prompt [n], content: as above; a template may have opened a reasoning section at its end.
+ * (Apart from rn_answer_new because a prompt is rendered after its stream exists.) */
+void rn_answer_start(struct rn_answer *answer, const char *prompt, size_t n, size_t content);
 
 /* True if control tokens of this name are part of the format: the detokenizer spells out those, and no others. */
 bool rn_answer_wants(const struct rn_answer *answer, const char *name, size_t n);

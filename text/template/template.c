@@ -277,7 +277,7 @@ runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap 
     rn_sb_init_heap(&text, &run.arena, limits->output_bytes);
     run.out = &text;
     if (try_render(&run)) {
-        *out = (struct rn_rendered){text.bytes, text.n, text.ranges, text.n_ranges};
+        *out = (struct rn_rendered){text.bytes, text.n, text.ranges, text.n_ranges, text.n};
     } else {
         status = render_error(&run, error);
         rn_sb_fini(&text);

@@ -38,6 +38,7 @@ struct rn_rendered {
     size_t n;
     struct rn_range *data; /* [n_data] ascending, disjoint, not touching: what came from the caller's data */
     size_t n_data;
+    size_t content; /* of a text that ends with the content of a message: where that begins; else n */
 };
 
 /* A trusted string that the template sees under `name`: "bos_token", "eos_token". */

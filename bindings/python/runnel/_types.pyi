@@ -263,6 +263,7 @@ class ChatOptions(TypedDict, total=False):
     now_s: int | None
     no_generation_prompt: Flag | None
     single_call: Flag | None
+    continue_final: Flag | None
     tool_choice: Text | None
 
 class TurnOptions(SamplingOptions, SamplersOptions, ChatOptions, total=False):
@@ -290,6 +291,7 @@ class TurnOptions(SamplingOptions, SamplersOptions, ChatOptions, total=False):
     pin_prefix: Flag | None
     draft_share: Flag | None
     draft_chain: Flag | None
+    keep_stop: Flag | None
     context_keep: int | None
     messages: Messages | None
     messages_json: Messages | None
