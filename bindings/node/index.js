@@ -10,7 +10,7 @@ const { constants } = native;
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose');
 const EVENT_LOAD = 100;
 const { EVENT_TOKEN } = constants;
-const WORDS = 10; // of an event: bindings/node/engine.h
+const WORDS = 10; // of an event: bindings/node/events.h
 
 // How long events gather before they wake the loop again: bench/bindings/node.mjs has what that saves.
 const GATHER_US = 1000;
@@ -116,7 +116,7 @@ class Engine {
     rest.gatherUs ??= GATHER_US;
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
     const functions = {
-      onEvents: (n, texts) => this.#onEvents(n, texts),
+      onEvents: (pack, n, texts) => this.#onEvents(pack, n, texts),
       onFirst: () => setImmediate(() => native.engineFlush(this.#handle)),
       onChoose: (slot, ...candidates) => this.#running[slot]._choose(...candidates),
       extras: this.#extras,
@@ -124,8 +124,8 @@ class Engine {
       onTrace,
     };
     this.#handle = native.engineNew(options.engine(rest), transport === 'uv', functions);
-    this.#words = new Int32Array(functions.words);
-    this.#floats = new Float32Array(functions.words);
+    this.#words = functions.words.map((buffer) => new Int32Array(buffer));
+    this.#floats = functions.words.map((buffer) => new Float32Array(buffer));
   }
 
   /** An engine, as the constructor makes it. */
@@ -228,7 +228,6 @@ class Engine {
 
   async #close() {
     await new Promise((resolve) => setImmediate(resolve)); // not inside a callback of the engine
-    native.engineFlush(this.#handle); // an end that has been written down is one
     const closed = native.engineClose(this.#handle);
     for (const [slot, entry] of this.#running.entries())
       entry?._close(() => native.streamReceived(this.#handle, slot));
@@ -310,34 +309,31 @@ class Engine {
     this.#hold(1);
   }
 
-  #onEvents(n, texts) {
-    const words = this.#words;
-    const floats = this.#floats;
+  /** A pack of n events and their texts: bindings/node/events.h. */
+  #onEvents(pack, n, texts) {
+    const words = this.#words[pack];
+    const floats = this.#floats[pack];
     const running = this.#running;
-    let at = 0;
     for (let o = 0, end = n * WORDS; o < end; o += WORDS) {
-      const length = words[o + 4];
-      const text = length > 0 ? texts.slice(at, at + length) : '';
-      at += length;
+      const text = words[o + 5] > 0 ? texts.slice(words[o + 4], words[o + 4] + words[o + 5]) : '';
       if (words[o + 1] === EVENT_TOKEN && words[o + 6] < 0)
-        running[words[o]]._token(text, words[o + 2], words[o + 3], words[o + 5], floats[o + 7], words[o + 8]);
-      else this.#onEvent(o, text);
+        running[words[o]]._token(text, words[o + 2], words[o + 3], words[o + 7], floats[o + 8], words[o + 9]);
+      else this.#onEvent(words, floats, o, text);
     }
     if (this.#extras.length > 0) this.#extras.length = 0;
   }
 
-  #onEvent(o, text) {
-    const words = this.#words;
+  #onEvent(words, floats, o, text) {
     const slot = words[o];
     const type = words[o + 1];
     const entry = this.#running[slot];
     const extra = words[o + 6] >= 0 ? this.#extras[words[o + 6]] : undefined;
     if (type === EVENT_LOAD) {
-      if (entry.event(words[o + 2], this.#floats[o + 7], extra)) this.#leave(slot);
+      if (entry.event(words[o + 2], floats[o + 8], extra)) this.#leave(slot);
       return;
     }
     if (type >= constants.EVENT_DONE) this.#leave(slot);
-    entry._event(type, text, words[o + 2], words[o + 3], words[o + 5], this.#floats[o + 7], words[o + 8], extra);
+    entry._event(type, text, words[o + 2], words[o + 3], words[o + 7], floats[o + 8], words[o + 9], extra);
   }
 }
 

@@ -74,7 +74,7 @@ static napi_value generate(napi_env env, napi_callback_info info)
     if (parse_options(env, &arena, values[1], &parsed)) {
         if (chooses) {
             parsed.request.sampling.samplers = &parsed.samplers;
-            parsed.samplers.choose = choose_by_javascript;
+            parsed.samplers.choose = choose_callback;
             parsed.samplers.choose_user = slot;
         }
         parsed.request.on_event = engine_callback(model->engine);
