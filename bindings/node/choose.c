@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "fields.h"
-#include "watcher.h"
 
 static napi_value float_array(napi_env env, const float *values, size_t n, float **data)
 {

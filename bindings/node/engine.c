@@ -6,40 +6,9 @@
 
 #include <runnel_uv.h>
 
+#include "choose.h"
 #include "fields.h"
 #include "log.h"
-
-struct node_slot *slot_new(struct node_engine *engine, uint32_t number)
-{
-    struct node_slot *slot = calloc(1, sizeof *slot);
-
-    if (slot == NULL)
-        return NULL;
-    slot->engine = engine;
-    slot->number = number;
-    slot->next = engine->slots;
-    if (slot->next != NULL)
-        slot->next->previous = slot;
-    engine->slots = slot;
-    return slot;
-}
-
-void slot_free(struct node_slot *slot)
-{
-    if (slot->previous != NULL)
-        slot->previous->next = slot->next;
-    else
-        slot->engine->slots = slot->next;
-    if (slot->next != NULL)
-        slot->next->previous = slot->previous;
-    answer_free(&slot->answer);
-    free(slot);
-}
-
-runnel_event_fn engine_callback(const struct node_engine *engine)
-{
-    return engine->uv ? events_on_event : NULL;
-}
 
 struct node_engine *engine_open(napi_env env, napi_value value)
 {
@@ -81,6 +50,69 @@ void engine_leave(struct node_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* ---- Events -------------------------------------------------------------------------------- */
+
+/* Transport "uv": the first event of a turn of the loop has been written. */
+static void ask_for_flush(struct node_engine *engine)
+{
+    napi_env env = engine->env;
+    napi_value function, global, result, thrown;
+    bool pending = false;
+
+    if (napi_get_reference_value(env, engine->on_first, &function) != napi_ok ||
+        napi_get_global(env, &global) != napi_ok)
+        return;
+    napi_make_callback(env, NULL, global, function, 0, NULL, &result);
+    napi_is_exception_pending(env, &pending);
+    if (pending && napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
+        napi_fatal_exception(env, thrown);
+}
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct node_slot *slot = user;
+    struct node_engine *engine = slot->engine;
+    struct event_pack *pack = &engine->watcher.packs[0];
+    napi_handle_scope scope;
+    bool asked;
+
+    if (engine->closing || napi_open_handle_scope(engine->env, &scope) != napi_ok)
+        return;
+    if (pack_is_full(pack))
+        pack_deliver(pack, &engine->sink);
+    asked = pack->n_events > 0;
+    pack_add(pack, slot, event);
+    if (!asked && pack->n_events > 0)
+        ask_for_flush(engine);
+    napi_close_handle_scope(engine->env, scope);
+}
+
+runnel_event_fn engine_callback(const struct node_engine *engine)
+{
+    return engine->uv ? on_event : NULL;
+}
+
+void engine_on_load(struct node_engine *engine, uint32_t slot, const runnel_load_event *event, runnel_error *error)
+{
+    struct event_pack *pack = &engine->watcher.packs[0];
+    napi_handle_scope scope;
+
+    if (engine->closing)
+        return;
+    if (!engine->uv) {
+        watcher_on_load(&engine->watcher, slot, event, error);
+        return;
+    }
+    if (napi_open_handle_scope(engine->env, &scope) != napi_ok)
+        return;
+    if (pack_is_full(pack))
+        pack_deliver(pack, &engine->sink);
+    pack_add_load(pack, slot, event, error);
+    if (pack->n_events == 1)
+        ask_for_flush(engine);
+    napi_close_handle_scope(engine->env, scope);
+}
+
 /* ---- The end ------------------------------------------------------------------------------- */
 
 /* From now on no call reaches the engine from this thread; those of other threads are waited for by who frees it. */
@@ -109,7 +141,7 @@ static void free_engine(struct node_engine *engine)
 
 static void end_closing(struct node_engine *engine)
 {
-    napi_ref *references[] = {&engine->on_events, &engine->on_first, &engine->extras, &engine->on_choose};
+    napi_ref *references[] = {&engine->sink.on_events, &engine->on_first, &engine->sink.extras, &engine->on_choose};
 
     while (engine->slots != NULL)
         slot_free(engine->slots);
@@ -122,7 +154,7 @@ static void end_closing(struct node_engine *engine)
         *references[i] = NULL;
     }
     for (uint32_t i = 0; i < N_PACKS; i++)
-        pack_fini(engine->env, &engine->packs[i]);
+        pack_fini(engine->env, &engine->watcher.packs[i]);
 }
 
 static void on_environment_end(void *data)
@@ -171,7 +203,7 @@ static napi_value engine_close(napi_env env, napi_callback_info info)
     napi_create_promise(env, &engine->deferred, &promise);
     begin_closing(engine);
     napi_queue_async_work(env, engine->work);
-    watcher_deliver_rest(engine);
+    watcher_deliver_rest(&engine->watcher);
     return promise;
 }
 
@@ -195,7 +227,7 @@ static bool attach(struct node_engine *engine)
     struct uv_loop_s *loop = NULL;
 
     if (!engine->uv)
-        return watcher_start(engine);
+        return watcher_start(&engine->watcher, engine->engine, choose_by_javascript);
     return napi_get_uv_event_loop(engine->env, &loop) == napi_ok && runnel_uv_attach(engine->engine, loop) == RUNNEL_OK;
 }
 
@@ -203,7 +235,7 @@ static bool keep_functions(struct node_engine *engine, napi_value functions)
 {
     napi_env env = engine->env;
     const char *names[] = {"onEvents", "onFirst", "extras", "onChoose"};
-    napi_ref *references[] = {&engine->on_events, &engine->on_first, &engine->extras, &engine->on_choose};
+    napi_ref *references[] = {&engine->sink.on_events, &engine->on_first, &engine->sink.extras, &engine->on_choose};
     napi_value value, words;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -213,7 +245,7 @@ static bool keep_functions(struct node_engine *engine, napi_value functions)
     if (napi_create_array_with_length(env, N_PACKS, &words) != napi_ok)
         return false;
     for (uint32_t i = 0; i < N_PACKS; i++)
-        if (!pack_init(env, &engine->packs[i], i, words))
+        if (!pack_init(env, &engine->watcher.packs[i], i, words))
             return false;
     addon_set(env, functions, "words", words);
     return true;
@@ -276,9 +308,9 @@ static napi_value engine_new(napi_env env, napi_callback_info info)
     if (engine == NULL)
         return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     engine->kind = BOX_ENGINE;
-    engine->env = env;
+    engine->env = engine->sink.env = env;
     engine->references = 1;
-    engine->watcher.stop_fd = -1;
+    watcher_init(&engine->watcher, &engine->sink);
     pthread_mutex_init(&engine->lock, NULL);
     pthread_cond_init(&engine->left, NULL);
     napi_get_value_bool(env, values[1], &engine->uv);
@@ -290,7 +322,6 @@ static napi_value engine_new(napi_env env, napi_callback_info info)
         end_closing(engine);
         return NULL;
     }
-    engine->fd = runnel_engine_fd(engine->engine);
     if (!attach(engine)) {
         runnel_engine_free(engine->engine);
         engine->engine = NULL;
@@ -331,7 +362,7 @@ static napi_value engine_flush(napi_env env, napi_callback_info info)
         return NULL;
     engine = addon_box(env, value, BOX_ENGINE);
     if (engine != NULL && engine->engine != NULL && engine->uv)
-        pack_deliver(engine, &engine->packs[0]);
+        pack_deliver(&engine->watcher.packs[0], &engine->sink);
     return NULL;
 }
 

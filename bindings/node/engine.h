@@ -19,7 +19,6 @@
 #include <pthread.h>
 
 #include "addon.h"
-#include "answer.h"
 #include "watcher.h"
 
 struct node_engine {
@@ -27,17 +26,13 @@ struct node_engine {
     napi_env env;
     uint32_t references;   /* its handle, and its models */
     runnel_engine *engine; /* NULL: closed, or being closed */
-    int fd;
     bool uv;
 
-    napi_ref on_events;                  /* (pack, events, texts) => void */
+    struct event_sink sink;
     napi_ref on_first;                   /* uv: asks for a flush in this turn */
-    napi_ref extras;                     /* an array: objects that belong to events */
     napi_ref on_choose;                  /* (slot, candidates...) => place */
     const runnel_candidates *candidates; /* while on_choose runs */
-
-    struct event_pack packs[N_PACKS]; /* uv: the first alone */
-    struct node_watcher watcher;      /* uv: does not run */
+    struct node_watcher watcher;         /* uv: does not run, and only its first pack is used */
 
     /* Jobs on threads of the pool. */
     pthread_mutex_t lock;
@@ -52,19 +47,6 @@ struct node_engine {
     struct node_log *log, *trace;
 };
 
-/* What the library gives back with an event: whose it is. The answer and the end are written by the thread of the
- * engine's events, and the environment's once the end has been delivered or no events come any more; the rest is the
- * environment's. */
-struct node_slot {
-    struct node_engine *engine;
-    uint32_t number;
-    bool quiet; /* nobody asks for pieces: text goes to `answer` alone */
-    struct node_answer answer;
-    runnel_event end; /* without its strings, which are the library's */
-    char error[RUNNEL_ERROR_BYTES];
-    struct node_slot *next, *previous;
-};
-
 /* The engine of a handle; NULL: an error was thrown, CLOSED where it is closed. */
 struct node_engine *engine_open(napi_env env, napi_value value);
 
@@ -75,12 +57,10 @@ void engine_release(struct node_engine *engine);
 bool engine_enter(struct node_engine *engine);
 void engine_leave(struct node_engine *engine);
 
-/* A slot for a stream that is about to be submitted; NULL: no memory. It goes with the terminal event, or by
- * slot_free where the submit fails. */
-struct node_slot *slot_new(struct node_engine *engine, uint32_t number);
-void slot_free(struct node_slot *slot);
-
 /* For requests: NULL where events are taken, else the callback. */
 runnel_event_fn engine_callback(const struct node_engine *engine);
+
+/* The event of a load, on the thread of the engine's events; *error keeps what it failed with. */
+void engine_on_load(struct node_engine *engine, uint32_t slot, const runnel_load_event *event, runnel_error *error);
 
 #endif

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
+#include "addon.h"
 #include "fields.h"
-#include "watcher.h"
 
 static bool is_terminal(runnel_event_type type)
 {
@@ -276,11 +275,10 @@ static napi_value value_of(napi_env env, const runnel_event *event)
 }
 
 /* Element i of engine.extras becomes the object, and the event says so. */
-static void deliver_extra(struct node_engine *engine, struct event_pack *pack, napi_value extras, uint32_t i)
+static void deliver_extra(napi_env env, struct event_pack *pack, napi_value extras, uint32_t i)
 {
     const struct event_extra *extra = &pack->extras[i];
     int32_t *words = pack->words + (size_t)extra->event * WORDS_PER_EVENT;
-    napi_env env = engine->env;
     napi_value value = extra->ended != NULL   ? end_of(env, extra->ended)
                        : extra->error != NULL ? addon_error(env, extra->error)
                                               : value_of(env, extra->copy);
@@ -294,80 +292,23 @@ static void deliver_extra(struct node_engine *engine, struct event_pack *pack, n
     slot_free(extra->ended);
 }
 
-void pack_deliver(struct node_engine *engine, struct event_pack *pack)
+void pack_deliver(struct event_pack *pack, const struct event_sink *sink)
 {
-    napi_env env = engine->env;
+    napi_env env = sink->env;
     napi_value function, extras, arguments[3], result;
     const char *text = pack->text_bytes > 0 ? pack->text : "";
     napi_status status;
 
     if (pack->n_events == 0)
         return;
-    if (pack->n_extras > 0 && napi_get_reference_value(env, engine->extras, &extras) == napi_ok)
+    if (pack->n_extras > 0 && napi_get_reference_value(env, sink->extras, &extras) == napi_ok)
         for (uint32_t i = 0; i < pack->n_extras; i++)
-            deliver_extra(engine, pack, extras, i);
+            deliver_extra(env, pack, extras, i);
     arguments[0] = addon_number(env, pack->number);
     arguments[1] = addon_number(env, pack->n_events);
     status = pack->text_is_ascii ? napi_create_string_latin1(env, text, pack->text_bytes, &arguments[2])
                                  : napi_create_string_utf8(env, text, pack->text_bytes, &arguments[2]);
     clear(pack);
-    if (status == napi_ok && napi_get_reference_value(env, engine->on_events, &function) == napi_ok)
+    if (status == napi_ok && napi_get_reference_value(env, sink->on_events, &function) == napi_ok)
         napi_call_function(env, addon_undefined(env), function, 3, arguments, &result);
-}
-
-/* ---- As they come -------------------------------------------------------------------------- */
-
-/* Transport "uv": the first event of a turn of the loop has been written. */
-static void ask_for_flush(struct node_engine *engine)
-{
-    napi_env env = engine->env;
-    napi_value function, global, result, thrown;
-    bool pending = false;
-
-    if (napi_get_reference_value(env, engine->on_first, &function) != napi_ok ||
-        napi_get_global(env, &global) != napi_ok)
-        return;
-    napi_make_callback(env, NULL, global, function, 0, NULL, &result);
-    napi_is_exception_pending(env, &pending);
-    if (pending && napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
-        napi_fatal_exception(env, thrown);
-}
-
-void events_on_event(void *user, const runnel_event *event)
-{
-    struct node_slot *slot = user;
-    struct node_engine *engine = slot->engine;
-    struct event_pack *pack = &engine->packs[0];
-    napi_handle_scope scope;
-    bool asked;
-
-    if (engine->closing || napi_open_handle_scope(engine->env, &scope) != napi_ok)
-        return;
-    if (pack_is_full(pack))
-        pack_deliver(engine, pack);
-    asked = pack->n_events > 0;
-    pack_add(pack, slot, event);
-    if (!asked && pack->n_events > 0)
-        ask_for_flush(engine);
-    napi_close_handle_scope(engine->env, scope);
-}
-
-void events_on_load(struct node_engine *engine, uint32_t slot, const runnel_load_event *event, runnel_error *error)
-{
-    napi_handle_scope scope;
-
-    if (engine->closing)
-        return;
-    if (!engine->uv) {
-        watcher_on_load(&engine->watcher, slot, event, error);
-        return;
-    }
-    if (napi_open_handle_scope(engine->env, &scope) != napi_ok)
-        return;
-    if (pack_is_full(&engine->packs[0]))
-        pack_deliver(engine, &engine->packs[0]);
-    pack_add_load(&engine->packs[0], slot, event, error);
-    if (engine->packs[0].n_events == 1)
-        ask_for_flush(engine);
-    napi_close_handle_scope(engine->env, scope);
 }

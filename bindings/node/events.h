@@ -9,12 +9,7 @@
 #ifndef RN_NODE_EVENTS_H
 #define RN_NODE_EVENTS_H
 
-#include <node_api.h>
-#include <runnel.h>
-#include <stdbool.h>
-
-struct node_engine;
-struct node_slot;
+#include "slot.h"
 
 enum {
     EVENTS_PER_PACK = 512, /* about a quarter of a millisecond of JavaScript */
@@ -44,6 +39,13 @@ struct event_pack {
     bool text_is_ascii;
 };
 
+/* What JavaScript gave for its events. */
+struct event_sink {
+    napi_env env;
+    napi_ref on_events; /* (pack, events, texts) => void */
+    napi_ref extras;    /* an array: objects that belong to events */
+};
+
 /* Loop's thread. Element `number` of `buffers` becomes the pack's ArrayBuffer. */
 bool pack_init(napi_env env, struct event_pack *pack, uint32_t number, napi_value buffers);
 void pack_fini(napi_env env, struct event_pack *pack);
@@ -62,12 +64,6 @@ void pack_add_load(struct event_pack *pack, uint32_t slot, const runnel_load_eve
 
 /* Loop's thread: calls JavaScript with what is in the pack, if anything, frees the slots of streams that have ended, and
  * leaves the pack empty. */
-void pack_deliver(struct node_engine *engine, struct event_pack *pack);
-
-/* A runnel_event_fn for transport "uv"; user is the stream's struct node_slot. */
-void events_on_event(void *user, const runnel_event *event);
-
-/* The event of a load, on the thread of the engine's events. */
-void events_on_load(struct node_engine *engine, uint32_t slot, const runnel_load_event *event, runnel_error *error);
+void pack_deliver(struct event_pack *pack, const struct event_sink *sink);
 
 #endif

@@ -7,9 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "choose.h"
-#include "engine.h"
-
 /* ---- On the watcher's thread --------------------------------------------------------------- */
 
 /* Wakes the loop; false: there is none any more. */
@@ -30,12 +27,12 @@ static struct event_pack *own_pack(struct node_watcher *watcher)
         pthread_cond_wait(&watcher->turned, &watcher->lock);
     stopping = watcher->stopping;
     pthread_mutex_unlock(&watcher->lock);
-    return stopping || watcher->alone ? NULL : &watcher->engine->packs[watcher->writing];
+    return stopping || watcher->alone ? NULL : &watcher->packs[watcher->writing];
 }
 
 static void hand_over(struct node_watcher *watcher)
 {
-    if (watcher->engine->packs[watcher->writing].n_events == 0)
+    if (watcher->packs[watcher->writing].n_events == 0)
         return;
     pthread_mutex_lock(&watcher->lock);
     watcher->full[watcher->writing] = true;
@@ -59,7 +56,7 @@ static bool take_all(struct node_watcher *watcher)
     size_t n = 1;
 
     while (pack != NULL && n > 0 && pack->n_events + RUNNEL_MAX_TAKE <= EVENTS_PER_PACK) {
-        n = runnel_engine_take(watcher->engine->engine, events, RUNNEL_MAX_TAKE);
+        n = runnel_engine_take(watcher->engine, events, RUNNEL_MAX_TAKE);
         pack = own_pack(watcher); /* events of loads may have filled it */
         for (size_t i = 0; i < n && pack != NULL; i++) {
             pack_add(pack, events[i]->user, events[i]);
@@ -102,7 +99,8 @@ int64_t watcher_ask(struct node_watcher *watcher, struct node_slot *slot, runnel
 static void *watch(void *data)
 {
     struct node_watcher *watcher = data;
-    struct pollfd fds[2] = {{.fd = watcher->engine->fd, .events = POLLIN}, {.fd = watcher->stop_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = runnel_engine_fd(watcher->engine), .events = POLLIN},
+                            {.fd = watcher->stop_fd, .events = POLLIN}};
 
     for (;;) {
         if (poll(fds, 2, -1) < 0 && errno != EINTR)
@@ -126,7 +124,7 @@ static void answer(struct node_watcher *watcher)
     pthread_mutex_unlock(&watcher->lock);
     if (question == NULL)
         return;
-    question->place = choose_by_javascript(question->slot, question->candidates);
+    question->place = watcher->choose(question->slot, question->candidates);
     pthread_mutex_lock(&watcher->lock);
     watcher->question = NULL;
     pthread_cond_signal(&watcher->turned);
@@ -144,7 +142,7 @@ static void deliver_next(struct node_watcher *watcher)
     if (!full)
         return;
     watcher->reading = (number + 1) % N_PACKS;
-    pack_deliver(watcher->engine, &watcher->engine->packs[number]);
+    pack_deliver(&watcher->packs[number], watcher->sink);
     pthread_mutex_lock(&watcher->lock);
     watcher->full[number] = false;
     pthread_cond_signal(&watcher->turned);
@@ -157,7 +155,7 @@ static void on_wake(napi_env env, napi_value function, void *context, void *data
 
     (void)function;
     (void)data;
-    if (env == NULL || watcher->engine->engine == NULL)
+    if (env == NULL || !watcher->running)
         return;
     deliver_next(watcher);
     answer(watcher);
@@ -175,13 +173,19 @@ static bool start_thread(struct node_watcher *watcher)
     return failed == 0;
 }
 
-bool watcher_start(struct node_engine *engine)
+void watcher_init(struct node_watcher *watcher, const struct event_sink *sink)
 {
-    struct node_watcher *watcher = &engine->watcher;
-    napi_env env = engine->env;
+    watcher->sink = sink;
+    watcher->stop_fd = -1;
+}
+
+bool watcher_start(struct node_watcher *watcher, runnel_engine *engine, watcher_choose choose)
+{
+    napi_env env = watcher->sink->env;
     napi_value name;
 
     watcher->engine = engine;
+    watcher->choose = choose;
     watcher->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (watcher->stop_fd < 0)
         return false;
@@ -214,10 +218,10 @@ void watcher_stop(struct node_watcher *watcher)
     pthread_join(watcher->thread, NULL);
 }
 
-void watcher_deliver_rest(struct node_engine *engine)
+void watcher_deliver_rest(struct node_watcher *watcher)
 {
     for (uint32_t i = 0; i < N_PACKS; i++)
-        pack_deliver(engine, &engine->packs[(engine->watcher.reading + i) % N_PACKS]);
+        pack_deliver(&watcher->packs[(watcher->reading + i) % N_PACKS], watcher->sink);
 }
 
 void watcher_fini(struct node_watcher *watcher)

@@ -27,12 +27,18 @@ struct node_question {
     int64_t place;
 };
 
+/* A draw, on the loop's thread: the place of a candidate. */
+typedef int64_t (*watcher_choose)(struct node_slot *slot, runnel_candidates *candidates);
+
 struct node_watcher {
-    struct node_engine *engine;
+    runnel_engine *engine;
+    const struct event_sink *sink;
+    watcher_choose choose;
     pthread_t thread;
-    bool running;
+    bool running; /* loop's: false from watcher_stop on, when nothing is delivered on a wake */
     napi_threadsafe_function wake;
     int stop_fd; /* -1: never started */
+    struct event_pack packs[N_PACKS];
 
     pthread_mutex_t lock;
     pthread_cond_t turned;          /* a pack was given back, a question answered, or stopping */
@@ -45,13 +51,14 @@ struct node_watcher {
     uint32_t reading; /* loop's: the pack that comes next */
 };
 
-/* These on the loop's thread. False: no thread, or no memory. */
-bool watcher_start(struct node_engine *engine);
+/* These on the loop's thread. The packs are made by who starts it. False: no thread, or no memory. */
+void watcher_init(struct node_watcher *watcher, const struct event_sink *sink);
+bool watcher_start(struct node_watcher *watcher, runnel_engine *engine, watcher_choose choose);
 void watcher_stop(struct node_watcher *watcher);
 void watcher_fini(struct node_watcher *watcher);
 
 /* After watcher_stop: the packs that the loop has not come to. */
-void watcher_deliver_rest(struct node_engine *engine);
+void watcher_deliver_rest(struct node_watcher *watcher);
 
 /* Inside a take, on the watcher's thread. */
 void watcher_on_load(struct node_watcher *watcher, uint32_t slot, const runnel_load_event *event, runnel_error *error);
