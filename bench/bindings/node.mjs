@@ -4,8 +4,15 @@
 //
 // Processor time is that of the loop's thread alone (/proc/self/task/PID/schedstat), so the model's own work is not in it,
 // nor what else the machine does. A cost is the median of seven stretches of time while all streams run: their beginning
-// and end are in none. The best one is shown, too: what else runs on the machine takes the caches. Beside ours, in the same run: two hops to the pool for a token, as a binding has them
-// that decodes and samples as jobs of the pool; each hop is a job that does next to nothing.
+// and end are in none. The best one is shown, too: what else runs on the machine takes the caches. "+" is what the
+// binding's own thread takes besides, which receives the events.
+//
+// Ways to read: `for await` over each stream, one loop over a group of all, and `result`, where nobody reads pieces. "A
+// promise a token" is the loop over the group which also resolves, for each token, a promise with a constant for which a
+// reader waits in a `for await` of its own: what any iterator of single tokens costs at least, in the same circumstances.
+//
+// Beside ours, in the same run: two hops to the pool for a token, as a binding has them that decodes and samples as jobs of
+// the pool; each hop is a job that does next to nothing.
 import fs from 'node:fs';
 import { stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -19,9 +26,15 @@ const { Engine } = load(path.resolve(folder));
 const room = { contextTokens: 256, kvBytes: 256 << 20 };
 const endless = { prompt: 'Once upon a time', maxTokens: -1, ignoreEos: 2, contextKeep: 0, temperature: 1 };
 
-/** Nanoseconds that this thread has run. */
-function ran() {
-  return Number(fs.readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ')[0]);
+/** Nanoseconds that a thread has run: this one, or another. */
+function ran(thread = process.pid) {
+  return Number(fs.readFileSync(`/proc/self/task/${thread}/schedstat`, 'utf8').split(' ')[0]);
+}
+
+/** The thread that receives the events of the engine; undefined with transport uv. */
+function watcher() {
+  const named = (thread) => fs.readFileSync(`/proc/self/task/${thread}/comm`, 'utf8').trim() === 'runnel-events';
+  return fs.readdirSync('/proc/self/task').find(named);
 }
 
 function quantiles(values) {
@@ -45,6 +58,52 @@ async function readAll(model, n, until) {
   await Promise.all(Array.from({ length: n }, (_, i) => one(i)));
 }
 
+async function readGroup(model, n, until) {
+  const group = model.engine.group();
+  const streams = Array.from({ length: n }, (_, seed) => model.stream({ ...endless, seed, group }));
+  let characters = 0;
+  for await (const pieces of group) {
+    for (let i = 0; i < pieces.length; i++) {
+      tokens += pieces.tokens(i);
+      characters += pieces.text(i).length;
+    }
+    if (until.over) break;
+  }
+  await Promise.all(streams.map((stream) => stream.result));
+  return characters;
+}
+
+async function readGroupByPromises(model, n, until) {
+  const waiting = [];
+  const source = (i) => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise((resolve) => { waiting[i] = resolve; }) }) });
+  const readers = Array.from({ length: n }, async (_, i) => {
+    for await (const one of source(i)) tokens += one;
+  });
+  const group = model.engine.group();
+  const place = new Map(readers.map((_, seed) => [model.stream({ ...endless, seed, group }), seed]));
+  for await (const pieces of group) {
+    for (let i = 0; i < pieces.length; i++)
+      if (pieces.tokens(i) > 0) waiting[place.get(pieces.stream(i))]({ value: 1, done: false });
+    if (until.over) break;
+  }
+  waiting.forEach((resolve) => resolve({ value: undefined, done: true }));
+  await Promise.all(readers);
+  await Promise.all([...place.keys()].map((stream) => stream.result));
+}
+
+/** Nobody reads: the engine knows how many tokens there are. */
+async function readResults(model, n, until) {
+  const streams = Array.from({ length: n }, (_, seed) => model.stream({ ...endless, seed, onAbort: 'return' }));
+  const results = streams.map((stream) => stream.result);
+  const before = tokens;
+  while (!until.over) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    tokens = before + model.engine.streams().reduce((sum, stream) => sum + Number(stream.tokens), 0);
+  }
+  for (const stream of streams) stream.cancel();
+  await Promise.all(results);
+}
+
 async function whileReading(model, n, body) {
   const until = { over: false };
   const reading = readAll(model, n, until);
@@ -55,12 +114,14 @@ async function whileReading(model, n, body) {
   return result;
 }
 
-async function cost(model, n) {
+async function cost(model, n, read = readAll) {
   const until = { over: false };
-  const reading = readAll(model, n, until);
+  const reading = read(model, n, until);
+  const beside = watcher();
   const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const costs = [];
   await sleep(500);
+  const besideBefore = beside && ran(beside);
   const [began, first] = [performance.now(), tokens];
   for (let i = 0; i < 7; i++) {
     const [before, seen] = [ran(), tokens];
@@ -68,10 +129,11 @@ async function cost(model, n) {
     if (tokens > seen) costs.push((ran() - before) / (tokens - seen) / 1000);
   }
   const rate = (tokens - first) / (performance.now() - began);
+  const more = beside ? ` + ${((ran(beside) - besideBefore) / (tokens - first) / 1000).toFixed(2)}` : '';
   until.over = true;
   await reading;
   costs.sort((a, b) => a - b);
-  return `${costs[costs.length >> 1].toFixed(3)} us a token (best ${costs[0].toFixed(3)}; ${rate.toFixed(1)}k/s)`;
+  return `${costs[costs.length >> 1].toFixed(3)}${more} us a token (best ${costs[0].toFixed(3)}; ${rate.toFixed(1)}k/s)`;
 }
 
 /** JavaScript's part alone, with warm caches: no engine, 64 tokens for 64 readers at a time. */
@@ -79,7 +141,7 @@ async function inJavaScript() {
   const { Stream } = load(path.resolve(folder, 'stream.js'));
   const streams = [];
   const texts = ' the'.repeat(64);
-  const engine = { _submit: (stream) => BigInt(streams.push(stream)) };
+  const engine = { _submit: (stream) => streams.push(stream) };
   const read = async (stream) => { for await (const piece of stream) tokens += piece.tokens; };
   const costs = [];
   for (let i = 0; i < 64; i++) read(new Stream(engine, {}));
@@ -130,11 +192,15 @@ console.log(`64 streams, JavaScript alone:        ${await inJavaScript()}`);
 
 // One wake for each token, for those of a millisecond (the default), and for large batches, which is
 // what is left of the cost when the wake is shared by many.
+const ways = { 'for await': readAll, group: readGroup, 'a promise a token': readGroupByPromises, result: readResults };
 for (const gatherUs of [0, 1000, 30000]) {
   const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });
   const model = await engine.loadModel(modelPath, room);
-  await cost(model, 64); // warms JavaScript up
-  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us: ${await cost(model, 64)}`);
+  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us`);
+  for (const [way, read] of Object.entries(ways)) {
+    await cost(model, 64, read);
+    console.log(`  ${way.padEnd(18)} ${await cost(model, 64, read)}`);
+  }
   await engine.close();
 }
 
@@ -143,7 +209,9 @@ for (const transport of ['thread', 'uv']) {
   const model = await engine.loadModel(modelPath, room);
   const ms = 500 * Number(seconds);
   console.log(`transport ${transport}`);
-  for (const n of [1, 64, 256]) console.log(`  ${String(n).padStart(3)} streams: ${await cost(model, n)}`);
+  for (const n of [1, 64, 256])
+    for (const way of ['for await', 'group'])
+      console.log(`  ${String(n).padStart(3)} streams, ${way.padEnd(9)}: ${await cost(model, n, ways[way])}`);
   console.log(`  timer of 1 ms late, idle:        ${quantiles(await lateness(ms))}`);
   console.log(`  timer of 1 ms late, 256 streams: ${quantiles(await whileReading(model, 256, () => lateness(ms)))}`);
   console.log(`  fs.stat, idle:                   ${quantiles(await statLatency(ms))}`);

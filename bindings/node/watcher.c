@@ -170,6 +170,8 @@ static bool start_thread(struct node_watcher *watcher)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(&watcher->thread, NULL, watch, watcher);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed == 0)
+        pthread_setname_np(watcher->thread, "runnel-events");
     return failed == 0;
 }
 

@@ -135,6 +135,18 @@ test('a stream that is not read is paused, and goes on where it was', async () =
   });
 });
 
+test('pieces that are asked for at once come in their order', async () => {
+  const options = { prompt: PROMPT, maxTokens: 5, ignoreEos: 2 };
+  await withModel(async (model) => {
+    const expected = [];
+    for await (const piece of model.stream(options)) expected.push(piece.text);
+    const stream = model.stream(options);
+    const results = await Promise.all(Array.from({ length: expected.length + 3 }, () => stream.next()));
+    assert.deepEqual(results.filter(({ done }) => !done).map(({ value }) => value.text), expected);
+    assert.ok(results.slice(expected.length).every(({ done }) => done));
+  });
+});
+
 test('await using ends what runs', async () => {
   await withModel(async (model) => {
     const stream = model.stream({ prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 });
