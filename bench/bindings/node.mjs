@@ -3,9 +3,10 @@
 //     node bench/bindings/node.mjs PACKAGE MODEL [SECONDS]      PACKAGE: build/PRESET/node_modules/runnel
 //
 // Processor time is that of the loop's thread alone (/proc/self/task/PID/schedstat), so the model's own work is not in it,
-// nor what else the machine does. A cost is the median of seven stretches of time while all streams run: their beginning
+// nor what else the machine does. A cost is the median of three stretches of time while all streams run: their beginning
 // and end are in none. The best one is shown, too: what else runs on the machine takes the caches. "+" is what the
-// binding's own thread takes besides, which receives the events.
+// binding's own thread takes besides, which receives the events. An empty timer shows what a turn of the loop costs in
+// which nothing is done, in the same circumstances: tokens that share a wake share that.
 //
 // Ways to read: `for await` over each stream, one loop over a group of all, and `result`, where nobody reads pieces. "A
 // promise a token" is the loop over the group which also resolves, for each token, a promise with a constant for which a
@@ -26,15 +27,22 @@ const { Engine } = load(path.resolve(folder));
 const room = { contextTokens: 256, kvBytes: 256 << 20 };
 const endless = { prompt: 'Once upon a time', maxTokens: -1, ignoreEos: 2, contextKeep: 0, temperature: 1 };
 
-/** Nanoseconds that a thread has run: this one, or another. */
-function ran(thread = process.pid) {
-  return Number(fs.readFileSync(`/proc/self/task/${thread}/schedstat`, 'utf8').split(' ')[0]);
+const own = fs.openSync(`/proc/self/task/${process.pid}/schedstat`);
+const digits = Buffer.alloc(64);
+
+/** Nanoseconds that a thread has run: this one, or that of an open file. To ask costs little, as it is measured, too. */
+function ran(file = own) {
+  fs.readSync(file, digits, 0, 64, 0);
+  let n = 0;
+  for (let i = 0; digits[i] >= 48; i++) n = 10 * n + digits[i] - 48;
+  return n;
 }
 
-/** The thread that receives the events of the engine; undefined with transport uv. */
+/** The file of the thread that receives the events of the engine; undefined with transport uv. */
 function watcher() {
   const named = (thread) => fs.readFileSync(`/proc/self/task/${thread}/comm`, 'utf8').trim() === 'runnel-events';
-  return fs.readdirSync('/proc/self/task').find(named);
+  const thread = fs.readdirSync('/proc/self/task').find(named);
+  return thread && fs.openSync(`/proc/self/task/${thread}/schedstat`);
 }
 
 function quantiles(values) {
@@ -42,6 +50,8 @@ function quantiles(values) {
   const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? NaN;
   return `p50 ${at(0.5).toFixed(3)}  p99 ${at(0.99).toFixed(3)}  worst ${at(1).toFixed(3)} ms (${sorted.length})`;
 }
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 let tokens = 0;
 
@@ -93,13 +103,10 @@ async function readGroupByPromises(model, n, until) {
 
 /** Nobody reads: the engine knows how many tokens there are. */
 async function readResults(model, n, until) {
-  const streams = Array.from({ length: n }, (_, seed) => model.stream({ ...endless, seed, onAbort: 'return' }));
+  const streams = Array.from({ length: n }, (_, seed) => model.stream({ ...endless, seed }));
   const results = streams.map((stream) => stream.result);
-  const before = tokens;
-  while (!until.over) {
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    tokens = before + model.engine.streams().reduce((sum, stream) => sum + Number(stream.tokens), 0);
-  }
+  until.count = () => Number(model.engine.stats().tokens);
+  while (!until.over) await sleep(100);
   for (const stream of streams) stream.cancel();
   await Promise.all(results);
 }
@@ -107,32 +114,34 @@ async function readResults(model, n, until) {
 async function whileReading(model, n, body) {
   const until = { over: false };
   const reading = readAll(model, n, until);
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  await sleep(300);
   const result = await body();
   until.over = true;
   await reading;
   return result;
 }
 
-async function cost(model, n, read = readAll) {
-  const until = { over: false };
+async function cost(model, n, read) {
+  const until = { over: false, count: () => tokens };
   const reading = read(model, n, until);
   const beside = watcher();
-  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const ranBeside = () => (beside ? ran(beside) : 0);
   const costs = [];
-  await sleep(500);
-  const besideBefore = beside && ran(beside);
-  const [began, first] = [performance.now(), tokens];
-  for (let i = 0; i < 7; i++) {
-    const [before, seen] = [ran(), tokens];
-    await sleep((1000 * Number(seconds)) / 7);
-    if (tokens > seen) costs.push((ran() - before) / (tokens - seen) / 1000);
+  await sleep(1000); // also warms JavaScript up
+  const [began, first, besideBefore] = [performance.now(), until.count(), ranBeside()];
+  for (let i = 0; i < 3; i++) {
+    const [before, seen] = [ran(), until.count()];
+    await sleep((1000 * Number(seconds)) / 3);
+    const came = until.count() - seen;
+    if (came > 0) costs.push((ran() - before) / came / 1000);
   }
-  const rate = (tokens - first) / (performance.now() - began);
-  const more = beside ? ` + ${((ran(beside) - besideBefore) / (tokens - first) / 1000).toFixed(2)}` : '';
+  const came = until.count() - first;
+  const rate = came / (performance.now() - began);
+  const more = beside ? ` + ${((ranBeside() - besideBefore) / came / 1000).toFixed(2)}` : '';
   until.over = true;
   await reading;
   costs.sort((a, b) => a - b);
+  if (beside) fs.closeSync(beside);
   return `${costs[costs.length >> 1].toFixed(3)}${more} us a token (best ${costs[0].toFixed(3)}; ${rate.toFixed(1)}k/s)`;
 }
 
@@ -161,7 +170,7 @@ async function lateness(ms) {
   const late = [];
   for (const end = performance.now() + ms; performance.now() < end; ) {
     const due = performance.now() + 1;
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await sleep(1);
     late.push(performance.now() - due);
   }
   return late;
@@ -175,6 +184,25 @@ async function statLatency(ms) {
     took.push(performance.now() - began);
   }
   return took;
+}
+
+/** A turn of the loop that does nothing, while the model works: what a wake costs at least. */
+async function emptyTurn(model) {
+  const until = { over: false };
+  const running = readResults(model, 64, until);
+  const costs = [];
+  let ticks = 0;
+  const timer = setInterval(() => ticks++, 10);
+  await sleep(1000); // also warms it up
+  for (let i = 0; i < 3; i++) {
+    const [before, seen] = [ran(), ticks];
+    await sleep((1000 * Number(seconds)) / 3);
+    costs.push((ran() - before) / (ticks - seen) / 1000);
+  }
+  clearInterval(timer);
+  until.over = true;
+  await running;
+  return `${costs.sort((a, b) => a - b)[1].toFixed(1)} us (best ${costs[0].toFixed(1)})`;
 }
 
 async function hops(model, n) {
@@ -198,7 +226,6 @@ for (const gatherUs of [0, 1000, 30000]) {
   const model = await engine.loadModel(modelPath, room);
   console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us`);
   for (const [way, read] of Object.entries(ways)) {
-    await cost(model, 64, read);
     console.log(`  ${way.padEnd(18)} ${await cost(model, 64, read)}`);
   }
   await engine.close();
@@ -216,6 +243,9 @@ for (const transport of ['thread', 'uv']) {
   console.log(`  timer of 1 ms late, 256 streams: ${quantiles(await whileReading(model, 256, () => lateness(ms)))}`);
   console.log(`  fs.stat, idle:                   ${quantiles(await statLatency(ms))}`);
   console.log(`  fs.stat, 256 streams:            ${quantiles(await whileReading(model, 256, () => statLatency(ms)))}`);
-  if (transport === 'thread') console.log(`  two hops to the pool a token:    ${await hops(model, 4000)}`);
+  if (transport === 'thread') {
+    console.log(`  an empty timer, 64 streams:      ${await emptyTurn(model)}`);
+    console.log(`  two hops to the pool a token:    ${await hops(model, 4000)}`);
+  }
   await engine.close();
 }
