@@ -8,7 +8,7 @@
 // binding's own thread takes besides, which receives the events. An empty timer shows what a turn of the loop costs in
 // which nothing is done, in the same circumstances: tokens that share a wake share that.
 //
-// Ways to read: `for await` over each stream, one loop over a group of all, and `result`, where nobody reads pieces. "A
+// Ways to read: `for await` over each stream, one loop over a group of all, and `generate`, where nobody reads pieces. "A
 // promise a token" is the loop over the group which also resolves, for each token, a promise with a constant for which a
 // reader waits in a `for await` of its own: what any iterator of single tokens costs at least, in the same circumstances.
 //
@@ -90,24 +90,24 @@ async function readGroupByPromises(model, n, until) {
     for await (const one of source(i)) tokens += one;
   });
   const group = model.engine.group();
-  const place = new Map(readers.map((_, seed) => [model.stream({ ...endless, seed, group }), seed]));
+  const streams = readers.map((_, seed) => Object.assign(model.stream({ ...endless, seed, group }), { place: seed }));
   for await (const pieces of group) {
     for (let i = 0; i < pieces.length; i++)
-      if (pieces.tokens(i) > 0) waiting[place.get(pieces.stream(i))]({ value: 1, done: false });
+      if (pieces.tokens(i) > 0) waiting[pieces.stream(i).place]({ value: 1, done: false });
     if (until.over) break;
   }
   waiting.forEach((resolve) => resolve({ value: undefined, done: true }));
   await Promise.all(readers);
-  await Promise.all([...place.keys()].map((stream) => stream.result));
+  await Promise.all(streams.map((stream) => stream.result));
 }
 
-/** Nobody reads: the engine knows how many tokens there are. */
-async function readResults(model, n, until) {
-  const streams = Array.from({ length: n }, (_, seed) => model.stream({ ...endless, seed }));
-  const results = streams.map((stream) => stream.result);
+/** Nobody reads pieces: the engine knows how many tokens there are. */
+async function generateAll(model, n, until) {
+  const controllers = Array.from({ length: n }, () => new AbortController());
+  const results = controllers.map(({ signal }, seed) => model.generate({ ...endless, seed, signal, onAbort: 'return' }));
   until.count = () => Number(model.engine.stats().tokens);
   while (!until.over) await sleep(100);
-  for (const stream of streams) stream.cancel();
+  for (const controller of controllers) controller.abort();
   await Promise.all(results);
 }
 
@@ -189,7 +189,7 @@ async function statLatency(ms) {
 /** A turn of the loop that does nothing, while the model works: what a wake costs at least. */
 async function emptyTurn(model) {
   const until = { over: false };
-  const running = readResults(model, 64, until);
+  const running = generateAll(model, 64, until);
   const costs = [];
   let ticks = 0;
   const timer = setInterval(() => ticks++, 10);
@@ -220,7 +220,7 @@ console.log(`64 streams, JavaScript alone:        ${await inJavaScript()}`);
 
 // One wake for each token, for those of a millisecond (the default), and for large batches, which is
 // what is left of the cost when the wake is shared by many.
-const ways = { 'for await': readAll, group: readGroup, 'a promise a token': readGroupByPromises, result: readResults };
+const ways = { 'for await': readAll, group: readGroup, 'a promise a token': readGroupByPromises, generate: generateAll };
 for (const gatherUs of [0, 1000, 30000]) {
   const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });
   const model = await engine.loadModel(modelPath, room);
