@@ -237,7 +237,7 @@ RUNNEL_API runnel_status runnel_eagle_train(runnel_engine *engine, const char *m
 RUNNEL_API runnel_status runnel_training_wait(runnel_training *training, int64_t timeout_ms,
                                               runnel_training_progress *progress, runnel_error *error);
 
-/* The training ends within a step, with its state saved. */
+/* The training ends within a step, with its state saved; while the corpus is tokenized, within 256 KB of it. */
 RUNNEL_API void runnel_training_cancel(runnel_training *training);
 
 /* Cancels a running training, waits for it and frees it. An engine that is freed first does the same, but the handle

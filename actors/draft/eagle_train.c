@@ -29,6 +29,8 @@
 #include "train/head_file.h"
 
 enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096 };
+/* Of the corpus at a time: some 30 ms of tokenizing, after which a cancel is seen. */
+enum { PART_BYTES = 256 << 10 };
 
 static_assert(LEAST_TEXT <= MOST_TEXT && LEAST_TEXT > 1, "a text has a token to guess");
 static_assert(sizeof(float) == sizeof(uint32_t), "loss and acceptance are words");
@@ -138,6 +140,56 @@ static void choose_layers(struct runnel_training *t, uint32_t n)
     RN_ASSERT(o->layers[o->n_layers - 1] == n - 1 && (o->n_layers == 1 || o->layers[0] < o->layers[1]));
 }
 
+/* Where the part of the corpus ends that begins at `from`: behind a line, or a character if there is no line. */
+static size_t part_end(const struct runnel_training *t, size_t from)
+{
+    size_t most = from + PART_BYTES, to;
+
+    if (t->corpus_bytes - from <= PART_BYTES)
+        return t->corpus_bytes;
+    for (to = most; to > from; to--)
+        if (t->corpus[to - 1] == '\n')
+            return to;
+    for (to = most; to > most - 3 && ((unsigned char)t->corpus[to] & 0xc0) == 0x80;)
+        to--;
+    return to;
+}
+
+static runnel_status tokenize_part(struct runnel_training *t, size_t from, size_t to)
+{
+    struct rn_heap *heap = &t->engine->heap;
+    int32_t *part = NULL, *all;
+    size_t n;
+    runnel_status status = rn_tokenize(t->vocab, heap, t->corpus + from, to - from, 0, &part, &n, &t->error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    all = rn_realloc(heap, t->tokens, t->n_tokens + n + 1, sizeof *all); /* never of nothing */
+    if (all != NULL) {
+        memcpy(all + t->n_tokens, part, n * sizeof *all);
+        t->tokens = all;
+        t->n_tokens += n;
+    }
+    rn_free(heap, part);
+    return all != NULL ? RUNNEL_OK : no_memory(t);
+}
+
+static runnel_status tokenize_corpus(struct runnel_training *t)
+{
+    runnel_status status = RUNNEL_OK;
+    size_t to;
+
+    for (size_t from = 0; from < t->corpus_bytes && status == RUNNEL_OK; from = to) {
+        to = part_end(t, from);
+        RN_CHECK(to > from && to <= t->corpus_bytes);
+        status = rn_word_get(&t->cancel) != 0 ? RUNNEL_CANCELLED : tokenize_part(t, from, to);
+    }
+    if (status == RUNNEL_OK && t->n_tokens < LEAST_TEXT)
+        return rn_error_set(&t->error, RUNNEL_INVALID, "the corpus has %zu tokens; %d are the least", t->n_tokens,
+                            LEAST_TEXT);
+    return status;
+}
+
 static runnel_status open_target(struct runnel_training *t)
 {
     struct rn_heap *heap = &t->engine->heap;
@@ -157,10 +209,7 @@ static runnel_status open_target(struct runnel_training *t)
     if (status == RUNNEL_OK)
         status = rn_vocab_new(heap, t->gguf, t->plan->n_vocab, &t->vocab, &t->error);
     if (status == RUNNEL_OK)
-        status = rn_tokenize(t->vocab, heap, t->corpus, t->corpus_bytes, 0, &t->tokens, &t->n_tokens, &t->error);
-    if (status == RUNNEL_OK && t->n_tokens < LEAST_TEXT)
-        status = rn_error_set(&t->error, RUNNEL_INVALID, "the corpus has %zu tokens; %d are the least", t->n_tokens,
-                              LEAST_TEXT);
+        status = tokenize_corpus(t);
     t->text_tokens = t->n_tokens < t->options.text_tokens ? (uint32_t)t->n_tokens : t->options.text_tokens;
     return status;
 }

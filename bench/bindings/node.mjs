@@ -3,9 +3,17 @@
 //     node bench/bindings/node.mjs PACKAGE MODEL [SECONDS]      PACKAGE: build/PRESET/node_modules/runnel
 //
 // Processor time is that of the loop's thread alone (/proc/self/task/PID/schedstat), so the model's own work is not in it,
-// nor what else the machine does. A cost is the median of seven stretches of time while all streams run: their beginning
-// and end are in none. The best one is shown, too: what else runs on the machine takes the caches. Beside ours, in the same run: two hops to the pool for a token, as a binding has them
-// that decodes and samples as jobs of the pool; each hop is a job that does next to nothing.
+// nor what else the machine does. A cost is the median of three stretches of time while all streams run: their beginning
+// and end are in none. The best one is shown, too: what else runs on the machine takes the caches. "+" is what the
+// binding's own thread takes besides, which receives the events. An empty timer shows what a turn of the loop costs in
+// which nothing is done, in the same circumstances: tokens that share a wake share that.
+//
+// Ways to read: `for await` over each stream, one loop over a group of all, and `generate`, where nobody reads pieces. "A
+// promise a token" is the loop over the group which also resolves, for each token, a promise with a constant for which a
+// reader waits in a `for await` of its own: what any iterator of single tokens costs at least, in the same circumstances.
+//
+// Beside ours, in the same run: two hops to the pool for a token, as a binding has them that decodes and samples as jobs of
+// the pool; each hop is a job that does next to nothing.
 import fs from 'node:fs';
 import { stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -19,9 +27,22 @@ const { Engine } = load(path.resolve(folder));
 const room = { contextTokens: 256, kvBytes: 256 << 20 };
 const endless = { prompt: 'Once upon a time', maxTokens: -1, ignoreEos: 2, contextKeep: 0, temperature: 1 };
 
-/** Nanoseconds that this thread has run. */
-function ran() {
-  return Number(fs.readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ')[0]);
+const own = fs.openSync(`/proc/self/task/${process.pid}/schedstat`);
+const digits = Buffer.alloc(64);
+
+/** Nanoseconds that a thread has run: this one, or that of an open file. To ask costs little, as it is measured, too. */
+function ran(file = own) {
+  fs.readSync(file, digits, 0, 64, 0);
+  let n = 0;
+  for (let i = 0; digits[i] >= 48; i++) n = 10 * n + digits[i] - 48;
+  return n;
+}
+
+/** The file of the thread that receives the events of the engine; undefined with transport uv. */
+function watcher() {
+  const named = (thread) => fs.readFileSync(`/proc/self/task/${thread}/comm`, 'utf8').trim() === 'runnel-events';
+  const thread = fs.readdirSync('/proc/self/task').find(named);
+  return thread && fs.openSync(`/proc/self/task/${thread}/schedstat`);
 }
 
 function quantiles(values) {
@@ -29,6 +50,8 @@ function quantiles(values) {
   const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? NaN;
   return `p50 ${at(0.5).toFixed(3)}  p99 ${at(0.99).toFixed(3)}  worst ${at(1).toFixed(3)} ms (${sorted.length})`;
 }
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 let tokens = 0;
 
@@ -45,33 +68,81 @@ async function readAll(model, n, until) {
   await Promise.all(Array.from({ length: n }, (_, i) => one(i)));
 }
 
+async function readGroup(model, n, until) {
+  const group = model.engine.group();
+  const streams = Array.from({ length: n }, (_, seed) => model.stream({ ...endless, seed, group }));
+  let characters = 0;
+  for await (const pieces of group) {
+    for (let i = 0; i < pieces.length; i++) {
+      tokens += pieces.tokens(i);
+      characters += pieces.text(i).length;
+    }
+    if (until.over) break;
+  }
+  await Promise.all(streams.map((stream) => stream.result));
+  return characters;
+}
+
+async function readGroupByPromises(model, n, until) {
+  const waiting = [];
+  const source = (i) => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise((resolve) => { waiting[i] = resolve; }) }) });
+  const readers = Array.from({ length: n }, async (_, i) => {
+    for await (const one of source(i)) tokens += one;
+  });
+  const group = model.engine.group();
+  const streams = readers.map((_, seed) => Object.assign(model.stream({ ...endless, seed, group }), { place: seed }));
+  for await (const pieces of group) {
+    for (let i = 0; i < pieces.length; i++)
+      if (pieces.tokens(i) > 0) waiting[pieces.stream(i).place]({ value: 1, done: false });
+    if (until.over) break;
+  }
+  waiting.forEach((resolve) => resolve({ value: undefined, done: true }));
+  await Promise.all(readers);
+  await Promise.all(streams.map((stream) => stream.result));
+}
+
+/** Nobody reads pieces: the engine knows how many tokens there are. */
+async function generateAll(model, n, until) {
+  const controllers = Array.from({ length: n }, () => new AbortController());
+  const results = controllers.map(({ signal }, seed) => model.generate({ ...endless, seed, signal, onAbort: 'return' }));
+  until.count = () => Number(model.engine.stats().tokens);
+  while (!until.over) await sleep(100);
+  for (const controller of controllers) controller.abort();
+  await Promise.all(results);
+}
+
 async function whileReading(model, n, body) {
   const until = { over: false };
   const reading = readAll(model, n, until);
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  await sleep(300);
   const result = await body();
   until.over = true;
   await reading;
   return result;
 }
 
-async function cost(model, n) {
-  const until = { over: false };
-  const reading = readAll(model, n, until);
-  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+async function cost(model, n, read) {
+  const until = { over: false, count: () => tokens };
+  const reading = read(model, n, until);
+  const beside = watcher();
+  const ranBeside = () => (beside ? ran(beside) : 0);
   const costs = [];
-  await sleep(500);
-  const [began, first] = [performance.now(), tokens];
-  for (let i = 0; i < 7; i++) {
-    const [before, seen] = [ran(), tokens];
-    await sleep((1000 * Number(seconds)) / 7);
-    if (tokens > seen) costs.push((ran() - before) / (tokens - seen) / 1000);
+  await sleep(1000); // also warms JavaScript up
+  const [began, first, besideBefore] = [performance.now(), until.count(), ranBeside()];
+  for (let i = 0; i < 3; i++) {
+    const [before, seen] = [ran(), until.count()];
+    await sleep((1000 * Number(seconds)) / 3);
+    const came = until.count() - seen;
+    if (came > 0) costs.push((ran() - before) / came / 1000);
   }
-  const rate = (tokens - first) / (performance.now() - began);
+  const came = until.count() - first;
+  const rate = came / (performance.now() - began);
+  const more = beside ? ` + ${((ranBeside() - besideBefore) / came / 1000).toFixed(2)}` : '';
   until.over = true;
   await reading;
   costs.sort((a, b) => a - b);
-  return `${costs[costs.length >> 1].toFixed(3)} us a token (best ${costs[0].toFixed(3)}; ${rate.toFixed(1)}k/s)`;
+  if (beside) fs.closeSync(beside);
+  return `${costs[costs.length >> 1].toFixed(3)}${more} us a token (best ${costs[0].toFixed(3)}; ${rate.toFixed(1)}k/s)`;
 }
 
 /** JavaScript's part alone, with warm caches: no engine, 64 tokens for 64 readers at a time. */
@@ -79,7 +150,7 @@ async function inJavaScript() {
   const { Stream } = load(path.resolve(folder, 'stream.js'));
   const streams = [];
   const texts = ' the'.repeat(64);
-  const engine = { _submit: (stream) => BigInt(streams.push(stream)) };
+  const engine = { _submit: (stream) => streams.push(stream) };
   const read = async (stream) => { for await (const piece of stream) tokens += piece.tokens; };
   const costs = [];
   for (let i = 0; i < 64; i++) read(new Stream(engine, {}));
@@ -99,7 +170,7 @@ async function lateness(ms) {
   const late = [];
   for (const end = performance.now() + ms; performance.now() < end; ) {
     const due = performance.now() + 1;
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await sleep(1);
     late.push(performance.now() - due);
   }
   return late;
@@ -113,6 +184,25 @@ async function statLatency(ms) {
     took.push(performance.now() - began);
   }
   return took;
+}
+
+/** A turn of the loop that does nothing, while the model works: what a wake costs at least. */
+async function emptyTurn(model) {
+  const until = { over: false };
+  const running = generateAll(model, 64, until);
+  const costs = [];
+  let ticks = 0;
+  const timer = setInterval(() => ticks++, 10);
+  await sleep(1000); // also warms it up
+  for (let i = 0; i < 3; i++) {
+    const [before, seen] = [ran(), ticks];
+    await sleep((1000 * Number(seconds)) / 3);
+    costs.push((ran() - before) / (ticks - seen) / 1000);
+  }
+  clearInterval(timer);
+  until.over = true;
+  await running;
+  return `${costs.sort((a, b) => a - b)[1].toFixed(1)} us (best ${costs[0].toFixed(1)})`;
 }
 
 async function hops(model, n) {
@@ -130,11 +220,14 @@ console.log(`64 streams, JavaScript alone:        ${await inJavaScript()}`);
 
 // One wake for each token, for those of a millisecond (the default), and for large batches, which is
 // what is left of the cost when the wake is shared by many.
+const ways = { 'for await': readAll, group: readGroup, 'a promise a token': readGroupByPromises, generate: generateAll };
 for (const gatherUs of [0, 1000, 30000]) {
   const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });
   const model = await engine.loadModel(modelPath, room);
-  await cost(model, 64); // warms JavaScript up
-  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us: ${await cost(model, 64)}`);
+  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us`);
+  for (const [way, read] of Object.entries(ways)) {
+    console.log(`  ${way.padEnd(18)} ${await cost(model, 64, read)}`);
+  }
   await engine.close();
 }
 
@@ -143,11 +236,16 @@ for (const transport of ['thread', 'uv']) {
   const model = await engine.loadModel(modelPath, room);
   const ms = 500 * Number(seconds);
   console.log(`transport ${transport}`);
-  for (const n of [1, 64, 256]) console.log(`  ${String(n).padStart(3)} streams: ${await cost(model, n)}`);
+  for (const n of [1, 64, 256])
+    for (const way of ['for await', 'group'])
+      console.log(`  ${String(n).padStart(3)} streams, ${way.padEnd(9)}: ${await cost(model, n, ways[way])}`);
   console.log(`  timer of 1 ms late, idle:        ${quantiles(await lateness(ms))}`);
   console.log(`  timer of 1 ms late, 256 streams: ${quantiles(await whileReading(model, 256, () => lateness(ms)))}`);
   console.log(`  fs.stat, idle:                   ${quantiles(await statLatency(ms))}`);
   console.log(`  fs.stat, 256 streams:            ${quantiles(await whileReading(model, 256, () => statLatency(ms)))}`);
-  if (transport === 'thread') console.log(`  two hops to the pool a token:    ${await hops(model, 4000)}`);
+  if (transport === 'thread') {
+    console.log(`  an empty timer, 64 streams:      ${await emptyTurn(model)}`);
+    console.log(`  two hops to the pool a token:    ${await hops(model, 4000)}`);
+  }
   await engine.close();
 }

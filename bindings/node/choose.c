@@ -46,9 +46,8 @@ static int64_t ask(struct node_slot *slot, runnel_candidates *candidates)
     return place;
 }
 
-int64_t choose_by_javascript(void *user, runnel_candidates *candidates)
+int64_t choose_by_javascript(struct node_slot *slot, runnel_candidates *candidates)
 {
-    struct node_slot *slot = user;
     napi_handle_scope scope;
     int64_t place;
 
@@ -57,6 +56,14 @@ int64_t choose_by_javascript(void *user, runnel_candidates *candidates)
     place = ask(slot, candidates);
     napi_close_handle_scope(slot->engine->env, scope);
     return place;
+}
+
+int64_t choose_callback(void *user, runnel_candidates *candidates)
+{
+    struct node_slot *slot = user;
+
+    return slot->engine->uv ? choose_by_javascript(slot, candidates)
+                            : watcher_ask(&slot->engine->watcher, slot, candidates);
 }
 
 /* candidatesDraw(engine, logits): while onChoose runs. */

@@ -1,46 +1,14 @@
 /* The engine's life and how its events reach JavaScript: see engine.h. */
 #include "engine.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <runnel_uv.h>
 
-#include "events.h"
+#include "choose.h"
 #include "fields.h"
 #include "log.h"
-
-struct node_slot *slot_new(struct node_engine *engine, uint32_t number)
-{
-    struct node_slot *slot = calloc(1, sizeof *slot);
-
-    if (slot == NULL)
-        return NULL;
-    slot->engine = engine;
-    slot->number = number;
-    slot->next = engine->slots;
-    if (slot->next != NULL)
-        slot->next->previous = slot;
-    engine->slots = slot;
-    return slot;
-}
-
-void slot_free(struct node_slot *slot)
-{
-    if (slot->previous != NULL)
-        slot->previous->next = slot->next;
-    else
-        slot->engine->slots = slot->next;
-    if (slot->next != NULL)
-        slot->next->previous = slot->previous;
-    answer_free(&slot->answer);
-    free(slot);
-}
 
 struct node_engine *engine_open(napi_env env, napi_value value)
 {
@@ -57,9 +25,7 @@ void engine_release(struct node_engine *engine)
 {
     if (--engine->references > 0)
         return;
-    if (engine->stop_fd >= 0)
-        close(engine->stop_fd);
-    sem_destroy(&engine->drained);
+    watcher_fini(&engine->watcher);
     pthread_mutex_destroy(&engine->lock);
     pthread_cond_destroy(&engine->left);
     free(engine);
@@ -84,92 +50,67 @@ void engine_leave(struct node_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* ---- The watcher --------------------------------------------------------------------------- */
+/* ---- Events -------------------------------------------------------------------------------- */
 
-static void *watch(void *data)
-{
-    struct node_engine *engine = data;
-    struct pollfd fds[2] = {{.fd = engine->fd, .events = POLLIN}, {.fd = engine->stop_fd, .events = POLLIN}};
-
-    for (;;) {
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
-            break;
-        if (fds[1].revents != 0)
-            break;
-        if ((fds[0].revents & POLLIN) == 0)
-            continue;
-        if (napi_call_threadsafe_function(engine->wake, NULL, napi_tsfn_nonblocking) == napi_closing)
-            return NULL; /* the environment ends and has let go of the function for us */
-        while (sem_wait(&engine->drained) != 0 && errno == EINTR)
-            continue;
-    }
-    napi_release_threadsafe_function(engine->wake, napi_tsfn_release);
-    return NULL;
-}
-
-/* On the loop's thread: what waits, in one call. */
-static void drain(struct node_engine *engine)
-{
-    const runnel_event *events[RUNNEL_MAX_TAKE];
-
-    while (engine->engine != NULL && engine->n_events + RUNNEL_MAX_TAKE <= EVENTS_PER_WAKE) {
-        size_t n = runnel_engine_take(engine->engine, events, RUNNEL_MAX_TAKE);
-
-        for (size_t i = 0; i < n; i++)
-            events_add(engine, events[i]->user, events[i]);
-        if (n == 0)
-            break;
-    }
-    events_flush(engine);
-}
-
-static void on_wake(napi_env env, napi_value function, void *context, void *data)
-{
-    struct node_engine *engine = context;
-
-    (void)function;
-    (void)data;
-    if (env != NULL && engine->engine != NULL)
-        drain(engine);
-    sem_post(&engine->drained);
-}
-
-static bool start_watching(struct node_engine *engine)
+/* Transport "uv": the first event of a turn of the loop has been written. */
+static void ask_for_flush(struct node_engine *engine)
 {
     napi_env env = engine->env;
-    sigset_t all, before;
-    napi_value name;
-    int failed;
+    napi_value function, global, result, thrown;
+    bool pending = false;
 
-    engine->stop_fd = eventfd(0, EFD_CLOEXEC);
-    if (engine->stop_fd < 0 || napi_create_string_latin1(env, "runnel", NAPI_AUTO_LENGTH, &name) != napi_ok ||
-        napi_create_threadsafe_function(env, NULL, NULL, name, 0, 1, NULL, NULL, engine, on_wake, &engine->wake) !=
-            napi_ok)
-        return false;
-    napi_unref_threadsafe_function(env, engine->wake);
-    sigfillset(&all); /* signals are Node's own */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&engine->watcher, NULL, watch, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0)
-        napi_release_threadsafe_function(engine->wake, napi_tsfn_release);
-    engine->watching = failed == 0;
-    return engine->watching;
+    if (napi_get_reference_value(env, engine->on_first, &function) != napi_ok ||
+        napi_get_global(env, &global) != napi_ok)
+        return;
+    napi_make_callback(env, NULL, global, function, 0, NULL, &result);
+    napi_is_exception_pending(env, &pending);
+    if (pending && napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
+        napi_fatal_exception(env, thrown);
 }
 
-static void stop_watching(struct node_engine *engine)
+static void on_event(void *user, const runnel_event *event)
 {
-    uint64_t one = 1;
+    struct node_slot *slot = user;
+    struct node_engine *engine = slot->engine;
+    struct event_pack *pack = &engine->watcher.packs[0];
+    napi_handle_scope scope;
+    bool asked;
 
-    if (engine->uv && engine->engine != NULL)
-        runnel_uv_detach(engine->engine);
-    if (!engine->watching)
+    if (engine->closing || napi_open_handle_scope(engine->env, &scope) != napi_ok)
         return;
-    engine->watching = false;
-    while (write(engine->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
-    sem_post(&engine->drained);
-    pthread_join(engine->watcher, NULL);
+    if (pack_is_full(pack))
+        pack_deliver(pack, &engine->sink);
+    asked = pack->n_events > 0;
+    pack_add(pack, slot, event);
+    if (!asked && pack->n_events > 0)
+        ask_for_flush(engine);
+    napi_close_handle_scope(engine->env, scope);
+}
+
+runnel_event_fn engine_callback(const struct node_engine *engine)
+{
+    return engine->uv ? on_event : NULL;
+}
+
+void engine_on_load(struct node_engine *engine, uint32_t slot, const runnel_load_event *event, runnel_error *error)
+{
+    struct event_pack *pack = &engine->watcher.packs[0];
+    napi_handle_scope scope;
+
+    if (engine->closing)
+        return;
+    if (!engine->uv) {
+        watcher_on_load(&engine->watcher, slot, event, error);
+        return;
+    }
+    if (napi_open_handle_scope(engine->env, &scope) != napi_ok)
+        return;
+    if (pack_is_full(pack))
+        pack_deliver(pack, &engine->sink);
+    pack_add_load(pack, slot, event, error);
+    if (pack->n_events == 1)
+        ask_for_flush(engine);
+    napi_close_handle_scope(engine->env, scope);
 }
 
 /* ---- The end ------------------------------------------------------------------------------- */
@@ -177,7 +118,9 @@ static void stop_watching(struct node_engine *engine)
 /* From now on no call reaches the engine from this thread; those of other threads are waited for by who frees it. */
 static void begin_closing(struct node_engine *engine)
 {
-    stop_watching(engine);
+    if (engine->uv)
+        runnel_uv_detach(engine->engine);
+    watcher_stop(&engine->watcher);
     pthread_mutex_lock(&engine->lock);
     engine->closing = true;
     pthread_mutex_unlock(&engine->lock);
@@ -198,8 +141,7 @@ static void free_engine(struct node_engine *engine)
 
 static void end_closing(struct node_engine *engine)
 {
-    napi_ref *references[] = {&engine->on_events, &engine->on_first, &engine->extras, &engine->on_choose,
-                              &engine->words_ref};
+    napi_ref *references[] = {&engine->sink.on_events, &engine->on_first, &engine->sink.extras, &engine->on_choose};
 
     while (engine->slots != NULL)
         slot_free(engine->slots);
@@ -211,9 +153,8 @@ static void end_closing(struct node_engine *engine)
             napi_delete_reference(engine->env, *references[i]);
         *references[i] = NULL;
     }
-    free(engine->text);
-    engine->text = NULL;
-    engine->text_capacity = engine->text_bytes = 0;
+    for (uint32_t i = 0; i < N_PACKS; i++)
+        pack_fini(engine->env, &engine->watcher.packs[i]);
 }
 
 static void on_environment_end(void *data)
@@ -262,6 +203,7 @@ static napi_value engine_close(napi_env env, napi_callback_info info)
     napi_create_promise(env, &engine->deferred, &promise);
     begin_closing(engine);
     napi_queue_async_work(env, engine->work);
+    watcher_deliver_rest(&engine->watcher);
     return promise;
 }
 
@@ -285,7 +227,7 @@ static bool attach(struct node_engine *engine)
     struct uv_loop_s *loop = NULL;
 
     if (!engine->uv)
-        return start_watching(engine);
+        return watcher_start(&engine->watcher, engine->engine, choose_by_javascript);
     return napi_get_uv_event_loop(engine->env, &loop) == napi_ok && runnel_uv_attach(engine->engine, loop) == RUNNEL_OK;
 }
 
@@ -293,18 +235,18 @@ static bool keep_functions(struct node_engine *engine, napi_value functions)
 {
     napi_env env = engine->env;
     const char *names[] = {"onEvents", "onFirst", "extras", "onChoose"};
-    napi_ref *references[] = {&engine->on_events, &engine->on_first, &engine->extras, &engine->on_choose};
+    napi_ref *references[] = {&engine->sink.on_events, &engine->on_first, &engine->sink.extras, &engine->on_choose};
     napi_value value, words;
-    void *data;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (napi_get_named_property(env, functions, names[i], &value) != napi_ok ||
             napi_create_reference(env, value, 1, references[i]) != napi_ok)
             return false;
-    if (napi_create_arraybuffer(env, EVENTS_PER_WAKE * WORDS_PER_EVENT * sizeof(int32_t), &data, &words) != napi_ok ||
-        napi_create_reference(env, words, 1, &engine->words_ref) != napi_ok)
+    if (napi_create_array_with_length(env, N_PACKS, &words) != napi_ok)
         return false;
-    engine->words = data;
+    for (uint32_t i = 0; i < N_PACKS; i++)
+        if (!pack_init(env, &engine->watcher.packs[i], i, words))
+            return false;
     addon_set(env, functions, "words", words);
     return true;
 }
@@ -366,11 +308,9 @@ static napi_value engine_new(napi_env env, napi_callback_info info)
     if (engine == NULL)
         return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     engine->kind = BOX_ENGINE;
-    engine->env = env;
+    engine->env = engine->sink.env = env;
     engine->references = 1;
-    engine->stop_fd = -1;
-    engine->text_is_ascii = true;
-    sem_init(&engine->drained, 0, 0);
+    watcher_init(&engine->watcher, &engine->sink);
     pthread_mutex_init(&engine->lock, NULL);
     pthread_cond_init(&engine->left, NULL);
     napi_get_value_bool(env, values[1], &engine->uv);
@@ -382,7 +322,6 @@ static napi_value engine_new(napi_env env, napi_callback_info info)
         end_closing(engine);
         return NULL;
     }
-    engine->fd = runnel_engine_fd(engine->engine);
     if (!attach(engine)) {
         runnel_engine_free(engine->engine);
         engine->engine = NULL;
@@ -403,13 +342,13 @@ static napi_value engine_keep(napi_env env, napi_callback_info info)
     if (!addon_arguments(env, info, 2, values))
         return NULL;
     engine = addon_box(env, values[0], BOX_ENGINE);
-    if (engine == NULL || !engine->watching)
+    if (engine == NULL || !engine->watcher.running)
         return NULL;
     napi_get_value_bool(env, values[1], &busy);
     if (busy)
-        napi_ref_threadsafe_function(env, engine->wake);
+        napi_ref_threadsafe_function(env, engine->watcher.wake);
     else
-        napi_unref_threadsafe_function(env, engine->wake);
+        napi_unref_threadsafe_function(env, engine->watcher.wake);
     return NULL;
 }
 
@@ -422,8 +361,8 @@ static napi_value engine_flush(napi_env env, napi_callback_info info)
     if (!addon_arguments(env, info, 1, &value))
         return NULL;
     engine = addon_box(env, value, BOX_ENGINE);
-    if (engine != NULL && engine->engine != NULL)
-        events_flush(engine);
+    if (engine != NULL && engine->engine != NULL && engine->uv)
+        pack_deliver(&engine->watcher.packs[0], &engine->sink);
     return NULL;
 }
 

@@ -1,14 +1,63 @@
 /* Events as numbers, text and objects: see events.h, and engine.h for the picture. */
 #include "events.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "addon.h"
 #include "fields.h"
 
 static bool is_terminal(runnel_event_type type)
 {
     return type == RUNNEL_EVENT_DONE || type == RUNNEL_EVENT_CANCELLED || type == RUNNEL_EVENT_FAILED;
+}
+
+bool pack_init(napi_env env, struct event_pack *pack, uint32_t number, napi_value buffers)
+{
+    napi_value buffer;
+    void *data;
+
+    if (napi_create_arraybuffer(env, EVENTS_PER_PACK * WORDS_PER_EVENT * sizeof(int32_t), &data, &buffer) != napi_ok ||
+        napi_create_reference(env, buffer, 1, &pack->buffer) != napi_ok ||
+        napi_set_element(env, buffers, number, buffer) != napi_ok)
+        return false;
+    pack->number = (int32_t)number;
+    pack->words = data;
+    pack->text_is_ascii = true;
+    return true;
+}
+
+static void clear(struct event_pack *pack)
+{
+    for (uint32_t i = 0; i < pack->n_extras; i++)
+        free(pack->extras[i].copy);
+    pack->n_events = pack->n_extras = 0;
+    pack->text_bytes = 0;
+    pack->text_units = 0;
+    pack->text_is_ascii = true;
+}
+
+void pack_fini(napi_env env, struct event_pack *pack)
+{
+    clear(pack);
+    if (pack->buffer != NULL)
+        napi_delete_reference(env, pack->buffer);
+    free(pack->text);
+    *pack = (struct event_pack){0};
+}
+
+/* ---- Writing ------------------------------------------------------------------------------- */
+
+static int32_t *next_words(struct event_pack *pack, uint32_t slot, int32_t type)
+{
+    int32_t *words = pack->words + (size_t)pack->n_events++ * WORDS_PER_EVENT;
+
+    memset(words, 0, WORDS_PER_EVENT * sizeof *words);
+    words[0] = (int32_t)slot;
+    words[1] = type;
+    words[6] = -1;
+    return words;
 }
 
 /* How many 16-bit units the UTF-8 has in JavaScript. */
@@ -27,55 +76,127 @@ static int32_t utf16_length(const char *text, size_t bytes, bool *ascii)
     return n;
 }
 
-static bool reserve(struct node_engine *engine, size_t bytes)
+static bool reserve(struct event_pack *pack, size_t bytes)
 {
-    size_t capacity = engine->text_capacity > 0 ? engine->text_capacity : 16384;
+    size_t capacity = pack->text_capacity > 0 ? pack->text_capacity : 16384;
     char *grown;
 
-    if (engine->text_bytes + bytes <= engine->text_capacity)
+    if (pack->text_bytes + bytes <= pack->text_capacity)
         return true;
-    while (capacity < engine->text_bytes + bytes)
+    while (capacity < pack->text_bytes + bytes)
         capacity *= 2;
-    grown = realloc(engine->text, capacity);
+    grown = realloc(pack->text, capacity);
     if (grown == NULL)
         return false;
-    engine->text = grown;
-    engine->text_capacity = capacity;
+    pack->text = grown;
+    pack->text_capacity = capacity;
     return true;
 }
 
-static void call_events(struct node_engine *engine, const char *text, size_t bytes, bool ascii)
+static bool put_text(struct event_pack *pack, int32_t *words, const char *text, size_t bytes)
 {
-    napi_env env = engine->env;
-    napi_value function, arguments[2], result;
-    napi_status status;
+    bool ascii;
 
-    arguments[0] = addon_number(env, engine->n_events);
-    status = ascii ? napi_create_string_latin1(env, text, bytes, &arguments[1])
-                   : napi_create_string_utf8(env, text, bytes, &arguments[1]);
-    engine->n_events = engine->n_extras = 0;
-    engine->text_bytes = 0;
-    engine->text_is_ascii = true;
-    if (status == napi_ok && napi_get_reference_value(env, engine->on_events, &function) == napi_ok)
-        napi_call_function(env, addon_undefined(env), function, 2, arguments, &result);
+    words[4] = pack->text_units;
+    if (bytes == 0)
+        return true;
+    if (!reserve(pack, bytes))
+        return false;
+    words[5] = utf16_length(text, bytes, &ascii);
+    pack->text_is_ascii &= ascii;
+    memcpy(pack->text + pack->text_bytes, text, bytes);
+    pack->text_bytes += bytes;
+    pack->text_units += words[5];
+    return true;
 }
 
-void events_flush(struct node_engine *engine)
+/* The array behind the event's copy, at *place, which is moved on. */
+static const void *put_array(char **place, const void *values, size_t bytes)
 {
-    if (engine->n_events > 0)
-        call_events(engine, engine->text != NULL ? engine->text : "", engine->text_bytes, engine->text_is_ascii);
+    void *copy = *place;
+
+    if (bytes > 0)
+        memcpy(copy, values, bytes);
+    *place += bytes;
+    return copy;
 }
 
-/* An object that goes with the event; returns its place. */
-static int32_t add_extra(struct node_engine *engine, napi_value value)
+/* NULL: no memory. */
+static runnel_event *copy_event(const runnel_event *event)
 {
-    napi_value extras;
+    size_t top = event->n_top * sizeof *event->top, logits = event->n_logits * sizeof *event->logits,
+           embedding = event->n_embedding * sizeof *event->embedding;
+    runnel_event *copy = malloc(sizeof *copy + top + logits + embedding);
+    char *place = (char *)(copy + 1);
 
-    if (value == NULL || napi_get_reference_value(engine->env, engine->extras, &extras) != napi_ok ||
-        napi_set_element(engine->env, extras, engine->n_extras, value) != napi_ok)
-        return -1;
-    return (int32_t)engine->n_extras++;
+    if (copy == NULL)
+        return NULL;
+    *copy = *event;
+    copy->top = put_array(&place, event->top, top);
+    copy->logits = put_array(&place, event->logits, logits);
+    copy->embedding = put_array(&place, event->embedding, embedding);
+    return copy;
 }
+
+static bool has_extra(const runnel_event *event)
+{
+    return event->n_top > 0 || event->type == RUNNEL_EVENT_LOGITS || event->type == RUNNEL_EVENT_PROGRESS ||
+           event->type == RUNNEL_EVENT_EMBEDDING;
+}
+
+static void add_extra(struct event_pack *pack, struct event_extra extra)
+{
+    extra.event = pack->n_events - 1;
+    pack->extras[pack->n_extras++] = extra;
+}
+
+static void put_end(struct event_pack *pack, struct node_slot *slot, const runnel_event *event)
+{
+    slot->end = *event;
+    snprintf(slot->error, sizeof slot->error, "%s", event->error != NULL ? event->error : "");
+    add_extra(pack, (struct event_extra){.ended = slot});
+}
+
+void pack_add(struct event_pack *pack, struct node_slot *slot, const runnel_event *event)
+{
+    runnel_event *copy = NULL;
+    int32_t *words;
+    bool kept;
+
+    answer_add(&slot->answer, event);
+    if (slot->quiet && (event->type == RUNNEL_EVENT_TOKEN || event->type == RUNNEL_EVENT_REASONING))
+        return;
+    words = next_words(pack, slot->number, (int32_t)event->type);
+    words[2] = event->token;
+    words[3] = (int32_t)event->n_tokens;
+    kept = put_text(pack, words, event->text, event->text_bytes);
+    words[7] = (int32_t)event->tool_call;
+    memcpy(&words[8], &event->logprob, sizeof event->logprob);
+    words[9] = (int32_t)event->usage.shifts;
+    if (is_terminal(event->type)) {
+        put_end(pack, slot, event);
+    } else if (has_extra(event)) {
+        copy = copy_event(event);
+        kept &= copy != NULL;
+        if (copy != NULL)
+            add_extra(pack, (struct event_extra){.copy = copy});
+    }
+    slot->answer.lost |= !kept;
+}
+
+void pack_add_load(struct event_pack *pack, uint32_t slot, const runnel_load_event *event, runnel_error *error)
+{
+    int32_t *words = next_words(pack, slot, EVENT_LOAD);
+
+    words[2] = (int32_t)event->state;
+    memcpy(&words[8], &event->fraction, sizeof event->fraction);
+    if (event->state != RUNNEL_LOAD_FAILED || event->error == NULL)
+        return;
+    *error = *event->error;
+    add_extra(pack, (struct event_extra){.error = error});
+}
+
+/* ---- Delivering ---------------------------------------------------------------------------- */
 
 static napi_value floats(napi_env env, const float *values, size_t n)
 {
@@ -106,10 +227,12 @@ static napi_value top_of(napi_env env, const runnel_event *event)
     return array;
 }
 
-static napi_value end_of(napi_env env, const struct node_answer *answer, const runnel_event *event)
+static napi_value end_of(napi_env env, const struct node_slot *slot)
 {
+    const struct node_answer *answer = &slot->answer;
+    const runnel_event *event = &slot->end;
     runnel_error error = {.status = answer->lost ? RUNNEL_NO_MEMORY : event->status};
-    const char *sentence = answer->lost ? runnel_status_text(RUNNEL_NO_MEMORY) : event->error;
+    const char *sentence = answer->lost ? runnel_status_text(RUNNEL_NO_MEMORY) : slot->error;
     napi_value object;
 
     if (napi_create_object(env, &object) != napi_ok)
@@ -121,18 +244,16 @@ static napi_value end_of(napi_env env, const struct node_answer *answer, const r
     addon_set(env, object, "usage", fields_write(env, fields_of("runnel_usage"), &event->usage));
     addon_set(env, object, "timings", fields_write(env, fields_of("runnel_timings"), &event->timings));
     if (answer->lost || event->type == RUNNEL_EVENT_FAILED) {
-        strncpy(error.message, sentence, sizeof error.message - 1);
+        snprintf(error.message, sizeof error.message, "%s", sentence);
         addon_set(env, object, "error", addon_error(env, &error));
     }
     return object;
 }
 
-static napi_value extra_of(napi_env env, const struct node_answer *answer, const runnel_event *event)
+static napi_value value_of(napi_env env, const runnel_event *event)
 {
     napi_value object;
 
-    if (is_terminal(event->type))
-        return end_of(env, answer, event);
     switch (event->type) {
     case RUNNEL_EVENT_LOGITS:
     case RUNNEL_EVENT_PROGRESS:
@@ -149,110 +270,45 @@ static napi_value extra_of(napi_env env, const struct node_answer *answer, const
     case RUNNEL_EVENT_EMBEDDING:
         return floats(env, event->embedding, event->n_embedding);
     default:
-        return event->n_top > 0 ? top_of(env, event) : NULL;
+        return top_of(env, event);
     }
 }
 
-static int32_t *next_words(struct node_engine *engine, uint32_t slot, int32_t type)
+/* Element i of engine.extras becomes the object, and the event says so. */
+static void deliver_extra(napi_env env, struct event_pack *pack, napi_value extras, uint32_t i)
 {
-    int32_t *words;
+    const struct event_extra *extra = &pack->extras[i];
+    int32_t *words = pack->words + (size_t)extra->event * WORDS_PER_EVENT;
+    napi_value value = extra->ended != NULL   ? end_of(env, extra->ended)
+                       : extra->error != NULL ? addon_error(env, extra->error)
+                                              : value_of(env, extra->copy);
 
-    if (engine->n_events == EVENTS_PER_WAKE)
-        events_flush(engine);
-    words = engine->words + (size_t)engine->n_events++ * WORDS_PER_EVENT;
-    words[0] = (int32_t)slot;
-    words[1] = type;
-    words[2] = words[3] = words[4] = words[5] = words[7] = words[8] = words[9] = 0;
-    words[6] = -1;
-    return words;
-}
-
-void events_add(struct node_engine *engine, struct node_slot *slot, const runnel_event *event)
-{
-    bool ascii = true, room;
-    int32_t *words;
-
-    answer_add(&slot->answer, event);
-    if (slot->quiet && (event->type == RUNNEL_EVENT_TOKEN || event->type == RUNNEL_EVENT_REASONING))
+    if (value != NULL && napi_set_element(env, extras, i, value) == napi_ok)
+        words[6] = (int32_t)i;
+    if (extra->ended == NULL)
         return;
-    if (!reserve(engine, event->text_bytes))
-        events_flush(engine);
-    room = engine->text_bytes + event->text_bytes <= engine->text_capacity;
-    words = next_words(engine, slot->number, (int32_t)event->type);
-    words[2] = event->token;
-    words[3] = (int32_t)event->n_tokens;
-    words[4] = utf16_length(event->text, event->text_bytes, &ascii);
-    words[5] = (int32_t)event->tool_call;
-    words[6] = add_extra(engine, extra_of(engine->env, &slot->answer, event));
-    memcpy(&words[7], &event->logprob, sizeof event->logprob);
-    words[8] = (int32_t)event->usage.shifts;
-    engine->text_is_ascii &= ascii;
-    if (room && event->text_bytes > 0) {
-        memcpy(engine->text + engine->text_bytes, event->text, event->text_bytes);
-        engine->text_bytes += event->text_bytes;
-    } else if (!room) {
-        call_events(engine, event->text, event->text_bytes, ascii); /* no memory: it goes alone, from where it is */
-    }
-    if (is_terminal(event->type)) {
-        if (slot->answer.lost)
-            words[1] = RUNNEL_EVENT_FAILED;
-        slot_free(slot);
-    }
+    if (extra->ended->answer.lost)
+        words[1] = RUNNEL_EVENT_FAILED;
+    slot_free(extra->ended);
 }
 
-/* ---- Transport "uv" ------------------------------------------------------------------------ */
-
-/* The first event of a turn of the loop has been written. */
-static void ask_for_flush(struct node_engine *engine)
+void pack_deliver(struct event_pack *pack, const struct event_sink *sink)
 {
-    napi_env env = engine->env;
-    napi_value function, global, result, thrown;
-    bool pending = false;
+    napi_env env = sink->env;
+    napi_value function, extras, arguments[3], result;
+    const char *text = pack->text_bytes > 0 ? pack->text : "";
+    napi_status status;
 
-    if (napi_get_reference_value(env, engine->on_first, &function) != napi_ok ||
-        napi_get_global(env, &global) != napi_ok)
+    if (pack->n_events == 0)
         return;
-    napi_make_callback(env, NULL, global, function, 0, NULL, &result);
-    napi_is_exception_pending(env, &pending);
-    if (pending && napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
-        napi_fatal_exception(env, thrown);
-}
-
-static void on_event(void *user, const runnel_event *event)
-{
-    struct node_slot *slot = user;
-    struct node_engine *engine = slot->engine;
-    napi_handle_scope scope;
-    bool asked = engine->n_events > 0;
-
-    if (engine->closing || napi_open_handle_scope(engine->env, &scope) != napi_ok)
-        return;
-    events_add(engine, slot, event);
-    if (!asked && engine->n_events > 0)
-        ask_for_flush(engine);
-    napi_close_handle_scope(engine->env, scope);
-}
-
-runnel_event_fn engine_callback(const struct node_engine *engine)
-{
-    return engine->uv ? on_event : NULL;
-}
-
-/* ---- Loads --------------------------------------------------------------------------------- */
-
-void engine_on_load(struct node_engine *engine, uint32_t slot, const runnel_load_event *event)
-{
-    napi_handle_scope scope;
-    int32_t *words;
-
-    if (engine->closing || napi_open_handle_scope(engine->env, &scope) != napi_ok)
-        return;
-    words = next_words(engine, slot, EVENT_LOAD);
-    words[2] = (int32_t)event->state;
-    memcpy(&words[7], &event->fraction, sizeof event->fraction);
-    if (event->state == RUNNEL_LOAD_FAILED && event->error != NULL)
-        words[6] = add_extra(engine, addon_error(engine->env, event->error));
-    if (engine->uv && engine->n_events == 1)
-        ask_for_flush(engine);
-    napi_close_handle_scope(engine->env, scope);
+    if (pack->n_extras > 0 && napi_get_reference_value(env, sink->extras, &extras) == napi_ok)
+        for (uint32_t i = 0; i < pack->n_extras; i++)
+            deliver_extra(env, pack, extras, i);
+    arguments[0] = addon_number(env, pack->number);
+    arguments[1] = addon_number(env, pack->n_events);
+    status = pack->text_is_ascii ? napi_create_string_latin1(env, text, pack->text_bytes, &arguments[2])
+                                 : napi_create_string_utf8(env, text, pack->text_bytes, &arguments[2]);
+    clear(pack);
+    if (status == napi_ok && napi_get_reference_value(env, sink->on_events, &function) == napi_ok)
+        napi_call_function(env, addon_undefined(env), function, 3, arguments, &result);
 }

@@ -190,7 +190,7 @@ static struct node_slot *begin(napi_env env, const napi_value *values, struct ar
     if (*model == NULL || !fields_read(env, arena, values[1], &target, 1))
         return NULL;
     napi_get_value_uint32(env, values[2], &number);
-    slot = slot_new((*model)->engine, number);
+    slot = slot_new((*model)->engine, &(*model)->engine->slots, number);
     if (slot == NULL)
         addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     file->on_event = engine_callback((*model)->engine);

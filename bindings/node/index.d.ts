@@ -233,8 +233,10 @@ export interface GenerateOptions extends RequestOptions, Ending {
 }
 
 export interface StreamOptions extends GenerateOptions {
-  /** Pieces that wait unread until the stream is paused; 64. */
+  /** Pieces that wait unread until the stream is paused; 64. With a group: the group's. */
   highWater?: number;
+  /** The pieces come in the group's loop instead. */
+  group?: Group;
 }
 
 export interface Logprob {
@@ -244,7 +246,8 @@ export interface Logprob {
 
 export class Piece {
   readonly type:
-    | 'text' | 'reasoning' | 'toolCall' | 'toolId' | 'toolArguments' | 'toolEnd' | 'progress' | 'logits' | 'embedding';
+    | 'text' | 'reasoning' | 'toolCall' | 'toolId' | 'toolArguments' | 'toolEnd' | 'progress' | 'logits' | 'embedding'
+    | 'end';
   readonly text: string;
   /** -1: only text. */
   readonly token: number;
@@ -310,6 +313,28 @@ export class Stream implements AsyncIterableIterator<Piece> {
   [Symbol.asyncIterator](): this;
   readable(options?: { bytes?: false }): ReadableStream<string>;
   readable(options: { bytes: true }): ReadableStream<Uint8Array>;
+}
+
+/** What has come of a group's streams; valid until the next of them are asked for. */
+export class Pieces implements Iterable<[Stream, Piece]> {
+  readonly length: number;
+  stream(i: number): Stream;
+  /** 'end': the stream has ended, and its result is there. */
+  type(i: number): Piece['type'];
+  text(i: number): string;
+  token(i: number): number;
+  tokens(i: number): number;
+  piece(i: number): Piece;
+  [Symbol.iterator](): Iterator<[Stream, Piece]>;
+}
+
+/** Many streams in one loop, for which a piece is neither an object nor a promise. */
+export class Group implements AsyncIterableIterator<Pieces> {
+  /** No more streams: the loop ends with the last one. */
+  end(): void;
+  next(): Promise<IteratorResult<Pieces>>;
+  return(value?: unknown): Promise<IteratorResult<Pieces>>;
+  [Symbol.asyncIterator](): this;
 }
 
 export interface EmbedOptions extends Ending {
@@ -508,6 +533,8 @@ export class Engine {
   trainEagle(
     model: string | URL, corpus: string | Uint8Array, head: string | URL, options?: EagleOptions,
   ): AsyncGenerator<TrainingProgress, void, void>;
+  /** highWater: pieces that wait unread until the streams are paused; 4096. */
+  group(options?: { highWater?: number }): Group;
   drain(): Promise<void>;
   close(): Promise<void>;
 }

@@ -4,13 +4,14 @@
 const native = require('./runnel.node');
 const { AbortError, RunnelError, invalid, makeError } = require('./errors.js');
 const options = require('./options.js');
+const { Group, Pieces } = require('./group.js');
 const { Piece, Stream } = require('./stream.js');
 
 const { constants } = native;
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose');
 const EVENT_LOAD = 100;
 const { EVENT_TOKEN } = constants;
-const WORDS = 10; // of an event: bindings/node/engine.h
+const WORDS = 10; // of an event: bindings/node/events.h
 
 // How long events gather before they wake the loop again: bench/bindings/node.mjs has what that saves.
 const GATHER_US = 1000;
@@ -103,6 +104,9 @@ class Engine {
   #extras = [];
   #running = []; // by slot: streams and loads
   #free = [];
+  #grouped = []; // by slot: the group that gets the stream's tokens; null: the stream's own code has to see them, too
+  #groups = new Set();
+  #woken = [];
   #busy = 0;
   #closing;
   #idle = [];
@@ -116,7 +120,7 @@ class Engine {
     rest.gatherUs ??= GATHER_US;
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
     const functions = {
-      onEvents: (n, texts) => this.#onEvents(n, texts),
+      onEvents: (pack, n, texts) => this.#onEvents(pack, n, texts),
       onFirst: () => setImmediate(() => native.engineFlush(this.#handle)),
       onChoose: (slot, ...candidates) => this.#running[slot]._choose(...candidates),
       extras: this.#extras,
@@ -124,8 +128,8 @@ class Engine {
       onTrace,
     };
     this.#handle = native.engineNew(options.engine(rest), transport === 'uv', functions);
-    this.#words = new Int32Array(functions.words);
-    this.#floats = new Float32Array(functions.words);
+    this.#words = functions.words.map((buffer) => new Int32Array(buffer));
+    this.#floats = functions.words.map((buffer) => new Float32Array(buffer));
   }
 
   /** An engine, as the constructor makes it. */
@@ -214,6 +218,14 @@ class Engine {
     }
   }
 
+  /** A group of streams, whose pieces come in one loop. Options: highWater, pieces that wait until all are paused. */
+  group(given = {}) {
+    this.#open;
+    const group = new Group(this, options.object(given));
+    this.#groups.add(group);
+    return group;
+  }
+
   /** Refuses new requests, and waits until those that run have ended. */
   async drain() {
     native.engineDrain(this.#open);
@@ -228,10 +240,12 @@ class Engine {
 
   async #close() {
     await new Promise((resolve) => setImmediate(resolve)); // not inside a callback of the engine
-    native.engineFlush(this.#handle); // an end that has been written down is one
     const closed = native.engineClose(this.#handle);
-    for (const [slot, entry] of this.#running.entries())
+    for (const [slot, entry] of this.#running.entries()) {
       entry?._close(() => native.streamReceived(this.#handle, slot));
+      entry?._group?._close(slot);
+    }
+    for (const group of this.#groups) group.end();
     for (const resolve of this.#idle.splice(0)) resolve();
     await closed;
     this.#running.length = 0; // the handles of models had to live until now
@@ -263,7 +277,12 @@ class Engine {
 
   #leave(slot) {
     if (this.#running[slot]._busy) this.#hold(-1);
-    this.#running[slot] = undefined;
+    const grouped = this.#running[slot]._group !== undefined; // the group frees the slot when the end was read
+    this.#running[slot] = this.#grouped[slot] = undefined;
+    if (!grouped) this._freeSlot(slot);
+  }
+
+  _freeSlot(slot) {
     this.#free.push(slot);
     if (this.#count === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
@@ -279,13 +298,22 @@ class Engine {
     const slot = this.#slot();
     try {
       this.#open;
-      const id = submit(slot);
+      stream._begin(submit(slot));
       this.#enter(slot, stream);
-      return id;
+      if (stream._group !== undefined) this.#enterGroup(slot, stream);
     } catch (error) {
       this.#free.push(slot);
       throw error;
     }
+  }
+
+  #enterGroup(slot, stream) {
+    this.#grouped[slot] = stream._wantLogprobs ? null : stream._group;
+    stream._group._enter(slot, stream);
+  }
+
+  _dropGroup(group) {
+    this.#groups.delete(group);
   }
 
   _cancel(id) {
@@ -310,35 +338,56 @@ class Engine {
     this.#hold(1);
   }
 
-  #onEvents(n, texts) {
-    const words = this.#words;
-    const floats = this.#floats;
+  /** A pack of n events and their texts: bindings/node/events.h. */
+  #onEvents(pack, n, texts) {
+    const words = this.#words[pack];
+    const floats = this.#floats[pack];
     const running = this.#running;
-    let at = 0;
+    const grouped = this.#grouped;
+    let group;
     for (let o = 0, end = n * WORDS; o < end; o += WORDS) {
-      const length = words[o + 4];
-      const text = length > 0 ? texts.slice(at, at + length) : '';
-      at += length;
-      if (words[o + 1] === EVENT_TOKEN && words[o + 6] < 0)
-        running[words[o]]._token(text, words[o + 2], words[o + 3], words[o + 5], floats[o + 7], words[o + 8]);
-      else this.#onEvent(o, text);
+      const slot = words[o];
+      const its = grouped[slot];
+      if (words[o + 1] !== EVENT_TOKEN || words[o + 6] >= 0 || its === null) {
+        this.#onEvent(words, floats, o, texts);
+      } else if (its !== undefined) {
+        if (group !== its) group = this.#wakes(its, texts);
+        group._add(words, o);
+      } else {
+        running[slot]._token(textOf(words, o, texts), words[o + 2], words[o + 3], words[o + 7], floats[o + 8], words[o + 9]);
+      }
     }
     if (this.#extras.length > 0) this.#extras.length = 0;
+    for (const one of this.#woken) one._wake();
+    this.#woken.length = 0;
   }
 
-  #onEvent(o, text) {
-    const words = this.#words;
+  #onEvent(words, floats, o, texts) {
     const slot = words[o];
     const type = words[o + 1];
     const entry = this.#running[slot];
     const extra = words[o + 6] >= 0 ? this.#extras[words[o + 6]] : undefined;
     if (type === EVENT_LOAD) {
-      if (entry.event(words[o + 2], this.#floats[o + 7], extra)) this.#leave(slot);
+      if (entry.event(words[o + 2], floats[o + 8], extra)) this.#leave(slot);
       return;
     }
     if (type >= constants.EVENT_DONE) this.#leave(slot);
-    entry._event(type, text, words[o + 2], words[o + 3], words[o + 5], this.#floats[o + 7], words[o + 8], extra);
+    entry._event(type, textOf(words, o, texts), words[o + 2], words[o + 3], words[o + 7], floats[o + 8], words[o + 9], extra);
+    if (entry._group !== undefined) this.#wakes(entry._group, texts)._event(words, o, extra);
   }
+
+  /** The group gets events of this wake. */
+  #wakes(group, texts) {
+    if (!this.#woken.includes(group)) {
+      this.#woken.push(group);
+      group._begin(texts);
+    }
+    return group;
+  }
+}
+
+function textOf(words, o, texts) {
+  return words[o + 5] > 0 ? texts.slice(words[o + 4], words[o + 4] + words[o + 5]) : '';
 }
 
 function tokenizeFlags({ bos = true, special = false } = {}) {
@@ -378,8 +427,13 @@ class Model {
 
   /** Submits a request. The pieces of its answer are read from the stream, with `for await`. */
   stream(given) {
-    const { signal, onAbort, highWater, choose, ...rest } = options.object(given);
-    return this.#stream(rest, { signal, onAbort, highWater, choose, wantLogprobs: rest.wantLogprobs });
+    const { signal, onAbort, highWater, choose, group, ...rest } = options.object(given);
+    if (group !== undefined) {
+      if (!(group instanceof Group)) throw invalid("group must be one of the engine's");
+      group._check(this.#engine);
+      if (signal?.aborted) throw new AbortError(signal.reason);
+    }
+    return this.#stream(rest, { signal, onAbort, highWater, choose, group, wantLogprobs: rest.wantLogprobs });
   }
 
   /** The whole answer. */
@@ -660,6 +714,8 @@ module.exports = {
   Session,
   Stream,
   Piece,
+  Group,
+  Pieces,
   ModelFile,
   RunnelError,
   AbortError,

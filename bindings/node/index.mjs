@@ -6,6 +6,8 @@ export const {
   Session,
   Stream,
   Piece,
+  Group,
+  Pieces,
   ModelFile,
   RunnelError,
   AbortError,

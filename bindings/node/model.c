@@ -50,7 +50,7 @@ static void on_load(void *user, const runnel_load_event *event)
 {
     struct node_model *model = user;
 
-    engine_on_load(model->engine, model->slot, event);
+    engine_on_load(model->engine, model->slot, event, &model->error);
 }
 
 static bool load(napi_env env, struct node_model *model, napi_value path_value, napi_value options_value)

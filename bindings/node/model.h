@@ -9,6 +9,7 @@ struct node_model {
     struct node_engine *engine;
     runnel_model *model; /* NULL: closed */
     uint32_t slot;       /* of the load */
+    runnel_error error;  /* of the load, on its way to JavaScript */
     uint32_t jobs;       /* that use it on other threads; the last one frees it where it is closed meanwhile */
     bool closed;
 };

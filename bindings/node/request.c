@@ -49,7 +49,7 @@ static struct node_slot *begin(napi_env env, const napi_value *values, struct no
     if (*model == NULL)
         return NULL;
     napi_get_value_uint32(env, values[2], &number);
-    slot = slot_new((*model)->engine, number);
+    slot = slot_new((*model)->engine, &(*model)->engine->slots, number);
     if (slot == NULL)
         addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     return slot;
@@ -74,7 +74,7 @@ static napi_value generate(napi_env env, napi_callback_info info)
     if (parse_options(env, &arena, values[1], &parsed)) {
         if (chooses) {
             parsed.request.sampling.samplers = &parsed.samplers;
-            parsed.samplers.choose = choose_by_javascript;
+            parsed.samplers.choose = choose_callback;
             parsed.samplers.choose_user = slot;
         }
         parsed.request.on_event = engine_callback(model->engine);

@@ -37,6 +37,12 @@ class Piece {
   toString() {
     return this.text;
   }
+
+  /** Of a token: what its event says of likely ones. */
+  _logprobs(wanted, logprob, top) {
+    this.logprob = wanted && this.token >= 0 ? logprob : undefined;
+    this.top = top;
+  }
 }
 
 /** What has been received of an answer. */
@@ -86,13 +92,13 @@ function executor(resolve, reject) {
 }
 
 class Stream {
-  // What each piece needs lies together.
+  // What each piece needs lies together, and leads nowhere else while one reader waits.
   #resolve; // of the reader that waits, with #reject
   #reject;
   #plain; // a token becomes a piece and nothing else
-  #queue = []; // from #head on: pieces that nobody has asked for
+  #queue; // from #head on: pieces that nobody has asked for; undefined: none
   #head = 0;
-  #others = []; // readers that wait behind the first
+  #others; // readers that wait behind the first; undefined: none
   #paused = false;
   #highWater;
   #engine;
@@ -110,10 +116,11 @@ class Stream {
   #returned = false;
   #choose;
   #thrown; // {error} of the caller's own function
+  #group; // whose loop gets the pieces
 
-  /** For Model: submit(slot) gives the stream's id. */
+  /** For Model: submit(slot) gives the stream's id, which Engine gives to _begin. */
   constructor(engine, options, submit) {
-    const { signal, onAbort = 'throw', highWater = 64, collect = false, choose } = options;
+    const { signal, onAbort = 'throw', highWater = 64, collect = false, choose, group } = options;
     if (onAbort !== 'throw' && onAbort !== 'return') throw invalid("onAbort must be 'throw' or 'return'");
     if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');
     if (signal !== undefined && typeof signal?.addEventListener !== 'function')
@@ -121,9 +128,10 @@ class Stream {
     if (choose !== undefined && typeof choose !== 'function') throw invalid('choose must be a function');
     this.#engine = engine;
     this.#highWater = highWater;
-    this.#collect = collect;
+    this.#group = group;
+    this.#collect = collect || group !== undefined;
     this.#wantLogprobs = options.wantLogprobs;
-    this.#plain = !collect && !options.wantLogprobs;
+    this.#plain = !this.#collect && !options.wantLogprobs;
     this.#onAbort = onAbort;
     this.#choose = choose;
     if (signal?.aborted) {
@@ -132,7 +140,7 @@ class Stream {
       this.#end(constants.EVENT_CANCELLED, undefined);
       return;
     }
-    this.#id = engine._submit(this, submit);
+    engine._submit(this, submit);
     if (signal !== undefined) {
       this.#signal = signal;
       signal.addEventListener('abort', this.#abort, { once: true });
@@ -157,7 +165,7 @@ class Stream {
   /** Everything at once, when the stream has ended. Pieces are not held back meanwhile. */
   get result() {
     this.#highWater = Infinity;
-    this.#resume();
+    if (this.#group === undefined) this.#resume();
     if (this.#result === undefined) {
       this.#result = new Promise((resolve, reject) => {
         this.#settle = () => (this.#error === undefined ? resolve(this.#answer) : reject(this.#error));
@@ -174,15 +182,8 @@ class Stream {
   }
 
   next() {
-    if (this.#head < this.#queue.length) {
-      const piece = this.#queue[this.#head];
-      this.#queue[this.#head++] = undefined;
-      if (this.#head === this.#queue.length) {
-        this.#queue.length = this.#head = 0;
-        if (this.#paused) this.#resume();
-      }
-      return Promise.resolve({ value: piece, done: false });
-    }
+    if (this.#group !== undefined) return Promise.reject(invalid('the pieces of the stream are read from its group'));
+    if (this.#queue !== undefined) return Promise.resolve({ value: this.#shift(), done: false });
     if (this.#returned) return Promise.resolve(DONE);
     if (this.#ended) {
       this.#returned = true;
@@ -190,7 +191,7 @@ class Stream {
     }
     const promise = new Promise(executor);
     if (this.#resolve !== undefined) {
-      this.#others.push({ resolve: resolveNew, reject: rejectNew });
+      (this.#others ??= []).push({ resolve: resolveNew, reject: rejectNew });
     } else {
       this.#resolve = resolveNew;
       this.#reject = rejectNew;
@@ -198,10 +199,25 @@ class Stream {
     return promise;
   }
 
+  #shift() {
+    const piece = this.#queue[this.#head];
+    this.#queue[this.#head++] = undefined;
+    if (this.#head === this.#queue.length) {
+      this.#drop();
+      if (this.#paused) this.#resume();
+    }
+    return piece;
+  }
+
+  #drop() {
+    this.#queue = undefined;
+    this.#head = 0;
+  }
+
   /** A loop that ends early comes here. */
   return(value) {
     this.#returned = true;
-    this.#queue.length = this.#head = 0;
+    this.#drop();
     this.#collect = true;
     this.#plain = false;
     this.cancel();
@@ -237,6 +253,26 @@ class Stream {
 
   // ---- For Engine, on its turn of the loop
 
+  _begin(id) {
+    this.#id = id;
+  }
+
+  get _group() {
+    return this.#group;
+  }
+
+  get _wantLogprobs() {
+    return this.#wantLogprobs;
+  }
+
+  _pause() {
+    if (!this.#paused && !this.#ended) this.#pause();
+  }
+
+  _resume() {
+    this.#resume();
+  }
+
   /** Holds the loop: something will come. */
   get _busy() {
     return !this.#paused;
@@ -249,12 +285,8 @@ class Stream {
       (this.#answer.logprobs ??= []).push({ token, logprob, top: extra });
     if (this.#collect) return;
     const piece = new Piece(TYPES[type], text, token, tokens, toolCall, shifts);
-    if (type === constants.EVENT_TOKEN && this.#wantLogprobs) {
-      piece.logprob = token >= 0 ? logprob : undefined;
-      piece.top = extra;
-    } else if (extra !== undefined) {
-      piece.value = extra;
-    }
+    if (type === constants.EVENT_TOKEN && this.#wantLogprobs) piece._logprobs(true, logprob, extra);
+    else if (extra !== undefined) piece.value = extra;
     this.#deliver(piece);
   }
 
@@ -267,14 +299,20 @@ class Stream {
   #deliver(piece) {
     const resolve = this.#resolve;
     if (resolve === undefined) {
-      this.#queue.push(piece);
+      (this.#queue ??= []).push(piece);
       if (this.#queue.length - this.#head >= this.#highWater && !this.#paused) this.#pause();
       return;
     }
-    const next = this.#others.length > 0 ? this.#others.shift() : undefined;
-    this.#resolve = next?.resolve;
-    this.#reject = next?.reject;
+    this.#resolve = this.#reject = undefined;
+    if (this.#others !== undefined) this.#nextReader();
     resolve({ value: piece, done: false });
+  }
+
+  #nextReader() {
+    const next = this.#others.shift();
+    if (this.#others.length === 0) this.#others = undefined;
+    this.#resolve = next.resolve;
+    this.#reject = next.reject;
   }
 
   /** The function `choose` draws: it gives a place, undefined (go on with these logits), or a promise of a place. */
@@ -339,9 +377,9 @@ class Stream {
     this.#returned = true;
     if (this.#error === undefined) this.#resolve(DONE);
     else this.#reject(this.#error);
-    for (const waiter of this.#others.splice(0)) waiter.resolve(DONE);
-    this.#resolve = this.#reject = undefined;
+    for (const waiter of this.#others ?? []) waiter.resolve(DONE);
+    this.#resolve = this.#reject = this.#others = undefined;
   }
 }
 
-module.exports = { Stream, Piece };
+module.exports = { Stream, Piece, TYPES };

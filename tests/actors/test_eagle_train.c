@@ -166,6 +166,39 @@ static void test_engine_first(void **state)
     unlink(state_path);
 }
 
+/* A corpus of several parts whose last byte is no character: the training fails if it comes to the end of it, and is
+ * cancelled if it looks for that before. */
+static void test_cancelled_in_the_corpus(void **state)
+{
+    static const struct {
+        size_t bytes;
+        runnel_training_state end;
+    } cases[] = {{600000, RUNNEL_TRAINING_FAILED}, {24 << 20, RUNNEL_TRAINING_CANCELLED}};
+    char *large = malloc(cases[1].bytes + 1);
+    runnel_eagle_options options = quick(1);
+
+    (void)state;
+    assert_non_null(large);
+    for (int k = 0; k < 2; k++) {
+        runnel_training *training = NULL;
+        size_t n = cases[k].bytes;
+        runnel_error error;
+
+        for (size_t i = 0; i < n; i += corpus_bytes)
+            memcpy(large + i, corpus, n - i < corpus_bytes ? n - i : corpus_bytes);
+        large[n] = (char)0xff;
+        assert_int_equal(runnel_eagle_train(engine, model, large, n + 1, other_path, &options, &training, &error),
+                         RUNNEL_OK);
+        if (cases[k].end == RUNNEL_TRAINING_CANCELLED)
+            runnel_training_cancel(training);
+        while (progress_of(training, 1000).state == RUNNEL_TRAINING_RUNNING)
+            ;
+        assert_int_equal(progress_of(training, 0).state, cases[k].end);
+        runnel_training_free(training);
+    }
+    free(large);
+}
+
 static void *free_training(void *training)
 {
     runnel_training_free(training);
@@ -314,9 +347,13 @@ static void test_better_than_lookup(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resume),       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_engine_first), cmocka_unit_test(test_freed_by_two),
-                                       cmocka_unit_test(test_many),         cmocka_unit_test(test_better_than_lookup)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cancelled_in_the_corpus),
+                                       cmocka_unit_test(test_resume),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_engine_first),
+                                       cmocka_unit_test(test_freed_by_two),
+                                       cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_better_than_lookup)};
     int failed;
 
     shared_or_skip();

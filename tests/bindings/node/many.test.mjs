@@ -52,9 +52,9 @@ test('1,000 streams opened and cancelled at random, of each transport', async ()
   }
 });
 
-function resident() {
+function memory() {
   for (let i = 0; i < 3; i++) globalThis.gc();
-  return process.memoryUsage().rss;
+  return process.memoryUsage();
 }
 
 // Streams of no tokens cost the model least: what is left behind by one would be left by each.
@@ -74,10 +74,13 @@ test('memory is flat over thousands of streams', { skip: sanitized }, async () =
       await Promise.all(Array.from({ length: 16 }, worker));
     };
     await some(runs / 2);
-    const before = resident();
+    const before = memory();
     await some(runs);
-    const grown = resident() - before;
+    const after = memory();
+    const grown = after.rss - before.rss;
+    const inHeap = after.heapUsed - before.heapUsed; // one object of each stream would be more
     assert.ok(grown < runs * 300 + 4e6, `${runs} streams have left ${grown} bytes`);
+    assert.ok(inHeap < runs * 8 + 2e5, `${runs} streams have left ${inHeap} bytes of JavaScript`);
   }, { transport: 'thread' });
 });
 

@@ -1,5 +1,5 @@
 // Compiled by tsc: what must be allowed, and (marked) what must not.
-import { AbortError, Answer, Engine, Model, Piece, RunnelError, Session, Stream, cache, version } from 'runnel';
+import { AbortError, Answer, Engine, Group, Model, Piece, RunnelError, Session, Stream, cache, version } from 'runnel';
 
 async function use(): Promise<void> {
   const engine: Engine = await Engine.open({ computeThreads: 2, logLevel: 'info', onLog: (level, line) => level + line });
@@ -11,6 +11,12 @@ async function use(): Promise<void> {
     text += one.text;
     if (one.type === 'toolCall') stream.cancel();
   }
+  const group: Group = engine.group({ highWater: 100 });
+  const member: Stream = model.stream({ prompt: 'a', group });
+  group.end();
+  for await (const pieces of group)
+    for (let i = 0; i < pieces.length; i++)
+      if (pieces.stream(i) === member && pieces.type(i) !== 'end') text += pieces.text(i) + pieces.token(i).toFixed();
   const answer: Answer = await stream.result;
   const finish: 'stop' | 'length' | 'none' | 'cancelled' | 'failed' = answer.finish;
   const session: Session = model.session();
@@ -32,6 +38,8 @@ async function use(): Promise<void> {
 
   // @ts-expect-error: there is no such option
   model.stream({ promt: 'a' });
+  // @ts-expect-error: a group is the engine's
+  model.stream({ prompt: 'a', group: 'all' });
   // @ts-expect-error: not a kind of keys and values
   engine.loadModel('x', { kvType: 'q77' });
   // @ts-expect-error: the status has another name
