@@ -28,7 +28,7 @@ struct op_bench {
     struct rn_kv_layer layer;
     unsigned char k[BLOCKS * BLOCK_TOKENS * 8 * 4], v[BLOCKS * BLOCK_TOKENS * 8 * 4];
     unsigned char *ks[1], *vs[1];
-    float row[WIDTH], bias[WIDTH];
+    float row[RN_REFERENCE_ROWS * WIDTH], bias[WIDTH];
     double scores[CONTEXT], sums[WIDTH], query[WIDTH];
     float head[WIDTH];
     uint32_t selected[CONTEXT];

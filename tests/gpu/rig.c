@@ -269,7 +269,7 @@ void judge_open(struct rig *rig, struct judge *judge, uint32_t n_rows, const uin
                                        .slots = judge->memory,
                                        .k = judge->k,
                                        .v = judge->v,
-                                       .row = rig_host(rig, widest * sizeof(float)),
+                                       .row = rig_host(rig, RN_REFERENCE_ROWS * widest * sizeof(float)),
                                        .bias = rig_host(rig, widest * sizeof(float)),
                                        .sums = rig_host(rig, widest * sizeof(double)),
                                        .query = rig_host(rig, widest * sizeof(double)),
