@@ -6,6 +6,9 @@
 #include "model/draw_mask.h"
 #include "model/kv.h"
 
+/* Of the weights of a type: fewer than that are read from the second-level cache, and gain little. */
+#define MEASURED_BYTES ((uint64_t)64 << 20)
+
 static struct rn_gpu_backend *self(const struct rn_backend *backend)
 {
     return (struct rn_gpu_backend *)backend;
@@ -300,6 +303,8 @@ static runnel_status prepare(struct rn_backend *base, const struct rn_plan *plan
         result = rn_gpu_program_allow(backend);
     if (result == RN_GPU_OK)
         result = rn_gpu_weights_send(backend, progress, user, &wanted);
+    if (result == RN_GPU_OK && wanted)
+        result = rn_gpu_products_measure(backend, MEASURED_BYTES);
     if (result != RN_GPU_OK)
         status = complain(backend, result, error);
     else if (!wanted || (progress != NULL && !progress(user, 1)))
