@@ -141,6 +141,7 @@ struct rn_gpu_backend {
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */
+    uint64_t weights_bytes;    /* of the weights */
     uint64_t block_bytes, window_bytes; /* of a block, of one of layers with windows; 0: there are none */
     uint64_t state_stride;              /* bytes from one recurrent state to the next; 0: the plan has none */
 

@@ -356,6 +356,10 @@ static void test_little_memory(void **state)
     assert_int_equal(prepare(&f, &error), RUNNEL_NO_MEMORY);
     assert_non_null(strstr(error.message, "no memory for the weights, the activations and 6 KV blocks"));
     close_fixture(&f);
+    open_device(&f, rn_gpu_driver_emulated(&heap, kernels->emulation, 256), &error);
+    assert_int_equal(prepare(&f, &error), RUNNEL_NO_MEMORY);
+    assert_non_null(strstr(error.message, "the weights take 0.0 MiB and 0.0 MiB are free: the model does not fit"));
+    close_fixture(&f);
 }
 
 static bool stop_at(void *user, float fraction)
