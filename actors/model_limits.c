@@ -9,6 +9,18 @@
 #define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
 #define FREE_CONTEXTS 64   /* likewise where blocks cost nothing: no block of the model attends */
 
+/* The device's memory. Of its own, with a drafter beside the model: as if what the drafter has were not there, which is its
+ * weights and a third of what those of both leave. */
+static void look_at_memory(const struct runnel_model *model, struct rn_device_memory *memory)
+{
+    const struct rn_gguf *drafter = model->parts.drafter.gguf;
+    uint64_t own = model->parts.plan->weight_bytes, both = own + (drafter != NULL ? rn_gguf_file_bytes(drafter) : 0);
+
+    model->parts.device->kind->memory(model->parts.device, memory);
+    if (!memory->shared && model->draft_path != NULL)
+        memory->free_bytes = own + (memory->free_bytes > both ? (memory->free_bytes - both) / 3 * 2 : 0);
+}
+
 /* How many slots of recurrent state: one for each stream, and as many checkpoints, and with a drafter as many more for
  * drafts; fewer where they would take more than half of the memory for KV blocks and states, or, of a model that nowhere
  * attends, all of it. */
@@ -22,7 +34,7 @@ static runnel_status choose_states(const struct runnel_model *model, uint64_t bl
     if (state_bytes == 0)
         return RUNNEL_OK;
     if (bytes == 0) {
-        model->parts.device->kind->memory(model->parts.device, &memory);
+        look_at_memory(model, &memory);
         bytes = rn_device_kv_bytes(&memory, model->parts.plan->weight_bytes);
     } else if (bytes < state_bytes + block_bytes) {
         return rn_error_set(
@@ -71,7 +83,6 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
     uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens, taken;
     uint64_t context_blocks =
         (uint64_t)rn_kv_size_blocks(limits, limits->context_tokens) + rn_kv_size_means(limits, limits->context_tokens);
-    struct rn_device *device = model->parts.device;
     struct rn_device_memory memory;
     runnel_status status = choose_states(model, block_bytes, limits, error);
     uint64_t blocks;
@@ -89,7 +100,7 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
                                 (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes,
                                 model->path);
     } else {
-        device->kind->memory(device, &memory);
+        look_at_memory(model, &memory);
         blocks = rn_device_blocks(&memory, model->parts.plan->weight_bytes + taken, block_bytes, context_blocks,
                                   DEFAULT_CONTEXTS);
     }

@@ -6,6 +6,9 @@
 #include "model/draw_mask.h"
 #include "model/kv.h"
 
+/* Of the weights of a type: fewer than that are read from the second-level cache, and gain little. */
+#define MEASURED_BYTES ((uint64_t)64 << 20)
+
 static struct rn_gpu_backend *self(const struct rn_backend *backend)
 {
     return (struct rn_gpu_backend *)backend;
@@ -199,8 +202,10 @@ static int take_memory(struct rn_gpu_backend *backend)
     uint64_t features_bytes = rn_gpu_features_bytes(backend, backend->limits.max_rows);
     void *host_in = NULL, *host_logits = NULL, *host_ids = NULL, *host_features = NULL, *host_results = NULL,
          *host_masks = NULL;
-    int result = take_piece(backend, rn_gpu_weights_place(backend, backend->plan), &backend->weights);
+    int result;
 
+    backend->weights_bytes = rn_gpu_weights_place(backend, backend->plan);
+    result = take_piece(backend, backend->weights_bytes, &backend->weights);
     rn_gpu_blocks_place(backend, backend->plan);
     if (result == RN_GPU_OK)
         result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
@@ -240,7 +245,8 @@ static int take_memory(struct rn_gpu_backend *backend)
 
 /* ---- Prepare ---- */
 
-static runnel_status complain(struct rn_gpu_backend *backend, int result, runnel_error *error)
+/* free_bytes: of the device's memory, before the load. */
+static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t free_bytes, runnel_error *error)
 {
     char text[128];
 
@@ -250,6 +256,13 @@ static runnel_status complain(struct rn_gpu_backend *backend, int result, runnel
                             backend->device->index, backend->device->name, backend->shared_wanted,
                             backend->plan->architecture, backend->device->shared_most);
     rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
+    if (result == RN_GPU_OUT_OF_MEMORY && backend->weights_bytes > free_bytes)
+        return rn_error_set(
+            error, RUNNEL_NO_MEMORY,
+            "cuda: device %u, %s: the weights take %.1f MiB and %.1f MiB are free: the model does not fit, "
+            "and no part of it is left to the host",
+            backend->device->index, backend->device->name, (double)backend->weights_bytes / (1 << 20),
+            (double)free_bytes / (1 << 20));
     if (result == RN_GPU_OUT_OF_MEMORY)
         return rn_error_set(error, RUNNEL_NO_MEMORY,
                             "cuda: device %u: no memory for the weights, the activations and %u KV blocks: %s",
@@ -279,6 +292,7 @@ static runnel_status prepare(struct rn_backend *base, const struct rn_plan *plan
 {
     struct rn_gpu_backend *backend = self(base);
     runnel_status status = check(plan, limits, backend->base.caps, error);
+    size_t free_bytes = 0, total_bytes;
     bool wanted = true;
     int result;
 
@@ -295,13 +309,17 @@ static runnel_status prepare(struct rn_backend *base, const struct rn_plan *plan
     }
     result = driver_of(backend)->context_set(driver_of(backend), backend->device->context);
     if (result == RN_GPU_OK)
+        result = driver_of(backend)->memory_info(driver_of(backend), &free_bytes, &total_bytes);
+    if (result == RN_GPU_OK)
         result = take_memory(backend);
     if (result == RN_GPU_OK)
         result = rn_gpu_program_allow(backend);
     if (result == RN_GPU_OK)
         result = rn_gpu_weights_send(backend, progress, user, &wanted);
+    if (result == RN_GPU_OK && wanted)
+        result = rn_gpu_products_measure(backend, MEASURED_BYTES);
     if (result != RN_GPU_OK)
-        status = complain(backend, result, error);
+        status = complain(backend, result, free_bytes, error);
     else if (!wanted || (progress != NULL && !progress(user, 1)))
         status = rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
     if (status != RUNNEL_OK)

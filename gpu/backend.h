@@ -60,6 +60,7 @@ enum {
     RN_GPU_SPLIT_ROWS = 64,  /* attention of steps of more rows is not split over positions: tiles fill the device */
     RN_GPU_CHOOSE_ROWS = 64, /* rows whose scores of all positions have room at once */
     RN_GPU_RING = 2,         /* steps in flight: the device finds the next one when it has ended one */
+    RN_GPU_TYPES = 64,       /* of weights: ids are below it */
     RN_GPU_ALIGNMENT = 256
 };
 
@@ -140,10 +141,12 @@ struct rn_gpu_backend {
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */
+    uint64_t weights_bytes;    /* of the weights */
     uint64_t block_bytes, window_bytes; /* of a block, of one of layers with windows; 0: there are none */
     uint64_t state_stride;              /* bytes from one recurrent state to the next; 0: the plan has none */
 
-    struct rn_gpu_item *items; /* [n_items], in order */
+    uint32_t stream_blocks[RN_GPU_TYPES]; /* of each type of weights: of matmul_stream; 0: other kernels are faster */
+    struct rn_gpu_item *items;            /* [n_items], in order */
     uint32_t n_items;
 
     struct rn_gpu_inputs in;

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpu/kernels/kernels.h"
 
@@ -27,17 +28,39 @@ static bool is_known(const struct rn_gpu_kernels *kernels)
     return true;
 }
 
+/* The linker's words of a usual place begin with the file's path, or with its bare name where the system's places have no
+ * such file, or with what the file wants and is not there. True: there is a file, and it does not load. */
+static bool is_broken(const char *words)
+{
+    const char *name = strstr(words, USUAL);
+    char path[512];
+
+    if (name == NULL)
+        return true;
+    snprintf(path, sizeof path, "%.*s", (int)(name - words + sizeof USUAL - 1), words);
+    return name != words && access(path, F_OK) == 0;
+}
+
 /* $ORIGIN is the folder of the file that has this code, as the dynamic linker knows it. */
 static runnel_status open_file(const char *file, struct rn_gpu_module *module, runnel_error *error)
 {
     static const char *const usual[] = {USUAL, "$ORIGIN/" USUAL, "$ORIGIN/../lib/" USUAL};
+    char why[RUNNEL_ERROR_BYTES] = "";
 
     if (file != NULL)
         module->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; file == NULL && i < sizeof usual / sizeof usual[0] && module->library == NULL; i++)
+    for (size_t i = 0; file == NULL && i < sizeof usual / sizeof usual[0] && module->library == NULL; i++) {
+        const char *words;
+
         module->library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
+        words = module->library == NULL ? dlerror() : NULL;
+        if (words != NULL && why[0] == '\0' && is_broken(words))
+            snprintf(why, sizeof why, "%s", words);
+    }
     if (module->library != NULL)
         return RUNNEL_OK;
+    if (why[0] != '\0')
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels do not load: %s", why);
     return file != NULL ? rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels are not there: %s", dlerror())
                         : rn_error_set(error, RUNNEL_UNSUPPORTED,
                                        "cuda: the kernels are not there: %s is neither where the system looks for "

@@ -40,7 +40,8 @@ static int launch_products(struct rn_gpu_backend *backend, const struct rn_op *o
                                     .parts = PARTS,
                                     .n = n,
                                     .end = end,
-                                    .act = last->act};
+                                    .act = last->act,
+                                    .blocks = backend->stream_blocks[weight->type_id]};
     struct rn_typed_kernels kernels;
 
     for (uint32_t i = 0; i < n; i++)

@@ -1,4 +1,6 @@
 /* The plan's ops as launches, in order: see backend.h and ops.h. */
+#include <string.h>
+
 #include "gpu/ops.h"
 #include "model/op_info.h"
 
@@ -171,6 +173,21 @@ int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape
 
 /* ---- Shared memory ---- */
 
+/* Of matmul_stream, whichever types it will have: of each number of rows that it may have. */
+static int allow_streams(struct rn_gpu_backend *backend, struct rn_gpu_shape shape)
+{
+    int result = RN_GPU_OK;
+
+    for (uint32_t i = 0; i < RN_GPU_TYPES; i++)
+        backend->stream_blocks[i] = rn_gpu_stream_blocks(backend);
+    for (uint32_t n = 1; n <= RN_FEW_ROWS && n <= backend->limits.max_rows && result == RN_GPU_OK; n++) {
+        shape.n_rows = shape.n_outs = shape.n_selected = n;
+        result = rn_gpu_program_run(backend, &shape);
+    }
+    memset(backend->stream_blocks, 0, sizeof backend->stream_blocks);
+    return result;
+}
+
 int rn_gpu_program_allow(struct rn_gpu_backend *backend)
 {
     uint32_t longest = rn_gpu_longest(backend, backend->limits.context_tokens);
@@ -178,6 +195,7 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend)
     int result = RN_GPU_OK;
 
     backend->allows = true;
+    result = allow_streams(backend, shape);
     for (; shape.n_rows < backend->limits.max_rows && result == RN_GPU_OK; shape.n_rows *= 2)
         result = rn_gpu_program_run(backend, &shape);
     shape = (struct rn_gpu_shape){backend->limits.max_rows,

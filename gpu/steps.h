@@ -62,6 +62,11 @@ uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend);
 /* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
 void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);
 
+/* measure.c: blocks of matmul_stream on this device; 0: there is not enough shared memory for it. measure: sets stream_blocks
+ * for each type of which the plan multiplies at least so many bytes. Behind the weights, before the first step. */
+uint32_t rn_gpu_stream_blocks(const struct rn_gpu_backend *backend);
+int rn_gpu_products_measure(struct rn_gpu_backend *backend, uint64_t least_bytes);
+
 /* inputs.c: as many positions, rounded up to what a step's shape has: whole chunks of attention, a power of two of them
  * or the whole context. */
 uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions);

@@ -33,6 +33,7 @@ struct product {
     struct rn_typed_kernels kernels;
     uint64_t bytes, n_weights;
     struct rn_matmul_args args;
+    uint32_t blocks; /* of matmul_stream; 0: matmul_few or matmul_pair */
 };
 
 static void launch_product(void *user, uint32_t i)
@@ -43,6 +44,7 @@ static void launch_product(void *user, uint32_t i)
 
     args.weight += i % p->n_weights * p->bytes;
     few.of[0] = (struct rn_product){args.weight, 0, args.out, args.rows, 0};
+    few.blocks = p->blocks;
     if (args.n_rows <= RN_FEW_ROWS) {
         gpu_launch_one(p->b, rn_few_kernel(&p->kernels, &few), &few);
         return;
@@ -69,7 +71,7 @@ static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         uint32_t ways = rn_matmul_ways(counts[i], rows, cols, (uint32_t)b->device->units);
         struct product p = {
-            b, kernels, bytes, n_weights, {weight, 0, a, out, counts[i], rows, cols, 2, split, partial, ways}};
+            b, kernels, bytes, n_weights, {weight, 0, a, out, counts[i], rows, cols, 2, split, partial, ways}, 0};
         double t = gpu_time(b, b->stream, launch_product, &p, LAUNCHES);
 
         printf("  %u: %.1f us", counts[i], t * 1e6);
@@ -77,6 +79,11 @@ static void time_product(struct gpu_bench *b, const struct rn_type *type, uint32
             printf(" %.0f %%", 100 * (double)bytes / t / b->copy_bytes_per_s);
         else
             printf(" %.0f T", 2.0 * counts[i] * rows * cols / t * 1e-12);
+        if (!rn_stream_fits(counts[i], cols))
+            continue;
+        p.blocks = (uint32_t)b->device->units * RN_STREAM_BLOCKS;
+        t = gpu_time(b, b->stream, launch_product, &p, LAUNCHES);
+        printf(", as a stream %.1f us %.0f %%", t * 1e6, 100 * (double)bytes / t / b->copy_bytes_per_s);
     }
     printf("\n");
     gpu_release(b, weight);

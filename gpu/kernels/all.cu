@@ -9,6 +9,7 @@
 #include "gpu/kernels/heads.cu"
 #include "gpu/kernels/matmul_few.cu"
 #include "gpu/kernels/matmul_many.cu"
+#include "gpu/kernels/matmul_stream.cu"
 #include "gpu/kernels/parts.cu"
 #include "gpu/kernels/rows.cu"
 #include "gpu/kernels/states.cu"

@@ -95,7 +95,11 @@ enum rn_end {
     RN_END_ADD, /* out[r] = residual[r] + the product; of one weight */
     RN_END_GATE /* out[r] = act(product of the first weight) * that of the second; of two weights of as many rows */
 };
-enum { RN_MOST_PRODUCTS = 3 };
+enum {
+    RN_MOST_PRODUCTS = 3,
+    RN_STREAM_BLOCKS = 2,  /* of matmul_stream on a multiprocessor: */
+    RN_STREAM_WORDS = 720, /* of 16 bytes, a warp: 95 KB a block, beside 16 KB of sums */
+};
 struct rn_product {
     rn_address weight, bias, out; /* as above */
     uint32_t rows, unused;
@@ -103,6 +107,7 @@ struct rn_product {
 struct rn_products_args {
     rn_address a, residual; /* f32 [n_rows, cols]; [n_rows, rows] or 0 */
     uint32_t n_rows, cols, parts, n, end, act;
+    uint32_t blocks, unused; /* of matmul_stream: so many at most; 0: not that kernel */
     struct rn_product of[RN_MOST_PRODUCTS];
 };
 
@@ -145,6 +150,20 @@ RN_ANYWHERE uint32_t rn_few_piece(uint32_t n_rows, uint32_t cols)
 RN_ANYWHERE uint32_t rn_few_words(uint32_t n_rows, uint32_t cols)
 {
     return rn_few_piece(n_rows, cols) * 16 * (n_rows < RN_FEW_ROWS ? n_rows : 8);
+}
+
+/* Likewise of matmul_stream, whose warps have their whole segment there. It fits: up to RN_FEW_ROWS rows, so that two blocks
+ * have room, and every warp has columns. */
+RN_ANYWHERE uint32_t rn_stream_words(uint32_t n_rows, uint32_t cols)
+{
+    return ((cols + 63) / 64 + 7) / 8 * 16 * n_rows;
+}
+RN_ANYWHERE bool rn_stream_fits(uint32_t n_rows, uint32_t cols)
+{
+    uint32_t cells = (cols + 63) / 64;
+
+    return n_rows > 0 && n_rows <= RN_FEW_ROWS && cells > (cells + 7) / 8 * 7 &&
+           rn_stream_words(n_rows, cols) <= RN_STREAM_WORDS;
 }
 
 /* ROPE: out[r] = a[r] turned by position[r], a and out are [heads, k_dim]; out may be a. dims is at most k_dim and
@@ -511,6 +530,7 @@ struct rn_feed_args {
     X(embed_##type, embed)                 \
     X(matmul_few_##type, products)         \
     X(matmul_pair_##type, products)        \
+    X(matmul_stream_##type, products)      \
     X(matmul_many_##type, matmul)          \
     X(expert_matmul_##type, expert_matmul) \
     X(head_matmul_##type, head)            \
@@ -632,12 +652,13 @@ const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel);
 
 /* Kernels by the format of a weight (an id of model/quant.h). False: there is none for it. */
 struct rn_typed_kernels {
-    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_many, expert_matmul, head_matmul, head_sum;
+    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_stream, matmul_many, expert_matmul, head_matmul,
+        head_sum;
 };
 bool rn_kernels_of_type(uint32_t type_id, struct rn_typed_kernels *kernels);
 
-/* matmul_few, whose blocks have 16 rows of a weight, or matmul_pair, whose blocks have twice as many: the one that is
- * faster. RN_END_GATE wants matmul_pair. */
+/* With `blocks`, and where it fits, matmul_stream. Else matmul_few, whose blocks have 16 rows of a weight, or matmul_pair,
+ * whose blocks have twice as many: the one that is faster. RN_END_GATE wants matmul_pair or matmul_stream. */
 enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struct rn_products_args *args);
 
 /* The kernel of a format of the cache. False: there is none, or heads have too many numbers, or not a multiple of 4. */

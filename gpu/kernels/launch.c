@@ -49,10 +49,23 @@ static struct rn_launch launch_pair(const struct rn_products_args *args)
         few_bytes(args, 2)};
 }
 
+/* Two tiles' sums, of gated products four. */
+static struct rn_launch launch_stream(const struct rn_products_args *args)
+{
+    uint32_t units = tiles_of(args), words = rn_stream_words(args->n_rows, args->cols);
+
+    return (struct rn_launch){{units < args->blocks ? units : args->blocks, 1, 1},
+                              256,
+                              words * (8 * 16 + 4) +
+                                  (args->end == RN_END_GATE ? 4 : 2) * 8 * 16 * 8 * (uint32_t)sizeof(float)};
+}
+
 enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struct rn_products_args *args)
 {
     enum { MANY_TILES = 512 }; /* with which every multiprocessor has several blocks, also of twice the size */
 
+    if (args->blocks > 0 && rn_stream_fits(args->n_rows, args->cols))
+        return kernels->matmul_stream;
     return args->end == RN_END_GATE || tiles_of(args) >= MANY_TILES ? kernels->matmul_pair : kernels->matmul_few;
 }
 
@@ -302,6 +315,7 @@ LAUNCH(tile, struct rn_tile_args)
 LAUNCH(embed, struct rn_embed_args)
 LAUNCH(few, struct rn_products_args)
 LAUNCH(pair, struct rn_products_args)
+LAUNCH(stream, struct rn_products_args)
 LAUNCH(split, struct rn_matmul_args)
 LAUNCH(many, struct rn_matmul_args)
 LAUNCH(matmul_join, struct rn_matmul_args)
@@ -338,9 +352,9 @@ LAUNCH(feed, struct rn_feed_args)
     [RN_KERNEL_##kernel] = {"rn_kernel_" #kernel, sizeof(struct rn_##args##_args), any_##form}
 #define ROWS_OF_TYPE(id, type)                                                                            \
     ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, products, few), \
-        ROW(matmul_pair_##type, products, pair), ROW(matmul_many_##type, matmul, many),                   \
-        ROW(expert_matmul_##type, expert_matmul, expert), ROW(head_matmul_##type, head, head_matmul),     \
-        ROW(head_sum_##type, head, head_sum),
+        ROW(matmul_pair_##type, products, pair), ROW(matmul_stream_##type, products, stream),             \
+        ROW(matmul_many_##type, matmul, many), ROW(expert_matmul_##type, expert_matmul, expert),          \
+        ROW(head_matmul_##type, head, head_matmul), ROW(head_sum_##type, head, head_sum),
 
 #define ROW_OF_TILE(id, type, as) ROW(tile_##type, tile, tile),
 #define ROWS_OF_KV_MANY(id, type) \
@@ -431,8 +445,8 @@ struct typed {
 #define KERNELS_OF(type, as)                                                                                \
     {                                                                                                       \
         RN_KERNEL_tile_##type, RN_KERNEL_embed_##as, RN_KERNEL_matmul_few_##as, RN_KERNEL_matmul_pair_##as, \
-            RN_KERNEL_matmul_many_##as, RN_KERNEL_expert_matmul_##as, RN_KERNEL_head_matmul_##as,           \
-            RN_KERNEL_head_sum_##as                                                                         \
+            RN_KERNEL_matmul_stream_##as, RN_KERNEL_matmul_many_##as, RN_KERNEL_expert_matmul_##as,         \
+            RN_KERNEL_head_matmul_##as, RN_KERNEL_head_sum_##as                                             \
     }
 #define TYPED_AS(id, type, as) {id, UNIT_##as, BYTES_##as, KERNELS_OF(type, as)},
 #define TYPED(id, type) TYPED_AS(id, type, type)

@@ -346,16 +346,32 @@ static void test_unsupported(void **state)
     expect_refused(RUNNEL_OK, "");
 }
 
+/* With more and more of it: first the weights do not fit, then what comes beside them, and then all does. */
 static void test_little_memory(void **state)
 {
-    runnel_error error = {0};
-    struct fixture f;
+    static const char *const sentences[] = {"MiB are free: the model does not fit",
+                                            "no memory for the weights, the activations and 6 KV blocks"};
+    uint32_t n_said[2] = {0};
+    runnel_status status = RUNNEL_NO_MEMORY;
 
     (void)state;
-    open_device(&f, rn_gpu_driver_emulated(&heap, kernels->emulation, 4096), &error);
-    assert_int_equal(prepare(&f, &error), RUNNEL_NO_MEMORY);
-    assert_non_null(strstr(error.message, "no memory for the weights, the activations and 6 KV blocks"));
-    close_fixture(&f);
+    for (size_t bytes = 1024; status != RUNNEL_OK; bytes += bytes / 8) {
+        runnel_error error = {0};
+        struct fixture f;
+
+        open_device(&f, rn_gpu_driver_emulated(&heap, kernels->emulation, bytes), &error);
+        status = prepare(&f, &error);
+        if (status != RUNNEL_OK) {
+            int which = strstr(error.message, sentences[0]) != NULL ? 0 : 1;
+
+            assert_int_equal(status, RUNNEL_NO_MEMORY);
+            assert_non_null(strstr(error.message, sentences[which]));
+            assert_true(which == 1 || n_said[1] == 0);
+            n_said[which]++;
+        }
+        close_fixture(&f);
+    }
+    assert_true(n_said[0] > 0 && n_said[1] > 0);
 }
 
 static bool stop_at(void *user, float fraction)

@@ -134,6 +134,33 @@ static void test_rotated(void **state)
     }
 }
 
+/* A model and its drafter share a small device, of which nobody has said how much is whose; the text is the model's. */
+static void test_drafter(void **state)
+{
+    struct capture captures[2] = {{0}};
+    char path[300];
+
+    (void)state;
+    if (!shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path))
+        skip();
+    for (int i = 0; i < 2; i++) {
+        runnel_engine *engine = open_engine(EMULATED_MODULE);
+        runnel_request request = make_request(prompts[0], TOKENS, &captures[i]);
+        runnel_model_options options;
+
+        runnel_model_options_default(&options);
+        options.device = "cuda";
+        options.context_tokens = 128;
+        options.draft_path = i == 0 ? NULL : path;
+        request.draft = i == 0 ? RUNNEL_DRAFT_NONE : RUNNEL_DRAFT_MODEL;
+        assert_int_equal(run_request(engine, load_model(engine, BUNDLED_MODEL, &options), &request), RUNNEL_EVENT_DONE);
+        runnel_engine_free(engine);
+    }
+    assert_string_equal(captures[1].text, captures[0].text);
+    capture_clear(&captures[0]);
+    capture_clear(&captures[1]);
+}
+
 /* ---- Drawing ---- */
 
 enum { WAYS = 5 };
@@ -298,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams), cmocka_unit_test(test_embeddings),  cmocka_unit_test(test_draws),
         cmocka_unit_test(test_ends),    cmocka_unit_test(test_lost_device), cmocka_unit_test(test_rotated),
+        cmocka_unit_test(test_drafter),
     };
 
     if (real_device_library() != NULL) /* which is not lost at will */

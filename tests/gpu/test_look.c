@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -142,6 +144,43 @@ static void test_no_kernels(void **state)
     }
 }
 
+/* What this program, copied to `folder`, says of the usual places. */
+static void words_of_copy(const char *folder, char *words, size_t size)
+{
+    char command[600];
+    FILE *pipe;
+    size_t n;
+
+    snprintf(command, sizeof command, "%s/look look", folder);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    n = fread(words, 1, size - 1, pipe);
+    words[n] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+}
+
+/* A file in a usual place that is no library: why it does not load, and not that it is not there. */
+static void test_broken(void **state)
+{
+    char folder[] = "/tmp/runnel-look-XXXXXX", self[300], command[900], words[600];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    (void)state;
+    assert_true(n > 0 && mkdtemp(folder) != NULL);
+    self[n] = '\0';
+    snprintf(command, sizeof command, "cp '%s' %s/look", self, folder);
+    assert_int_equal(system(command), 0);
+    words_of_copy(folder, words, sizeof words);
+    assert_says(words, "the kernels are not there: librunnel-cuda.so is neither");
+    snprintf(command, sizeof command, "echo nothing that is a library > %s/librunnel-cuda.so", folder);
+    assert_int_equal(system(command), 0);
+    words_of_copy(folder, words, sizeof words);
+    assert_says(words, "the kernels do not load: ");
+    assert_says(words, folder);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 static int old_version(struct rn_gpu_driver *driver, int *version)
 {
     (void)driver;
@@ -274,13 +313,21 @@ static int setup(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    struct rn_gpu_module module;
+    runnel_error error = {0};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_usable),    cmocka_unit_test(test_emulated), cmocka_unit_test(test_no_kernels),
         cmocka_unit_test(test_too_old),   cmocka_unit_test(test_nothing),  cmocka_unit_test(test_each_call),
-        cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_broken),
     };
+
+    if (argc == 2 && strcmp(argv[1], "look") == 0) { /* see test_broken */
+        rn_gpu_module_find(NULL, &module, &error);
+        puts(error.message);
+        return 0;
+    }
 
     return cmocka_run_group_tests(tests, setup, NULL);
 }

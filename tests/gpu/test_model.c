@@ -12,6 +12,7 @@
 #include "model/expert_use.h"
 #include "model/quant.h"
 #include "tests/cpu/runner.h"
+#include "tests/gpu/force_streams.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/shared.h"
 
@@ -145,6 +146,29 @@ static void test_q8(void **state)
 {
     (void)state;
     check_kv_type(RUNNEL_KV_Q8, SHORT_WAYS, 1e-3);
+}
+
+/* Products of few rows as streams of weights: the same bits. */
+static void test_streams(void **state)
+{
+    static const struct way way = {5, 3, 3};
+    float *logits[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct rn_device *device;
+        struct runner cuda;
+
+        logits[i] = new_logits();
+        device = open_cuda(&cuda, RUNNEL_KV_F16);
+        if (i == 1)
+            force_streams(cuda.backend);
+        run_prompt(&cuda, &way, logits[i]);
+        close_cuda(&cuda, device);
+    }
+    assert_memory_equal(logits[1], logits[0], (size_t)N * model.plan->n_vocab * sizeof(float));
+    rn_free(&heap, logits[0]);
+    rn_free(&heap, logits[1]);
 }
 
 static void open_file(const char *path)
@@ -387,7 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),           cmocka_unit_test(test_f16),     cmocka_unit_test(test_q8),
         cmocka_unit_test(test_copied_prefix), cmocka_unit_test(test_experts), cmocka_unit_test(test_mxfp4),
-        cmocka_unit_test(test_converted),
+        cmocka_unit_test(test_converted),     cmocka_unit_test(test_streams),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

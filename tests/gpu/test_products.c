@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "rig.h"
+#include "model/activation.h"
 #include "model/quant.h"
 
 enum { MAX_ROWS = 130, FEW = 0 /* `ways` of matmul_few */ };
@@ -177,6 +178,73 @@ static void bits_do_not_depend_on_the_batch(void **state)
     same_bits_at_any_batch(RN_IQ3_S, 16, 768, 33);
 }
 
+/* ---- Weights as one stream ---- */
+
+enum { STREAM_ROWS = 70, STREAM_OUTS = 3 };
+
+/* What matmul_stream makes of one product, of three of one input, of one and ADD, and of a gate and its product has the bits
+ * of matmul_few and matmul_pair. Blocks have several tiles, or one; the last tile is not full. */
+static void same_bits_as_a_stream(uint32_t type_id, uint32_t cols)
+{
+    static const struct {
+        uint32_t n, n_rows, blocks;
+        enum rn_end end;
+    } cases[] = {{1, 1, 2, RN_END_NONE},
+                 {3, 3, 4, RN_END_NONE},
+                 {1, 8, 3, RN_END_ADD},
+                 {2, 2, 2, RN_END_GATE},
+                 {1, 4, 9, RN_END_NONE}};
+    struct product p;
+    float *out[STREAM_OUTS], *want[STREAM_OUTS];
+    size_t i, n = RN_FEW_ROWS * STREAM_ROWS;
+
+    open_product(&p, type_id, STREAM_ROWS, cols, RN_FEW_ROWS);
+    for (i = 0; i < STREAM_OUTS; i++) {
+        out[i] = rig_device(&p.rig, n * sizeof(float));
+        want[i] = rig_host(&p.rig, n * sizeof(float));
+    }
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rn_products_args args = {.a = rig_at(p.a),
+                                        .residual = rig_at(p.out),
+                                        .n_rows = cases[i].n_rows,
+                                        .cols = cols,
+                                        .parts = 2,
+                                        .n = cases[i].n,
+                                        .end = cases[i].end,
+                                        .act = RN_ACT_SILU};
+
+        memset(p.out, 0, n * sizeof(float));
+        for (uint32_t k = 0; k < args.n; k++) /* also of fewer rows */
+            args.of[k] = (struct rn_product){rig_at(p.tiled), k == 0 ? rig_at(p.bias) : 0, rig_at(out[k]),
+                                             args.end == RN_END_GATE ? STREAM_ROWS : STREAM_ROWS - 30 * k, 0};
+        for (uint32_t k = 0; k < STREAM_OUTS; k++)
+            memset(out[k], 0xff, n * sizeof(float));
+        assert_int_not_equal(rn_few_kernel(&p.kernels, &args), p.kernels.matmul_stream);
+        rig_run(&p.rig, rn_few_kernel(&p.kernels, &args), &args);
+        for (uint32_t k = 0; k < STREAM_OUTS; k++) {
+            memcpy(want[k], out[k], n * sizeof(float));
+            memset(out[k], 0xff, n * sizeof(float));
+        }
+        args.blocks = cases[i].blocks;
+        assert_int_equal(rn_few_kernel(&p.kernels, &args), p.kernels.matmul_stream);
+        rig_run(&p.rig, p.kernels.matmul_stream, &args);
+        for (uint32_t k = 0; k < STREAM_OUTS; k++)
+            assert_memory_equal(out[k], want[k], n * sizeof(float));
+    }
+    rig_close(&p.rig);
+}
+
+static void a_stream_is_the_same(void **state)
+{
+    (void)state;
+#define TYPE(id, name) same_bits_as_a_stream(id, rn_type(id)->elements == 256 ? 1024 : 480);
+    RN_KERNEL_TYPES(TYPE)
+#undef TYPE
+    same_bits_as_a_stream(RN_Q4_0, 2048);
+    assert_true(rn_stream_fits(1, 14336) && rn_stream_fits(5, 4096) && rn_stream_fits(8, 2048));
+    assert_false(rn_stream_fits(9, 512) || rn_stream_fits(8, 4096) || rn_stream_fits(1, 320) || rn_stream_fits(0, 512));
+}
+
 /* Eight blocks of activations. */
 static void many_rows_in_any_number_of_ways(void **state)
 {
@@ -250,6 +318,7 @@ int main(void)
         cmocka_unit_test(every_format),
         cmocka_unit_test(odd_widths),
         cmocka_unit_test(bits_do_not_depend_on_the_batch),
+        cmocka_unit_test(a_stream_is_the_same),
         cmocka_unit_test(many_rows_in_any_number_of_ways),
         cmocka_unit_test(ways_fill_the_device),
         cmocka_unit_test(tiles_in_pieces),
