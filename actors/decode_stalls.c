@@ -87,8 +87,8 @@ void rn_decode_look_for_company(struct rn_decode *decode, const struct rn_reques
     decode->alone.generation = 0;
     if (patience_us > 0 && request->priority >= 0 && decode->n_running == 0 && decode->prompts.n == 1 &&
         decode->ring.n_flying == 0)
-        decode->alone = (struct rn_alone){request->slot, request->generation,
-                                          rn_now_us(decode->context->clock) + patience_us};
+        decode->alone =
+            (struct rn_alone){request->slot, request->generation, rn_now_us(decode->context->clock) + patience_us};
 }
 
 bool rn_decode_awaits_company(struct rn_decode *decode)
