@@ -298,12 +298,12 @@ static void a_crowd_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_tenant_by_arrival), cmocka_unit_test(priorities_first),
-        cmocka_unit_test(crowds_hold_nobody_up), cmocka_unit_test(equal_shares),
-        cmocka_unit_test(put_back_and_again),    cmocka_unit_test(keeps_the_bound),
-        cmocka_unit_test(follows_its_readers),
-        cmocka_unit_test(keeps_the_time),        cmocka_unit_test(unbounded_where_nobody_reads),
-        cmocka_unit_test(a_crowd_counts),        cmocka_unit_test(a_moment_for_others),
+        cmocka_unit_test(one_tenant_by_arrival),        cmocka_unit_test(priorities_first),
+        cmocka_unit_test(crowds_hold_nobody_up),        cmocka_unit_test(equal_shares),
+        cmocka_unit_test(put_back_and_again),           cmocka_unit_test(keeps_the_bound),
+        cmocka_unit_test(follows_its_readers),          cmocka_unit_test(keeps_the_time),
+        cmocka_unit_test(unbounded_where_nobody_reads), cmocka_unit_test(a_crowd_counts),
+        cmocka_unit_test(a_moment_for_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
