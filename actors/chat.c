@@ -304,15 +304,17 @@ static bool is_white(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Where the last message's content begins, which came from the host and not from the template; n: nowhere. */
+/* Where the last message's content begins: at the end of what came from the host, of several such places the last; white
+ * space may follow. n: nowhere. One look at each range, so that no content makes this long. */
 static size_t find_final(const struct rn_rendered *rendered, const char *content, size_t n)
 {
     for (size_t i = rendered->n_data; i-- > 0;) {
-        struct rn_range range = rendered->data[i];
+        size_t begin = rendered->data[i].begin, end = rendered->data[i].end;
 
-        for (size_t at = range.end; at >= range.begin + n; at--)
-            if (memcmp(rendered->text + at - n, content, n) == 0)
-                return at - n;
+        while (end > begin && is_white(rendered->text[end - 1]))
+            end--;
+        if (end - begin >= n && memcmp(rendered->text + end - n, content, n) == 0)
+            return end - n;
     }
     return rendered->n;
 }

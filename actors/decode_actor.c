@@ -581,8 +581,8 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
         rn_keep_time_note(&decode->keep, batch->step.n_rows - batch->n_answer_rows, batch->step.n_rows,
                           (batch->end_ns - batch->begin_ns) / 1000);
     if (!batch->waited && batch->step.status == RUNNEL_OK)
-        rn_prompt_budget_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
-                              (batch->end_ns - batch->begin_ns) / 1000);
+        rn_prompt_budget_note(&decode->pace, batch->n_readers, batch->n_answer_rows,
+                              batch->step.n_rows - batch->n_answer_rows, (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         settle_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;

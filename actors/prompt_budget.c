@@ -25,18 +25,30 @@ static float allowed_us(const struct rn_prompt_budget *pace, uint32_t readers, u
     return crowd < most ? crowd : most;
 }
 
+/* Of other readers: what a step takes without prompts is not known of so many. */
+static bool is_old(const struct rn_prompt_budget *pace, uint32_t readers)
+{
+    uint32_t most = readers > pace->plain_readers ? readers : pace->plain_readers,
+             least = readers + pace->plain_readers - most;
+
+    return most - least > least / 2;
+}
+
 uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, uint32_t readers, uint32_t waiting,
                                uint32_t max_rows)
 {
-    float rows;
+    float rows, allowed, most;
 
     if (readers == 0 || !(pace->slowdown < (float)UINT32_MAX))
         return max_rows;
-    if (pace->plain_us == 0 || pace->n_mixed >= RN_PROMPT_BUDGET_STEPS)
+    if (pace->plain_us == 0 || pace->n_mixed >= RN_PROMPT_BUDGET_STEPS || (pace->n_mixed > 0 && is_old(pace, readers)))
         return 0;
     if (pace->row_us == 0)
         return max_rows < RN_PROMPT_BUDGET_LEAST ? max_rows : RN_PROMPT_BUDGET_LEAST;
-    rows = allowed_us(pace, readers, waiting) / pace->row_us;
+    allowed = allowed_us(pace, readers, waiting);
+    rows = allowed / pace->row_us;
+    most = pace->chunk_us > 0 ? (pace->plain_us + allowed) / pace->chunk_us - (float)readers : rows;
+    rows = rows < most ? rows : most;
     if (rows >= (float)max_rows)
         return max_rows;
     return rows > RN_PROMPT_BUDGET_LEAST       ? (uint32_t)rows
@@ -68,7 +80,8 @@ static float smooth(float old, float now)
     return old == 0 ? now : old + SMOOTHING * (now - old);
 }
 
-void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us)
+void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t readers, uint32_t answer_rows, uint32_t prompt_rows,
+                           uint64_t us)
 {
     float time = us > 0 ? (float)us : 1;
 
@@ -78,12 +91,13 @@ void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, 
         return;
     }
     if (prompt_rows == 0) {
-        pace->plain_us = smooth(pace->plain_us, time);
+        pace->plain_us = is_old(pace, readers) ? time : smooth(pace->plain_us, time);
+        pace->plain_readers = readers;
         pace->n_mixed = 0;
         return;
     }
     pace->n_mixed++;
-    if (pace->plain_us > 0) {
+    if (pace->plain_us > 0 && !is_old(pace, readers)) {
         float row = (time - pace->plain_us) / (float)prompt_rows;
         float least = pace->plain_us / 65536; /* no dearer than nothing at all: allow many */
 

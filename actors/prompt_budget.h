@@ -7,9 +7,10 @@
  * Where more requests wait for their first token than are read, they are more in the balance, too: w who wait and r who
  * read may make a step (slowdown - 1) · w / r times longer instead, up to 100 ms. That is without the host's own bound.
  *
- * Both are measured and smoothed. plain changes with what runs, so now and then a step goes without prompts; so does
- * the first, when nothing is known. The line is only locally true (the first rows of a step cost next to nothing where
- * memory sets the pace), but its slope is measured where it is used.
+ * Both are measured and smoothed. plain changes with what runs, so now and then a step goes without prompts, and when
+ * many have begun or ceased to read; so does the first, when nothing is known. The line is only locally true (the first
+ * rows of a step cost next to nothing where memory sets the pace), but its slope is measured where it is used. Where it
+ * was measured with few rows, what a row of a step of prompts takes bounds the step, too.
  *
  * A step in which nobody reads along is bounded by its time: by 100 ms where several requests have rows in it, for a
  * request that is cancelled waits for the others' rows, and who comes in waits, too; by a second where it is one's own,
@@ -41,12 +42,13 @@
 #define RN_PROMPT_BUDGET_FIRST 32 /* while that is not known */
 
 struct rn_prompt_budget {
-    float slowdown;   /* > 1; infinity: no bound */
-    bool adapts;      /* the bound is not the host's own: a crowd that waits may pass it */
-    float plain_us;   /* 0: not known */
-    float row_us;     /* 0: not known */
-    uint32_t n_mixed; /* steps with prompts since the last without */
-    float chunk_us;   /* of a row in a step of prompts alone; 0: not known */
+    float slowdown;         /* > 1; infinity: no bound */
+    bool adapts;            /* the bound is not the host's own: a crowd that waits may pass it */
+    float plain_us;         /* 0: not known */
+    uint32_t plain_readers; /* of so many */
+    float row_us;           /* 0: not known */
+    uint32_t n_mixed;       /* steps with prompts since the last without */
+    float chunk_us;         /* of a row in a step of prompts alone; 0: not known */
 };
 
 /* slowdown 0: RN_PROMPT_BUDGET_SLOWDOWN, more where a crowd waits. */
@@ -65,8 +67,9 @@ uint32_t rn_prompt_budget_chunk(const struct rn_prompt_budget *pace, bool shared
  * shared step could take it whole: sharing would change nothing. */
 uint64_t rn_prompt_budget_patience_us(const struct rn_prompt_budget *pace, uint32_t rows);
 
-/* A step of so many rows took us microseconds. */
-void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us);
+/* A step of so many rows took us microseconds. readers: as above. */
+void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t readers, uint32_t answer_rows, uint32_t prompt_rows,
+                           uint64_t us);
 
 /* Times are numbers, and what a row takes is known only beside what a step without it takes. */
 bool rn_prompt_budget_check(const struct rn_prompt_budget *pace);

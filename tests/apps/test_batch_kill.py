@@ -23,7 +23,7 @@ QUIET = ["-q", "--threads", "1", "--streams", "4"]
 def lines():
     out = []
     for i in range(48):
-        out.append(story(i, 1 + (29 * i) % 24, n=1 + i % 2))
+        out.append(story(i, 1 + (29 * i) % 8, n=1 + i % 2))
         if i % 6 == 0:
             out += ["{broken", "", story(i), line(f"bad{i}", TEXT, {"prompt": 5})]  # the third is a duplicate
     return out
