@@ -8,9 +8,8 @@
 // binding's own thread takes besides, which receives the events. An empty timer shows what a turn of the loop costs in
 // which nothing is done, in the same circumstances: tokens that share a wake share that.
 //
-// Ways to read: `for await` over each stream, one loop over a group of all, and `generate`, where nobody reads pieces. "A
-// promise a token" is the loop over the group which also resolves, for each token, a promise with a constant for which a
-// reader waits in a `for await` of its own: what any iterator of single tokens costs at least, in the same circumstances.
+// Ways to read: `for await` over each stream, one loop over a group of all, and `generate`, where nobody reads pieces.
+// "Constants" are promises of a constant that loops await: what any iterator of single tokens costs at least.
 //
 // Beside ours, in the same run: two hops to the pool for a token, as a binding has them that decodes and samples as jobs of
 // the pool; each hop is a job that does next to nothing.
@@ -83,30 +82,12 @@ async function readGroup(model, n, until) {
   return characters;
 }
 
-async function readGroupByPromises(model, n, until) {
-  const waiting = [];
-  const source = (i) => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise((resolve) => { waiting[i] = resolve; }) }) });
-  const readers = Array.from({ length: n }, async (_, i) => {
-    for await (const one of source(i)) tokens += one;
-  });
-  const group = model.engine.group();
-  const streams = readers.map((_, seed) => Object.assign(model.stream({ ...endless, seed, group }), { place: seed }));
-  for await (const pieces of group) {
-    for (let i = 0; i < pieces.length; i++)
-      if (pieces.tokens(i) > 0) waiting[pieces.stream(i).place]({ value: 1, done: false });
-    if (until.over) break;
-  }
-  waiting.forEach((resolve) => resolve({ value: undefined, done: true }));
-  await Promise.all(readers);
-  await Promise.all(streams.map((stream) => stream.result));
-}
-
 /** Nobody reads pieces: the engine knows how many tokens there are. */
 async function generateAll(model, n, until) {
   const controllers = Array.from({ length: n }, () => new AbortController());
   const results = controllers.map(({ signal }, seed) => model.generate({ ...endless, seed, signal, onAbort: 'return' }));
   until.count = () => Number(model.engine.stats().tokens);
-  while (!until.over) await sleep(100);
+  while (!until.over) await sleep(1000);
   for (const controller of controllers) controller.abort();
   await Promise.all(results);
 }
@@ -145,24 +126,69 @@ async function cost(model, n, read) {
   return `${costs[costs.length >> 1].toFixed(3)}${more} us a token (best ${costs[0].toFixed(3)}; ${rate.toFixed(1)}k/s)`;
 }
 
-/** JavaScript's part alone, with warm caches: no engine, 64 tokens for 64 readers at a time. */
-async function inJavaScript() {
+const scratch = new Float64Array(1 << 20);
+
+/** What the model does to the caches between two wakes. */
+function useCaches() {
+  for (let i = 0; i < scratch.length; i += 8) scratch[i]++;
+}
+
+/** 64 promises with a constant, each awaited by a loop: what any iterator of single tokens costs at least. */
+function constants() {
+  const waiting = [];
+  const source = (i) => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise((resolve) => { waiting[i] = resolve; }) }) });
+  for (let i = 0; i < 64; i++) (async () => { for await (const one of source(i)) tokens += one; })();
+  return () => { for (const resolve of [...waiting]) resolve({ value: 1, done: false }); };
+}
+
+function fakeStreams(options) {
   const { Stream } = load(path.resolve(folder, 'stream.js'));
-  const streams = [];
-  const texts = ' the'.repeat(64);
-  const engine = { _submit: (stream) => streams.push(stream) };
-  const read = async (stream) => { for await (const piece of stream) tokens += piece.tokens; };
+  return Array.from({ length: 64 }, () => new Stream({ _submit() {} }, options));
+}
+
+function overStreams() {
+  const streams = fakeStreams({});
+  for (const stream of streams) (async () => { for await (const piece of stream) tokens += piece.tokens; })();
+  return (texts) => streams.forEach((stream, i) => stream._token(texts.slice(4 * i, 4 * i + 4), i, 1, 0, 0, 0));
+}
+
+function overGroup() {
+  const { Group } = load(path.resolve(folder, 'group.js'));
+  const group = new Group({});
+  const words = new Int32Array(64 * 10);
+  let characters = 0;
+  fakeStreams({ group }).forEach((stream, i) => {
+    group._enter(i, stream);
+    words.set([i, 0, i, 1, 4 * i, 4, -1, 0, 0, 0], 10 * i);
+  });
+  (async () => {
+    for await (const pieces of group)
+      for (let i = 0; i < pieces.length; i++) {
+        tokens += pieces.tokens(i);
+        characters += pieces.text(i).length;
+      }
+  })();
+  return (texts) => {
+    group._begin(texts);
+    for (let o = 0; o < words.length; o += 10) group._add(words, o);
+    group._wake();
+  };
+}
+
+/** JavaScript's part alone: no engine, 64 tokens at a time, with caches that are warm or were used meanwhile. */
+async function inJavaScript(begin, between) {
+  const wake = begin();
+  const texts = Buffer.from(' the'.repeat(64)).toString('latin1');
   const costs = [];
-  for (let i = 0; i < 64; i++) read(new Stream(engine, {}));
-  for (let round = 0; round < 7; round++) {
-    const [before, seen] = [ran(), tokens];
-    for (let wake = 0; wake < 4000; wake++) {
-      for (let i = 0; i < 64; i++) streams[i]._token(texts.slice(4 * i, 4 * i + 4), i, 1, 0, 0, 0);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    costs.push((ran() - before) / (tokens - seen) / 1000);
+  for (let i = 0; i < 4000; i++) {
+    between();
+    const before = performance.now();
+    wake(texts);
+    for (let k = 0; k < 8; k++) await null; // the readers have their turn
+    costs.push((1000 * (performance.now() - before)) / 64);
+    if (i % 64 === 0) await sleep(0);
   }
-  return `${costs.sort((a, b) => a - b)[3].toFixed(3)} us a token`;
+  return costs.slice(1000).sort((x, y) => x - y)[1500].toFixed(3);
 }
 
 /** How late a timer of 1 ms is. */
@@ -216,12 +242,14 @@ async function hops(model, n) {
   return `${((ran() - before) / n / 1000).toFixed(1)} us of the loop's thread, ${(1000 * wall).toFixed(1)} us until it is there`;
 }
 
-console.log(`64 streams, JavaScript alone:        ${await inJavaScript()}`);
+console.log('JavaScript alone, 64 streams, caches warm and used meanwhile');
+for (const [way, begin] of Object.entries({ constants, 'for await': overStreams, group: overGroup }))
+  console.log(`  ${way.padEnd(18)} ${await inJavaScript(begin, () => {})} and ${await inJavaScript(begin, useCaches)} us a token`);
 
 // One wake for each token, for those of a millisecond (the default), and for large batches, which is
 // what is left of the cost when the wake is shared by many.
-const ways = { 'for await': readAll, group: readGroup, 'a promise a token': readGroupByPromises, generate: generateAll };
-for (const gatherUs of [0, 1000, 30000]) {
+const ways = { 'for await': readAll, group: readGroup, generate: generateAll };
+for (const gatherUs of [0, 1000, 50000]) {
   const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });
   const model = await engine.loadModel(modelPath, room);
   console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us`);

@@ -513,15 +513,33 @@ static int read_one(rnpy_stream *self)
     return result;
 }
 
+/* The event that a read returns is overwritten by the next read: a thread has the stream until it has taken it. The lock
+ * is given up while a read blocks, this is not. False: an exception. */
+static bool begin_reading(rnpy_stream *self)
+{
+    if (!atomic_exchange(&self->reading, 1))
+        return true;
+    rnpy_raise(RUNNEL_STATE, "another thread reads the stream", 0);
+    return false;
+}
+
 static PyObject *stream_next(PyObject *object, PyObject *unused)
 {
     rnpy_stream *self = (rnpy_stream *)object;
+    PyObject *piece = NULL;
+    int failed = 0;
 
     (void)unused;
-    while (self->count == 0 && self->live && self->failure == NULL)
-        if (read_one(self) < 0)
-            return NULL;
-    return self->count > 0 ? take_piece(self) : raise_end(self, PyExc_StopIteration);
+    if (!begin_reading(self))
+        return NULL;
+    RNPY_LOCK(object);
+    while (self->count == 0 && self->live && self->failure == NULL && failed == 0)
+        failed = read_one(self) < 0;
+    if (failed == 0)
+        piece = self->count > 0 ? take_piece(self) : raise_end(self, PyExc_StopIteration);
+    RNPY_UNLOCK();
+    atomic_store(&self->reading, 0);
+    return piece;
 }
 
 /* From now on only the result is wanted. */
@@ -541,11 +559,18 @@ static PyObject *stream_collect(PyObject *object, PyObject *unused)
 static PyObject *stream_finish(PyObject *object, PyObject *unused)
 {
     rnpy_stream *self = (rnpy_stream *)object;
+    int failed = 0;
 
     (void)unused;
-    while (self->live && self->failure == NULL)
-        if (read_one(self) < 0)
-            return NULL;
+    if (!begin_reading(self))
+        return NULL;
+    RNPY_LOCK(object);
+    while (self->live && self->failure == NULL && failed == 0)
+        failed = read_one(self) < 0;
+    RNPY_UNLOCK();
+    atomic_store(&self->reading, 0);
+    if (failed != 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

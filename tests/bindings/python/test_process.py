@@ -126,6 +126,30 @@ def test_blocking_threads_read_at_once(blocking_model):
     assert texts == [expected] * 8
 
 
+def test_blocking_threads_read_one_stream(blocking_model):
+    expected = blocking_model.generate("Once upon a time", max_tokens=40)
+    for _ in range(5):
+        stream = blocking_model.stream("Once upon a time", max_tokens=40)
+        pieces, others = [], []
+
+        def read():
+            while True:
+                try:
+                    pieces.extend(stream)
+                    return
+                except runnel.StateError as error:
+                    others.append(str(error))
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(piece.token for piece in pieces if piece.token >= 0) == sorted(expected.tokens)
+        assert stream.result().text == expected.text
+        assert set(others) <= {"another thread reads the stream"}
+
+
 def test_closing_an_engine_ends_blocking_calls_of_other_threads(model_path):
     engine = runnel.blocking.Engine(compute_threads=1)
     model = engine.load_model(model_path)

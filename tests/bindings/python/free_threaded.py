@@ -1,0 +1,115 @@
+"""The binding in an interpreter without a GIL: that importing it does not turn the GIL on, and that threads which really
+run at once use one engine, one stream and several event loops. Needs no package.
+
+    free_threaded.py PACKAGE MODEL
+"""
+
+import asyncio
+import random
+import sys
+import threading
+
+PACKAGE, MODEL = sys.argv[1:]
+sys.path.insert(0, PACKAGE)
+import runnel  # noqa: E402
+
+PROMPT = "Once upon a time"
+TOKENS = 20
+failed = []
+
+
+def in_threads(*functions):
+    def run(function):
+        try:
+            function()
+        except BaseException as error:  # shown by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def readers_of_their_own(model, expected):
+    def read(seed):
+        source = random.Random(seed)
+        for _ in range(8):
+            stream = model.stream(PROMPT, max_tokens=TOKENS)
+            if source.random() < 0.3:
+                stream.cancel()
+                list(stream)
+            else:
+                assert "".join(piece.text for piece in stream) == expected
+
+    in_threads(*(lambda seed=seed: read(seed) for seed in range(6)))
+
+
+def readers_of_one_stream(model, expected):
+    """One of them at a time gets the next piece; another one is told so, or waits."""
+    for _ in range(8):
+        stream = model.stream(PROMPT, max_tokens=TOKENS)
+        pieces = []
+
+        def read():
+            while True:
+                try:
+                    for piece in stream:
+                        pieces.append(piece.token)
+                    return
+                except runnel.StateError:
+                    pass
+
+        in_threads(*[read] * 4)
+        assert len([token for token in pieces if token >= 0]) == TOKENS
+        assert stream.result().text == expected
+
+
+async def read(stream):
+    return "".join([piece.text async for piece in stream])
+
+
+async def one(model, way, expected):
+    stream = model.stream(PROMPT, max_tokens=TOKENS)
+    if way == 0:
+        async for _ in stream:
+            break
+    elif way == 1:
+        task = asyncio.create_task(stream.result())
+        await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.wait([task])
+    elif way == 2:
+        assert len("".join(await asyncio.gather(*(read(stream) for _ in range(3))))) == len(expected)
+    else:
+        assert await read(stream) == expected
+
+
+async def loops_of_several_threads(expected):
+    async with runnel.Engine(compute_threads=1) as engine:
+        model = await engine.load_model(MODEL, context_tokens=256)
+
+        async def many():
+            await asyncio.gather(*(one(model, i % 5, expected) for i in range(20)))
+
+        others = asyncio.get_running_loop().run_in_executor(None, in_threads, *[lambda: asyncio.run(many())] * 3)
+        await many()
+        await others
+
+
+def main():
+    assert not sys._is_gil_enabled(), "the GIL is on"
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        model = engine.load_model(MODEL, context_tokens=256)
+        expected = model.generate(PROMPT, max_tokens=TOKENS).text
+        readers_of_their_own(model, expected)
+        readers_of_one_stream(model, expected)
+    asyncio.run(loops_of_several_threads(expected))
+    assert not sys._is_gil_enabled()
+
+
+if __name__ == "__main__":
+    main()
