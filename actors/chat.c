@@ -304,8 +304,8 @@ static bool is_white(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Where the last message's content begins: at the end of what came from the host, of several such places the last; white
- * space may follow. n: nowhere. One look at each range, so that no content makes this long. */
+/* Where the last message's content begins: at the end of what came from the host, of several such places the last;
+ * white space may follow. n: nowhere. One look at each range, so that no content makes this long. */
 static size_t find_final(const struct rn_rendered *rendered, const char *content, size_t n)
 {
     for (size_t i = rendered->n_data; i-- > 0;) {

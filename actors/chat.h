@@ -36,8 +36,8 @@ runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *
 void rn_chat_free(struct rn_chat *chat);
 
 /* The text; errors of rn_template_render. Contents that are lists of text parts are joined, unless the template takes
- * them as they are. Of a chat whose last message goes on the text ends with its content: INVALID where the template does
- * not write it. */
+ * them as they are. Of a chat whose last message goes on the text ends with its content: INVALID where the template
+ * does not write it. */
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
                              struct rn_rendered *rendered, runnel_error *error);
 

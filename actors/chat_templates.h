@@ -1,4 +1,5 @@
-/* The chat templates of a model's file, parsed and asked what they know. Immutable once loaded: any thread reads them. */
+/* The chat templates of a model's file, parsed and asked what they know. Immutable once loaded: any thread reads
+ * them. */
 #ifndef RN_ACTORS_CHAT_TEMPLATES_H
 #define RN_ACTORS_CHAT_TEMPLATES_H
 

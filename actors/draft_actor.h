@@ -1,5 +1,5 @@
-/* The draft actor: makes guesses of the next tokens of many streams with a drafter (draft/drafter.h), one pass of its backend
- * at a time for all of them.
+/* The draft actor: makes guesses of the next tokens of many streams with a drafter (draft/drafter.h), one pass of its
+ * backend at a time for all of them.
  *
  *   NEWS ─▶ draft streams ─▶ pass: rows of each that is to have one guess more ─▶ backend ─▶ DRAFTED ─▶ guesses ─▶ DRAFTS
  *

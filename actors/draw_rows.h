@@ -5,8 +5,8 @@
  *   by the sampler actor, when the step is done   any other device, and of one that draws by itself the rows with
  *                                                 penalties: their logits come up
  *
- * A row with a grammar is drawn from its mask (grammar/guide.h), which a device that draws by itself finds in its memory of
- * the host (model/draw_mask.h); where that is not there in time, by the sampler.
+ * A row with a grammar is drawn from its mask (grammar/guide.h), which a device that draws by itself finds in its
+ * memory of the host (model/draw_mask.h); where that is not there in time, by the sampler.
  *
  * A row's draw reads the request's sampling state, which nobody changes until the batch is back at decode, and the
  * drafts in front of the row. */

@@ -9,8 +9,8 @@
 #define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
 #define FREE_CONTEXTS 64   /* likewise where blocks cost nothing: no block of the model attends */
 
-/* The device's memory. Of its own, with a drafter beside the model: as if what the drafter has were not there, which is its
- * weights and a third of what those of both leave. */
+/* The device's memory. Of its own, with a drafter beside the model: as if what the drafter has were not there, which is
+ * its weights and a third of what those of both leave. */
 static void look_at_memory(const struct runnel_model *model, struct rn_device_memory *memory)
 {
     const struct rn_gguf *drafter = model->parts.drafter.gguf;
@@ -22,8 +22,8 @@ static void look_at_memory(const struct runnel_model *model, struct rn_device_me
 }
 
 /* How many slots of recurrent state: one for each stream, and as many checkpoints, and with a drafter as many more for
- * drafts; fewer where they would take more than half of the memory for KV blocks and states, or, of a model that nowhere
- * attends, all of it. */
+ * drafts; fewer where they would take more than half of the memory for KV blocks and states, or, of a model that
+ * nowhere attends, all of it. */
 static runnel_status choose_states(const struct runnel_model *model, uint64_t block_bytes,
                                    struct rn_backend_limits *limits, runnel_error *error)
 {

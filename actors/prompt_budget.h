@@ -18,9 +18,9 @@
  *
  *   rows = bound / row       row: a row's share of such a step's time
  *
- * Requests of a burst come one by one, within milliseconds. The first would be alone, be computed whole, and be read while
- * all others are computed in what the pace leaves of each step, for which the weights are read again and again. So a
- * prompt that is alone, and takes longer than a shared step, waits a moment for others (a fiftieth of its time).
+ * Requests of a burst come one by one, within milliseconds. The first would be alone, be computed whole, and be read
+ * while all others are computed in what the pace leaves of each step, for which the weights are read again and again.
+ * So a prompt that is alone, and takes longer than a shared step, waits a moment for others (a fiftieth of its time).
  *
  * Short steps read the weights for few rows, and cost more for each: on two Zen 4 cores a prompt for a model of 1.1 G
  * weights in steps of 24 rows takes 1.3 times as long as in steps of 256 (bench_cpu_step --chunks). */

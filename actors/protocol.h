@@ -239,8 +239,8 @@ enum rn_role {
 
 /* Payloads of which only so many exist, whatever messages carry them: objects that move with the message, and places of
  * sessions and models. A request: the stream's own, that of the slot's last stream on its way back, and one that the
- * router has ended. (The router holds one of another model until then: rn_route.) A session: its beginning and its end. A model: its beginning, the end of its load, its end, and one
- * more that goes from actor to actor. payload, count */
+ * router has ended. (The router holds one of another model until then: rn_route.) A session: its beginning and its end.
+ * A model: its beginning, the end of its load, its end, and one more that goes from actor to actor. payload, count */
 #define RN_OBJECTS(X)                 \
     X(request, 3 * S)                 \
     X(job, S)                         \

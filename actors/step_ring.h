@@ -3,8 +3,8 @@
  *   n_submitted - n_flying                                n_submitted
  *   | back: taken apart | in flight, oldest ... newest | composed next |
  *
- * Where the device takes several steps at once (rn_device_caps.good_ring), a step is composed while those before it run:
- * a sequence whose last row is in the step submitted last brings a row that waits for what that draws
+ * Where the device takes several steps at once (rn_device_caps.good_ring), a step is composed while those before it
+ * run: a sequence whose last row is in the step submitted last brings a row that waits for what that draws
  * (rn_step.drawn). So the device finds the next step there when it has ended one. What the host decides afterwards (the
  * end of an answer, a cancel, a deadline) makes rows that were computed ahead worthless: they are thrown away when they
  * come back, and their positions count as not computed.

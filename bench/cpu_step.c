@@ -8,10 +8,10 @@
  * file, tiles: the order of the weights; else the one that turns out faster.
  *
  * The read line is the bandwidth of the fastest of several ways to read memory, on the same team: as `runnel bench` has
- * it (cpu/team_measure.c). The decode lines are steps of one row with so many positions behind it (the cache is filled with small
- * numbers); `of read` compares the bytes of weights and cache that such a step needs with the read line.
- * The tables give the share of each kind of phase in a step, seen from worker 0, and in brackets what of it a
- * worker spends at the barrier behind the phase, on average. */
+ * it (cpu/team_measure.c). The decode lines are steps of one row with so many positions behind it (the cache is filled
+ * with small numbers); `of read` compares the bytes of weights and cache that such a step needs with the read line. The
+ * tables give the share of each kind of phase in a step, seen from worker 0, and in brackets what of it a worker spends
+ * at the barrier behind the phase, on average. */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>

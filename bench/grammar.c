@@ -2,8 +2,9 @@
  *
  *     bench_grammar [VOCABULARY.gguf | TOKENS]
  *
- * Without a file the vocabulary is made here: 128,000 tokens or as many as are asked for, of which most are words, with a
- * space before them or not, in two scripts; the rest are numbers, runs of spaces, marks as they stand in JSON and code, and pieces of characters.
+ * Without a file the vocabulary is made here: 128,000 tokens or as many as are asked for, of which most are words, with
+ * a space before them or not, in two scripts; the rest are numbers, runs of spaces, marks as they stand in JSON and
+ * code, and pieces of characters.
  *
  *     compile   from the text to an automaton with empty tables: the median of 21 runs
  *     answers   texts written by hand, cut into the longest tokens, and walks of random allowed tokens

@@ -11,8 +11,9 @@
  *               empty at the beginning of each schema
  *     verdicts  an instance is accepted when each of its tokens is in the mask and the text may end behind the last
  *
- * --list prints what is refused, what takes more than SLOW_US to make ready, and instances with the wrong verdict. --any-order: members
- * of objects may stand in any order. White space is free; what one_of_as_any_of allows is not used. */
+ * --list prints what is refused, what takes more than SLOW_US to make ready, and instances with the wrong verdict.
+ * --any-order: members of objects may stand in any order. White space is free; what one_of_as_any_of allows is not
+ * used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -209,8 +209,8 @@ void rn_fast_choose(const struct rn_fast_context *c, uint32_t index)
 
 /* ---- What attention reads ---- */
 
-/* Elements of `unit` bytes of n positions, `row` bytes from one to the next of a position, from where each lies to where
- * each goes. */
+/* Elements of `unit` bytes of n positions, `row` bytes from one to the next of a position, from where each lies to
+ * where each goes. */
 static void copy_keys(uint8_t *to, const size_t *goes, const uint8_t *from, const size_t *lies, uint32_t n, size_t row,
                       size_t bytes, uint32_t unit)
 {

@@ -30,7 +30,8 @@ struct rn_nodes {
  * processor that may be used. */
 void rn_nodes_read(struct rn_nodes *nodes, const char *root);
 
-/* The first worker of the node; of node `n` the number of workers. A node that is small beside the others may have none.
+/* The first worker of the node; of node `n` the number of workers. A node that is small beside the others may have
+ * none.
  */
 uint32_t rn_nodes_first(const struct rn_nodes *nodes, uint32_t node, uint32_t n_workers);
 

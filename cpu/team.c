@@ -15,8 +15,8 @@
  * spins as long as ever: who sleeps where strangers want the core too may get it back only after milliseconds.
  * It does not yield, for the same reason.
  *
- * Workers are not pinned to cores. Where strangers compute too, a pinned worker waits for its own core while another
- * is free, and all others wait for it at the next barrier (docs/SPEED-LOG.md: steps five times as long). On a machine of
+ * Workers are not pinned to cores. Where strangers compute too, a pinned worker waits for its own core while another is
+ * free, and all others wait for it at the next barrier (docs/SPEED-LOG.md: steps five times as long). On a machine of
  * several memory nodes each stays on its node (nodes.h).
  *
  * Invariant: every worker passes the same number of barriers in a job, the one at its end included. */

@@ -7,8 +7,8 @@
  * given: it fills the page cache with small pages, which then stay.
  *
  * On a machine of several memory nodes (nodes.h) the rows that the workers of a node have of each product are read by
- * these, too, and laid into tiles by them, so that the pages come to lie on that node: a job has a range of each node's.
- * Pages of a file that are in memory already stay where they are.
+ * these, too, and laid into tiles by them, so that the pages come to lie on that node: a job has a range of each
+ * node's. Pages of a file that are in memory already stay where they are.
  *
  * What is laid into tiles (tiles.h) is read that way, too, into memory of the backend's own, and the file's pages are
  * given back job by job: at no time is much of a weight in memory twice.
@@ -130,8 +130,8 @@ static void load_turns(struct loading *l, size_t n)
     rn_team_run(l->fast->team, &l->job);
 }
 
-/* Where node number i begins in [begin, end), which has the rows of a matrix: at the first row of its stretch, rounded to
- * what must not be taken apart. */
+/* Where node number i begins in [begin, end), which has the rows of a matrix: at the first row of its stretch, rounded
+ * to what must not be taken apart. */
 static size_t border(const struct loading *l, size_t begin, size_t end, uint32_t i)
 {
     const struct rn_team *team = l->fast->team;

@@ -6,9 +6,9 @@
  *   state = layer after layer, as the plan says; what a layer's numbers mean: kernels/states.cu
  *
  * With limits.window layers with windows lie in blocks of their own, of the same form, in a piece of their own; then
- * nothing is copied. Else a block is one piece, here and in the host's memory. Copies to the host and from it have streams of their own:
- * they do not wait for steps, nor steps for them. A list with both ends on the stream of those to the host, which waits
- * for an event of the other. What is behind n_positions is cleared in the host's memory, and only
+ * nothing is copied. Else a block is one piece, here and in the host's memory. Copies to the host and from it have
+ * streams of their own: they do not wait for steps, nor steps for them. A list with both ends on the stream of those to
+ * the host, which waits for an event of the other. What is behind n_positions is cleared in the host's memory, and only
  * what stands before is copied. */
 #include <string.h>
 
@@ -220,8 +220,8 @@ static void on_copied(struct rn_gpu_stream *stream, int result, void *user)
     copies->on_done(copies);
 }
 
-/* Everything of a list is enqueued. Of one with both directions the stream out is behind what goes in, too: one callback
- * ends it. An event that is recorded again by another list's thread only comes later in the same stream. */
+/* Everything of a list is enqueued. Of one with both directions the stream out is behind what goes in, too: one
+ * callback ends it. An event that is recorded again by another list's thread only comes later in the same stream. */
 static int enqueue_all(struct rn_gpu_backend *backend, const struct rn_host_copies *copies,
                        const struct directions *directions)
 {

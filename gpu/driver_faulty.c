@@ -18,8 +18,8 @@ static const int8_t makes[RN_GPU_CALLS] = {
     [RN_GPU_CALL_exec_free] = -1,
 };
 
-/* What this call is to return, RN_GPU_OK: what the driver says. The counts order nothing, is_lost neither: a thread that
- * does not see it yet has called before. */
+/* What this call is to return, RN_GPU_OK: what the driver says. The counts order nothing, is_lost neither: a thread
+ * that does not see it yet has called before. */
 static int fault_of(struct faulty_driver *faulty, enum rn_gpu_called name)
 {
     struct rn_gpu_fault *fault = faulty->fault;

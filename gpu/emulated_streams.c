@@ -49,7 +49,8 @@ static bool is_device(const struct rn_gpu_emulated *e, uint64_t at, size_t bytes
     return false;
 }
 
-/* What kernels may touch now, the device's memory and the pinned one of the host, to be freed. NULL on refusal. Under the lock. */
+/* What kernels may touch now, the device's memory and the pinned one of the host, to be freed. NULL on refusal. Under
+ * the lock. */
 static struct rn_gpu_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
 {
     struct rn_gpu_range *ranges;

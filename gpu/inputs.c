@@ -8,14 +8,14 @@
  *
  *   states [max_seqs] · firsts [max_seqs] · counts [max_seqs] · state_copies [n_states][2]
  *
- * and with trees where each row stores, its parent, what is moved, and of each layer's keys and values where they lie in
- * a block, in two numbers, and the bytes of a row:
+ * and with trees where each row stores, its parent, what is moved, and of each layer's keys and values where they lie
+ * in a block, in two numbers, and the bytes of a row:
  *
  *   places [max_rows] · parents [max_rows] · moves [max_seqs * tree_depth][3] · parts [2 * n_kv_layers][4]
  *
  * windows_at is there where layers with windows have blocks of their own: their tables are behind the others. All are
- * uint32_t, but for asks, of rn_draw_ask, and what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are
- * there where attention looks ahead, those of features where the plan has any, drawn and asks where steps draw. One copy
+ * uint32_t, but for asks, of rn_draw_ask, and what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there
+ * where attention looks ahead, those of features where the plan has any, drawn and asks where steps draw. One copy
  * brings as much of it as the step has: the arrays whole, of the tables what its sequences use. What is brought has a
  * copy of its own. */
 #include <string.h>

@@ -1,5 +1,6 @@
-/* What a machine has of CUDA, as far as it can be told without all of it: the file of kernels, the driver, the device. Each
- * is looked for even where another one is missing, so that whoever reads it knows all that there is to be mended. */
+/* What a machine has of CUDA, as far as it can be told without all of it: the file of kernels, the driver, the device.
+ * Each is looked for even where another one is missing, so that whoever reads it knows all that there is to be
+ * mended. */
 #include <stdio.h>
 #include <string.h>
 

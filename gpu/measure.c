@@ -1,6 +1,6 @@
-/* Which kernel multiplies few rows: matmul_stream where it is faster than matmul_few and matmul_pair with the plan's own
- * weights on this device. All products of one row with weights of a format are launched one behind the other, as in a step,
- * with the one and with the other, in turn; the shortest time of each counts. The bits are the same. */
+/* Which kernel multiplies few rows: matmul_stream where it is faster than matmul_few and matmul_pair with the plan's
+ * own weights on this device. All products of one row with weights of a format are launched one behind the other, as in
+ * a step, with the one and with the other, in turn; the shortest time of each counts. The bits are the same. */
 #include <inttypes.h>
 
 #include "base/clock.h"

@@ -28,8 +28,8 @@ static bool is_known(const struct rn_gpu_kernels *kernels)
     return true;
 }
 
-/* The linker's words of a usual place begin with the file's path, or with its bare name where the system's places have no
- * such file, or with what the file wants and is not there. True: there is a file, and it does not load. */
+/* The linker's words of a usual place begin with the file's path, or with its bare name where the system's places have
+ * no such file, or with what the file wants and is not there. True: there is a file, and it does not load. */
 static bool is_broken(const char *words)
 {
     const char *name = strstr(words, USUAL);

@@ -34,12 +34,12 @@ struct rn_gpu_module {
 };
 
 /* Opens the file; NULL: librunnel-cuda.so, where the system looks for libraries, beside the file that holds this
- * function, or in ../lib of there. The driver is NULL. UNSUPPORTED: it is not there, or has not this build's kernels; the
- * sentence says which. */
+ * function, or in ../lib of there. The driver is NULL. UNSUPPORTED: it is not there, or has not this build's kernels;
+ * the sentence says which. */
 runnel_status rn_gpu_module_find(const char *file, struct rn_gpu_module *module, runnel_error *error);
 
-/* And the driver that its kernels need, of which UNSUPPORTED says that there is none, or no device. NO_MEMORY. The module
- * stays open. */
+/* And the driver that its kernels need, of which UNSUPPORTED says that there is none, or no device. NO_MEMORY. The
+ * module stays open. */
 runnel_status rn_gpu_module_start(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error);
 
 /* Both; where one fails nothing is open. */

@@ -1,5 +1,5 @@
-/* Ops as launches: for each kind of op which launches compute it, and with what arguments. One file for each group of ops;
- * program.c has the table. */
+/* Ops as launches: for each kind of op which launches compute it, and with what arguments. One file for each group of
+ * ops; program.c has the table. */
 #ifndef RN_GPU_OPS_H
 #define RN_GPU_OPS_H
 
@@ -47,8 +47,8 @@ static inline uint32_t rn_gpu_rows(const struct rn_gpu_backend *backend, int16_t
     return slot->logits ? shape->n_outs : slot->selected ? shape->n_selected : shape->n_rows;
 }
 
-/* Several ops that follow one another as one launch: `match` tells how many from that index on are, 0: none. `run` gives
- * the bits of the ops one by one, but for slots that nobody reads any more. */
+/* Several ops that follow one another as one launch: `match` tells how many from that index on are, 0: none. `run`
+ * gives the bits of the ops one by one, but for slots that nobody reads any more. */
 typedef uint32_t rn_gpu_match(const struct rn_plan *plan, uint32_t index);
 typedef int rn_gpu_run_several(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
                                const struct rn_gpu_shape *shape);

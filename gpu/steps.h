@@ -45,8 +45,8 @@ runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error)
 /* program.c: dynamic shared memory of every launch of a step is allowed. Before the first step. */
 int rn_gpu_program_allow(struct rn_gpu_backend *backend);
 
-/* ops_products.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen, once the
- * step of this shape is done. */
+/* ops_products.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen,
+ * once the step of this shape is done. */
 uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend);
 void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
@@ -62,8 +62,9 @@ uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend);
 /* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
 void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);
 
-/* measure.c: blocks of matmul_stream on this device; 0: there is not enough shared memory for it. measure: sets stream_blocks
- * for each type of which the plan multiplies at least so many bytes. Behind the weights, before the first step. */
+/* measure.c: blocks of matmul_stream on this device; 0: there is not enough shared memory for it. measure: sets
+ * stream_blocks for each type of which the plan multiplies at least so many bytes. Behind the weights, before the first
+ * step. */
 uint32_t rn_gpu_stream_blocks(const struct rn_gpu_backend *backend);
 int rn_gpu_products_measure(struct rn_gpu_backend *backend, uint64_t least_bytes);
 

@@ -338,8 +338,8 @@ RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
 
 /* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets progress and one
  * terminal event. The handle must be freed whatever the outcome. options NULL: defaults. Returns OK; INVALID; IO: a
- * file cannot be opened; UNSUPPORTED: no such kind of device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The load
- * itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
+ * file cannot be opened; UNSUPPORTED: no such kind of device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The
+ * load itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
 RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
                                            runnel_model **model, runnel_error *error);
 
@@ -814,8 +814,9 @@ RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session 
 /* The session's blocks are freed once its running requests have ended. Returns OK; INVALID; NOT_FOUND. */
 RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
 
-/* A copy of what the session is once the turns submitted before this call have ended. Turns on the copy may be submitted
- * at once. The two share KV blocks until one writes into them. Returns OK; NOT_FOUND; else as runnel_session_new. */
+/* A copy of what the session is once the turns submitted before this call have ended. Turns on the copy may be
+ * submitted at once. The two share KV blocks until one writes into them. Returns OK; NOT_FOUND; else as
+ * runnel_session_new. */
 RUNNEL_API runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy);
 
 #ifdef __cplusplus

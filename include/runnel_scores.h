@@ -42,9 +42,9 @@ RUNNEL_API void runnel_score_request_init(runnel_score_request *request, size_t 
 RUNNEL_API void runnel_score_request_default(runnel_score_request *request);
 #define runnel_score_request_default(request) runnel_score_request_init((request), sizeof *(request))
 
-/* The scores of a text, or of a text with a query. The stream has one EMBEDDING event, whose vector has a score for each
- * label of the model; the first one is the relevance that a reranker gives. It ends as that of runnel_embed, and is as
- * independent of what runs beside it.
+/* The scores of a text, or of a text with a query. The stream has one EMBEDDING event, whose vector has a score for
+ * each label of the model; the first one is the relevance that a reranker gives. It ends as that of runnel_embed, and
+ * is as independent of what runs beside it.
  *
  * A query and a text are put into the file's template tokenizer.chat_template.rerank, at its {query} and {document};
  * neither can become a control token. Without a template the prompt is BOS, query, EOS, text, EOS, each mark where the

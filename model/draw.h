@@ -7,9 +7,9 @@
  * So a step needs nothing that its submitter has to look at first, and several can be in flight. A device that draws by
  * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Penalties
  * need the tokens before: rows with any on, or with what the device cannot (rn_backend_ops.can_draw), are not drawn by
- * such a device, but asked for their logits. A grammar's mask may come while the step runs (draw_mask.h). Any other device
- * calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any order,
- * several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
+ * such a device, but asked for their logits. A grammar's mask may come while the step runs (draw_mask.h). Any other
+ * device calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any
+ * order, several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
 #ifndef RN_MODEL_DRAW_H
 #define RN_MODEL_DRAW_H
 
@@ -67,8 +67,8 @@ struct rn_drawn {
 /* For backends. chain: before a step is computed, with what the one before it has drawn [n_before]: puts the tokens
  * into the rows that wait for them, and sets the status of each draw: OK, or what has become of the first row that its
  * row depends on (then it has no logits, and what it stores is worth nothing). one: draws for a wanted row with its
- * logits, if its status is still OK. stop: the step was stopped, and nothing of it is drawn. keep: when all is drawn, or
- * stopped; returns how many of `drawn` [n_outs] were filled. */
+ * logits, if its status is still OK. stop: the step was stopped, and nothing of it is drawn. keep: when all is drawn,
+ * or stopped; returns how many of `drawn` [n_outs] were filled. */
 void rn_draw_chain(struct rn_step *step, const struct rn_drawn *before, uint32_t n_before);
 void rn_draw_one(const struct rn_step *step, uint32_t out, const float *logits, uint32_t n_vocab, uint32_t worker);
 void rn_draw_stop(struct rn_step *step);

@@ -1,11 +1,11 @@
-/* Which tokens may be drawn from a wanted row, for a device that draws by itself: made by a thread of the submitter's while
- * the step runs, and looked at by the device when it draws the row.
+/* Which tokens may be drawn from a wanted row, for a device that draws by itself: made by a thread of the submitter's
+ * while the step runs, and looked at by the device when it draws the row.
  *
  *   submitter      clear ─▶ submit                    put ───▶ (too late: draws from rn_draw.late_logits itself)
  *   device                   └─ ops of the step ─▶ is it there? ─▶ draws from what it allows, or gives the logits
  *
- * It lies in the device's memory of the host (rn_backend_ops.mask_of). Apart from draw.h, as stop.h is from backend.h: what
- * CUDA's compiler reads knows no atomics. */
+ * It lies in the device's memory of the host (rn_backend_ops.mask_of). Apart from draw.h, as stop.h is from backend.h:
+ * what CUDA's compiler reads knows no atomics. */
 #ifndef RN_MODEL_DRAW_MASK_H
 #define RN_MODEL_DRAW_MASK_H
 

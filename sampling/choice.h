@@ -5,9 +5,9 @@
  *                                             draw: the samplers behind `host` and the coin name one
  *                                          ─▶ take: the token at that place
  *
- * One of a stream, and for one draw at a time: it has one owner after the other, who hand it on. Candidates whose logits
- * the host leaves as they are keep all digits of theirs, so a host that changes nothing draws what the chain without
- * `host` draws. Nothing is allocated after rn_choice_new. */
+ * One of a stream, and for one draw at a time: it has one owner after the other, who hand it on. Candidates whose
+ * logits the host leaves as they are keep all digits of theirs, so a host that changes nothing draws what the chain
+ * without `host` draws. Nothing is allocated after rn_choice_new. */
 #ifndef RN_SAMPLING_CHOICE_H
 #define RN_SAMPLING_CHOICE_H
 

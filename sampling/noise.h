@@ -33,8 +33,9 @@ static inline uint32_t rn_noise_word(uint64_t seed, uint64_t position, uint32_t 
     return out[token % 4];
 }
 
-/* What all words of a seed and a position have in common, and so is worked out once for them: the keys of the rounds, and
- * with them what the first two rounds make of the position alone. For levels that multiply a word in a lane of 64 bits. */
+/* What all words of a seed and a position have in common, and so is worked out once for them: the keys of the rounds,
+ * and with them what the first two rounds make of the position alone. For levels that multiply a word in a lane of 64
+ * bits. */
 struct rn_noise_keys {
     uint64_t seed, position;
     uint64_t k0[RN_PHILOX_ROUNDS], k1[RN_PHILOX_ROUNDS];

@@ -6,8 +6,8 @@
 #include "model/gguf.h"
 #include "runnel.h"
 
-/* Sets the members of *sampling for which the file has a usable value; returns their RUNNEL_RECOMMENDED_ bits. A value of
- * another type or out of range counts as absent. */
+/* Sets the members of *sampling for which the file has a usable value; returns their RUNNEL_RECOMMENDED_ bits. A value
+ * of another type or out of range counts as absent. */
 uint32_t rn_sampling_recommended(const struct rn_gguf *gguf, runnel_sampling *sampling);
 
 /* The same of *samplers, whose size is this library's. */

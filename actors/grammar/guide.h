@@ -8,8 +8,8 @@
  * those that run (rn_request_take_rows), not while it waits.
  *
  * The sampler makes the masks of a step while the step runs (matchers.h), the step draws from them on the device's
- * threads, or the device by itself from a copy. A row that is to be drawn before its mask is there leaves its logits here, and the sampler draws from them
- * when the step is done: the same token comes of it. */
+ * threads, or the device by itself from a copy. A row that is to be drawn before its mask is there leaves its logits
+ * here, and the sampler draws from them when the step is done: the same token comes of it. */
 #ifndef RN_ACTORS_GRAMMAR_GUIDE_H
 #define RN_ACTORS_GRAMMAR_GUIDE_H
 

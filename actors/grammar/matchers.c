@@ -207,8 +207,8 @@ void rn_matchers_guide(struct rn_matchers *matchers, const struct rn_batch_out *
 
 /* ---- What was drawn ---- */
 
-/* The next token as far as there is no choice of text: the longest that spells it. -1: there is a choice, or a limit was
- * reached. */
+/* The next token as far as there is no choice of text: the longest that spells it. -1: there is a choice, or a limit
+ * was reached. */
 static int32_t forced_token(struct rn_matcher *matcher)
 {
     char bytes[FORCED_BYTES];

@@ -47,10 +47,12 @@ void rn_matchers_guide(struct rn_matchers *matchers, const struct rn_batch_out *
 void rn_matchers_take(struct rn_matchers *matchers, struct rn_batch *batch);
 
 /* Of drafts for the next step: those that the grammar of their stream refuses go, and all behind them; where it allows
- * the runner-up of one that it refuses, that takes its place. Tokens from n_vocab on are none. Returns how many went. */
+ * the runner-up of one that it refuses, that takes its place. Tokens from n_vocab on are none. Returns how many
+ * went. */
 uint32_t rn_matchers_cut(struct rn_matchers *matchers, struct rn_proposal_list *list, uint32_t n_vocab);
 
-/* A stream whose host draws has its token now: sets status, ended and last. A place that does not exist is left alone. */
+/* A stream whose host draws has its token now: sets status, ended and last. A place that does not exist is left
+ * alone. */
 bool rn_matchers_has(const struct rn_matchers *matchers, uint32_t slot, uint32_t generation);
 void rn_matchers_choose(struct rn_matchers *matchers, const struct rn_choice *candidates, struct rn_pay_choice *choice);
 

@@ -1,8 +1,8 @@
 /* The bridge to the host, as the actors see it: how events leave for the host's threads. Who takes them there is in
  * host.h.
  *
- * One mailbox gathers what is ready (outlets of streams, models with load news); one descriptor (notifier.h) says that it
- * is not empty: it is raised on the empty→non-empty edge, and when a dispatch stops early. Whoever dispatches is its
+ * One mailbox gathers what is ready (outlets of streams, models with load news); one descriptor (notifier.h) says that
+ * it is not empty: it is raised on the empty→non-empty edge, and when a dispatch stops early. Whoever dispatches is its
  * consumer: a poll loop, libuv, or the engine's delivery thread. Pulled streams do not pass the mailbox: their reader
  * sleeps on the outlet's own wake. */
 #ifndef RN_ACTORS_HOST_BRIDGE_H

@@ -1,7 +1,7 @@
 /* The descriptor that says to the host's loop: something waits.
  *
- * Where news does not gather it is an eventfd, written when something waits. Where it gathers it is a timerfd, set to the
- * earliest time at which the loop may be woken again:
+ * Where news does not gather it is an eventfd, written when something waits. Where it gathers it is a timerfd, set to
+ * the earliest time at which the loop may be woken again:
  *
  *   clear        the host looks now: the next wake is not before   now + gather_us
  *   raise        something waits: readable at                      max(now, that time), so within gather_us
@@ -9,8 +9,8 @@
  *   events       x x  x x xx  x        x x  xx          x
  *   readable     |            |        |            |   |        the first after quiet at once, then gather_us apart
  *
- * It bounds the delay, and nobody sleeps. Two raises may meet; the later setting counts, and is within gather_us, too. What
- * moves the time on is the host's look alone, so raises never put a wake off further. */
+ * It bounds the delay, and nobody sleeps. Two raises may meet; the later setting counts, and is within gather_us, too.
+ * What moves the time on is the host's look alone, so raises never put a wake off further. */
 #ifndef RN_ACTORS_HOST_NOTIFIER_H
 #define RN_ACTORS_HOST_NOTIFIER_H
 

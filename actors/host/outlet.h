@@ -220,8 +220,8 @@ enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *ce
 const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation);
 void rn_outlet_release(struct rn_outlet *outlet);
 
-/* Consumer, of a stream that only it may close: asks for the memory that the next look at it needs. Each step follows the
- * pointers that the one before has asked for. */
+/* Consumer, of a stream that only it may close: asks for the memory that the next look at it needs. Each step follows
+ * the pointers that the one before has asked for. */
 #define RN_PREFETCH_STEPS 3
 void rn_outlet_prefetch(const struct rn_outlet *outlet, int step);
 
@@ -231,8 +231,8 @@ runnel_logprob *rn_cell_top(const struct rn_cell *cell);
 struct rn_part *rn_cell_parts(const struct rn_outlet *outlet, const struct rn_cell *cell);
 char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell);
 
-/* Producer: the piece of a token, or (last) what was held back at the end, becomes the cell's text and parts. The end may
- * have a piece of its own. finished: the model ended the answer itself. */
+/* Producer: the piece of a token, or (last) what was held back at the end, becomes the cell's text and parts. The end
+ * may have a piece of its own. finished: the model ended the answer itself. */
 void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n);
 void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n, bool finished);
 

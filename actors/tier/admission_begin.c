@@ -156,8 +156,8 @@ static bool take_tables(const struct rn_admission *admission, struct rn_request 
            (request->windows.blocks != NULL || limits->window == 0);
 }
 
-/* For a slot of recurrent state, n blocks, and those of layers with windows of a sequence of up to `limit` positions; the
- * slot is taken then. */
+/* For a slot of recurrent state, n blocks, and those of layers with windows of a sequence of up to `limit` positions;
+ * the slot is taken then. */
 static bool has_room(struct rn_admission *admission, struct rn_request *request, const struct rn_session *session,
                      struct rn_prefix_fit *fit, uint32_t n, uint32_t limit)
 {

@@ -10,10 +10,10 @@
  *   import   read 0; copy 0, read 1 │ copy 1, read 2 │ copy 2 │ check the rest           (each │ is a COPIED)
  *
  * A part that has begun copies is not the last: whatever fails, or a cancel, ends the job when they have ended. Until
- * JOB_DONE request and job are the worker's, and what is copied the device's, but for `cancel` and the list of jobs: the
- * tier lets one job of a model go on at a time, so that the memory for blocks is needed once. A job reads blocks that
- * the request holds and nobody writes into (whose session goes on meanwhile gets a copy), and writes blocks that nobody
- * knows yet. */
+ * JOB_DONE request and job are the worker's, and what is copied the device's, but for `cancel` and the list of jobs:
+ * the tier lets one job of a model go on at a time, so that the memory for blocks is needed once. A job reads blocks
+ * that the request holds and nobody writes into (whose session goes on meanwhile gets a copy), and writes blocks that
+ * nobody knows yet. */
 #ifndef RN_ACTORS_TIER_SESSION_JOB_H
 #define RN_ACTORS_TIER_SESSION_JOB_H
 
@@ -60,8 +60,8 @@ struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind
 /* NULL is allowed. The job is not under way: what it had for its blocks is gone. */
 void rn_session_job_free(struct rn_session_job *job);
 
-/* Between two of its parts: the file and the device have the blocks in turn, a piece each at most, and the ring is there
- * while blocks are copied and not otherwise. Where nothing runs. */
+/* Between two of its parts: the file and the device have the blocks in turn, a piece each at most, and the ring is
+ * there while blocks are copied and not otherwise. Where nothing runs. */
 bool rn_session_job_check(const struct rn_session_job *job);
 
 /* Hands the request's job to the worker, which does its next part. Then COPIED comes to the tier, when the job can go

@@ -65,8 +65,9 @@ void rn_window_marks_fini(struct rn_window_marks *marks);
 uint32_t rn_window_marks_find(const struct rn_window_marks *marks, const uint32_t *blocks, uint32_t n,
                               uint32_t *n_blocks);
 
-/* Makes room in the pool for a stream of up to `limit` positions that begins at `mark`, behind n_kept blocks, and leaves
- * checkpoints at ends[*n_ends]: at the last of them as far as there is room. False: there is not even room without. */
+/* Makes room in the pool for a stream of up to `limit` positions that begins at `mark`, behind n_kept blocks, and
+ * leaves checkpoints at ends[*n_ends]: at the last of them as far as there is room. False: there is not even room
+ * without. */
 bool rn_window_marks_make_room(struct rn_window_marks *marks, uint32_t mark, uint32_t n_kept, uint32_t limit,
                                uint32_t *ends, uint32_t *n_ends);
 

@@ -1,5 +1,6 @@
-/* Functions as OpenAI's chats had them before tools: "functions", "function_call", messages of the role "function". They
- * become tools, of which an answer calls one at most, and the answer has the older form again. See openai_request.h. */
+/* Functions as OpenAI's chats had them before tools: "functions", "function_call", messages of the role "function".
+ * They become tools, of which an answer calls one at most, and the answer has the older form again. See
+ * openai_request.h. */
 #include <string.h>
 
 #include "openai_reader.h"

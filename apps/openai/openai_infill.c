@@ -1,5 +1,5 @@
-/* Texts with a gap: a completion's suffix, and the other files that a model is shown (input_extra, as llama.cpp's server
- * has it). See openai_request.h. */
+/* Texts with a gap: a completion's suffix, and the other files that a model is shown (input_extra, as llama.cpp's
+ * server has it). See openai_request.h. */
 #include <stdlib.h>
 #include <string.h>
 

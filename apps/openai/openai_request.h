@@ -174,9 +174,10 @@ size_t openai_request_choices(const struct openai_request *request);
  * first choice. UNSUPPORTED: the model fills no gaps; CONTEXT; INVALID; NO_MEMORY. */
 runnel_status openai_infill(struct openai_request *request, runnel_model *model, runnel_error *error);
 
-/* Of a request that tells ids: makes those of its prompts, of a chat with `chat` as openai_request_choice has filled it.
- * *longest: how many tokens the longest of them has; one of more than `most` is told none. So is a prompt that cannot
- * be tokenized: the submit will say why. False: memory is short. Takes as long as tokenizing each prompt once. */
+/* Of a request that tells ids: makes those of its prompts, of a chat with `chat` as openai_request_choice has filled
+ * it. *longest: how many tokens the longest of them has; one of more than `most` is told none. So is a prompt that
+ * cannot be tokenized: the submit will say why. False: memory is short. Takes as long as tokenizing each prompt
+ * once. */
 bool openai_tell_prompts(struct openai_request *request, runnel_model *model, const runnel_chat *chat, size_t most,
                          size_t *longest);
 

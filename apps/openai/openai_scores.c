@@ -1,5 +1,5 @@
-/* Bodies of /v1/rerank and /v1/classify: how well do texts answer a query, and what are they? The forms of Jina, Cohere,
- * llama.cpp's server and text-embeddings-inference ("texts"), and of vLLM for classes. See openai_request.h. */
+/* Bodies of /v1/rerank and /v1/classify: how well do texts answer a query, and what are they? The forms of Jina,
+ * Cohere, llama.cpp's server and text-embeddings-inference ("texts"), and of vLLM for classes. See openai_request.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -121,7 +121,8 @@ static bool read_none(struct openai_request *r, const char *name, const json_t *
 #define TEXTS (OPENAI_CHAT | OPENAI_COMPLETIONS)
 #define ALL (TEXTS | OPENAI_RESPONSES)
 
-/* Behind the first ones: what vLLM and llama.cpp know and would change the answer, in the one form that is kept here. */
+/* Behind the first ones: what vLLM and llama.cpp know and would change the answer, in the one form that is kept
+ * here. */
 static const struct {
     const char *name;
     unsigned endpoints;

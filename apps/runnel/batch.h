@@ -46,16 +46,16 @@ struct batch {
     uint64_t tokens;
 };
 
-/* Opens input, journal and output, and begins the job or goes on with it, as options say; the engine, model and template
- * are there. False after a message. batch_end after any outcome: frees all but these. */
+/* Opens input, journal and output, and begins the job or goes on with it, as options say; the engine, model and
+ * template are there. False after a message. batch_end after any outcome: frees all but these. */
 bool batch_begin(struct batch *batch, const char *journal_path);
 void batch_end(struct batch *batch);
 
 /* What can be done now without waiting; batch->now_us is set. False: the job is over, and batch->code says how. */
 bool batch_turn(struct batch *batch);
 
-/* Streams that have not ended. Cancels them: the batch must be kept until there are none, or, detached, until the engine
- * is gone. */
+/* Streams that have not ended. Cancels them: the batch must be kept until there are none, or, detached, until the
+ * engine is gone. */
 size_t batch_live(const struct batch *batch);
 void batch_cancel(struct batch *batch);
 void batch_detach(struct batch *batch);

@@ -1,5 +1,5 @@
-/* runnel run: an answer (several: answers.c), streamed to standard output as text or as a JSON object per line. The text
- * is exact: a newline is added behind it on a terminal only. */
+/* runnel run: an answer (several: answers.c), streamed to standard output as text or as a JSON object per line. The
+ * text is exact: a newline is added behind it on a terminal only. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

@@ -4,8 +4,8 @@
  *          └──────────────┴─▶ cancelling ─▶ cancelled
  *
  * A job goes on in small turns on the loop's thread, behind whatever asks for an answer now. Its journal lies in the
- * folder: a server that was killed goes on with it at the next start, and the files are the same to the byte. What the end
- * of a job will be is in its record before its files are moved to where clients see them. */
+ * folder: a server that was killed goes on with it at the next start, and the files are the same to the byte. What the
+ * end of a job will be is in its record before its files are moved to where clients see them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

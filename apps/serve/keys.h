@@ -5,8 +5,8 @@
  *     sha256:HEX NAME [scopes=chat,embeddings] [requests=N] [tokens=N] [budget=N] [streams=N]
  *     KEY [name=NAME] [the same]
  *
- * A table is read whole or not at all. Keys are counted by references, so that one that a reload has dropped stays until
- * what it has asked for has ended; one that is in the new table too goes on counting. */
+ * A table is read whole or not at all. Keys are counted by references, so that one that a reload has dropped stays
+ * until what it has asked for has ended; one that is in the new table too goes on counting. */
 #ifndef RUNNEL_SERVE_KEYS_H
 #define RUNNEL_SERVE_KEYS_H
 

@@ -1,6 +1,6 @@
-/* Lines on their way to standard error. Who reads them may be slow or stop: a pipe fills up, a disk is busy. So they are
- * written on a thread of libuv's, and the loop never waits for it. At most 1 MiB of lines waits; further ones are lost,
- * and a line says how many once others are taken again. */
+/* Lines on their way to standard error. Who reads them may be slow or stop: a pipe fills up, a disk is busy. So they
+ * are written on a thread of libuv's, and the loop never waits for it. At most 1 MiB of lines waits; further ones are
+ * lost, and a line says how many once others are taken again. */
 #ifndef RUNNEL_SERVE_LOG_LINES_H
 #define RUNNEL_SERVE_LOG_LINES_H
 

@@ -1,5 +1,5 @@
-/* What the head of a model's file says of it, for lists of models: see served_models.h. Read on a thread of libuv's, when
- * the model is loaded. */
+/* What the head of a model's file says of it, for lists of models: see served_models.h. Read on a thread of libuv's,
+ * when the model is loaded. */
 #include <stdlib.h>
 #include <string.h>
 

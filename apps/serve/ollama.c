@@ -1,5 +1,5 @@
-/* Ollama's interface: /api/chat, /api/generate, /api/embed; ollama_models.c has what is about models. Answers in pieces are lines of JSON;
- * they are what a body gets that does not say otherwise. */
+/* Ollama's interface: /api/chat, /api/generate, /api/embed; ollama_models.c has what is about models. Answers in pieces
+ * are lines of JSON; they are what a body gets that does not say otherwise. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -165,7 +165,8 @@ bool serve_open_answers(struct serve_task *task, struct openai_error *error)
     return true;
 }
 
-/* Tokens of an answer are paid as they come; at its end what is left of it, and the prompt, once for all answers to it. */
+/* Tokens of an answer are paid as they come; at its end what is left of it, and the prompt, once for all answers to
+ * it. */
 bool serve_pay(struct serve_stream *stream, const runnel_event *event, struct openai_error *error)
 {
     struct serve_task *task = stream->task;

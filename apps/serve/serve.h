@@ -222,7 +222,8 @@ struct serve_key *serve_key_of(struct serve *serve, struct http_exchange *exchan
 /* Whether the visit's key may make one more request, which is counted; else it was refused. Tells the limits. */
 bool serve_let_in(struct serve_visit *visit);
 
-/* One more request of this key: takes it, or *error says which limit it would break, and *retry_ms when to ask again. */
+/* One more request of this key: takes it, or *error says which limit it would break, and *retry_ms when to ask
+ * again. */
 enum serve_excess serve_ask_key(struct serve *serve, struct serve_key *key, uint64_t *retry_ms,
                                 struct openai_error *error);
 
@@ -237,8 +238,8 @@ bool serve_pay(struct serve_stream *stream, const runnel_event *event, struct op
 /* A body that asks for streams: submits what it asks for, or refuses. */
 void serve_ask(struct serve *serve, struct http_exchange *exchange, enum openai_endpoint endpoint);
 
-/* Submits further answers of those tasks that do not run all at once, as soon as the loop comes round: a stream's slot is
- * free when the callback of its end has returned. */
+/* Submits further answers of those tasks that do not run all at once, as soon as the loop comes round: a stream's slot
+ * is free when the callback of its end has returned. */
 void serve_submit_soon(struct serve *serve);
 void serve_on_waves(uv_timer_t *timer);
 

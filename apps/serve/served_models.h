@@ -7,8 +7,8 @@
  *
  * A request for a model that is not ready waits in its list, and its route's handler is called again when it is: nobody
  * else waits for that. Room is made in the order of asking, by unloading what has no requests, the one that was used
- * longest ago first. Where that is not enough, the models that stand in the way take no new requests any more (leaving):
- * these wait behind, so each model has its turn.
+ * longest ago first. Where that is not enough, the models that stand in the way take no new requests any more
+ * (leaving): these wait behind, so each model has its turn.
  *
  * All changes are made by one function, settle, from a timer: so none happens in the middle of a handler. */
 #ifndef RUNNEL_SERVE_SERVED_MODELS_H
@@ -89,8 +89,8 @@ void serve_facts_fini(struct serve_facts *facts);
 
 /* ---- model_rows.c ---- */
 
-/* Opens the server's engine with the rows of architectures that the program's options and its models name. An exit code.
- * has: none of these models needs another one; else *sentence says so. */
+/* Opens the server's engine with the rows of architectures that the program's options and its models name. An exit
+ * code. has: none of these models needs another one; else *sentence says so. */
 int serve_open_engine(struct serve *serve, runnel_engine_options *options);
 bool serve_has_rows(const struct serve *serve, const struct serve_models *list, char sentence[512]);
 void serve_rows_fini(struct serve *serve);

@@ -7,7 +7,8 @@
  *     FOLDER/batch-ID.out, .err, .journal     of a batch that is not over (docs/BATCH.md)
  *
  * A record is written beside its place and moved there. Everything runs on the loop's thread; contents are at most as
- * long as a body may be, and are written at once. Ids are made here and compared as texts: no path comes from outside. */
+ * long as a body may be, and are written at once. Ids are made here and compared as texts: no path comes from
+ * outside. */
 #ifndef RUNNEL_SERVE_STORE_H
 #define RUNNEL_SERVE_STORE_H
 

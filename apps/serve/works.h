@@ -38,7 +38,8 @@ struct serve_works {
     bool closed; /* what begins now is done at once, without having run */
 };
 
-/* The memory is the caller's until `done` is called, which may be before this returns. visit: NULL where no client waits. */
+/* The memory is the caller's until `done` is called, which may be before this returns. visit: NULL where no client
+ * waits. */
 void serve_work_begin(struct serve *serve, struct serve_visit *visit, struct serve_work *work,
                       void (*run)(struct serve_work *work), void (*done)(struct serve_work *work, bool ran));
 

@@ -93,8 +93,8 @@ static void launch_op(void *user, uint32_t i)
     gpu_good(s->b, "op", rn_gpu_program_item(s->backend, s->item, &s->shape));
 }
 
-/* The launches before the second layer's attention and behind the last one's, each again and again: its weights come from
- * the cache, where they fit. */
+/* The launches before the second layer's attention and behind the last one's, each again and again: its weights come
+ * from the cache, where they fit. */
 static void show_ops(struct steps *s)
 {
     uint32_t n = s->backend->n_items, second = 0, last = 0;

@@ -2,11 +2,12 @@
  *
  *     engine threads -> ring -> descriptor -> watcher thread: take, take, ... -> pack -> threadsafe function -> loop: one call
  *
- * The watcher (watcher.h) is a thread that receives the engine's events: it touches no JavaScript. Tokens of many streams
- * come one after another, a little apart: the engine lets them gather before its descriptor says so
+ * The watcher (watcher.h) is a thread that receives the engine's events: it touches no JavaScript. Tokens of many
+ * streams come one after another, a little apart: the engine lets them gather before its descriptor says so
  * (runnel_engine_options.gather_us). The watcher writes the events of up to EVENTS_PER_PACK tokens as numbers to an
- * Int32Array and joins their texts, and wakes the loop, which calls JavaScript once for all of them. So what a token costs
- * before it is JavaScript's is not the loop's: its memory was written on other processors, and is waited for there.
+ * Int32Array and joins their texts, and wakes the loop, which calls JavaScript once for all of them. So what a token
+ * costs before it is JavaScript's is not the loop's: its memory was written on other processors, and is waited for
+ * there.
  *
  * With transport "uv" the library's own handle is on Node's loop instead (runnel_uv.h) and no thread is needed: events
  * are written as they come, and JavaScript gets those of one turn of the loop in its check phase (setImmediate).

@@ -4,8 +4,8 @@
  *             "the texts of all, one after another"
  *             extras: what is an object in JavaScript, copied
  *
- * One thread writes a pack, with nothing of Node: the watcher (watcher.h), or the loop's with transport "uv". Then it is the
- * loop's, which makes JavaScript's values of text and extras and calls onEvents once. */
+ * One thread writes a pack, with nothing of Node: the watcher (watcher.h), or the loop's with transport "uv". Then it
+ * is the loop's, which makes JavaScript's values of text and extras and calls onEvents once. */
 #ifndef RN_NODE_EVENTS_H
 #define RN_NODE_EVENTS_H
 
@@ -62,8 +62,8 @@ void pack_add(struct event_pack *pack, struct node_slot *slot, const runnel_even
 /* The event of a load; *error keeps what it failed with, until it is delivered. */
 void pack_add_load(struct event_pack *pack, uint32_t slot, const runnel_load_event *event, runnel_error *error);
 
-/* Loop's thread: calls JavaScript with what is in the pack, if anything, frees the slots of streams that have ended, and
- * leaves the pack empty. */
+/* Loop's thread: calls JavaScript with what is in the pack, if anything, frees the slots of streams that have ended,
+ * and leaves the pack empty. */
 void pack_deliver(struct event_pack *pack, const struct event_sink *sink);
 
 #endif

@@ -3,8 +3,8 @@
  *     export(handle, argument ..., sync)
  *
  * The handle is an engine's, a model's, a file's or undefined, as the operation says. parse reads the arguments and
- * result makes the value, both on the environment's thread; run is the work, on any thread. A job holds the engine while
- * it runs, so that neither it nor the model is freed under it. */
+ * result makes the value, both on the environment's thread; run is the work, on any thread. A job holds the engine
+ * while it runs, so that neither it nor the model is freed under it. */
 #ifndef RN_NODE_JOBS_H
 #define RN_NODE_JOBS_H
 

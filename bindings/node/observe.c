@@ -156,7 +156,8 @@ static napi_value experts_result(napi_env env, struct job *job)
 
 /* ---- Names --------------------------------------------------------------------------------- */
 
-/* nameOf(kind, number): of a status, an event, a phase or a drafter's rest; "statusText" and "restText" are sentences. */
+/* nameOf(kind, number): of a status, an event, a phase or a drafter's rest; "statusText" and "restText" are
+ * sentences. */
 static napi_value name_of(napi_env env, napi_callback_info info)
 {
     struct arena arena = {0};

@@ -6,8 +6,8 @@
 
 struct node_engine;
 
-/* The answer and the end are written by the thread of the engine's events, and are the environment's once the end has been
- * delivered or no events come any more; the rest is the environment's. */
+/* The answer and the end are written by the thread of the engine's events, and are the environment's once the end has
+ * been delivered or no events come any more; the rest is the environment's. */
 struct node_slot {
     struct node_engine *engine;
     uint32_t number;

@@ -3,15 +3,15 @@
  *     watcher: poll ─▶ take, take, ... into a pack ─▶ threadsafe function ─▶ poll ...
  *     loop:                                            └─▶ deliver the pack, give it back
  *
- * There are two packs: while the loop has one, the watcher fills the other; when it has none it waits, and events wait in
- * the engine. What is left in a full pack's wake makes a wake of its own, so the loop's other handles get their turn in
- * between.
+ * There are two packs: while the loop has one, the watcher fills the other; when it has none it waits, and events wait
+ * in the engine. What is left in a full pack's wake makes a wake of its own, so the loop's other handles get their turn
+ * in between.
  *
  * A draw that JavaScript makes (choose.h) is asked for inside a take: the watcher hands the question over and waits for
  * the answer.
  *
- * The lock guards what both threads touch: which packs are full, the question, `stopping`. The watcher alone takes events;
- * nothing of it is left when watcher_stop returns. */
+ * The lock guards what both threads touch: which packs are full, the question, `stopping`. The watcher alone takes
+ * events; nothing of it is left when watcher_stop returns. */
 #ifndef RN_NODE_WATCHER_H
 #define RN_NODE_WATCHER_H
 

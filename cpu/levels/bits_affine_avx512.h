@@ -1,5 +1,5 @@
-/* bits_avx512.h for processors with GFNI and VBMI. vgf2p8affineqb makes each bit of a byte out of any of its bits, which is
- * a shift and a mask in one, and an addition, too, where that carries as bits do:
+/* bits_avx512.h for processors with GFNI and VBMI. vgf2p8affineqb makes each bit of a byte out of any of its bits,
+ * which is a shift and a mask in one, and an addition, too, where that carries as bits do:
  *
  *     nibble q, q + 120     q < 8:  0 1 1 1 1 q2 q1 q0        bit 7 is bit 3 of q, bits 6 to 3 are its opposite
  *                           else:   1 0 0 0 0 q2 q1 q0

@@ -1,5 +1,5 @@
-/* Weights of a few bits become bytes, by shifts and masks: for few_avx512.inc. bits_affine_avx512.h has the same in fewer
- * instructions for processors that know more of them. */
+/* Weights of a few bits become bytes, by shifts and masks: for few_avx512.inc. bits_affine_avx512.h has the same in
+ * fewer instructions for processors that know more of them. */
 #ifndef RN_CPU_LEVELS_BITS_AVX512_H
 #define RN_CPU_LEVELS_BITS_AVX512_H
 

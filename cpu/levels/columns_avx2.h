@@ -1,5 +1,5 @@
-/* Vectors of eight lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX2 level share that make
- * columns of bytes, of rows as they lie (simd_avx2_blocks.c) and of tiles (tiles_avx2.c).
+/* Vectors of eight lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX2 level share that
+ * make columns of bytes, of rows as they lie (simd_avx2_blocks.c) and of tiles (tiles_avx2.c).
  *
  * maddubs multiplies an unsigned by a signed byte and adds pairs into 16 bits. As |input| <= 127, `run`
  * groups of a format's bytes fit into a 16-bit sum before it is widened: 2 run 127 byte <= 32767. Bytes

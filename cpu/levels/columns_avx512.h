@@ -1,5 +1,5 @@
-/* Vectors of sixteen lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX-512 level share that
- * make columns of bytes, of rows as they lie (simd_avx512.c) and of tiles (tiles_avx512.c).
+/* Vectors of sixteen lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX-512 level share
+ * that make columns of bytes, of rows as they lie (simd_avx512.c) and of tiles (tiles_avx512.c).
  *
  * vpdpbusd adds four products of an unsigned and a signed byte to a 32-bit lane and cannot saturate. */
 #ifndef RN_CPU_LEVELS_COLUMNS_AVX512_H

@@ -7,10 +7,10 @@
  *     C [16 inputs, 16 rows] = A [16 inputs, 32 columns] B [32 columns, 16 rows]
  *
  * A job is two halves of 16 inputs by 32 rows, by two blocks: eight products. With more than 16 inputs the halves are
- * those of 32 inputs, which meet the same rows; else those of 64 rows, which meet the same inputs. While the products of
- * one job are made, the vectors take up those of the job before. In each of eight steps the product that was begun four
- * steps ago is stored, sums of four inputs and 32 rows in one block are taken up, the next product is begun, and those
- * of four more inputs are taken up.
+ * those of 32 inputs, which meet the same rows; else those of 64 rows, which meet the same inputs. While the products
+ * of one job are made, the vectors take up those of the job before. In each of eight steps the product that was begun
+ * four steps ago is stored, sums of four inputs and 32 rows in one block are taken up, the next product is begun, and
+ * those of four more inputs are taken up.
  *
  *     step          0     1     2     3       4     5     6     7
  *     begun         first half                second half               of this job
@@ -18,9 +18,9 @@
  *     taken up      inputs 0..7   8..15       0..7        8..15         of the job before: first half, second half
  *
  * So a product has four steps to end and two or more to come to rest in memory, and 8 KB are enough for all of them.
- * WINDOW columns of a few rows become strips in a buffer in the first-level cache just before they are multiplied; through
- * a panel, which is in the second level, each strip would take as long to write as its products with eight inputs.
- * Measured: docs/SPEED-LOG.md.
+ * WINDOW columns of a few rows become strips in a buffer in the first-level cache just before they are multiplied;
+ * through a panel, which is in the second level, each strip would take as long to write as its products with eight
+ * inputs. Measured: docs/SPEED-LOG.md.
  *
  * Threads: any; the tiles' state is set up and given up within a call. */
 #include <string.h>

@@ -1,8 +1,8 @@
 /* a b + c rounded once, the same bits on every machine: what the vector levels have an instruction for.
  *
- * Without one: the product of two floats is exact in a double. Its sum with c is rounded to odd (to the neighbour
- * whose last bit is 1, where it is not exact), and that to a float: with two bits or more to spare the second rounding
- * is the only one that shows (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums"). No call, so that
+ * Without one: the product of two floats is exact in a double. Its sum with c is rounded to odd (to the neighbour whose
+ * last bit is 1, where it is not exact), and that to a float: with two bits or more to spare the second rounding is the
+ * only one that shows (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums"). No call, so that
  * compilers make vectors of it; that of the C library changes the rounding mode where there is no instruction. */
 #ifndef RN_CPU_LEVELS_FMA_H
 #define RN_CPU_LEVELS_FMA_H

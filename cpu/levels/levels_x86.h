@@ -82,8 +82,8 @@ void rn_packed_11_amx(const struct rn_matmul *m);
  * From beyond the last row on they are the last ones. */
 typedef void rn_unpack(const struct rn_matmul *m, uint32_t row, uint32_t strip, uint32_t n, uint8_t *to);
 
-/* Products of rows in tiles with up to RN_AMX_INPUTS inputs, without a panel, likewise; a block of the format is so many
- * strips. With fewer than RN_AMX_DIRECT_FROM the vectors are faster. */
+/* Products of rows in tiles with up to RN_AMX_INPUTS inputs, without a panel, likewise; a block of the format is so
+ * many strips. With fewer than RN_AMX_DIRECT_FROM the vectors are faster. */
 enum { RN_AMX_DIRECT_FROM = 9, RN_AMX_TILE = 64 };
 void rn_gather_amx(const struct rn_matmul *m); /* before: see rn_kernel.gather */
 void rn_direct_10_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack);

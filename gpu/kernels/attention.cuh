@@ -1,5 +1,5 @@
-/* What the forms of ATTENTION share: columns, the arithmetic that decides a column's bits, and how rows of the cache come
- * to shared memory.
+/* What the forms of ATTENTION share: columns, the arithmetic that decides a column's bits, and how rows of the cache
+ * come to shared memory.
  *
  *   column   one head of one row; 16 that share a head of keys are the rows of a product of the tensor cores
  *   chunk    64 positions from a multiple of 64 on
@@ -8,18 +8,18 @@
  *
  *     m = ceil(max s) - SHIFT;  w = 2^(s - m);  l = sum of w;  o = w · values
  *
- * l: of each lane's positions by groups of 16, then over the groups, then over the lanes. o: 16 positions after another.
- * Chunks are put together in the order of positions, from (-infinity, 0, 0) on:
+ * l: of each lane's positions by groups of 16, then over the groups, then over the lanes. o: 16 positions after
+ * another. Chunks are put together in the order of positions, from (-infinity, 0, 0) on:
  *
  *     n = max(M, m);  L = L 2^(M - n) + l 2^(m - n);  O = O 2^(M - n) + o 2^(m - n);  M = n
  *
- * m is an integer, so these powers are exact and cheap. A chunk of which a column sees nothing leaves (M, L, O) as it is.
- * So neither the other columns of a tile matter, nor who puts the chunks together.
+ * m is an integer, so these powers are exact and cheap. A chunk of which a column sees nothing leaves (M, L, O) as it
+ * is. So neither the other columns of a tile matter, nor who puts the chunks together.
  *
- * Keys and values in f16 or bf16 are multiplied as they lie in the cache, fp8 as f16, all others as sums of bf16. Queries
- * and weights are sums of two of the same kind. For f16 a column's queries are multiplied by a power of two that brings
- * the greatest to [2^13, 2^14), and SHIFT makes the greatest weight some 2^13: so what is lost of the second part, which
- * has no bits below 2^-24, does not count. */
+ * Keys and values in f16 or bf16 are multiplied as they lie in the cache, fp8 as f16, all others as sums of bf16.
+ * Queries and weights are sums of two of the same kind. For f16 a column's queries are multiplied by a power of two
+ * that brings the greatest to [2^13, 2^14), and SHIFT makes the greatest weight some 2^13: so what is lost of the
+ * second part, which has no bits below 2^-24, does not count. */
 #ifndef RN_GPU_ATTENTION_CUH
 #define RN_GPU_ATTENTION_CUH
 
@@ -61,8 +61,8 @@ template <uint32_t TYPE> DEVICE void multiply(float c[4], const words4 a[2], con
 
 /* ---- Columns ---- */
 
-/* Rows of a tile that are of one sequence; positions that some of them sees: [low, high]; of a tree: from `apart` on they
- * lie at the places of the row and its ancestors. */
+/* Rows of a tile that are of one sequence; positions that some of them sees: [low, high]; of a tree: from `apart` on
+ * they lie at the places of the row and its ancestors. */
 struct run {
     uint32_t first_row, n_rows, seq, low, high, apart;
 };
@@ -151,8 +151,8 @@ DEVICE column column_of(const rn_attention_args &args, const run &r, uint32_t i,
 
 /* ---- Queries ---- */
 
-/* A column's query, times a power of two, as two parts in rows of shared memory of `width` numbers; one warp. What undoes
- * the power comes back. */
+/* A column's query, times a power of two, as two parts in rows of shared memory of `width` numbers; one warp. What
+ * undoes the power comes back. */
 template <bool HALF>
 DEVICE float put_query(const rn_attention_args &args, const column &c, uint32_t width, uint32_t high_at, uint32_t low_at)
 {
@@ -227,8 +227,9 @@ DEVICE void look_up(const rn_attention_args &args, const run &r, uint32_t chunk,
     rows.put(i, row);
 }
 
-/* `dim` numbers of each of a chunk's rows of `stored` at `from` to shared memory at `to`, zeros behind them to a multiple of 16: rows
- * of row_stride() bytes, the second parts behind all the first. All threads of the block; copies may be under way. */
+/* `dim` numbers of each of a chunk's rows of `stored` at `from` to shared memory at `to`, zeros behind them to a
+ * multiple of 16: rows of row_stride() bytes, the second parts behind all the first. All threads of the block; copies
+ * may be under way. */
 DEVICE uint32_t row_stride(uint32_t dim)
 {
     return (dim + 15) / 16 * 32 + ROW_PAD;
@@ -295,8 +296,8 @@ DEVICE void bring_rows(const rn_attention_args &args, const shared<kv_row> &rows
     copy_commit();
 }
 
-/* Keys of 16 positions from row `row` on and numbers [16 k, 16 k + 16), as second operands of two products: b[0 .. 1] and
- * b[2 .. 3]. */
+/* Keys of 16 positions from row `row` on and numbers [16 k, 16 k + 16), as second operands of two products: b[0 .. 1]
+ * and b[2 .. 3]. */
 DEVICE void get_keys(uint32_t b[4], uint32_t tile, uint32_t stride, uint32_t row, uint32_t k)
 {
     uint32_t lane = lane_of_warp();
@@ -383,8 +384,8 @@ DEVICE float join_sum(const join_step &step, float before, float o)
     return changes(step) ? fmaf(o, step.part, before * step.before) : before;
 }
 
-/* What a sink adds to the sum, and the end: out = O times this. A head beyond the last, of a column that is none, has no
- * sink. */
+/* What a sink adds to the sum, and the end: out = O times this. A head beyond the last, of a column that is none, has
+ * no sink. */
 DEVICE float end_factor(const rn_attention_args &args, uint32_t head, float m, float l)
 {
     float sink, n;

@@ -1,8 +1,8 @@
 /* ATTENTION for many rows: attention.cuh says what is computed, to the same bits as attention.cu. Heads have 64 or 128
  * numbers, of keys and of values.
  *
- * A block has 64 columns, a warp 16 of them, with their queries, weights and sums in registers. Keys and values of a chunk
- * come to shared memory once for all warps, while the chunk before is computed. Rows that see most are first.
+ * A block has 64 columns, a warp 16 of them, with their queries, weights and sums in registers. Keys and values of a
+ * chunk come to shared memory once for all warps, while the chunk before is computed. Rows that see most are first.
  *
  *   shared   where rows lie [2][64]; what undoes the queries' power [64]
  *            of two chunks keys [64] and values [64]; before the first chunk the queries [2][64] */

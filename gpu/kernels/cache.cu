@@ -259,8 +259,8 @@ DEVICE void store_piece(uint32_t type, const bytes_at &out, uint64_t row, uint32
 namespace
 {
 
-/* A block has the keys or the values of a row: a warp a group of 32 numbers at a time, or a piece of 256. number(at, d) is
- * the number d of the head whose numbers begin at `at`. */
+/* A block has the keys or the values of a row: a warp a group of 32 numbers at a time, or a piece of 256. number(at, d)
+ * is the number d of the head whose numbers begin at `at`. */
 template <bool ROTATED, class NUMBER>
 DEVICE void store_row(const rn_cache_args &cache, bool of_keys, uint32_t row, kv_place place, NUMBER number)
 {
@@ -428,8 +428,8 @@ RN_KERNEL(gather, rn_gather_args, 256, 4)
                 index < args.rows ? a.get((uint64_t)index * args.width + i) : 0.0f);
 }
 
-/* A block has a part of the cache and the moves of a sequence. A thread has the same bytes of each row, so that it reads
- * what it has moved before. */
+/* A block has a part of the cache and the moves of a sequence. A thread has the same bytes of each row, so that it
+ * reads what it has moved before. */
 RN_KERNEL(move_rows, rn_move_rows_args, 256, 4)
 {
     global<uint32_t> parts(args.parts, 4 * (uint64_t)args.n_parts), moves(args.moves, 3 * (uint64_t)args.n_moves);

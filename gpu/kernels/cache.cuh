@@ -40,8 +40,8 @@ DEVICE kv_place place_of(const rn_cache_args &cache, uint32_t seq, uint32_t posi
     return kv_place{block * cache.block_bytes, position & ((1u << cache.block_log) - 1)};
 }
 
-/* Where what a row of a tree (struct rn_attention_args) sees at a position lies: at the place of the row or of its ancestor
- * there. A row whose place is its position has such ancestors alone. */
+/* Where what a row of a tree (struct rn_attention_args) sees at a position lies: at the place of the row or of its
+ * ancestor there. A row whose place is its position has such ancestors alone. */
 DEVICE uint32_t seen_place(const global<uint32_t> &positions, const global<uint32_t> &places,
                            const global<uint32_t> &parents, uint32_t row, uint32_t position)
 {
@@ -69,8 +69,8 @@ DEVICE float float_of_fp8(uint32_t code)
     return float_of(sign | (exponent + 120) << 23 | rest << 20);
 }
 
-/* Four numbers of a row of n that lies at byte `row`, from d on, a multiple of 4. PARTS: how many bfloat16 a number is the sum
- * of. */
+/* Four numbers of a row of n that lies at byte `row`, from d on, a multiple of 4. PARTS: how many bfloat16 a number is
+ * the sum of. */
 template <uint32_t TYPE> struct kv_numbers;
 
 template <> struct kv_numbers<KV_F32> {

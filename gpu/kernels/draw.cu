@@ -1,14 +1,14 @@
 /* Drawing from logits, to the bit as sampling/pick.c does it: greedy, or top-k, top-p and min-p and the coin
  * (sampling/noise.h), with logprobs. A block has a row.
  *
- * A token's key is one number: its logit as an unsigned integer in the order of the numbers, above the complement of the
- * id. The greater key is the better token, ties included, and no two are equal. What top-k and top-p keep are all keys
- * from one on. That key is found by histograms: of how far tokens are below the best first, then of 11 bits of the keys
- * at a time. They are sums of integers, whose order does not count. Sums of doubles are taken in the order in which
- * the CPU takes them, by one thread each.
+ * A token's key is one number: its logit as an unsigned integer in the order of the numbers, above the complement of
+ * the id. The greater key is the better token, ties included, and no two are equal. What top-k and top-p keep are all
+ * keys from one on. That key is found by histograms: of how far tokens are below the best first, then of 11 bits of the
+ * keys at a time. They are sums of integers, whose order does not count. Sums of doubles are taken in the order in
+ * which the CPU takes them, by one thread each.
  *
- * With a mask, tokens that it does not allow have the logit -infinity, but for logprobs. Where the mask is not there yet,
- * the host draws the row: its logits go to the host's memory.
+ * With a mask, tokens that it does not allow have the logit -infinity, but for logprobs. Where the mask is not there
+ * yet, the host draws the row: its logits go to the host's memory.
  *
  *   shared   histogram [2048] · list of keys [1024] · their weights [1024] · what warps tell each other [3][16] ·
  *            mask [n_vocab / 64] */

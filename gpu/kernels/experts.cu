@@ -186,8 +186,8 @@ RN_KERNEL(route, rn_route_args, ROUTE_THREADS, 2)
 namespace
 {
 
-/* As matmul_few, for one row and one of its experts: a block has 16 rows of the expert's matrix, a warp a segment of the
- * columns. The bits are those of any product of products.cuh. */
+/* As matmul_few, for one row and one of its experts: a block has 16 rows of the expert's matrix, a warp a segment of
+ * the columns. The bits are those of any product of products.cuh. */
 template <class F> DEVICE void expert_matmul(const rn_expert_matmul_args &args)
 {
     uint32_t cells = (args.cols + CELL - 1) / CELL, per = segment_cells(cells), lane = lane_of_warp(), pair = block_x();

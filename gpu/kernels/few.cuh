@@ -1,5 +1,5 @@
-/* What matmul_few and matmul_stream share: activations of few rows in shared memory, split as lanes want them; a cell of
- * tiles times these; the segments' sums of a tile, and what is written of them. */
+/* What matmul_few and matmul_stream share: activations of few rows in shared memory, split as lanes want them; a cell
+ * of tiles times these; the segments' sums of a tile, and what is written of them. */
 #ifndef RN_GPU_FEW_CUH
 #define RN_GPU_FEW_CUH
 
@@ -23,8 +23,8 @@ struct activations {
     shared<float> sums;
 };
 
-/* Brings n cells from `cell` on to shared memory: eight steps of a row at a time, one for four lanes, and AT_ONCE times as
- * many under way. */
+/* Brings n cells from `cell` on to shared memory: eight steps of a row at a time, one for four lanes, and AT_ONCE times
+ * as many under way. */
 template <class F> DEVICE void stage_cells(const activations &in, uint32_t cell, uint32_t n)
 {
     enum : uint32_t { AT_ONCE = 2 };
@@ -90,8 +90,8 @@ DEVICE void multiply_tiles(const typename F::raw raw[TILES], const activations &
     }
 }
 
-/* The segments' sums of a tile for weight row i % 16 and row i / 16 of the block, in order: from the lane and the register
- * that have them. */
+/* The segments' sums of a tile for weight row i % 16 and row i / 16 of the block, in order: from the lane and the
+ * register that have them. */
 DEVICE float total_of(const shared<float> &sums, uint32_t j, uint32_t i)
 {
     uint32_t weight_row = i % TILE_ROWS, row = i / TILE_ROWS;

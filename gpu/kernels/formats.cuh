@@ -76,8 +76,8 @@ DEVICE uint64_t tile_bytes(uint32_t cells, uint32_t unit_cells, uint32_t unit_by
     return (uint64_t)((cells + unit_cells - 1) / unit_cells) * unit_bytes;
 }
 
-/* Each format: UNIT_CELLS, UNIT_BYTES; PARTS of its numbers; SCALED: there are scales, BY_PRODUCT: one for each product;
- * MINIMA. `read` brings what a lane needs of a cell to registers, `expand` makes a step's numbers of it. */
+/* Each format: UNIT_CELLS, UNIT_BYTES; PARTS of its numbers; SCALED: there are scales, BY_PRODUCT: one for each
+ * product; MINIMA. `read` brings what a lane needs of a cell to registers, `expand` makes a step's numbers of it. */
 
 struct format_f32 {
     static constexpr uint32_t UNIT_CELLS = 1, UNIT_BYTES = 4096, PARTS = 2;
@@ -471,8 +471,8 @@ struct format_q2_k {
 };
 
 /* Floats of four bits, sign, two of exponent, one of mantissa, twice what they say: 0, 1, 2, 3, 4, 6, 8, 12. Of a word
- * each half has one of each of four pairs. The signs of pairs 0, 2, 3 and 1 are bits 15 .. 12, the other bits of pairs 3,
- * 0, 1 and 2 the bits 11 .. 0: shifted to bits 15 and 8 .. 6 they are a bfloat16 of the least exponents, which is
+ * each half has one of each of four pairs. The signs of pairs 0, 2, 3 and 1 are bits 15 .. 12, the other bits of pairs
+ * 3, 0, 1 and 2 the bits 11 .. 0: shifted to bits 15 and 8 .. 6 they are a bfloat16 of the least exponents, which is
  * multiplied by 2^127. Pairs are those of a step's registers: product p / 2, register p % 2 * 2. */
 DEVICE void expand_fp4(uint32_t word, uint32_t half, step_numbers &out)
 {

@@ -1,7 +1,7 @@
 /* The kernels of the CUDA device: what they are called, their arguments, and how many threads a launch has.
  *
- * A kernel computes an op of model/ops.def or a part of one. Its argument is one struct by value, of plain numbers and of
- * addresses of the device's memory. A launch of the same arguments always has the same form. The sources are CUDA C
+ * A kernel computes an op of model/ops.def or a part of one. Its argument is one struct by value, of plain numbers and
+ * of addresses of the device's memory. A launch of the same arguments always has the same form. The sources are CUDA C
  * (*.cu); they are compiled twice: by nvcc for the device, and as C++ for the emulation (emulate/emulator.h).
  *
  * Weights of products and tables lie on the device in an order of their own: tiles of 16 rows, in each cells of columns
@@ -54,9 +54,9 @@ struct rn_norm_args {
 };
 
 /* out[r] = weight · a[r] (+ bias). `parts` is how many bfloat16 an activation is the sum of, 1 or 2: with 2 it has 16
- * bits. For more than RN_FEW_ROWS rows, by launches with the same arguments: split_rows, which writes `split`; matmul_many;
- * and with ways > 1, where matmul_many writes `partial` instead of `out`, matmul_join. Products of the same a, n_rows, cols
- * and parts can share what one split_rows has written. */
+ * bits. For more than RN_FEW_ROWS rows, by launches with the same arguments: split_rows, which writes `split`;
+ * matmul_many; and with ways > 1, where matmul_many writes `partial` instead of `out`, matmul_join. Products of the
+ * same a, n_rows, cols and parts can share what one split_rows has written. */
 struct rn_matmul_args {
     rn_address weight, bias, a, out; /* tiled; f32 [rows] or 0; f32 [n_rows, cols]; f32 [n_rows, rows] */
     uint32_t n_rows, rows, cols, parts;
@@ -131,15 +131,15 @@ struct rn_each_args {
     float scale, cut, plus, alpha_n, alpha_p, eps;
 };
 
-/* out[i] = row index[i] of a, which has `rows`, at column `at` of rows of out_width: SELECT and TAP. What is not a row of
- * a gives zeros. */
+/* out[i] = row index[i] of a, which has `rows`, at column `at` of rows of out_width: SELECT and TAP. What is not a row
+ * of a gives zeros. */
 struct rn_gather_args {
     rn_address a, index, out; /* f32 [rows, width]; uint32_t [n_rows]; f32 [n_rows, out_width] */
     uint32_t n_rows, rows, width, out_width, at;
 };
 
-/* Cells of 64 columns whose activations a warp of matmul_few has in shared memory at a time, a multiple of four (so that it
- * is one of the cells that weights are read ahead); and the words of 16 bytes that they take. */
+/* Cells of 64 columns whose activations a warp of matmul_few has in shared memory at a time, a multiple of four (so
+ * that it is one of the cells that weights are read ahead); and the words of 16 bytes that they take. */
 RN_ANYWHERE uint32_t rn_few_piece(uint32_t n_rows, uint32_t cols)
 {
     uint32_t most = n_rows > 0 && n_rows < RN_FEW_ROWS ? 32 / n_rows / 4 * 4 : 4; /* of no rows nothing is launched */
@@ -152,8 +152,8 @@ RN_ANYWHERE uint32_t rn_few_words(uint32_t n_rows, uint32_t cols)
     return rn_few_piece(n_rows, cols) * 16 * (n_rows < RN_FEW_ROWS ? n_rows : 8);
 }
 
-/* Likewise of matmul_stream, whose warps have their whole segment there. It fits: up to RN_FEW_ROWS rows, so that two blocks
- * have room, and every warp has columns. */
+/* Likewise of matmul_stream, whose warps have their whole segment there. It fits: up to RN_FEW_ROWS rows, so that two
+ * blocks have room, and every warp has columns. */
 RN_ANYWHERE uint32_t rn_stream_words(uint32_t n_rows, uint32_t cols)
 {
     return ((cols + 63) / 64 + 7) / 8 * 16 * n_rows;
@@ -174,8 +174,8 @@ struct rn_rope_args {
     double magnitude;
 };
 
-/* What a rotation multiplies by, for each row of a step: angles[r] = cosines [dims / 2], sines [dims / 2] of position[r] *
- * inv_freq, times the magnitude. */
+/* What a rotation multiplies by, for each row of a step: angles[r] = cosines [dims / 2], sines [dims / 2] of
+ * position[r] * inv_freq, times the magnitude. */
 struct rn_angles_args {
     rn_address positions, inv_freq, out; /* uint32_t [n_rows]; double [dims / 2]; f32 [n_rows, dims] */
     uint32_t n_rows, dims;
@@ -186,8 +186,9 @@ struct rn_angles_args {
  *
  *     keys + table[p / block_tokens] * block_bytes + (p % block_tokens * kv_heads + h) * bytes of k_dim numbers
  *
- * where block_tokens is 2^block_log and `table` is `tables` from its table_at[s]-th number on; values likewise. Rows are those of model/kv.h, of format
- * `type`. Where v_dim is 0 there are no values; attention then takes the front of the keys. */
+ * where block_tokens is 2^block_log and `table` is `tables` from its table_at[s]-th number on; values likewise. Rows
+ * are those of model/kv.h, of format `type`. Where v_dim is 0 there are no values; attention then takes the front of
+ * the keys. */
 struct rn_cache_args {
     rn_address keys, values;
     rn_address tables, table_at; /* uint32_t [n_tables]; uint32_t [n_seqs] */
@@ -196,8 +197,8 @@ struct rn_cache_args {
     uint32_t block_log, kv_heads, k_dim, v_dim, type;
 };
 
-/* Vectors of n numbers, each times the matrix of its length of model/kv.h: blocks of `span` numbers by themselves. Queries
- * of a cache in q4 or q3, and what attention sums of its values. out may be a. */
+/* Vectors of n numbers, each times the matrix of its length of model/kv.h: blocks of `span` numbers by themselves.
+ * Queries of a cache in q4 or q3, and what attention sums of its values. out may be a. */
 struct rn_rotate_args {
     rn_address a, out; /* f32 [n_vectors, n] */
     uint32_t n_vectors, n, span;
@@ -224,16 +225,16 @@ struct rn_rope_store_args {
  * with a window to those within window / 2 on both sides. With `chosen` a row sees the positions of its list, which are
  * the first `used` or, where there are fewer up to its own, all of them; then a tile has one row. No means.
  *
- * With `places` rows are those of trees (model/backend.h), and rows_per_tile is 1: what a row sees at the position of an
- * ancestor lies at places[ancestor]. parents[r] is a row before r, of a sequence's first row anything.
+ * With `places` rows are those of trees (model/backend.h), and rows_per_tile is 1: what a row sees at the position of
+ * an ancestor lies at places[ancestor]. parents[r] is a row before r, of a sequence's first row anything.
  *
- * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step. With
- * a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
+ * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step.
+ * With a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
  * attention_join with the same arguments puts the parts together; without, it has all positions. The kernels of
  * rn_attention_many_kernel() have no workspace and read keys and values once for more rows. The results are the same to
- * the bit, whatever kernel, rows_per_tile and workspace are. Of a cache in q4 or q3 the queries are rotated before (struct
- * rn_rotate_args), and the results are still to be. Few rows want a workspace and rn_attention_rows() a tile, or
- * one where no two are of one sequence; many rows rn_attention_many_rows(). */
+ * the bit, whatever kernel, rows_per_tile and workspace are. Of a cache in q4 or q3 the queries are rotated before
+ * (struct rn_rotate_args), and the results are still to be. Few rows want a workspace and rn_attention_rows() a tile,
+ * or one where no two are of one sequence; many rows rn_attention_many_rows(). */
 struct rn_attention_args {
     struct rn_cache_args cache;
     rn_address q, out, seqs, positions; /* f32 [n_rows, heads * k_dim], [n_rows, heads * v_dim]; uint32_t [n_rows] */
@@ -296,10 +297,10 @@ struct rn_choose_args {
     uint32_t first_row, n_rows, heads, used, longest;
 };
 
-/* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts] or
- * 0, is added to what the gating says before experts are compared. With `groups` above 1, equal parts of the experts in
- * order, only those in the `best` groups count, which are compared by the sum of their two best experts. With `per` above
- * 1 ids are divided by it once they are chosen, and the weights are those of experts with the new numbers. */
+/* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts]
+ * or 0, is added to what the gating says before experts are compared. With `groups` above 1, equal parts of the experts
+ * in order, only those in the `best` groups count, which are compared by the sum of their two best experts. With `per`
+ * above 1 ids are divided by it once they are chosen, and the weights are those of experts with the new numbers. */
 struct rn_route_args {
     rn_address a, more, ids, weights; /* f32 [n_rows, experts]; int32_t and f32 [n_rows, used] */
     uint32_t n_rows, experts, used, gating, normalise;
@@ -307,8 +308,8 @@ struct rn_route_args {
     uint32_t groups, best, per;
 };
 
-/* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is one tiled
- * matrix [rows, cols] behind the other; where an id is none of an expert, out is left as it is. */
+/* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is one
+ * tiled matrix [rows, cols] behind the other; where an id is none of an expert, out is left as it is. */
 struct rn_expert_matmul_args {
     rn_address weight, bias, a, ids, out; /* f32 [experts, rows] or 0; [n_rows(, used), cols]; int32_t; f32 */
     uint32_t n_rows, used, experts, rows, cols, parts, per_expert_input;
@@ -329,17 +330,17 @@ struct rn_states_args {
     uint32_t n, n_seqs, n_rows;
 };
 
-/* CONV, with act where activated, `ahead` rows ahead, if any from zeros on; SHIFT: taps is 2, no weight. The state is the
- * last taps - 1 rows, oldest first. */
+/* CONV, with act where activated, `ahead` rows ahead, if any from zeros on; SHIFT: taps is 2, no weight. The state is
+ * the last taps - 1 rows, oldest first. */
 struct rn_conv_args {
     struct rn_states_args states;
     rn_address a, weight, bias, out, seqs; /* f32 [n_rows, width]; [width, taps]; [width] or 0; uint32_t [n_rows] */
     uint32_t width, taps, ahead, activated, act;
 };
 
-/* WKV6, WKV7, GATED_DELTA and SCAN (ops.def). The state of a head is [k_dim][v_dim]; of CHANNELS, a SCAN whose heads have
- * one value and a weight of k_dim columns, that of all is [k_dim][heads]. `weight` is WKV6's or the scan's, `bias` the
- * scan's, or 0. linear_64, linear_128 and channels_16 are for k_dim up to that. */
+/* WKV6, WKV7, GATED_DELTA and SCAN (ops.def). The state of a head is [k_dim][v_dim]; of CHANNELS, a SCAN whose heads
+ * have one value and a weight of k_dim columns, that of all is [k_dim][heads]. `weight` is WKV6's or the scan's, `bias`
+ * the scan's, or 0. linear_64, linear_128 and channels_16 are for k_dim up to that. */
 enum rn_linear {
     RN_LINEAR_WKV6,
     RN_LINEAR_WKV7,  /* b has w, x, y */
@@ -435,9 +436,9 @@ struct rn_head_args {
 };
 enum { RN_HEAD_MATMUL_ROWS = 8, RN_HEAD_SUM_ROWS = 4 }; /* of a block */
 
-/* In the blocks of a cache: what lies at one place of a sequence goes to another, before it. n_moves of (sequence, from,
- * to), those of a sequence in order. A part is a layer's keys or values: where it lies in a block, in two words, and the
- * bytes of a row. */
+/* In the blocks of a cache: what lies at one place of a sequence goes to another, before it. n_moves of (sequence,
+ * from, to), those of a sequence in order. A part is a layer's keys or values: where it lies in a block, in two words,
+ * and the bytes of a row. */
 struct rn_move_rows_args {
     rn_address blocks, tables, table_at; /* as in rn_cache_args */
     rn_address moves, parts;             /* uint32_t [n_moves, 3]; [n_parts, 4] */
@@ -631,7 +632,8 @@ enum rn_kernel {
         RN_KERNEL_COUNT
 };
 
-/* Dynamic shared memory that a launch never asks more of: what a block of sm_90 can have. Devices before it have less. */
+/* Dynamic shared memory that a launch never asks more of: what a block of sm_90 can have. Devices before it have
+ * less. */
 enum { RN_SHARED_BYTES = 227 * 1024 };
 
 /* The form of a launch. */
@@ -657,8 +659,9 @@ struct rn_typed_kernels {
 };
 bool rn_kernels_of_type(uint32_t type_id, struct rn_typed_kernels *kernels);
 
-/* With `blocks`, and where it fits, matmul_stream. Else matmul_few, whose blocks have 16 rows of a weight, or matmul_pair,
- * whose blocks have twice as many: the one that is faster. RN_END_GATE wants matmul_pair or matmul_stream. */
+/* With `blocks`, and where it fits, matmul_stream. Else matmul_few, whose blocks have 16 rows of a weight, or
+ * matmul_pair, whose blocks have twice as many: the one that is faster. RN_END_GATE wants matmul_pair or
+ * matmul_stream. */
 enum rn_kernel rn_few_kernel(const struct rn_typed_kernels *kernels, const struct rn_products_args *args);
 
 /* The kernel of a format of the cache. False: there is none, or heads have too many numbers, or not a multiple of 4. */

@@ -200,8 +200,8 @@ static uint64_t row_stride(uint32_t dim)
     return ((uint64_t)dim + 15) / 16 * 32 + 16;
 }
 
-/* As in attention.cu: where rows lie, queries, weights, the sums of four warps, O, and of one or two chunks the keys and
- * values, of one or two parts. in_keys: values are the front of the keys. */
+/* As in attention.cu: where rows lie, queries, weights, the sums of four warps, O, and of one or two chunks the keys
+ * and values, of one or two parts. in_keys: values are the front of the keys. */
 static uint64_t attention_bytes(uint32_t parts, uint32_t k_dim, uint32_t v_dim, bool in_keys, bool is_split)
 {
     uint64_t most = 99 << 10, stride = row_stride(k_dim), keys = RN_ATTENTION_CHUNK * stride * parts;
@@ -483,8 +483,9 @@ uint64_t rn_tiled_bytes(uint32_t type_id, uint64_t rows, uint64_t cols)
     return (rows + TILE_ROWS - 1) / TILE_ROWS * ((cells + type->unit_cells - 1) / type->unit_cells) * type->unit_bytes;
 }
 
-/* Of each number of ways the time, in 10 ns: blocks take 0.95 us a cell, which is the tensor cores' time on an H200, and
- * come in waves; each sum that goes through memory takes 8 bytes there and back, at 4 TB/s, and a launch more 3 us. */
+/* Of each number of ways the time, in 10 ns: blocks take 0.95 us a cell, which is the tensor cores' time on an H200,
+ * and come in waves; each sum that goes through memory takes 8 bytes there and back, at 4 TB/s, and a launch more 3
+ * us. */
 uint32_t rn_matmul_ways(uint32_t n_rows, uint32_t rows, uint32_t cols, uint32_t units)
 {
     uint64_t blocks = (uint64_t)ceil_to(n_rows, RN_MANY_ROWS) * ceil_to(rows, RN_MANY_WEIGHTS);

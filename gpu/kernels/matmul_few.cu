@@ -1,7 +1,7 @@
-/* Products of up to eight rows at once: a block has one or two tiles of 16 rows of weights, each of its warps a segment of
- * the columns (products.cuh). Every weight is read once, by accesses of 16 bytes a lane, as many cells ahead as registers
- * hold; the first ones before the launch before this one has ended. A warp brings its activations to shared memory piece
- * by piece, split as lanes want them.
+/* Products of up to eight rows at once: a block has one or two tiles of 16 rows of weights, each of its warps a segment
+ * of the columns (products.cuh). Every weight is read once, by accesses of 16 bytes a lane, as many cells ahead as
+ * registers hold; the first ones before the launch before this one has ended. A warp brings its activations to shared
+ * memory piece by piece, split as lanes want them.
  *
  *   shared   of each warp a piece: [step of the piece][product][row][t] of words4, the registers of both parts;
  *            of each warp, where the format has minima: [step of the piece][row] sums of activations;

@@ -128,8 +128,8 @@ DEVICE void wait_for_chunk(const place &p)
         copy_wait<RING_BESIDE_TOTALS - 2>();
 }
 
-/* Groups that are multiplied side by side: with two tiles 8 chains of sums, or 4 where each has a sum of its own that is
- * scaled and added. Two warps share a tensor core, so that hides its latency. */
+/* Groups that are multiplied side by side: with two tiles 8 chains of sums, or 4 where each has a sum of its own that
+ * is scaled and added. Two warps share a tensor core, so that hides its latency. */
 template <class F> struct window {
     static constexpr uint32_t GROUPS = F::SCALED ? 2 : 4;
     words4 v[GROUPS]; /* both parts' registers for one product */
@@ -358,8 +358,8 @@ template <class F> struct warp_weights {
     }
 };
 
-/* The barrier of a cell says both that its chunk is there for all and that nobody reads the stage any more into which the
- * next copy goes. */
+/* The barrier of a cell says both that its chunk is there for all and that nobody reads the stage any more into which
+ * the next copy goes. */
 template <class F, uint32_t BATCHES> DEVICE void walk(const rn_matmul_args &args, const place &p)
 {
     float acc[BATCHES * BATCH][TILES][4] = {};

@@ -1,7 +1,7 @@
-/* Products of up to eight rows as one stream of weights: to the bit what matmul_few gives. There are only so many blocks as
- * the device holds at once. A block brings its activations to shared memory once, and then goes over its tiles: each of its
- * warps has a segment of the columns, and reads the cells of one tile behind those of the other, so many ahead, without a
- * pause between tiles.
+/* Products of up to eight rows as one stream of weights: to the bit what matmul_few gives. There are only so many
+ * blocks as the device holds at once. A block brings its activations to shared memory once, and then goes over its
+ * tiles: each of its warps has a segment of the columns, and reads the cells of one tile behind those of the other, so
+ * many ahead, without a pause between tiles.
  *
  *   block b    tiles b, b + blocks, b + 2 blocks ...   (of gated products a pair each)
  *   warp s     cells of segment s of the first tile, of the second one ...: always DEPTH of them are under way
@@ -15,8 +15,8 @@
 namespace stream
 {
 
-/* Cells that a lane has under way. Two blocks of 8 warps a multiprocessor then have 32 KB of weights on their way, or more:
- * what the memory's bandwidth times its latency comes to on an H200. */
+/* Cells that a lane has under way. Two blocks of 8 warps a multiprocessor then have 32 KB of weights on their way, or
+ * more: what the memory's bandwidth times its latency comes to on an H200. */
 template <class F> DEVICE constexpr uint32_t depth()
 {
     return sizeof(typename F::raw) <= 28 ? 6 : sizeof(typename F::raw) <= 36 ? 4 : sizeof(typename F::raw) <= 64 ? 2 : 1;

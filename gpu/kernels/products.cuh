@@ -4,7 +4,8 @@
  * The columns are cut into SEGMENTS parts of whole cells, which the number of columns alone decides. Within a segment
  * an output is one chain: step by step, product by product, c += a b of the tensor cores, with the activation's high
  * part and then its low part; where the format has scales a step's sum is scaled and added to the chain. The segments'
- * sums are added in order, from 0 on. matmul_few gives each segment to a warp; matmul_many takes them one after another.
+ * sums are added in order, from 0 on. matmul_few gives each segment to a warp; matmul_many takes them one after
+ * another.
  *
  *   out[row][weight row] = ((0 + segment 0) + segment 1) + ... (+ bias) */
 #ifndef RN_GPU_PRODUCTS_CUH
@@ -89,7 +90,8 @@ DEVICE void multiply(const step_numbers &w, const inputs in[2], const float sums
     }
 }
 
-/* A cell of 16 weight rows and 8 rows of activations, of which a lane brings the numbers of row `row` where `is_row`. */
+/* A cell of 16 weight rows and 8 rows of activations, of which a lane brings the numbers of row `row` where
+ * `is_row`. */
 template <class F>
 DEVICE void multiply_cell(const typename F::raw &raw, const bytes_at &a, bool is_row, uint32_t row, uint32_t cols,
                           uint32_t parts, uint32_t cell, float acc[4])

@@ -5,9 +5,9 @@
  *                             and decays of its own, all heads are columns of one S [k_dim][heads]
  *
  * The columns of S do not know of each other. A block has 32 columns of one head and one sequence, and goes through the
- * sequence's rows in order. A column belongs to four lanes: lane p has the rows i of S with i / 4 % 4 = p, in registers as
- * long as the launch lasts where k_dim is known to be small (HELD of them), else in memory. With the row's q, k, w, x, y
- * [k_dim] and v, u [columns], all staged in shared memory some rows ahead:
+ * sequence's rows in order. A column belongs to four lanes: lane p has the rows i of S with i / 4 % 4 = p, in registers
+ * as long as the launch lasts where k_dim is known to be small (HELD of them), else in memory. With the row's q, k, w,
+ * x, y [k_dim] and v, u [columns], all staged in shared memory some rows ahead:
  *
  *     BEFORE    out = q S + (x 1) v;  S = w S + k v          x = q weight k: WKV6
  *     AFTER     S = w S + k v;  out = scale q S + u          GLA, SCAN
@@ -66,9 +66,9 @@ DEVICE float convolve(const rn_conv_args &args, const run &r, int32_t i, uint32_
     return args.activated != 0 ? activate(args.act, sum) : sum;
 }
 
-/* What a row of the step is to a launch over [n_seqs + n_rows]: a block of the first n_seqs has a sequence's first rows,
- * which look at its state, and the state; one behind them has a row that looks at rows alone. False: there is nothing
- * to do. */
+/* What a row of the step is to a launch over [n_seqs + n_rows]: a block of the first n_seqs has a sequence's first
+ * rows, which look at its state, and the state; one behind them has a row that looks at rows alone. False: there is
+ * nothing to do. */
 DEVICE bool row_of(const rn_conv_args &args, uint32_t *seq, uint32_t *row)
 {
     *seq = block_y();

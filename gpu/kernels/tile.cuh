@@ -1,5 +1,5 @@
-/* What the kernels `tile` share: the file's rows as bytes, and where a warp is. Bytes of rows and columns that are not there
- * are zeros. */
+/* What the kernels `tile` share: the file's rows as bytes, and where a warp is. Bytes of rows and columns that are not
+ * there are zeros. */
 #ifndef RN_GPU_TILE_CUH
 #define RN_GPU_TILE_CUH
 

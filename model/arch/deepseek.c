@@ -55,8 +55,8 @@ runnel_status rn_arch_mistral4_keys(const struct rn_hparams_reader *r)
     return status;
 }
 
-/* The indexer of a row whose queries are made by q_lora_rank. neox: its pairs, which may be others than attention's. All
- * blocks choose. */
+/* The indexer of a row whose queries are made by q_lora_rank. neox: its pairs, which may be others than attention's.
+ * All blocks choose. */
 static runnel_status read_indexer(const struct rn_hparams_reader *r, bool neox)
 {
     struct rn_hparams *h = r->hparams;
@@ -218,8 +218,8 @@ runnel_status rn_arch_dots3_keys(const struct rn_hparams_reader *r)
     return status == RUNNEL_OK ? rn_hparams_local_rope(r, &local) : status;
 }
 
-/* The text model of DeepSeek-OCR has ordinary attention: of YaRN's numbers scores alone have theirs, and the rotation is
- * never stretched. */
+/* The text model of DeepSeek-OCR has ordinary attention: of YaRN's numbers scores alone have theirs, and the rotation
+ * is never stretched. */
 runnel_status rn_arch_deepseek2_ocr_keys(const struct rn_hparams_reader *r)
 {
     struct rn_rope_hparams *rope = &r->hparams->ropes[0];

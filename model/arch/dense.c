@@ -6,8 +6,8 @@
 #include "model/build.h"
 #include "model/hparams.h"
 
-/* Files do not say it: the model of 40 blocks, and only that, has ALiBi instead of a rotation (arXiv 2309.10305). A file
- * of neither size that says nothing of a rotation has neither, as llama.cpp has it. */
+/* Files do not say it: the model of 40 blocks, and only that, has ALiBi instead of a rotation (arXiv 2309.10305). A
+ * file of neither size that says nothing of a rotation has neither, as llama.cpp has it. */
 runnel_status rn_arch_baichuan_keys(const struct rn_hparams_reader *r)
 {
     enum { BLOCKS_WITH_ROTATION = 32, BLOCKS_WITH_ALIBI = 40 };

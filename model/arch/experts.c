@@ -7,7 +7,8 @@
 
 /* ---- Grok (2024; Grok 2, 2025) ---- */
 
-/* Files of the first model say none of it. Those of the second have YaRN's factor beside its growth, not in place of it.
+/* Files of the first model say none of it. Those of the second have YaRN's factor beside its growth, not in place of
+ * it.
  */
 runnel_status rn_arch_grok_keys(const struct rn_hparams_reader *r)
 {

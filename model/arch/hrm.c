@@ -4,8 +4,8 @@
  *     h_cycles times:   l_cycles times:   z = low(x + z)
  *                                         x = high(x + z)
  *
- * Blocks [0, n) of the file are low, the n behind them high; each ends with a norm. Key block_count counts each coming of
- * a block, since each has a cache of its own. Norms have no weights. */
+ * Blocks [0, n) of the file are low, the n behind them high; each ends with a norm. Key block_count counts each coming
+ * of a block, since each has a cache of its own. Norms have no weights. */
 #include "model/arch/families.h"
 #include "model/build.h"
 

@@ -5,7 +5,8 @@
  *     y = mix(x);   where a stream is kept: keep x, x = 0
  *     x = x + attention(norm y);   x = x + ffn(norm mix(x))
  *
- * A softmax that is built of pairs: with y and l of those so far, y = y + sigmoid(s - l) (x_i - y), l = l + softplus(s - l).
+ * A softmax that is built of pairs: with y and l of those so far, y = y + sigmoid(s - l) (x_i - y), l = l + softplus(s
+ * - l).
  *
  * Gates are beta tanh(g / beta) sigmoid(g) * lb tanh(u / lb) (rn_hparams.situ). */
 #include "model/arch/families.h"

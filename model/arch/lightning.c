@@ -3,8 +3,8 @@
  *
  *     n = norm(x);   y = mix(n) + scale n;   m = norm(y);   x = experts(m) + scale m
  *
- * With heads h from 0 and blocks l from 0 of H and L, S_h = e^(-d) S_h + k v, d = a^(h + 1) (1 - l / (L - 1) + 1e-5), and
- * a = 2^-(2^-(log2 H - 3)). */
+ * With heads h from 0 and blocks l from 0 of H and L, S_h = e^(-d) S_h + k v, d = a^(h + 1) (1 - l / (L - 1) + 1e-5),
+ * and a = 2^-(2^-(log2 H - 3)). */
 #include <math.h>
 
 #include "model/arch/families.h"

@@ -1,5 +1,6 @@
-/* Negations of additionalProperties, patternProperties and propertyNames: an object has a property that breaks them. Where
- * another schema of the case says which names there can be, it is one of those; else it is refused. See schema_parts.h. */
+/* Negations of additionalProperties, patternProperties and propertyNames: an object has a property that breaks them.
+ * Where another schema of the case says which names there can be, it is one of those; else it is refused. See
+ * schema_parts.h. */
 #include <string.h>
 
 #include "sampling/grammar/schema_parts.h"

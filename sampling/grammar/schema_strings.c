@@ -353,8 +353,8 @@ rn_expr rn_schema_content(struct rn_schema_maker *m, const struct rn_case *the, 
 
 /* ---- Lengths ----
  *
- * Strings of which nothing but the length is said have a rule for each pair of bounds, from quote to quote, so that what
- * was found out of its states serves all of them. Many characters are counted by blocks:
+ * Strings of which nothing but the length is said have a rule for each pair of bounds, from quote to quote, so that
+ * what was found out of its states serves all of them. Many characters are counted by blocks:
  *
  *     quote c{least} ( block{0, n-1} c{0, BLOCK-1} quote  |  block{n} c{0, left} quote ) */
 

@@ -33,8 +33,8 @@ static bool take_steps(struct rn_stacks *s, uint64_t n)
     return !in_trouble(s);
 }
 
-/* Room for `more` items behind `used`: twice as many, or near the bound half of what is left, since each growth may copy
- * all of them. False: trouble. */
+/* Room for `more` items behind `used`: twice as many, or near the bound half of what is left, since each growth may
+ * copy all of them. False: trouble. */
 static bool grow(struct rn_stacks *s, void **items, uint32_t used, uint32_t *room, size_t more, size_t size)
 {
     size_t wanted = used + more, next = *room < 64 ? 64 : (size_t)*room * 2;

@@ -151,8 +151,8 @@ static uint64_t quick_sum_avx512(const float logits[RN_BLOCK], float best, float
     return (uint64_t)_mm512_reduce_add_epi64(sum);
 }
 
-/* As integers without their order the greatest is that of the numbers if one is not negative; as unsigned ones it is the
- * least of the numbers if one is. Most blocks have both. */
+/* As integers without their order the greatest is that of the numbers if one is not negative; as unsigned ones it is
+ * the least of the numbers if one is. Most blocks have both. */
 static void ends_avx512(const float logits[RN_BLOCK], int32_t *most, int32_t *least)
 {
     __m512i high = _mm512_loadu_si512(logits), low = high;

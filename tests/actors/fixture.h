@@ -31,19 +31,20 @@ struct capture {
 void capture_event(void *user, const runnel_event *event);
 void capture_clear(struct capture *capture);
 
-/* The device of models that name none: $RUNNEL_TEST_DEVICE, whose kernels are in the file $RUNNEL_TEST_LIBRARY. NULL, and
- * NULL: the CPU. With an emulated one a step costs a thousand times as much. */
+/* The device of models that name none: $RUNNEL_TEST_DEVICE, whose kernels are in the file $RUNNEL_TEST_LIBRARY. NULL,
+ * and NULL: the CPU. With an emulated one a step costs a thousand times as much. */
 const char *test_device(void);
 void use_test_device(runnel_engine_options *options);
 
-/* runnel_model_options.kv_bytes of one of a few models: a test's device is small, and the first would take nearly all. */
+/* runnel_model_options.kv_bytes of one of a few models: a test's device is small, and the first would take nearly
+ * all. */
 uint64_t shared_kv_bytes(void);
 
 /* As UNLESS_SLOW (tests/slow.h), and `few` on a test's device. */
 #define UNLESS_EMULATED(many, few) (test_device() != NULL ? (few) : UNLESS_SLOW(many, few))
 
-/* The bundled model; under ThreadSanitizer and on a test's device its small sibling of the same vocabulary, where that is
- * to be had. */
+/* The bundled model; under ThreadSanitizer and on a test's device its small sibling of the same vocabulary, where that
+ * is to be had. */
 const char *quick_model(void);
 
 /* An engine with options (NULL: defaults) and the bundled model, ready. Aborts the test on failure. */
@@ -62,8 +63,8 @@ runnel_event_type run_request(runnel_engine *engine, runnel_model *model, const 
 /* Waits until nothing is left in the engine but what it holds at rest; fails the test otherwise. */
 void assert_quiet(runnel_engine *engine, uint64_t blocks_kept);
 
-/* Runs a program's cases: those that $RUNNEL_TEST_CASES names, with spaces between them; without it, all. A name that no
- * case has fails the program. setup and teardown are the group's, or NULL. */
+/* Runs a program's cases: those that $RUNNEL_TEST_CASES names, with spaces between them; without it, all. A name that
+ * no case has fails the program. setup and teardown are the group's, or NULL. */
 #define run_cases(tests, setup, teardown) run_cases_of(tests, sizeof(tests) / sizeof(tests)[0], setup, teardown)
 struct CMUnitTest;
 int run_cases_of(const struct CMUnitTest *tests, size_t n, int (*setup)(void **state), int (*teardown)(void **state));

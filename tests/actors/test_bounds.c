@@ -142,8 +142,8 @@ static void cancel_overtakes(void **state)
     assert_quiet(manual.engine, 0);
 }
 
-/* A deadline of the stream passes and it is cancelled, while its request waits for a lane: who comes second finds nothing
- * there, and must not go further, for decode stands still and would take it in without end. */
+/* A deadline of the stream passes and it is cancelled, while its request waits for a lane: who comes second finds
+ * nothing there, and must not go further, for decode stands still and would take it in without end. */
 static void second_wishes(void **state)
 {
     enum { LANES = 8, STREAMS = 12, ROUNDS = 40 };

@@ -1,7 +1,7 @@
-/* Models whose attention looks at positions that an indexer has chosen, in the engine: prefixes that prompts share, many
- * streams at once, blocks that were evicted and come back from lower tiers, sessions, their files, and drafts of all
- * kinds, in chains and trees. Contexts are many times as long as what is chosen. Judge: the same request alone, without a
- * prefix cache, to the bit. */
+/* Models whose attention looks at positions that an indexer has chosen, in the engine: prefixes that prompts share,
+ * many streams at once, blocks that were evicted and come back from lower tiers, sessions, their files, and drafts of
+ * all kinds, in chains and trees. Contexts are many times as long as what is chosen. Judge: the same request alone,
+ * without a prefix cache, to the bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* What a load measures for who drafts: steps of each number of rows up to eight, and of more twice as many each time. */
+/* What a load measures for who drafts: steps of each number of rows up to eight, and of more twice as many each
+ * time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -87,9 +87,10 @@ static const char *beginning(const char *line, uint32_t n, char *words, size_t c
     return line + length + 1;
 }
 
-/* Answers at temperature 0.8 to beginnings of text that neither model has seen: a guess that is held against the model's
- * token is it in 0.95 of all cases and more. The judge is bench_agreement, which lets each of the two draw alone behind
- * the same 26,640 tokens: 0.975. Of 1,500 guesses 0.95 is six deviations below that, whatever the SIMD level draws. */
+/* Answers at temperature 0.8 to beginnings of text that neither model has seen: a guess that is held against the
+ * model's token is it in 0.95 of all cases and more. The judge is bench_agreement, which lets each of the two draw
+ * alone behind the same 26,640 tokens: 0.975. Of 1,500 guesses 0.95 is six deviations below that, whatever the SIMD
+ * level draws. */
 static void sampled_guesses_are_right(void **state)
 {
     static const uint32_t lengths[] = {6, 18, 40};

@@ -263,8 +263,8 @@ static void device_draws_by_itself(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
-/* Rows of a grammar: the device has the mask in time and draws; or gives the logits, and the sampler draws. What the device
- * has drawn is taken as it is, which a token shows that the chain would not draw. */
+/* Rows of a grammar: the device has the mask in time and draws; or gives the logits, and the sampler draws. What the
+ * device has drawn is taken as it is, which a token shows that the chain would not draw. */
 static void device_draws_with_masks(void **state)
 {
     static const struct rn_device_caps caps = {.can = RN_CAN_DRAW | RN_CAN_DRAW_ITSELF};

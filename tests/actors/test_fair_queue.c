@@ -169,8 +169,8 @@ static void keeps_the_bound(void **state)
     }
 }
 
-/* When many begin to read at once, what was known of few is not taken for true: within a few steps prompts have what the
- * bound leaves again, and no more; not even when rows have just been measured where they cost next to nothing. */
+/* When many begin to read at once, what was known of few is not taken for true: within a few steps prompts have what
+ * the bound leaves again, and no more; not even when rows have just been measured where they cost next to nothing. */
 static void follows_its_readers(void **state)
 {
     static const uint32_t readers[] = {1, 7, 2, 30, 1, 12};

@@ -1,6 +1,6 @@
-/* runnel_engine_options.gather_us: the first event after quiet wakes the host at once, and then wakes are gather_us apart.
- * The notifier is judged on a clock that the test moves; engines by the time between a look and the next wake, of which a
- * slow machine only makes more. */
+/* runnel_engine_options.gather_us: the first event after quiet wakes the host at once, and then wakes are gather_us
+ * apart. The notifier is judged on a clock that the test moves; engines by the time between a look and the next wake,
+ * of which a slow machine only makes more. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

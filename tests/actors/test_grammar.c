@@ -234,8 +234,8 @@ static void run_after_others(runnel_engine *engine, runnel_model *model, const r
     run_until_end(engine, request->user);
 }
 
-/* Where the limit of bytes leaves no room for their rows there are no drafts: the same text, a token a pass. (That there
- * are some else is test_grammar_heads.c's, which has a clock of its own.) */
+/* Where the limit of bytes leaves no room for their rows there are no drafts: the same text, a token a pass. (That
+ * there are some else is test_grammar_heads.c's, which has a clock of its own.) */
 static void forced_says_the_same(void **state)
 {
     runnel_engine *engine = engine_of_bytes(1);

@@ -1,6 +1,6 @@
 /* Law 5 with grammars and drafters: a head that was trained here, an early exit, the model's own prediction layers, and
- * each beside an n-gram lookup. The same tokens alone without drafts, batched, preempted, with chains and with trees. And
- * what a grammar refuses of their guesses costs no row.
+ * each beside an n-gram lookup. The same tokens alone without drafts, batched, preempted, with chains and with trees.
+ * And what a grammar refuses of their guesses costs no row.
  *
  * But for the preempted ones time is the test's (metered.h), so that the policy always drafts. */
 #include <setjmp.h>

@@ -1,8 +1,8 @@
-/* A file with three prediction layers (nextn_file.h) as a drafter. Each guess that was made is compared with what the layers give when
- * their plans are run over the finished text, one after the other: the guess j places behind the last token, where
- * those before it were right, is the likeliest token of layer j - 1 there, and its runner-up the second likeliest.
- * Guesses are read off the rows of the model's steps. So those behind a runner-up that was right must have been made
- * from its row's features, and from nothing that belongs to the guess in whose place it came.
+/* A file with three prediction layers (nextn_file.h) as a drafter. Each guess that was made is compared with what the
+ * layers give when their plans are run over the finished text, one after the other: the guess j places behind the last
+ * token, where those before it were right, is the likeliest token of layer j - 1 there, and its runner-up the second
+ * likeliest. Guesses are read off the rows of the model's steps. So those behind a runner-up that was right must have
+ * been made from its row's features, and from nothing that belongs to the guess in whose place it came.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
-/* Models with a recurrent state whose streams draft: from their own text, by a draft model, and by a prediction layer of
- * the file. Streams draft without rest, right and wrong, in steps with others and with prompts, and some are cancelled.
- * Judge: the same request without drafts, to the bit. Where drafts were wrong the rows of those before them come again;
- * the steps are watched for that. */
+/* Models with a recurrent state whose streams draft: from their own text, by a draft model, and by a prediction layer
+ * of the file. Streams draft without rest, right and wrong, in steps with others and with prompts, and some are
+ * cancelled. Judge: the same request without drafts, to the bit. Where drafts were wrong the rows of those before them
+ * come again; the steps are watched for that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tools with "strict": true bind the answer of a chat that says nothing of a tool_choice; others do not. The prompts end
- * with the mark that opens a call, so that the model writes one at once: what it writes freely fits no schema. */
+/* Tools with "strict": true bind the answer of a chat that says nothing of a tool_choice; others do not. The prompts
+ * end with the mark that opens a call, so that the model writes one at once: what it writes freely fits no schema. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

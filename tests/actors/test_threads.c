@@ -124,7 +124,8 @@ static void list_own(void)
     n_own = list(own);
 }
 
-/* Two schedulers, the worker, the delivery, the tracer, a team of two; a mover and who compiles grammars; a training. */
+/* Two schedulers, the worker, the delivery, the tracer, a team of two; a mover and who compiles grammars; a
+ * training. */
 static void signals_are_the_hosts(void **state)
 {
     static char corpus[40000];

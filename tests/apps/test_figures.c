@@ -1,4 +1,5 @@
-/* The figures behind an answer, as text on standard error and as JSON, of outcomes that no machine has to bring about. */
+/* The figures behind an answer, as text on standard error and as JSON, of outcomes that no machine has to bring
+ * about. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

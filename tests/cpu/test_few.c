@@ -1,5 +1,5 @@
-/* Products of a few inputs with sixteen rows on AVX-512, by shifts and by affine transformations of bytes, of rows as they
- * lie and in tiles: all have the bits of AVX2. A machine runs the form that its processor knows, so the others are
+/* Products of a few inputs with sixteen rows on AVX-512, by shifts and by affine transformations of bytes, of rows as
+ * they lie and in tiles: all have the bits of AVX2. A machine runs the form that its processor knows, so the others are
  * called by name here. */
 #include <setjmp.h>
 #include <stdarg.h>

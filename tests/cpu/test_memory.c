@@ -1,6 +1,7 @@
 /* What a load takes at most: with weights in tiles the peak of the process's memory stays below the file, the keys and
- * values, and a tenth. The file's pages are given back while it is read; were they kept, the peak would be near twice the
- * file. The model is made here, large enough to tell. Needs Linux's /proc; not under sanitizers, whose memory counts. */
+ * values, and a tenth. The file's pages are given back while it is read; were they kept, the peak would be near twice
+ * the file. The model is made here, large enough to tell. Needs Linux's /proc; not under sanitizers, whose memory
+ * counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

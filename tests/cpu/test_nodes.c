@@ -1,7 +1,7 @@
 /* Memory nodes. What a made-up /sys tells becomes the table that was meant; workers, rows and who helps whom follow
- * their closed forms; workers stay on their nodes. A whole model on two nodes, which are this machine's processors in two
- * halves, gives the bits of one node, and the pages of its tiles are first touched by workers of the node whose rows lie
- * there. For that the memory can be neither read nor written at first: who is caught at a page has it. */
+ * their closed forms; workers stay on their nodes. A whole model on two nodes, which are this machine's processors in
+ * two halves, gives the bits of one node, and the pages of its tiles are first touched by workers of the node whose
+ * rows lie there. For that the memory can be neither read nor written at first: who is caught at a page has it. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Law 5 across levels and the orders of weights in memory: the logits of a whole model are the same bits with plain C,
- * AVX2, AVX-512, AMX and NEON (run emulated by tests/cross), whether its matrices lie as in the file or in tiles, with any
- * number of threads and rows to a step; and they are the bits that they were when this test was written. For
+ * AVX2, AVX-512, AMX and NEON (run emulated by tests/cross), whether its matrices lie as in the file or in tiles, with
+ * any number of threads and rows to a step; and they are the bits that they were when this test was written. For
  * runnel-tiny's shape in each format: the shared files, and matrices of random blocks. The one exception is attention
  * on the matrix unit, which has bits of its own: see test_few_heads. */
 #include <math.h>
@@ -179,7 +179,8 @@ static void check_level(const char *name, const struct rn_plan *plan, const stru
 static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
 enum { N_LEVELS = sizeof level_names / sizeof *level_names };
 
-/* On every level that this machine has. type: of a matrix of the model. amx: the hash with attention on a matrix unit. */
+/* On every level that this machine has. type: of a matrix of the model. amx: the hash with attention on a matrix
+ * unit. */
 static void check_model(const char *name, const struct rn_plan *plan, uint32_t type, uint64_t hash, uint64_t amx)
 {
     const struct rn_level *level;

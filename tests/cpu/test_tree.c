@@ -1,8 +1,8 @@
 /* Trees of candidates (model/backend.h): random trees behind random texts, of several sequences in one step, against
  * each of their branches as a text of its own. On the reference and on every level of the fast path to the bit; and the
  * fast path against the reference's plain texts. Then a branch is taken: its rows are moved to their positions in the
- * next step, which must give what it gives without a tree. All of it with a model that looks at everything, and with one
- * that looks at chosen positions. */
+ * next step, which must give what it gives without a tree. All of it with a model that looks at everything, and with
+ * one that looks at chosen positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

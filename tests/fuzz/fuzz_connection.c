@@ -4,9 +4,9 @@
  *     bytes ──pieces──▶ socketpair ──▶ connection ──▶ handlers (by path) ──▶ answers ──▶ llhttp, as a client
  *
  * The first byte says how the bytes are cut, the second what else happens: handlers that answer some turns later, a
- * client that leaves in the middle, one that reads nothing or only now and then. Whatever comes: what the client reads is proper
- * HTTP, each exchange that a handler knows has one end, an answer or on_gone, and nothing is left behind; and where the
- * client neither leaves nor dawdles, it reads the same however its bytes were cut. */
+ * client that leaves in the middle, one that reads nothing or only now and then. Whatever comes: what the client reads
+ * is proper HTTP, each exchange that a handler knows has one end, an answer or on_gone, and nothing is left behind; and
+ * where the client neither leaves nor dawdles, it reads the same however its bytes were cut. */
 #include <errno.h>
 #include <llhttp.h>
 #include <stdio.h>

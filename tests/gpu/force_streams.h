@@ -1,4 +1,5 @@
-/* Few rows by matmul_stream, whatever is faster: apart from tests that know the CPU's kernels, whose names are these. */
+/* Few rows by matmul_stream, whatever is faster: apart from tests that know the CPU's kernels, whose names are
+ * these. */
 #ifndef RN_TESTS_GPU_FORCE_STREAMS_H
 #define RN_TESTS_GPU_FORCE_STREAMS_H
 

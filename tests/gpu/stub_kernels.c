@@ -1,5 +1,5 @@
-/* A library of kernels for a device whose driver is libcuda.so.1: there the test puts a stub of its own, which takes any
- * image for the emulated kernels. */
+/* A library of kernels for a device whose driver is libcuda.so.1: there the test puts a stub of its own, which takes
+ * any image for the emulated kernels. */
 #include "gpu/module_list.h"
 
 const struct rn_gpu_kernels *runnel_cuda_module(void)

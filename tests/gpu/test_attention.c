@@ -160,7 +160,8 @@ static const float *want(struct bench *b)
     return judge_run(judge, op, false);
 }
 
-/* Vectors of each head of n rows, rotated to `out` as rows of `like` numbers are, where the cache's are; what has them. */
+/* Vectors of each head of n rows, rotated to `out` as rows of `like` numbers are, where the cache's are; what has
+ * them. */
 static float *rotated(struct bench *b, float *a, float *out, uint32_t n, uint32_t dim, uint32_t like)
 {
     const struct rn_rotate_args args = {rig_at(a), rig_at(out), n * b->form.heads, dim, rn_kv_rotation(like)};

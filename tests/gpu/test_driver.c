@@ -133,7 +133,8 @@ static void hold_up(struct rn_gpu_stream *stream, int result, void *user)
     sem_wait(user);
 }
 
-/* A stream that waits for another's event runs nothing of what comes behind until it is recorded; the caller goes on. */
+/* A stream that waits for another's event runs nothing of what comes behind until it is recorded; the caller goes
+ * on. */
 static void test_wait(void **state)
 {
     struct rn_gpu_stream *other;

@@ -1,7 +1,7 @@
-/* What can go wrong with a device, through the engine: a stub of libcuda.so.1, behind which is the emulated driver, fails
- * at the n-th call of each function, while a model is loaded, generates, has its session written and read, has blocks
- * evicted and fetched, and is freed. Whatever fails says so in a sentence, every request ends once, the model on the CPU
- * beside it goes on, and nothing is left: neither of the engine's memory nor of the driver's objects.
+/* What can go wrong with a device, through the engine: a stub of libcuda.so.1, behind which is the emulated driver,
+ * fails at the n-th call of each function, while a model is loaded, generates, has its session written and read, has
+ * blocks evicted and fetched, and is freed. Whatever fails says so in a sentence, every request ends once, the model on
+ * the CPU beside it goes on, and nothing is left: neither of the engine's memory nor of the driver's objects.
  *
  *   engine ─▶ real driver ─dlopen─▶ stub libcuda.so.1 ─▶ faulty driver ─▶ emulated driver */
 #include <setjmp.h>
@@ -261,8 +261,8 @@ static void measure(struct life *life)
                   (unsigned long long)life->loaded[RN_GPU_ANY_CALL]);
 }
 
-/* Every call of the load, alone and for good (of functions with many calls in turn); of what comes behind it some calls of
- * each function, the first and the last among them. */
+/* Every call of the load, alone and for good (of functions with many calls in turn); of what comes behind it some calls
+ * of each function, the first and the last among them. */
 static void test_each_call(void **state)
 {
     static const int results[] = {RN_GPU_OUT_OF_MEMORY, RN_GPU_NOT_FOUND};

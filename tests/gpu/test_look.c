@@ -1,5 +1,6 @@
-/* What is told of a device before a model is on it (runnel_engine_device): of machines that lack the kernels, the driver,
- * the device, or nothing. A stub of libcuda.so.1, behind which is the emulated driver with faults, is the machine's. */
+/* What is told of a device before a model is on it (runnel_engine_device): of machines that lack the kernels, the
+ * driver, the device, or nothing. A stub of libcuda.so.1, behind which is the emulated driver with faults, is the
+ * machine's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -99,8 +99,8 @@ static float *new_logits(void)
     return logits;
 }
 
-/* The same prompt on the reference and on the device, there in the first ways of several, to the bit: in one step with many
- * rows, and in steps with few beside others; then in longer ones, and row by row. */
+/* The same prompt on the reference and on the device, there in the first ways of several, to the bit: in one step with
+ * many rows, and in steps with few beside others; then in longer ones, and row by row. */
 enum { SHORT_WAYS = 2, WAYS = 4 };
 static void check_kv_type(runnel_kv_type kv_type, size_t n_ways, double limit)
 {

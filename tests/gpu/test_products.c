@@ -182,8 +182,8 @@ static void bits_do_not_depend_on_the_batch(void **state)
 
 enum { STREAM_ROWS = 70, STREAM_OUTS = 3 };
 
-/* What matmul_stream makes of one product, of three of one input, of one and ADD, and of a gate and its product has the bits
- * of matmul_few and matmul_pair. Blocks have several tiles, or one; the last tile is not full. */
+/* What matmul_stream makes of one product, of three of one input, of one and ADD, and of a gate and its product has the
+ * bits of matmul_few and matmul_pair. Blocks have several tiles, or one; the last tile is not full. */
 static void same_bits_as_a_stream(uint32_t type_id, uint32_t cols)
 {
     static const struct {

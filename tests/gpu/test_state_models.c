@@ -1,6 +1,6 @@
-/* Plans with recurrent states on the CUDA device, emulated: logits against the reference backend's, and law 5: the same bits
- * however a sequence is cut into steps, whoever stands beside it, wherever its state lies, behind a copy of it within the
- * device and one by way of the host. One plan has every op with a state; the others are models'. */
+/* Plans with recurrent states on the CUDA device, emulated: logits against the reference backend's, and law 5: the same
+ * bits however a sequence is cut into steps, whoever stands beside it, wherever its state lies, behind a copy of it
+ * within the device and one by way of the host. One plan has every op with a state; the others are models'. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The kernels of ops with a recurrent state against the reference, over several sequences and steps; and law 5: the same
- * bits however sequences are cut into steps, whoever stands beside them, and wherever their states lie. */
+/* The kernels of ops with a recurrent state against the reference, over several sequences and steps; and law 5: the
+ * same bits however sequences are cut into steps, whoever stands beside them, and wherever their states lie. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@
 
 enum { SEQS = 3, POSITIONS = 20, ROWS = SEQS * POSITIONS, SLOTS = 5 };
 
-/* So many rows of a sequence from a position on, and which steps they are in; sequences stand in a step in this order. */
+/* So many rows of a sequence from a position on, and which steps they are in; sequences stand in a step in this
+ * order. */
 struct piece {
     uint32_t step, seq, from, n;
 };

@@ -1,7 +1,7 @@
-/* Trees of candidates on the CUDA device, emulated (model/backend.h): random trees behind random texts, of several sequences in
- * one step, each branch of which must give the bits that it gives as a text of its own; and those are near the
- * reference's. Then a branch is taken: its rows are moved to their positions by the next step, which must give what it gives
- * without a tree. */
+/* Trees of candidates on the CUDA device, emulated (model/backend.h): random trees behind random texts, of several
+ * sequences in one step, each branch of which must give the bits that it gives as a text of its own; and those are near
+ * the reference's. Then a branch is taken: its rows are moved to their positions by the next step, which must give what
+ * it gives without a tree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -205,7 +205,8 @@ static bool one_text(struct rn_masks *masks, const struct rn_vocab *vocab, char 
     return ended;
 }
 
-/* How much of the text is allowed and complete. Marks that are control tokens are taken as these where that is allowed. */
+/* How much of the text is allowed and complete. Marks that are control tokens are taken as these where that is
+ * allowed. */
 static long long longest(struct rn_masks *masks, const struct words *words, bool controls, const char *text, size_t n)
 {
     struct rn_matcher *matcher;

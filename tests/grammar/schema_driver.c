@@ -1,6 +1,6 @@
 /* Texts of schemas, for schema_random.py: each line of the input is a schema; the answer is one line with "refused" and
- * the sentence, or some lines with a text of its grammar each; then an empty line. Texts are chosen byte by byte, or with
- * a model's file token by token: random logits, the mask of the vocabulary, and a sampler of random parameters.
+ * the sentence, or some lines with a text of its grammar each; then an empty line. Texts are chosen byte by byte, or
+ * with a model's file token by token: random logits, the mask of the vocabulary, and a sampler of random parameters.
  *
  *     schema_driver SEED TEXTS [MODEL.gguf] < schemas */
 #include <math.h>

@@ -45,7 +45,8 @@ static const struct model shared_models[] = {
 #define MADE(name, context) MODEL(MADE_TEXT(name), MADE_LOGITS(name), .context_tokens = context),
 static const struct model made_models[] = {MADE_MODELS(MADE) KEYED_MODELS(MADE)};
 
-/* Those behind the N_REAL are tiny. Of the last N_KEYED only logits are looked at: how they are computed others show. */
+/* Those behind the N_REAL are tiny. Of the last N_KEYED only logits are looked at: how they are computed others
+ * show. */
 #define ONE(name, context) +1
 enum {
     N_REAL = 3,
@@ -263,7 +264,8 @@ static void assert_same(const struct judged *j, const char *what, uint32_t n)
     memset(j->again, 0xff, j->bytes);
 }
 
-/* Ways of running model i are compared in strides; 0: not at all. The reference takes one way for all sizes and shapes. */
+/* Ways of running model i are compared in strides; 0: not at all. The reference takes one way for all sizes and
+ * shapes. */
 static uint32_t stride_of(size_t i)
 {
     if (strcmp(backend_under_test, "reference") == 0)

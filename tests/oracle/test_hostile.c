@@ -186,8 +186,8 @@ static void strangers_are_named(void **state)
     }
 }
 
-/* How a row without experts weighs them nobody has said: they are refused, by the tensor that chooses them, and whatever
- * else the file has of a feed-forward. */
+/* How a row without experts weighs them nobody has said: they are refused, by the tensor that chooses them, and
+ * whatever else the file has of a feed-forward. */
 static void experts_are_not_guessed(void **state)
 {
     static const float zeros[64 * 4];

@@ -1,8 +1,8 @@
 /* Every oracle's model with quantised matrices: the fast path against the reference on the same file, and chunks
  * against one pass to the bit.
  *
- * Those in which all rows are multiples of 256 are also judged by the reference on a file that holds the numbers that the
- * quantised ones stand for, in F32.
+ * Those in which all rows are multiples of 256 are also judged by the reference on a file that holds the numbers that
+ * the quantised ones stand for, in F32.
  *
  * Q8_0, and Q4_K where rows are multiples of 256, else Q4_0. What no product reads stays as it is. The fast path rounds
  * what goes into such products to 8 bits for each 32 numbers, half a step of 1/127 of the largest: 2e-5 of the variance

@@ -29,8 +29,8 @@ void reference_run(struct reference *r, const runnel_sampling *params, const flo
  * tested, and by libm. */
 long double reference_noise(uint64_t seed, uint64_t position, int32_t token);
 
-/* The token of the greatest log p + noise; *margin gets by how much it is ahead of the next one. Temperature 0: the only
- * one. */
+/* The token of the greatest log p + noise; *margin gets by how much it is ahead of the next one. Temperature 0: the
+ * only one. */
 int32_t reference_draw(const struct reference *r, uint64_t seed, uint64_t position, long double *margin);
 
 /* No filter, no penalty, temperature 1. */

@@ -1,5 +1,5 @@
-/* The coin's arithmetic against libm in long double, and its noise against the distribution of Gumbel. A draw whose noise
- * is not needed by its bound must not be the winner: every word is held against the bound of its own noise. */
+/* The coin's arithmetic against libm in long double, and its noise against the distribution of Gumbel. A draw whose
+ * noise is not needed by its bound must not be the winner: every word is held against the bound of its own noise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

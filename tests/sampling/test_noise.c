@@ -194,9 +194,9 @@ static void second_tries_gain(void **state)
     assert_true(rates[1] > rates[0] * 1.1);
 }
 
-/* A request alone, of a proposer that is right in 0.84 of the places, whose first drafts are wrong in four steps: nobody
- * has earned what it could borrow. What steps take is known, as a load measures it (actors/draft/drafter_load.c). Its
- * budget lasts for a try that is right in 97 of 100 runs. */
+/* A request alone, of a proposer that is right in 0.84 of the places, whose first drafts are wrong in four steps:
+ * nobody has earned what it could borrow. What steps take is known, as a load measures it
+ * (actors/draft/drafter_load.c). Its budget lasts for a try that is right in 97 of 100 runs. */
 static void one_alone_tries_again(void **state)
 {
     static const uint8_t measured[] = {1, 2, 4, 8, 16, 32, 64, 5, 3, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8};

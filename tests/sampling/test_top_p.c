@@ -1,5 +1,6 @@
 /* Where top-p ends, against a full sort with the same whole weights: the same token in every case, by all levels. The
- * shapes try to lead the guess astray: outliers that no sample sees, thousands of them, ties, and what cannot be drawn. */
+ * shapes try to lead the guess astray: outliers that no sample sees, thousands of them, ties, and what cannot be
+ * drawn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

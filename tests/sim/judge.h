@@ -16,8 +16,8 @@ struct judge_stops {
     size_t n_tokens;
 };
 
-/* A grammar whose every place allows either what the model wants or one token alone: behind each `first` comes `second`,
- * and of such pairs and other tokens there are n. So its texts do not depend on how one draws. */
+/* A grammar whose every place allows either what the model wants or one token alone: behind each `first` comes
+ * `second`, and of such pairs and other tokens there are n. So its texts do not depend on how one draws. */
 struct judge_grammar {
     uint32_t n; /* 0: none */
     int32_t first, second;

@@ -297,7 +297,8 @@ bool sim_resume_some(struct sim *sim); /* false: none was paused */
 void sim_on_event(void *user, const runnel_event *event);
 bool sim_choose_model(struct sim *sim, uint32_t *model);
 
-/* sim_choose.c: makes a request one whose host draws, or not; answers some of those that wait for it. False: none did. */
+/* sim_choose.c: makes a request one whose host draws, or not; answers some of those that wait for it. False: none
+ * did. */
 void sim_choose_host(struct sim *sim, struct sim_stream *stream, runnel_request *request, runnel_samplers *samplers);
 bool sim_answer_some(struct sim *sim);
 

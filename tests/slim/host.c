@@ -1,5 +1,5 @@
-/* Prints an answer of the bundled model, and then what becomes of each address of a shared cache: the status of the load
- * and its sentence.
+/* Prints an answer of the bundled model, and then what becomes of each address of a shared cache: the status of the
+ * load and its sentence.
  *
  *     host MODEL ADDRESS... */
 #include <stdio.h>

@@ -59,8 +59,8 @@ struct rn_opened {
     size_t bytes; /* of the prompt's end, from the marker on */
 };
 
-/* prompt [n]: or its end. content: where the content of the message begins with which it ends, and with which the answer
- * goes on; n: it begins anew. */
+/* prompt [n]: or its end. content: where the content of the message begins with which it ends, and with which the
+ * answer goes on; n: it begins anew. */
 struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt, size_t n, size_t content);
 
 /* tools_json: the tools of the request as a JSON array; NULL, an empty one, or what is none: no calls are recognised.

@@ -167,8 +167,8 @@ void rnpy_engine_leave(rnpy_engine *engine);
 bool rnpy_engine_try_enter(rnpy_engine *engine);
 /* Hands the lines of the log and the spans of the trace to Python. */
 void rnpy_engine_tell(rnpy_engine *engine);
-/* A callback begins and ends: takes the GIL where its thread has released it; what take returns is for give. Calls nest:
- * inside a callback another engine may be closed. */
+/* A callback begins and ends: takes the GIL where its thread has released it; what take returns is for give. Calls
+ * nest: inside a callback another engine may be closed. */
 PyThreadState *rnpy_gil_take(void);
 void rnpy_gil_give(PyThreadState *taken);
 /* Around a call of the library without the GIL in which callbacks may run. */
@@ -226,8 +226,8 @@ PyObject *rnpy_scores(PyObject *self, PyObject *unused);
 
 /* Calls that write as much as there is: into room[capacity], the whole size to *n. */
 typedef runnel_status (*rnpy_writer)(void *job, void *room, size_t capacity, size_t *n, runnel_error *error);
-/* What one writes, in elements of `unit` bytes: format 'i': a memoryview of int32_t, 's': a str, 'b': bytes. Without the
- * GIL. */
+/* What one writes, in elements of `unit` bytes: format 'i': a memoryview of int32_t, 's': a str, 'b': bytes. Without
+ * the GIL. */
 PyObject *rnpy_written(rnpy_writer write, void *job, size_t unit, size_t guess, char format);
 /* The members that are recommended, as a dict. */
 PyObject *rnpy_recommended(const runnel_sampling *sampling, const runnel_samplers *samplers, uint32_t flags);
@@ -324,8 +324,8 @@ typedef struct rnpy_woken {
 
 int rnpy_reader_ready(PyObject *module);
 bool rnpy_is_next(PyObject *waiter);
-/* Around a dispatch on a loop's thread: begin gives the list of the dispatch around it, which run is given back. run goes
- * on with the tasks that wait, outside of the engine: 0, or -1 with the exception that one let through. */
+/* Around a dispatch on a loop's thread: begin gives the list of the dispatch around it, which run is given back. run
+ * goes on with the tasks that wait, outside of the engine: 0, or -1 with the exception that one let through. */
 rnpy_woken *rnpy_woken_begin(rnpy_woken *list);
 int rnpy_woken_run(rnpy_woken *list, rnpy_woken *before, PyObject *host);
 /* Takes the reference if it is true; false: not a Next, or there is no room. */

@@ -6,8 +6,8 @@
  *
  * A task that gets an object with `_asyncio_future_blocking` from what it awaits treats it as a future: it leaves a
  * callback there, with its context. Event after event of one dispatch notes whose Next is to be woken (rnpy_woken_add);
- * when the library is left again, rnpy_woken_run calls the callbacks, on the loop's thread and outside of any task, which
- * is where the loop would call them. So a wake costs neither a future nor a handle of the loop.
+ * when the library is left again, rnpy_woken_run calls the callbacks, on the loop's thread and outside of any task,
+ * which is where the loop would call them. So a wake costs neither a future nor a handle of the loop.
  *
  *   FRESH ── a piece, the end ──────────────────────────▶ OVER
  *     └── none ──▶ WAITING ── wake ──▶ WOKEN ── again ──▶ OVER, or WAITING once more: another reader was first

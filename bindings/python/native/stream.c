@@ -513,8 +513,8 @@ static int read_one(rnpy_stream *self)
     return result;
 }
 
-/* The event that a read returns is overwritten by the next read: a thread has the stream until it has taken it. The lock
- * is given up while a read blocks, this is not. False: an exception. */
+/* The event that a read returns is overwritten by the next read: a thread has the stream until it has taken it. The
+ * lock is given up while a read blocks, this is not. False: an exception. */
 static bool begin_reading(rnpy_stream *self)
 {
     if (!atomic_exchange(&self->reading, 1))

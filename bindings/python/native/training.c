@@ -139,7 +139,8 @@ static void free_training(training *self)
     rnpy_gil_restore();
 }
 
-/* Without the GIL, for at most RNPY_SLICE_MS: whether it has ended. Another thread may wait for it, too: one is let in. */
+/* Without the GIL, for at most RNPY_SLICE_MS: whether it has ended. Another thread may wait for it, too: one is let
+ * in. */
 static bool has_ended(training *self, runnel_training *running, long long timeout_ms)
 {
     runnel_training_progress progress = {.struct_size = sizeof progress};

@@ -22,8 +22,8 @@ enum { STACK_BYTES = 160 * 1024 };
 #endif
 enum { STACK_SHIFT = 576, STACK_SHIFTS = 64 }; /* stacks that all began alike would lie in the same lines of a cache */
 
-/* Of the launches of one form the first ones are checked for races within and between blocks, and then every few: models
- * launch the same a thousand times. */
+/* Of the launches of one form the first ones are checked for races within and between blocks, and then every few:
+ * models launch the same a thousand times. */
 enum { FORMS = 4096, CHECKED_FIRST = 4, CHECKED_EVERY = 16 };
 struct form {
     uint64_t of; /* hash of kernel and launch */

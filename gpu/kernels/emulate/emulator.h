@@ -3,7 +3,8 @@
  *   grid ─ blocks, one after another ─ warps of 32 ─ threads, each a fiber with a stack of its own
  *
  * A fiber runs until it meets others: in a barrier of the block, or in an operation of its warp (shuffle, vote, matrix
- * product, sync_warp), which the last of the 32 to arrive carries out for all. So every result is the same in every run.
+ * product, sync_warp), which the last of the 32 to arrive carries out for all. So every result is the same in every
+ * run.
  *
  * What is found, and ends the launch with a sentence that names the kernel's line:
  *   - threads of one block that wait in different barriers, or at a barrier that others have passed by ending; the same
@@ -49,8 +50,8 @@ void rn_emulator_free(struct rn_emulator *emulator);
 typedef void (*rn_emulated_kernel)(const void *args);
 rn_emulated_kernel rn_emulated_find(enum rn_kernel kernel);
 
-/* Runs a launch to its end. `ranges` [n_ranges], ascending, are looked up while it runs. False: it was ended, and `fault`
- * says why; global memory is as far as it had come. */
+/* Runs a launch to its end. `ranges` [n_ranges], ascending, are looked up while it runs. False: it was ended, and
+ * `fault` says why; global memory is as far as it had come. */
 bool rn_emulator_launch(struct rn_emulator *emulator, rn_emulated_kernel kernel, const struct rn_launch *launch,
                         const void *args, const struct rn_emulated_range *ranges, size_t n_ranges,
                         char fault[RN_EMULATED_FAULT_BYTES]);

@@ -40,8 +40,8 @@ void rn_emulated_sync_warp(const struct rn_emulated_site *site);
 /* How memory is touched. ATOMIC: read and written at once, in any order with others that are. */
 enum rn_emulated_touch { RN_EMULATED_READ, RN_EMULATED_WRITE, RN_EMULATED_ATOMIC };
 
-/* `bytes` of the block's shared memory from `offset` on, checked and, in a launch that is checked, noted; offset and bytes
- * are multiples of 4. */
+/* `bytes` of the block's shared memory from `offset` on, checked and, in a launch that is checked, noted; offset and
+ * bytes are multiples of 4. */
 void *rn_emulated_note_shared(size_t offset, size_t bytes, enum rn_emulated_touch touch);
 static inline void *rn_emulated_shared(size_t offset, size_t bytes, enum rn_emulated_touch touch)
 {
@@ -50,14 +50,15 @@ static inline void *rn_emulated_shared(size_t offset, size_t bytes, enum rn_emul
     return rn_emulated_here.shared + offset;
 }
 
-/* Copies that go on beside the thread: `bytes`, 4, 8 or 16, from `from` to shared memory. Until the thread has waited for
- * them what lies there is poison, and touching it ends the launch. commit: the copies since the last one are a group.
- * wait: until at most `left` groups of the thread are under way. For other threads a barrier behind that. */
+/* Copies that go on beside the thread: `bytes`, 4, 8 or 16, from `from` to shared memory. Until the thread has waited
+ * for them what lies there is poison, and touching it ends the launch. commit: the copies since the last one are a
+ * group. wait: until at most `left` groups of the thread are under way. For other threads a barrier behind that. */
 void rn_emulated_copy(size_t offset, const void *from, size_t bytes);
 void rn_emulated_commit_copies(void);
 void rn_emulated_wait_copies(uint32_t left);
 
-/* An access to global memory, which is in range and aligned: no race with another block, in a launch that is checked. */
+/* An access to global memory, which is in range and aligned: no race with another block, in a launch that is
+ * checked. */
 void rn_emulated_note_global(uint64_t at, size_t bytes, enum rn_emulated_touch touch);
 static inline void rn_emulated_global(uint64_t at, size_t bytes, enum rn_emulated_touch touch)
 {

@@ -1,10 +1,10 @@
-/* Who has touched global memory in a launch: blocks of one launch have no order, so one that writes what another touches
- * is a race, unless both are atomic. What atomic operations and fences order between blocks is not known here: a block
- * that reads what another has written counts as a race whatever it has waited for.
+/* Who has touched global memory in a launch: blocks of one launch have no order, so one that writes what another
+ * touches is a race, unless both are atomic. What atomic operations and fences order between blocks is not known here:
+ * a block that reads what another has written counts as a race whatever it has waited for.
  *
  * Memory has cells of four bytes, in pages; a page in which something smaller is touched gets cells of one byte. A cell
- * knows the block that has written it last and the one that has read it, by numbers that go on from launch to launch: so
- * nothing is cleared between launches. One thread. */
+ * knows the block that has written it last and the one that has read it, by numbers that go on from launch to launch:
+ * so nothing is cleared between launches. One thread. */
 #ifndef RN_GPU_EMULATED_RACES_H
 #define RN_GPU_EMULATED_RACES_H
 
