@@ -340,7 +340,7 @@ static void check_shapes(const struct shape *shapes, size_t n)
     const struct rn_level *level;
     size_t l, i;
 
-    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+    for (l = FIRST_LEVEL; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
         for (i = UNLESS_SANITIZED(0, l % 4); level != NULL && i < n; i += UNLESS_SANITIZED(1, 4))
             check_shape(level, &shapes[i]);
