@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "model/kv_size.h"
 
+#define WHOLE_ROWS 512u    /* of a text that attention sees both ways, unless the host says how many */
 #define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
 #define FREE_CONTEXTS 64   /* likewise where blocks cost nothing: no block of the model attends */
 
@@ -113,11 +114,21 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
     return RUNNEL_OK;
 }
 
+/* A text that is seen both ways is computed in one step. */
+static uint32_t usual_rows(const struct runnel_model *model)
+{
+    const struct rn_plan *plan = model->parts.plan;
+    uint32_t good = model->parts.device->caps->good_rows;
+    uint32_t whole = plan->context_tokens < WHOLE_ROWS ? plan->context_tokens : WHOLE_ROWS;
+
+    return plan->bidirectional && whole > good ? whole : good;
+}
+
 runnel_status rn_model_choose_limits(struct runnel_model *model, runnel_error *error)
 {
     struct rn_backend_limits *limits = &model->parts.limits;
     const struct rn_device_caps *caps = model->parts.device->caps;
-    uint32_t batch = model->options.batch_tokens == 0 ? caps->good_rows : model->options.batch_tokens;
+    uint32_t batch = model->options.batch_tokens == 0 ? usual_rows(model) : model->options.batch_tokens;
     uint32_t outs = batch < caps->good_outs ? batch : caps->good_outs;
     bool states = model->parts.plan->state_bytes > 0; /* steps with states have no trees */
     bool trees =

@@ -686,8 +686,8 @@ typedef struct runnel_request {
     uint8_t want_logprobs;        /* 1: logprob of each chosen token, and of n_top others */
     uint8_t want_progress;        /* 1: PROGRESS events while the prompt is computed */
     uint8_t want_logits;          /* 1: a LOGITS event for each position of the prompt, which is computed even where it
-                                     is cached; a session's history has none. With max_tokens 0 it is the only request
-                                     for a model that attends in both directions (a text of at most a step's rows) */
+                                     is cached; a session's history has none. With max_tokens 0 it is what a model that
+                                     attends in both directions takes, of texts of at most a step's rows */
     uint8_t raw_answer;  /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. 0: reasoning
                             and, where the chat has tools, tool calls are events of their own */
     uint8_t pin_prefix;  /* 1: keeps the prompt's whole KV blocks in kv_bytes and writes them to cache_dir at once. At
@@ -771,7 +771,8 @@ RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
  * as any other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It is scheduled like a request with max_tokens 0, and is
  * the same to the bit whatever runs beside it. Without pooling LAST all positions are computed, cached or not. Statuses
  * as of runnel_generate, and UNSUPPORTED: the model gives no embeddings, or its file wants an unknown pooling and the
- * request names none. A FAILED event with NUMERIC: the vector is not finite. */
+ * request names none. A FAILED event with NUMERIC: the vector is not finite. A model that attends in both directions
+ * takes a text of at most a step's rows (runnel_model_options.batch_tokens); else CONTEXT. */
 RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
                                       runnel_error *error);
 

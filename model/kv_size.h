@@ -109,4 +109,12 @@ static inline uint64_t rn_kv_size_longest(const struct rn_backend_limits *limits
     return room < limits->context_tokens ? room : limits->context_tokens;
 }
 
+/* Likewise; whole: of those that are computed in one step. */
+static inline uint64_t rn_kv_size_text(const struct rn_backend_limits *limits, bool whole)
+{
+    uint64_t longest = rn_kv_size_longest(limits);
+
+    return whole && limits->max_rows < longest ? limits->max_rows : longest;
+}
+
 #endif

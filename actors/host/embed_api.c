@@ -105,8 +105,6 @@ runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *give
     if (status == RUNNEL_OK)
         status = rn_host_check_model(model, error);
     if (status == RUNNEL_OK)
-        status = rn_host_check_one_way(model, error);
-    if (status == RUNNEL_OK)
         status = new_embed(model, &embed, &pool, error);
     if (status != RUNNEL_OK)
         return status;
@@ -225,8 +223,6 @@ runnel_status runnel_score(runnel_model *model, const runnel_score_request *give
     status = read_score_request(given, &score, error);
     if (status == RUNNEL_OK)
         status = rn_host_check_model(model, error);
-    if (status == RUNNEL_OK)
-        status = rn_host_check_one_way(model, error);
     if (status == RUNNEL_OK)
         status = new_pair(model, &score, &pair, error);
     if (status == RUNNEL_OK)

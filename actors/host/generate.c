@@ -147,38 +147,34 @@ static bool sees_both_ways(const runnel_model *model)
     return model->parts.plan != NULL && model->parts.plan->bidirectional;
 }
 
-runnel_status rn_host_check_one_way(const runnel_model *model, runnel_error *error)
-{
-    if (!sees_both_ways(model))
-        return RUNNEL_OK;
-    return rn_error_set(error, RUNNEL_UNSUPPORTED,
-                        "a model of architecture %s attends in both directions: it fills in whole texts and does not "
-                        "generate one token after the other",
-                        model->parts.plan->architecture);
-}
-
-/* Logits of a whole text are what such a model gives. */
-static runnel_status check_whole(const runnel_model *model, const runnel_request *request, runnel_error *error)
+/* Of a whole text such a model gives logits, an embedding or scores. */
+static runnel_status check_whole(const runnel_model *model, const runnel_request *request, bool pooled,
+                                 runnel_error *error)
 {
     bool logits = request->want_logits && request->max_tokens == 0 && request->chat == NULL && request->session.id == 0;
 
-    if (!sees_both_ways(model) || (logits && model->parts.limits.mean_window == 0))
+    if (!sees_both_ways(model))
         return RUNNEL_OK;
-    if (logits)
+    if (!pooled && !logits)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "a model of architecture %s attends in both directions: it fills in whole texts and does "
+                            "not generate one token after the other",
+                            model->parts.plan->architecture);
+    if (model->parts.limits.mean_window > 0)
         return rn_error_set(
             error, RUNNEL_UNSUPPORTED,
             "a model of architecture %s attends in both directions: chunk_mean is for those that do not",
             model->parts.plan->architecture);
-    return rn_host_check_one_way(model, error);
+    return RUNNEL_OK;
 }
 
 static runnel_status check_request(runnel_model *model, const runnel_request *request, const struct rn_pair *pair,
-                                   runnel_error *error)
+                                   bool pooled, runnel_error *error)
 {
     runnel_status status = rn_host_check_model(model, error);
 
     if (status == RUNNEL_OK)
-        status = pair != NULL ? rn_host_check_one_way(model, error) : check_whole(model, request, error);
+        status = check_whole(model, request, pooled, error);
     if (status != RUNNEL_OK)
         return status;
     if (request->max_tokens < -1)
@@ -224,9 +220,7 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 /* Longest prompt that can run, history included. */
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
 {
-    if (sees_both_ways(model) && model->parts.limits.max_rows < rn_kv_size_longest(&model->parts.limits))
-        return model->parts.limits.max_rows;
-    return rn_kv_size_longest(&model->parts.limits) - (request->max_tokens == 0 ? 0 : 1);
+    return rn_kv_size_text(&model->parts.limits, sees_both_ways(model)) - (request->max_tokens == 0 ? 0 : 1);
 }
 
 static uint32_t tokenize_flags(const runnel_request *request)
@@ -586,7 +580,7 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
         return rn_error_set(error, RUNNEL_INVALID, "generate: model or the stream's place is NULL");
     status = read_request(given, &request, error);
     if (status == RUNNEL_OK)
-        status = check_request(model, &request, NULL, error);
+        status = check_request(model, &request, NULL, false, error);
     if (status == RUNNEL_OK)
         status = build(model, &request, NULL, &r, error);
     return status == RUNNEL_OK ? submit(model, &request, r, stream, error) : status;
@@ -596,7 +590,7 @@ runnel_status rn_host_pool(runnel_model *model, const runnel_request *request, s
                            struct rn_embed *embed, runnel_stream *stream, runnel_error *error)
 {
     struct rn_request *r = NULL;
-    runnel_status status = check_request(model, request, pair, error);
+    runnel_status status = check_request(model, request, pair, true, error);
 
     if (status == RUNNEL_OK)
         status = build(model, request, pair, &r, error);

@@ -9,8 +9,6 @@ struct rn_pair;
 
 /* Whether the model takes requests at all: CLOSED, STATE. What it consists of may be read behind OK. */
 runnel_status rn_host_check_model(runnel_model *model, runnel_error *error);
-/* UNSUPPORTED: it attends in both directions. */
-runnel_status rn_host_check_one_way(const runnel_model *model, runnel_error *error);
 
 /* Submits as runnel_generate does. pair: the prompt where the request has none; NULL else. Both are taken, also on
  * failure. max_tokens is 0. */

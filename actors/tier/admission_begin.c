@@ -105,11 +105,13 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
     return status;
 }
 
-/* Longest sequence the request may become: by its own wish, the context, and all blocks there are. */
+/* Longest sequence the request may become: by its own wish, the context, all blocks there are, and the rows of a step
+ * where attention sees both ways. */
 static uint32_t limit_of(const struct rn_admission *admission, const struct rn_request *request, uint64_t prompt)
 {
     const struct rn_backend_limits *limits = admission->context->limits;
-    uint64_t limit = rn_kv_size_longest(limits);
+    const struct rn_plan *plan = admission->context->plan;
+    uint64_t limit = rn_kv_size_text(limits, plan != NULL && plan->bidirectional);
 
     if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
         limit = prompt + (uint64_t)request->max_tokens;

@@ -129,28 +129,31 @@ int main(void)
     char features[RN_ARCH_FEATURES_BYTES];
     size_t i, judges, by_formula;
 
-    puts("# Architectures\n\n"
-         "Names are those of the key general.architecture. The table is printed from model/arch/table.c by\n"
-         "tests/oracle/print_architectures.c; a test compares them. A judge is a tiny model of random weights whose "
-         "logits\n"
-         "another program has computed; the reference and the fast path agree with each to a normalised mean squared "
-         "error of\n"
-         "1e-6, and chunks, company and places of blocks do not change a bit (tests/oracle/test_arch.c).\n\n"
-         "Of models with attention in both directions the logits of whole texts are computed: by requests with "
-         "want_logits and\n"
-         "no tokens to come, and by `runnel logits`, of texts as long as a step (`--batch`). Other requests are "
-         "refused, since such\n"
-         "models do not generate one token after the other.\n\n"
-         "Status says whose logits are met. The judge of rwkv7-dense is another one than the logits of ../shared: "
-         "these have been\n"
-         "computed across heads (tests/oracle/exact/README.md). A file whose tensors choose experts is refused where "
-         "no experts are\n"
-         "among the features.\n\n"
-         "With ALiBi a model has no chunk-mean: a mean of positions has no distance. Windows of phi3 and starcoder2 "
-         "files are\n"
-         "not applied, and norms of phimoe are RMS norms with biases, as the judge has it.\n\n"
-         "Without a word for it, norms are RMS norms before attention and feed-forward, and neighbours are rotated.\n\n"
-         "| name | features | judge | status |\n|---|---|---|---|");
+    puts(
+        "# Architectures\n\n"
+        "Names are those of the key general.architecture. The table is printed from model/arch/table.c by\n"
+        "tests/oracle/print_architectures.c; a test compares them. A judge is a tiny model of random weights whose "
+        "logits\n"
+        "another program has computed; the reference and the fast path agree with each to a normalised mean squared "
+        "error of\n"
+        "1e-6, and chunks, company and places of blocks do not change a bit (tests/oracle/test_arch.c).\n\n"
+        "Of models with attention in both directions whole texts are computed: their embeddings and scores "
+        "(runnel_embed,\n"
+        "runnel_score), and their logits, by requests with want_logits and no tokens to come and by `runnel logits`. "
+        "A text\n"
+        "may be as long as a step (`--batch`; without it 512 tokens or the context). Other requests are refused, since "
+        "such\n"
+        "models do not generate one token after the other.\n\n"
+        "Status says whose logits are met. The judge of rwkv7-dense is another one than the logits of ../shared: "
+        "these have been\n"
+        "computed across heads (tests/oracle/exact/README.md). A file whose tensors choose experts is refused where "
+        "no experts are\n"
+        "among the features.\n\n"
+        "With ALiBi a model has no chunk-mean: a mean of positions has no distance. Windows of phi3 and starcoder2 "
+        "files are\n"
+        "not applied, and norms of phimoe are RMS norms with biases, as the judge has it.\n\n"
+        "Without a word for it, norms are RMS norms before attention and feed-forward, and neighbours are rotated.\n\n"
+        "| name | features | judge | status |\n|---|---|---|---|");
     for (i = 0; (arch = rn_arch_at(i)) != NULL; i++) {
         rn_arch_features(arch, features);
         printf("| %s | %s | ", arch->name, features);
