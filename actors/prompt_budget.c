@@ -34,6 +34,18 @@ static bool is_old(const struct rn_prompt_budget *pace, uint32_t readers)
     return most - least > least / 2;
 }
 
+/* That a step may have by what steps of prompts alone took. A row of few rows costs more than one of many: where more
+ * rows than theirs would fit, the last steps say how far to go. */
+static float most_rows(const struct rn_prompt_budget *pace, uint32_t readers, float allowed)
+{
+    uint32_t known = pace->chunk_rows > pace->mixed_rows ? pace->chunk_rows : pace->mixed_rows;
+    float most = pace->chunk_us > 0 ? (pace->plain_us + allowed) / pace->chunk_us - (float)readers : FLT_MAX;
+
+    if (most < (float)pace->chunk_rows)
+        return most;
+    return most > RN_PROMPT_BUDGET_GROWTH * (float)known ? most : RN_PROMPT_BUDGET_GROWTH * (float)known;
+}
+
 uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, uint32_t readers, uint32_t waiting,
                                uint32_t max_rows)
 {
@@ -47,7 +59,7 @@ uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, uint32_t rea
         return max_rows < RN_PROMPT_BUDGET_LEAST ? max_rows : RN_PROMPT_BUDGET_LEAST;
     allowed = allowed_us(pace, readers, waiting);
     rows = allowed / pace->row_us;
-    most = pace->chunk_us > 0 ? (pace->plain_us + allowed) / pace->chunk_us - (float)readers : rows;
+    most = most_rows(pace, readers, allowed);
     rows = rows < most ? rows : most;
     if (rows >= (float)max_rows)
         return max_rows;
@@ -86,8 +98,10 @@ void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t readers, uint
     float time = us > 0 ? (float)us : 1;
 
     if (answer_rows == 0) {
-        if (prompt_rows >= RN_PROMPT_BUDGET_CHUNK)
+        if (prompt_rows >= RN_PROMPT_BUDGET_CHUNK) {
             pace->chunk_us = smooth(pace->chunk_us, time / (float)prompt_rows);
+            pace->chunk_rows = prompt_rows;
+        }
         return;
     }
     if (prompt_rows == 0) {
@@ -97,6 +111,7 @@ void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t readers, uint
         return;
     }
     pace->n_mixed++;
+    pace->mixed_rows = prompt_rows;
     if (pace->plain_us > 0 && !is_old(pace, readers)) {
         float row = (time - pace->plain_us) / (float)prompt_rows;
         float least = pace->plain_us / 65536; /* no dearer than nothing at all: allow many */

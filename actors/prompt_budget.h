@@ -33,6 +33,7 @@
 #define RN_PROMPT_BUDGET_SLOWDOWN 2.0f /* by default */
 #define RN_PROMPT_BUDGET_LEAST 4       /* rows that a prompt may always take */
 #define RN_PROMPT_BUDGET_STEPS 16      /* with prompts in a row at most, before one without */
+#define RN_PROMPT_BUDGET_GROWTH 4      /* rows of a step by those of the last ones, where nothing says more */
 #define RN_PROMPT_BUDGET_SHARED_US 100000.0f
 #define RN_PROMPT_BUDGET_ALONE_US 1000000.0f
 #define RN_PROMPT_BUDGET_PATIENCE 50       /* its time by this: how long a prompt that is alone waits for others ... */
@@ -49,6 +50,8 @@ struct rn_prompt_budget {
     float row_us;           /* 0: not known */
     uint32_t n_mixed;       /* steps with prompts since the last without */
     float chunk_us;         /* of a row in a step of prompts alone; 0: not known */
+    uint32_t chunk_rows;    /* of the last such step ... */
+    uint32_t mixed_rows;    /* ... and of prompts in the last one with answers */
 };
 
 /* slowdown 0: RN_PROMPT_BUDGET_SLOWDOWN, more where a crowd waits. */

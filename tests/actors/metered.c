@@ -1,6 +1,7 @@
 /* See metered.h. */
 #include "tests/actors/metered.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -124,5 +125,7 @@ runnel_model *metered_model(runnel_engine *engine, const char *path, const char 
     for (uint32_t n = 1; n <= 64; n *= 2)
         rn_step_cost_record(&model->decode.cost, n, STEP_US);
     model->verifier.cost = model->decode.cost;
+    /* No prompt waits for others by a clock that stands still while nothing runs. */
+    rn_prompt_budget_init(&model->decode.pace, INFINITY);
     return model;
 }

@@ -169,6 +169,23 @@ static void keeps_the_bound(void **state)
     }
 }
 
+/* A short prompt that was alone says nothing against long ones: where memory sets the pace, rows are soon taken by the
+ * hundred. */
+static void short_prompts_bound_no_long_ones(void **state)
+{
+    struct rn_prompt_budget pace;
+    uint32_t rows = 0;
+
+    (void)state;
+    rn_prompt_budget_init(&pace, 2.0f);
+    rn_prompt_budget_note(&pace, 0, 0, 16, cost(16, 30000, 10));
+    for (uint32_t step = 0; step < 8; step++) {
+        rows = rn_prompt_budget_rows(&pace, 8, 1, 512);
+        rn_prompt_budget_note(&pace, 8, 8, rows, cost(8 + rows, 30000, 10));
+    }
+    assert_true(rows >= 256);
+}
+
 /* When many begin to read at once, what was known of few is not taken for true: within a few steps prompts have what
  * the bound leaves again, and no more; not even when rows have just been measured where they cost next to nothing. */
 static void follows_its_readers(void **state)
@@ -298,12 +315,12 @@ static void a_crowd_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_tenant_by_arrival),        cmocka_unit_test(priorities_first),
-        cmocka_unit_test(crowds_hold_nobody_up),        cmocka_unit_test(equal_shares),
-        cmocka_unit_test(put_back_and_again),           cmocka_unit_test(keeps_the_bound),
-        cmocka_unit_test(follows_its_readers),          cmocka_unit_test(keeps_the_time),
-        cmocka_unit_test(unbounded_where_nobody_reads), cmocka_unit_test(a_crowd_counts),
-        cmocka_unit_test(a_moment_for_others),
+        cmocka_unit_test(one_tenant_by_arrival), cmocka_unit_test(priorities_first),
+        cmocka_unit_test(crowds_hold_nobody_up), cmocka_unit_test(equal_shares),
+        cmocka_unit_test(put_back_and_again),    cmocka_unit_test(keeps_the_bound),
+        cmocka_unit_test(follows_its_readers),   cmocka_unit_test(short_prompts_bound_no_long_ones),
+        cmocka_unit_test(keeps_the_time),        cmocka_unit_test(unbounded_where_nobody_reads),
+        cmocka_unit_test(a_crowd_counts),        cmocka_unit_test(a_moment_for_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
