@@ -372,6 +372,11 @@ static runnel_status plan_drafter(struct runnel_model *model, const char *path, 
     if (status != RUNNEL_OK)
         return status;
     rn_model_log_assumed(model, path, drafter->plan);
+    if (drafter->plan->bidirectional)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "%s: a model of architecture %s attends in both directions: it does not guess one token "
+                            "after the other",
+                            path, drafter->plan->architecture);
     return check_vocab(model, path, error);
 }
 

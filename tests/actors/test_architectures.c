@@ -135,12 +135,13 @@ static void a_row_of_the_host_counts(void **state)
     assert_int_equal(lines.n, 0);
 }
 
-/* Its logits are judged in tests/oracle; a stream of tokens is not what it gives. */
+/* Its logits are judged in tests/oracle, its embeddings in test_both_ways.c; a stream of tokens is not what it gives, nor
+ * are guesses. */
 static void whole_texts_are_not_generated(void **state)
 {
     runnel_request request = make_request("The river", 4, NULL);
     runnel_engine *engine = start_engine(NULL);
-    runnel_embed_request embed;
+    runnel_model_options options;
     runnel_model *model;
     runnel_error error;
 
@@ -149,10 +150,11 @@ static void whole_texts_are_not_generated(void **state)
     model = load_model(engine, path, NULL);
     assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, &error), RUNNEL_UNSUPPORTED);
     assert_non_null(strstr(error.message, "architecture llada attends in both directions"));
-    runnel_embed_request_default(&embed);
-    embed.text = "The river";
-    embed.text_bytes = strlen(embed.text);
-    assert_int_equal(runnel_embed(model, &embed, &(runnel_stream){0}, &error), RUNNEL_UNSUPPORTED);
+    runnel_model_options_default(&options);
+    options.draft_path = path;
+    assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, &error), RUNNEL_OK);
+    assert_int_equal(runnel_model_wait(model, 60000, &error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "architecture llada attends in both directions"));
     runnel_engine_free(engine);
 }
 

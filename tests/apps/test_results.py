@@ -296,14 +296,17 @@ class Results(unittest.TestCase):
                          [(a["name"], a["features"]) for a in told])
 
     def test_whole_texts(self):
-        """Of models that see both ways logits are computed, of a whole text at once; nothing is generated."""
+        """Of models that see both ways logits and embeddings are computed, of a whole text at once; nothing is generated."""
         text = ",".join(map(str, range(3, 33)))
         other = text.replace(",32", ",90")  # the last token
         with tempfile.TemporaryDirectory() as folder:
             for name in ("llama", "dream", "llada"):
                 model, out = os.path.join(folder, name), os.path.join(folder, name + ".logits")
                 pathlib.Path(model).write_bytes(pathlib.Path(MODEL).read_bytes().replace(b"llama", name.encode()))
-                rows = []
+                rows, first = [], []
+                for words in ("The river", "The river runs"):
+                    first.append(self.good("embed", model, words, "--pooling", "first").stdout)
+                self.assertEqual(first[0] == first[1], name == "llama")
                 for args in ([text], [other], [text, "--reference"]):  # 8 rows of logits a step: each text comes four times
                     self.good("logits", model, "-o", out, "--tokens", *args)
                     rows.append(read_logits(out)[1])
@@ -312,13 +315,16 @@ class Results(unittest.TestCase):
                 if name == "llama":
                     continue
                 for args in (["run", model, "-p", "The river"], ["run", model, "--tokens", "1,2"],
-                             ["embed", model, "The river"], ["perplexity", model, __file__]):
+                             ["perplexity", model, __file__]):
                     refused = run(*args)
                     self.assertEqual((refused.returncode, refused.stdout), (1, b""), args)
                     self.assertIn(f"architecture {name} attends in both directions", refused.stderr.decode())
                 refused = run("logits", model, "--tokens", text, "-o", out, "--batch", "16")
                 self.assertEqual(refused.returncode, 1)
                 self.assertIn("the prompt has 30 tokens, 16 fit", refused.stderr.decode())
+                refused = run("embed", model, "The river " * 20, "--batch", "16")
+                self.assertEqual((refused.returncode, refused.stdout), (1, b""))
+                self.assertIn("tokens, 16 fit", refused.stderr.decode())
 
     def test_architecture_of_ones_own(self):
         args = ["-p", "The river", "-n", "12", "-q"]

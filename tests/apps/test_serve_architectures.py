@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What runnel serve makes of a model's architecture: one that generates nothing, one of the host's, one with experts."""
+import json
 import os
 import pathlib
 import random
@@ -84,18 +85,25 @@ def with_experts(folder, width=32, blocks=2, experts=4, used=2):
 
 class Architectures(unittest.TestCase):
     def test_nothing_is_generated(self):
+        """Of models that see both ways, which embed texts."""
+        def embedding(model):
+            return json.loads(common.run("embed", model, "--json", PROMPT).stdout)["data"][0]["embedding"]
+
         for name in ("dream", "llada"):
             with tempfile.TemporaryDirectory() as folder:
                 s = server.Server(model=renamed(folder, name))
                 try:
                     for path, body in (("/v1/completions", {"prompt": PROMPT, "max_tokens": 4}),
                                        ("/v1/completions", {"prompt": PROMPT, "max_tokens": 4, "stream": True}),
-                                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": PROMPT}]}),
-                                       ("/v1/embeddings", {"input": PROMPT})):
+                                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": PROMPT}]})):
                         with self.subTest(name=name, path=path):
                             status, answer = s.post(path, {"model": name, **body})
                             self.assertIn(status, (400, 422, 501), answer)
                             self.assertIn(f"architecture {name} attends in both directions", answer["error"]["message"])
+                    status, answer = s.post("/v1/embeddings", {"model": name, "input": PROMPT})
+                    self.assertEqual(status, 200, answer)
+                    self.assertEqual(answer["data"][0]["embedding"], embedding(renamed(folder, name)))
+                    self.assertNotEqual(answer["data"][0]["embedding"], embedding(MODEL))
                     self.assertEqual(s.get("/health")[0], 200)
                 finally:
                     self.assertEqual(s.stop()[0], 0)
