@@ -10,7 +10,8 @@
  * Both are measured and smoothed. plain changes with what runs, so now and then a step goes without prompts, and when
  * many have begun or ceased to read; so does the first, when nothing is known. The line is only locally true (the first
  * rows of a step cost next to nothing where memory sets the pace), but its slope is measured where it is used. Where it
- * was measured with few rows, what a row of a step of prompts takes bounds the step, too.
+ * was measured with few rows, what a row of the last step of prompts alone took bounds the step, too. That step says
+ * nothing of more rows than it had: if they would fit by it, a step may have four times the rows of the last ones.
  *
  * A step in which nobody reads along is bounded by its time: by 100 ms where several requests have rows in it, for a
  * request that is cancelled waits for the others' rows, and who comes in waits, too; by a second where it is one's own,

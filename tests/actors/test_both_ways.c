@@ -60,6 +60,17 @@ static void save(const char *name, const char *path, int fd)
     w_free(&w);
 }
 
+static runnel_request tokens_request(uint32_t n_tokens, int64_t max_tokens, struct capture *capture)
+{
+    runnel_request request = make_request("", max_tokens, capture);
+
+    request.prompt = NULL;
+    request.prompt_bytes = 0;
+    request.tokens = oracle.tokens;
+    request.n_tokens = n_tokens;
+    return request;
+}
+
 /* `n` streams with the same text at once. */
 static void judge(runnel_engine *engine, runnel_model *model, uint32_t n)
 {
@@ -73,11 +84,7 @@ static void judge(runnel_engine *engine, runnel_model *model, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         judged[i] = (struct judged){.logits = calloc(all, sizeof(float))};
         captures[i] = (struct capture){.hook = on_event, .hook_user = &judged[i]};
-        request = make_request("", 0, &captures[i]);
-        request.prompt = NULL;
-        request.prompt_bytes = 0;
-        request.tokens = oracle.tokens;
-        request.n_tokens = oracle.n_tokens;
+        request = tokens_request(oracle.n_tokens, 0, &captures[i]);
         request.want_logits = 1;
         if (runnel_generate(model, &request, &stream, &error) != RUNNEL_OK)
             fail_msg("%s", error.message);
@@ -160,20 +167,27 @@ static uint32_t read_embedding(const char *name, const char *pooling, float *val
     return 0;
 }
 
+static runnel_embed_request request_of(const int32_t *tokens, uint32_t n, runnel_pooling pooling, struct vector *v)
+{
+    runnel_embed_request request = embed_request("", pooling, true, v);
+
+    request.text = NULL;
+    request.text_bytes = 0;
+    request.tokens = tokens;
+    request.n_tokens = n;
+    return request;
+}
+
 /* Of the oracle's tokens three times in a row, which are several blocks, without the last ones. */
 static void embed_tokens(runnel_model *model, runnel_pooling pooling, uint32_t left_out, struct vector *v,
                          runnel_stream *stream)
 {
-    runnel_embed_request request = embed_request("", pooling, true, v);
     int32_t tokens[LONGEST];
+    runnel_embed_request request = request_of(tokens, 3 * oracle.n_tokens - left_out, pooling, v);
 
     assert_true(3 * oracle.n_tokens <= LONGEST);
     for (uint32_t i = 0; i < 3 * oracle.n_tokens; i++)
         tokens[i] = oracle.tokens[i % oracle.n_tokens];
-    request.text = NULL;
-    request.text_bytes = 0;
-    request.tokens = tokens;
-    request.n_tokens = 3 * oracle.n_tokens - left_out;
     embed_submit(model, &request, stream);
 }
 
@@ -222,24 +236,16 @@ static void what_is_refused(void **state)
     runnel_model *model;
     runnel_engine *engine = begin(MADE_TEXT(ATTENTION), MADE_LOGITS(ATTENTION), 16, &model);
     struct capture capture = {0};
-    runnel_request request = make_request("", 5, &capture);
+    runnel_request request = tokens_request(4, 5, &capture);
     runnel_embed_request embed;
     struct vector v;
     runnel_error error = {0};
     runnel_stream stream;
 
     (void)state;
-    request.prompt = NULL;
-    request.prompt_bytes = 0;
-    request.tokens = oracle.tokens;
-    request.n_tokens = 4;
     assert_int_equal(runnel_generate(model, &request, &stream, &error), RUNNEL_UNSUPPORTED);
     assert_non_null(strstr(error.message, "attends in both directions"));
-    embed = embed_request("", RUNNEL_POOLING_MEAN, true, &v);
-    embed.text = NULL;
-    embed.text_bytes = 0;
-    embed.tokens = oracle.tokens;
-    embed.n_tokens = 17;
+    embed = request_of(oracle.tokens, 17, RUNNEL_POOLING_MEAN, &v);
     assert_int_equal(runnel_embed(model, &embed, &stream, &error), RUNNEL_CONTEXT);
     assert_non_null(strstr(error.message, "16"));
     embed.n_tokens = 16;
