@@ -70,4 +70,10 @@ struct rn_context {
     struct rn_actor *tokenizer, *grammar, *tier, *mover, *prefill, *decode, *verifier, *draft, *sampler, *detokenizer;
 };
 
+/* Attention of the model sees what is behind a row: all of a text is in each step. */
+static inline bool rn_context_sees_both_ways(const struct rn_context *context)
+{
+    return context->plan != NULL && context->plan->bidirectional;
+}
+
 #endif

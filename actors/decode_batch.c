@@ -562,12 +562,6 @@ static uint32_t rows_to_turn(const struct rn_request *request)
     return UINT32_MAX;
 }
 
-/* Attention sees what is behind a row: all of a text is in each step. */
-static bool sees_both_ways(const struct rn_decode *decode)
-{
-    return decode->context->plan != NULL && decode->context->plan->bidirectional;
-}
-
 /* There is room for all of its text; budgets of rows count for nothing. */
 static bool fits_whole(const struct rn_decode *decode, const struct rn_request *request)
 {
@@ -593,7 +587,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
 
     RN_ASSERT(request->n_done <= request->n_fill && request->n_done <= request->n_blocks * limits->block_tokens);
     RN_ASSERT(step->n_rows <= max_rows && max_rows <= limits->max_rows);
-    if (sees_both_ways(decode))
+    if (rn_context_sees_both_ways(decode->context))
         n = fits_whole(decode, request) ? left : 0;
     n = n < places ? n : places;
     n = n < rows_to_turn(request) ? n : rows_to_turn(request);
@@ -633,7 +627,7 @@ static bool draws_behind(const struct rn_decode *decode, const struct rn_request
 static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint32_t n)
 {
     struct rn_batch_part *part = add_part(decode, request, true);
-    bool whole = sees_both_ways(decode);
+    bool whole = rn_context_sees_both_ways(decode->context);
 
     if (whole)
         add_beside(decode, part, 0, request->n_done);

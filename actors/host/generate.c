@@ -142,18 +142,13 @@ runnel_status rn_host_check_model(runnel_model *model, runnel_error *error)
     return RUNNEL_OK;
 }
 
-static bool sees_both_ways(const runnel_model *model)
-{
-    return model->parts.plan != NULL && model->parts.plan->bidirectional;
-}
-
 /* Of a whole text such a model gives logits, an embedding or scores. */
 static runnel_status check_whole(const runnel_model *model, const runnel_request *request, bool pooled,
                                  runnel_error *error)
 {
     bool logits = request->want_logits && request->max_tokens == 0 && request->chat == NULL && request->session.id == 0;
 
-    if (!sees_both_ways(model))
+    if (!rn_context_sees_both_ways(&model->context))
         return RUNNEL_OK;
     if (!pooled && !logits)
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
@@ -220,7 +215,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 /* Longest prompt that can run, history included. */
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
 {
-    return rn_kv_size_text(&model->parts.limits, sees_both_ways(model)) - (request->max_tokens == 0 ? 0 : 1);
+    return rn_kv_size_text(&model->parts.limits, rn_context_sees_both_ways(&model->context)) -
+           (request->max_tokens == 0 ? 0 : 1);
 }
 
 static uint32_t tokenize_flags(const runnel_request *request)

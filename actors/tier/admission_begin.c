@@ -110,8 +110,7 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
 static uint32_t limit_of(const struct rn_admission *admission, const struct rn_request *request, uint64_t prompt)
 {
     const struct rn_backend_limits *limits = admission->context->limits;
-    const struct rn_plan *plan = admission->context->plan;
-    uint64_t limit = rn_kv_size_text(limits, plan != NULL && plan->bidirectional);
+    uint64_t limit = rn_kv_size_text(limits, rn_context_sees_both_ways(admission->context));
 
     if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
         limit = prompt + (uint64_t)request->max_tokens;

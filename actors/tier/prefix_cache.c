@@ -71,7 +71,7 @@ runnel_status rn_prefix_cache_init(struct rn_prefix_cache *cache, const struct r
 
     *cache = (struct rn_prefix_cache){.context = context, .directory = directory};
     cache->shares = !context->options->no_prefix_cache && limits->mean_window == 0 && can_mark(limits) &&
-                    (context->plan == NULL || !context->plan->bidirectional); /* there, keys hang on what follows */
+                    !rn_context_sees_both_ways(context); /* there, keys hang on what follows */
     rn_hit_ceiling_init(&cache->ceiling);
     cache->streams = rn_calloc(context->heap, context->max_streams, sizeof cache->streams[0]);
     cache->found = rn_alloc(context->heap, limits->context_tokens / limits->block_tokens + 1, sizeof *cache->found);
