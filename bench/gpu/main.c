@@ -4,7 +4,8 @@
  *
  * copy       bytes read plus written by a large copy on the device, the best of some: the line that all else is held
  *            against
- * products   MATMUL of each format, for 1 to 512 rows, in shapes of llama-3.2-1b and llama-3-8b; few rows also by matmul_stream
+ * products   MATMUL of each format, for 1 to 512 rows, in shapes of llama-3.2-1b and llama-3-8b; few rows also by
+ *            matmul_stream
  * attention  one layer of llama-3-8b behind so many positions
  * a model    whole steps, and the share of each op in them
  *

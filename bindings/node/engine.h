@@ -1,6 +1,7 @@
 /* An engine on the loop of one environment.
  *
- *     engine threads -> ring -> descriptor -> watcher thread: take, take, ... -> pack -> threadsafe function -> loop: one call
+ *     engine threads -> ring -> descriptor -> watcher thread: take, take, ... -> pack
+ *                                                 pack -> threadsafe function -> loop: one call
  *
  * The watcher (watcher.h) is a thread that receives the engine's events: it touches no JavaScript. Tokens of many
  * streams come one after another, a little apart: the engine lets them gather before its descriptor says so

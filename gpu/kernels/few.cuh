@@ -99,7 +99,8 @@ DEVICE float total_of(const shared<float> &sums, uint32_t j, uint32_t i)
 
     UNROLL
     for (uint32_t s = 0; s < SEGMENTS; s++)
-        total += sums.get((j * SEGMENTS + s) * 128 + (weight_row / 8 * 2 + row % 2) * WARP + weight_row % 8 * 4 + row / 2);
+        total += sums.get((j * SEGMENTS + s) * 128 + (weight_row / 8 * 2 + row % 2) * WARP + weight_row % 8 * 4 +
+                          row / 2);
     return total;
 }
 

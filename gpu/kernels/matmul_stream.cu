@@ -5,11 +5,11 @@
  *
  *   block b    tiles b, b + blocks, b + 2 blocks ...   (of gated products a pair each)
  *   warp s     cells of segment s of the first tile, of the second one ...: always DEPTH of them are under way
- *   a tile     each warp puts its sums to shared memory; a barrier; half of the threads add the segments and write, while
- *              the other half is at the next tile. Sums have two places, which take turns
+ *   a tile     each warp puts its sums to shared memory; a barrier; half of the threads add the segments and write,
+ *              while the other half is at the next tile. Sums have two places, which take turns
  *
- *   shared   of each warp its segment's activations, and the sums of them, as in matmul_few; [2][tile of a pair][segment]
- *            [register of the result][lane] the segments' sums */
+ *   shared   of each warp its segment's activations, and the sums of them, as in matmul_few;
+ *            [2][tile of a pair][segment][register of the result][lane] the segments' sums */
 #include "gpu/kernels/few.cuh"
 
 namespace stream
@@ -19,7 +19,9 @@ namespace stream
  * more: what the memory's bandwidth times its latency comes to on an H200. */
 template <class F> DEVICE constexpr uint32_t depth()
 {
-    return sizeof(typename F::raw) <= 28 ? 6 : sizeof(typename F::raw) <= 36 ? 4 : sizeof(typename F::raw) <= 64 ? 2 : 1;
+    constexpr size_t bytes = sizeof(typename F::raw);
+
+    return bytes <= 28 ? 6 : bytes <= 36 ? 4 : bytes <= 64 ? 2 : 1;
 }
 
 /* A place in a warp's stream. */
@@ -68,8 +70,8 @@ DEVICE void end_tile(const rn_products_args &args, const place &at, uint32_t tur
         return;
     sync_block();
     if (thread / 128 == turn)
-        few::put_out(args, few::tile_of_block{args.end == RN_END_GATE ? 0 : at.tile.product, at.tile.row, 0}, 0, sums, 0,
-                     thread % 128);
+        few::put_out(args, few::tile_of_block{args.end == RN_END_GATE ? 0 : at.tile.product, at.tile.row, 0}, 0, sums,
+                     0, thread % 128);
 }
 
 template <class F> DEVICE void matmul(const rn_products_args &args)

@@ -135,8 +135,8 @@ static void a_row_of_the_host_counts(void **state)
     assert_int_equal(lines.n, 0);
 }
 
-/* Its logits are judged in tests/oracle, its embeddings in test_both_ways.c; a stream of tokens is not what it gives, nor
- * are guesses. */
+/* Its logits are judged in tests/oracle, its embeddings in test_both_ways.c; a stream of tokens is not what it gives,
+ * nor are guesses. */
 static void whole_texts_are_not_generated(void **state)
 {
     runnel_request request = make_request("The river", 4, NULL);
