@@ -1,15 +1,20 @@
 /* The file of kernels: see module.h. */
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr1 */
 #include "gpu/module.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "gpu/kernels/kernels.h"
 
 #define USUAL "librunnel-cuda.so"
+
+static const char *const usual_folders[] = {"/", "/../lib/"}; /* from the folder of the file that has this code */
 
 enum { EMULATED_BYTES = 256 << 20 }; /* memory of the emulated device */
 
@@ -28,35 +33,50 @@ static bool is_known(const struct rn_gpu_kernels *kernels)
     return true;
 }
 
-/* The linker's words of a usual place begin with the file's path, or with its bare name where the system's places have
- * no such file, or with what the file wants and is not there. True: there is a file, and it does not load. */
-static bool is_broken(const char *words)
+/* The folder of the file that has this code, which need not be that of the program. Not dlopen's "$ORIGIN": under
+ * AddressSanitizer that is the folder of its own library, which calls dlopen in our place. "": not known. */
+static void own_folder(char folder[PATH_MAX])
 {
-    const char *name = strstr(words, USUAL);
-    char path[512];
+    struct link_map *map = NULL;
+    char *slash;
+    Dl_info info;
 
-    if (name == NULL)
-        return true;
-    snprintf(path, sizeof path, "%.*s", (int)(name - words + sizeof USUAL - 1), words);
-    return name != words && access(path, F_OK) == 0;
+    folder[0] = '\0';
+    if (dladdr1((const void *)&usual_folders, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
+        return;
+    if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", folder) == NULL) /* no name: the program */
+        folder[0] = '\0';
+    slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
 }
 
-/* $ORIGIN is the folder of the file that has this code, as the dynamic linker knows it. */
+/* The library from the first usual place in which one loads. `why`: the linker's words of the first file that is there
+ * and does not load; "": there is none. */
+static void *open_usual(char *why, size_t size)
+{
+    char folder[PATH_MAX], path[PATH_MAX + sizeof "/../lib/" USUAL];
+    void *library = dlopen(USUAL, RTLD_NOW | RTLD_LOCAL);
+    const char *words = library == NULL ? dlerror() : NULL;
+
+    /* They begin with the bare name where the system's places have no such file. */
+    snprintf(why, size, "%s", words != NULL && strncmp(words, USUAL, strlen(USUAL)) != 0 ? words : "");
+    own_folder(folder);
+    for (size_t i = 0; library == NULL && i < sizeof usual_folders / sizeof usual_folders[0] && folder[0] != '\0';
+         i++) {
+        snprintf(path, sizeof path, "%s%s" USUAL, folder, usual_folders[i]);
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL && why[0] == '\0' && access(path, F_OK) == 0)
+            snprintf(why, size, "%s", dlerror());
+    }
+    return library;
+}
+
 static runnel_status open_file(const char *file, struct rn_gpu_module *module, runnel_error *error)
 {
-    static const char *const usual[] = {USUAL, "$ORIGIN/" USUAL, "$ORIGIN/../lib/" USUAL};
     char why[RUNNEL_ERROR_BYTES] = "";
 
-    if (file != NULL)
-        module->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; file == NULL && i < sizeof usual / sizeof usual[0] && module->library == NULL; i++) {
-        const char *words;
-
-        module->library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
-        words = module->library == NULL ? dlerror() : NULL;
-        if (words != NULL && why[0] == '\0' && is_broken(words))
-            snprintf(why, sizeof why, "%s", words);
-    }
+    module->library = file != NULL ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : open_usual(why, sizeof why);
     if (module->library != NULL)
         return RUNNEL_OK;
     if (why[0] != '\0')
