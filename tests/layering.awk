@@ -95,7 +95,7 @@ BEGIN {
         plain[list[i]] = public[list[i]] = 1
     n = split("assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h" \
               " signal.h stdalign.h stdarg.h stdatomic.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h time.h" \
-              " uchar.h ucontext.h wchar.h wctype.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h" \
+              " uchar.h ucontext.h wchar.h wctype.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h link.h" \
               " libgen.h linux/mempolicy.h poll.h pwd.h sched.h spawn.h" \
               " strings.h sys/auxv.h sys/epoll.h sys/eventfd.h sys/file.h sys/ioctl.h sys/mman.h sys/random.h" \
               " sys/resource.h sys/stat.h sys/statvfs.h sys/syscall.h sys/sysinfo.h sys/time.h" \
@@ -163,6 +163,12 @@ function exists(path, line, status)
     return status >= 0
 }
 
+# A header of include/.
+function is_public(path)
+{
+    return path ~ /^runnel(_chat|_fields|_files|_grammar|_infill|_observe|_sampling|_scores|_status|_uv)?[.]h$/
+}
+
 # #include "path"
 function quoted(path, first, here)
 {
@@ -170,7 +176,7 @@ function quoted(path, first, here)
         report("\"" path "\": an include does not climb; name it from the root")
         return
     }
-    if (path ~ /^runnel(_files|_uv|_status|_sampling|_grammar|_observe|_fields|_infill|_scores)?[.]h$/)
+    if (is_public(path))
         return
     first = path
     sub(/\/.*/, "", first)
@@ -294,7 +300,7 @@ function angled(path, prefix, found)
             report("<" path ">: include/ has only <stddef.h>, <stdint.h> and <stdbool.h>")
         return
     }
-    if (path in plain || path ~ /^runnel(_files|_uv|_status|_sampling|_grammar|_observe|_fields|_infill|_scores)?[.]h$/)
+    if (path in plain || is_public(path))
         return
     found = ""
     for (prefix in home)
