@@ -21,6 +21,7 @@
 #include "base/check.h"
 #include "model/draw_mask.h"
 #include "model/kv_size.h"
+#include "sampling/changes.h"
 
 #define PROMPT_FEATURES 512u /* of so many positions at its end a drafter reads them */
 
@@ -65,35 +66,60 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
     return part;
 }
 
-/* The device draws by itself, but not with these parameters. */
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool draws_itself(const struct rn_decode *decode)
+{
+    return decode->ring.late_logits != NULL;
+}
+
+/* The device draws by itself, but not with these parameters; or a step might have no room for what they change. */
 static bool is_beyond_device(const struct rn_decode *decode, const struct rn_sampler *sampler)
 {
     const struct rn_backend *backend = decode->context->backend;
 
-    return decode->ring.late_logits != NULL &&
-           (rn_sampler_reads_past(sampler) ||
+    return draws_itself(decode) &&
+           (!rn_changes_are_all(sampler) ||
+            rn_changes_most(sampler, decode->context->n_vocab) > decode->context->limits->max_changes ||
             (backend->ops->can_draw != NULL && !backend->ops->can_draw(backend, rn_sampler_params(sampler))));
+}
+
+/* Logits that a row of the request changes on the device, at most. */
+static uint32_t n_changes_of(const struct rn_decode *decode, const struct rn_request *request)
+{
+    if (!draws_itself(decode) || is_beyond_device(decode, request->sampler))
+        return 0;
+    return rn_changes_most(request->sampler, RN_PATH_MOST);
 }
 
 /* Its next row cannot be composed before the host has seen what its last one has drawn. */
 static bool needs_host(const struct rn_decode *decode, const struct rn_request *request)
 {
     return request->verified || request->guide != NULL ||
-           (request->sampler != NULL &&
-            (rn_sampler_reads_past(request->sampler) || is_beyond_device(decode, request->sampler)));
+           (request->sampler != NULL && (draws_itself(decode) ? is_beyond_device(decode, request->sampler)
+                                                              : rn_sampler_reads_past(request->sampler)));
+}
+
+/* Steps in flight that suit the request. What a device counts by itself is one token, that of the row. */
+static uint32_t depth_of(const struct rn_decode *decode, const struct rn_request *request)
+{
+    if (needs_host(decode, request))
+        return 1;
+    return request->sampler != NULL && rn_sampler_reads_past(request->sampler) ? 2 : RN_STEPS;
 }
 
 uint32_t rn_batch_depth(const struct rn_decode *decode)
 {
-    if (decode->ring.size == 1)
-        return 1;
-    for (uint32_t i = 0; i < decode->n_running; i++)
-        if (needs_host(decode, decode->running[i]))
-            return 1;
-    for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
-        if (needs_host(decode, r) || r->embed != NULL || r->want_logits)
-            return 1;
-    return decode->ring.size;
+    uint32_t depth = decode->ring.size;
+
+    for (uint32_t i = 0; i < decode->n_running && depth > 1; i++)
+        depth = least(depth, depth_of(decode, decode->running[i]));
+    for (const struct rn_request *r = decode->prompts.first; r != NULL && depth > 1; r = r->next)
+        depth = r->embed != NULL || r->want_logits ? 1 : least(depth, depth_of(decode, r));
+    return depth;
 }
 
 /* Of the step that is composed. */
@@ -111,7 +137,14 @@ static bool draws_late(const struct rn_decode *decode, const struct rn_request *
 /* Rows of the request from which the step may still have to be drawn. */
 static uint32_t draws_left(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return draws_late(decode, request) ? decode->ring.most_late - decode->batch->n_late : UINT32_MAX;
+    uint32_t n_changes;
+
+    if (request->sampler == NULL)
+        return UINT32_MAX;
+    if (draws_late(decode, request))
+        return decode->ring.most_late - decode->batch->n_late;
+    n_changes = n_changes_of(decode, request);
+    return n_changes == 0 ? UINT32_MAX : (decode->context->limits->max_changes - decode->batch->n_changes) / n_changes;
 }
 
 /* The row is the request's of that number which is drawn. */
@@ -124,7 +157,7 @@ static void guide_out(struct rn_decode *decode, struct rn_batch_out *out, struct
     out->guide_row = row;
     rn_guide_begin_row(request->guide, row);
     decode->batch->n_guided++;
-    if (decode->ring.late_logits == NULL)
+    if (!draws_itself(decode))
         return;
     if (!is_beyond_device(decode, request->sampler) && backend->ops->mask_of != NULL)
         out->mask = backend->ops->mask_of(decode->context->backend, (uint32_t)(out - decode->batch->outs));
@@ -154,6 +187,9 @@ static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct r
         batch->n_late++;
         RN_CHECK(batch->n_late <= decode->ring.most_late);
     }
+    if (sample)
+        batch->n_changes += n_changes_of(decode, request);
+    RN_CHECK(batch->n_changes <= decode->context->limits->max_changes);
     out->request = request;
     out->position = request->n_done + request->n_dropped;
     out->sampler = request->sampler;
@@ -161,7 +197,7 @@ static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct r
     out->want_logprobs = request->want_logprobs;
     out->n_top = request->n_top;
     out->keep_logits = keep_logits;
-    out->follows = false;
+    out->follows = out->waits = false;
     out->leaf_offset = 0;
     out->second = (struct rn_runner_up){.token = -1};
     out->drawn = out->tells_token = out->tells_logits = out->tells_choice = false;
@@ -231,6 +267,8 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
         add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
         part->n_outs++;
     }
+    if (row->out >= 0)
+        batch->outs[row->out].waits = row->token < 0;
     if (sample) {
         request->draw_step = decode->ring.n_submitted + 1;
         request->draw_row = (uint32_t)row->out;
