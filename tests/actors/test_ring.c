@@ -41,6 +41,7 @@ static void open_ring(struct ring *ring, uint32_t size, bool itself, uint32_t ma
     ring->oracle = oracle_new(&parts.limits, &alphabet, 1);
     assert_non_null(ring->oracle);
     ring->oracle->caps.good_ring = size;
+    ring->oracle->second_percent = 100; /* a token that is nearly as good: penalties and biases tell */
     if (itself)
         assert_true(oracle_draw_itself(ring->oracle));
     parts.backend = &ring->oracle->backend;
@@ -81,8 +82,9 @@ static runnel_request kind(uint32_t i, bool penalised, struct capture *capture)
     request.sampling.seed = i;
     request.want_progress = i % 4 == 0;
     if (penalised && i % 3 == 1) {
-        request.sampling.repetition_penalty = 1.2f;
-        request.sampling.frequency_penalty = 0.3f;
+        request.sampling.repetition_penalty = i == 7 ? 1.05f : 1;
+        request.sampling.presence_penalty = 0.7f;
+        request.sampling.frequency_penalty = 0.4f;
         request.sampling.penalty_tokens = i % 2 ? 6 : 0;
         request.sampling.biases = biases;
         request.sampling.n_biases = i % 4;
@@ -185,11 +187,24 @@ static void same_with_any_ring(void **state)
     same_with_any(false);
 }
 
-/* In rings of a device that has them, and of one that has not. */
+/* In rings of a device that has them, and of one that has not. They change what is said. */
 static void penalties_in_any_ring(void **state)
 {
+    struct capture without[KINDS + 1], with[KINDS + 1];
+    uint32_t most, n_other = 0;
+    uint64_t steps;
+
     (void)state;
     same_with_any(true);
+    run_ring(1, true, false, without, &most, &steps);
+    run_ring(1, true, true, with, &most, &steps);
+    for (uint32_t i = 0; i <= KINDS; i++) {
+        n_other += without[i].n_tokens != with[i].n_tokens ||
+                   memcmp(without[i].tokens, with[i].tokens, with[i].n_tokens * sizeof with[i].tokens[0]) != 0;
+        capture_clear(&without[i]);
+        capture_clear(&with[i]);
+    }
+    assert_in_range(n_other, 3, KINDS);
 }
 
 /* Cancelled with three steps in flight: told at once, let go behind the last of them, and nothing of it is left. */
