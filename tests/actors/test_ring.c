@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/sim/liar.h"
 #include "tests/sim/manual.h"
 
 #define KINDS 12
@@ -21,6 +22,7 @@ struct ring {
     runnel_engine *engine;
     runnel_model *model;
     struct oracle *oracle;
+    struct liar_plan liar; /* n-grams are its */
 };
 
 /* max_changes: not 0 where the device has penalties and biases. */
@@ -37,6 +39,9 @@ static void open_ring(struct ring *ring, uint32_t size, bool itself, uint32_t ma
                                    .n_vocab = ORACLE_VOCAB};
     const struct oracle_alphabet alphabet = manual_alphabet(6);
 
+    ring->liar = (struct liar_plan){.alphabet = alphabet, .salt = 1, .percent = 70, .seed = 1};
+    parts.new_proposer = liar_new;
+    parts.proposer_user = &ring->liar;
     ring->engine = manual_engine(NULL, NULL);
     ring->oracle = oracle_new(&parts.limits, &alphabet, 1);
     assert_non_null(ring->oracle);
@@ -88,6 +93,7 @@ static runnel_request kind(uint32_t i, bool penalised, struct capture *capture)
         request.sampling.penalty_tokens = i % 2 ? 6 : 0;
         request.sampling.biases = biases;
         request.sampling.n_biases = i % 4;
+        request.draft = i == 10 ? RUNNEL_DRAFT_NGRAM : RUNNEL_DRAFT_NONE;
     }
     request.ignore_eos = penalised && i % 4 == 2;
     return request;
@@ -192,19 +198,63 @@ static void penalties_in_any_ring(void **state)
 {
     struct capture without[KINDS + 1], with[KINDS + 1];
     uint32_t most, n_other = 0;
-    uint64_t steps;
+    uint64_t steps, n_drafted = 0;
 
     (void)state;
     same_with_any(true);
     run_ring(1, true, false, without, &most, &steps);
     run_ring(1, true, true, with, &most, &steps);
     for (uint32_t i = 0; i <= KINDS; i++) {
+        assert_true(with[i].last.type == RUNNEL_EVENT_DONE);
+        n_drafted += with[i].last.usage.drafted_tokens;
         n_other += without[i].n_tokens != with[i].n_tokens ||
                    memcmp(without[i].tokens, with[i].tokens, with[i].n_tokens * sizeof with[i].tokens[0]) != 0;
         capture_clear(&without[i]);
         capture_clear(&with[i]);
     }
     assert_in_range(n_other, 3, KINDS);
+    assert_true(n_drafted > 0);
+}
+
+/* Texts of so many distinct tokens that a step has room for the counts of three of them: the others wait for the next
+ * one, and each comes to its end with what the host draws. */
+static void run_crowd(bool itself, struct capture captures[KINDS], uint64_t *n_steps)
+{
+    struct ring ring;
+    char text[60];
+
+    memset(captures, 0, KINDS * sizeof captures[0]);
+    for (uint32_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('A' + i);
+    open_ring(&ring, 2, itself, itself ? ORACLE_VOCAB : 0);
+    for (uint32_t i = 0; i < KINDS; i++) {
+        runnel_request request = make_request(text, 6, &captures[i]);
+
+        request.prompt_bytes = sizeof text - i;
+        request.sampling.presence_penalty = 0.9f;
+        request.sampling.frequency_penalty = 0.4f;
+        submit(&ring, &request);
+    }
+    for (uint32_t i = 0; i < 200; i++)
+        step(&ring);
+    *n_steps = ring.oracle->n_steps;
+    close_ring(&ring);
+}
+
+static void counts_take_turns(void **state)
+{
+    struct capture want[KINDS], got[KINDS];
+    uint64_t n_host, n_itself;
+
+    (void)state;
+    run_crowd(false, want, &n_host);
+    run_crowd(true, got, &n_itself);
+    assert_true(n_itself > 2 * n_host);
+    for (uint32_t i = 0; i < KINDS; i++) {
+        expect_same(&want[i], &got[i]);
+        capture_clear(&want[i]);
+        capture_clear(&got[i]);
+    }
 }
 
 /* Cancelled with three steps in flight: told at once, let go behind the last of them, and nothing of it is left. */
@@ -376,7 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_with_any_ring),    cmocka_unit_test(cancelled_in_flight),
         cmocka_unit_test(penalties_in_any_ring), cmocka_unit_test(penalties_in_flight),
-        cmocka_unit_test(same_on_threads),
+        cmocka_unit_test(counts_take_turns),     cmocka_unit_test(same_on_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
