@@ -15,6 +15,7 @@
 
 #define KINDS 12
 #define TOKENS 40
+#define DISTINCT 60u
 
 /* ---- The oracle model ---- */
 
@@ -221,16 +222,16 @@ static void penalties_in_any_ring(void **state)
 static void run_crowd(bool itself, struct capture captures[KINDS], uint64_t *n_steps)
 {
     struct ring ring;
-    char text[60];
+    char text[DISTINCT + 1] = {0};
 
     memset(captures, 0, KINDS * sizeof captures[0]);
-    for (uint32_t i = 0; i < sizeof text; i++)
+    for (uint32_t i = 0; i < DISTINCT; i++)
         text[i] = (char)('A' + i);
     open_ring(&ring, 2, itself, itself ? ORACLE_VOCAB : 0);
     for (uint32_t i = 0; i < KINDS; i++) {
         runnel_request request = make_request(text, 6, &captures[i]);
 
-        request.prompt_bytes = sizeof text - i;
+        request.prompt_bytes = DISTINCT - i;
         request.sampling.presence_penalty = 0.9f;
         request.sampling.frequency_penalty = 0.4f;
         submit(&ring, &request);
