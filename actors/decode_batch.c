@@ -14,14 +14,13 @@
 #include <string.h>
 
 #include "actors/context.h"
+#include "actors/decode_outs.h"
 #include "actors/decode_states.h"
 #include "actors/draft/drafter.h"
 #include "actors/embed.h"
 #include "actors/grammar/guide.h"
 #include "base/check.h"
-#include "model/draw_mask.h"
 #include "model/kv_size.h"
-#include "sampling/changes.h"
 
 #define PROMPT_FEATURES 512u /* of so many positions at its end a drafter reads them */
 
@@ -66,141 +65,10 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
     return part;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-static bool draws_itself(const struct rn_decode *decode)
-{
-    return decode->ring.late_logits != NULL;
-}
-
-/* The device draws by itself, but not with these parameters; or a step might have no room for what they change. */
-static bool is_beyond_device(const struct rn_decode *decode, const struct rn_sampler *sampler)
-{
-    const struct rn_backend *backend = decode->context->backend;
-
-    return draws_itself(decode) &&
-           (!rn_changes_are_all(sampler) ||
-            rn_changes_most(sampler, decode->context->n_vocab) > decode->context->limits->max_changes ||
-            (backend->ops->can_draw != NULL && !backend->ops->can_draw(backend, rn_sampler_params(sampler))));
-}
-
-/* Logits that a row of the request changes on the device, at most. */
-static uint32_t n_changes_of(const struct rn_decode *decode, const struct rn_request *request)
-{
-    if (!draws_itself(decode) || is_beyond_device(decode, request->sampler))
-        return 0;
-    return rn_changes_most(request->sampler, RN_PATH_MOST);
-}
-
-/* Its next row cannot be composed before the host has seen what its last one has drawn. */
-static bool needs_host(const struct rn_decode *decode, const struct rn_request *request)
-{
-    return request->verified || request->guide != NULL ||
-           (request->sampler != NULL && (draws_itself(decode) ? is_beyond_device(decode, request->sampler)
-                                                              : rn_sampler_reads_past(request->sampler)));
-}
-
-/* Steps in flight that suit the request. What a device counts by itself is one token, that of the row. */
-static uint32_t depth_of(const struct rn_decode *decode, const struct rn_request *request)
-{
-    if (needs_host(decode, request))
-        return 1;
-    return request->sampler != NULL && rn_sampler_reads_past(request->sampler) ? 2 : RN_STEPS;
-}
-
-uint32_t rn_batch_depth(const struct rn_decode *decode)
-{
-    uint32_t depth = decode->ring.size;
-
-    for (uint32_t i = 0; i < decode->n_running && depth > 1; i++)
-        depth = least(depth, depth_of(decode, decode->running[i]));
-    for (const struct rn_request *r = decode->prompts.first; r != NULL && depth > 1; r = r->next)
-        depth = r->embed != NULL || r->want_logits ? 1 : least(depth, depth_of(decode, r));
-    return depth;
-}
-
 /* Of the step that is composed. */
 static int32_t *drawn_of(struct rn_decode *decode)
 {
     return decode->ring.arrays[decode->ring.n_submitted % decode->ring.size].drawn;
-}
-
-/* The device does not draw for this request. One with a guide has room of its own for its logits. */
-static bool draws_late(const struct rn_decode *decode, const struct rn_request *request)
-{
-    return request->guide == NULL && is_beyond_device(decode, request->sampler);
-}
-
-/* Rows of the request from which the step may still have to be drawn. */
-static uint32_t draws_left(const struct rn_decode *decode, const struct rn_request *request)
-{
-    uint32_t n_changes;
-
-    if (request->sampler == NULL)
-        return UINT32_MAX;
-    if (draws_late(decode, request))
-        return decode->ring.most_late - decode->batch->n_late;
-    n_changes = n_changes_of(decode, request);
-    return n_changes == 0 ? UINT32_MAX : (decode->context->limits->max_changes - decode->batch->n_changes) / n_changes;
-}
-
-/* The row is the request's of that number which is drawn. */
-static void guide_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, uint32_t row,
-                      float *keep_logits)
-{
-    const struct rn_backend *backend = decode->context->backend;
-
-    out->guided = true;
-    out->guide_row = row;
-    rn_guide_begin_row(request->guide, row);
-    decode->batch->n_guided++;
-    if (!draws_itself(decode))
-        return;
-    if (!is_beyond_device(decode, request->sampler) && backend->ops->mask_of != NULL)
-        out->mask = backend->ops->mask_of(decode->context->backend, (uint32_t)(out - decode->batch->outs));
-    if (out->mask != NULL)
-        rn_draw_mask_clear(out->mask);
-    else
-        out->late_logits = keep_logits != NULL ? keep_logits : rn_guide_logits(request->guide, row);
-}
-
-/* Of the next position. Not its pick: that is large, and the sampler writes it. row: which of the request's that are
- * drawn in this step. */
-static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, bool sample,
-                    uint32_t row, float *keep_logits)
-{
-    struct rn_batch *batch = decode->batch;
-
-    out->late_logits = NULL;
-    out->mask = NULL;
-    out->guided = out->ended = out->last = false;
-    out->asks = sample && request->choice != NULL;
-    if (sample && request->guide != NULL)
-        guide_out(decode, out, request, row, keep_logits);
-    if (sample && draws_late(decode, request)) {
-        out->late_logits = keep_logits != NULL
-                               ? keep_logits
-                               : decode->ring.late_logits + (size_t)batch->n_late * decode->context->n_vocab;
-        batch->n_late++;
-        RN_CHECK(batch->n_late <= decode->ring.most_late);
-    }
-    if (sample)
-        batch->n_changes += n_changes_of(decode, request);
-    RN_CHECK(batch->n_changes <= decode->context->limits->max_changes);
-    out->request = request;
-    out->position = request->n_done + request->n_dropped;
-    out->sampler = request->sampler;
-    out->sample = sample;
-    out->want_logprobs = request->want_logprobs;
-    out->n_top = request->n_top;
-    out->keep_logits = keep_logits;
-    out->follows = out->waits = false;
-    out->leaf_offset = 0;
-    out->second = (struct rn_runner_up){.token = -1};
-    out->drawn = out->tells_token = out->tells_logits = out->tells_choice = false;
 }
 
 static bool is_current(const struct rn_proposal *proposal, const struct rn_request *request)
@@ -264,7 +132,7 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     row->out = -1;
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
-        add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
+        rn_outs_put(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
         part->n_outs++;
     }
     if (row->out >= 0)
@@ -312,7 +180,7 @@ static uint32_t draft_room(const struct rn_decode *decode, const struct rn_reque
     room = room < chunk ? room : chunk;
     if (request->guide != NULL && request->guide->n_rows - 1 < room)
         room = request->guide->n_rows - 1;
-    room = room < draws_left(decode, request) ? room : draws_left(decode, request);
+    room = room < rn_outs_left(decode, request) ? room : rn_outs_left(decode, request);
     return room < decode->batch->n_spare ? room : decode->batch->n_spare;
 }
 
@@ -361,7 +229,7 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     decode->ring.parents[r] = (int32_t)above;
     drawn_of(decode)[r] = -1;
     *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
-    add_out(decode, out, part->request, true, part->n_outs, NULL);
+    rn_outs_put(decode, out, part->request, true, part->n_outs, NULL);
     out->position = row->position + part->request->n_dropped;
     out->follows = true;
     out->behind = (uint32_t)(row->out - batch->step.rows[above].out);
@@ -550,7 +418,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         if (request->priority != level || !goes_on(request))
             continue;
         if (batch->step.n_rows + request->n_behind >= max_rows || batch->step.n_outs == max_outs ||
-            batch->n_parts == decode->context->limits->max_seqs || draws_left(decode, request) == 0)
+            batch->n_parts == decode->context->limits->max_seqs || rn_outs_left(decode, request) == 0)
             return;
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
@@ -635,7 +503,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
         n = n < outs ? n : outs;
         n = n < (uint32_t)credit ? n : (uint32_t)credit;
     }
-    return n > 0 && n == left && draws_left(decode, request) == 0 ? n - 1 : n;
+    return n > 0 && n == left && rn_outs_left(decode, request) == 0 ? n - 1 : n;
 }
 
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)

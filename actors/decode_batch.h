@@ -6,9 +6,6 @@
 
 #include "actors/decode_actor.h"
 
-/* How many steps may be in flight now, by the requests that decode has. */
-uint32_t rn_batch_depth(const struct rn_decode *decode);
-
 /* Fills the ring's next batch, decode->batch from then on, from the running sequences and the prompts; false when
  * nothing can run now. The chosen requests are in one step more, and their n_done counts the new rows. */
 bool rn_batch_compose(struct rn_decode *decode);

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/kv_size.h"
 #include "model/stop.h"
+#include "tests/sim/oracle_draw.h"
 
 #define POISON 0xdeadbeefcafef00dull
 
@@ -120,28 +121,6 @@ static bool follows(const struct oracle *oracle, const struct rn_step *step, uin
              step->rows[r].position - step->rows[first].position <= oracle->limits.tree_depth));
 }
 
-static bool can_draw(const struct rn_draw *draw, uint64_t *n_changes)
-{
-    const struct rn_draw_changes *changes = &draw->changes;
-    const runnel_sampling *p = draw->sampling;
-    bool counted[ORACLE_VOCAB] = {false};
-
-    if (!draw->wanted)
-        return true;
-    for (uint32_t i = 0; i < changes->n_counts; i++) {
-        int32_t token = changes->counts[i].token;
-
-        if (token < 0 || token >= ORACLE_VOCAB || counted[token] || changes->counts[i].count == 0)
-            return false;
-        counted[token] = true;
-    }
-    for (uint32_t i = 0; i < changes->n_barred; i++)
-        if (changes->barred[i] < 0 || changes->barred[i] >= ORACLE_VOCAB)
-            return false;
-    *n_changes += (p == NULL ? 0 : p->n_biases) + changes->n_counts + changes->n_barred;
-    return p != NULL && draw->want_top <= RUNNEL_MAX_TOP_LOGPROBS;
-}
-
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */
 static bool step_good(struct oracle *oracle, const struct rn_step *step)
 {
@@ -180,7 +159,7 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
         (step->drawer == NULL || step->drawer->n_scratch == 0))
         breach(oracle, "nobody draws");
     for (uint32_t i = 0; i < step->n_outs && oracle->scratch != NULL; i++)
-        if (step->draws == NULL || !can_draw(&step->draws[i], &n_changes))
+        if (step->draws == NULL || !oracle_can_draw(&step->draws[i], &n_changes))
             breach(oracle, "a draw is not one that the device can make by itself");
     if (n_changes > limits->max_changes)
         breach(oracle, "draws change more logits than the device has room for");
@@ -626,40 +605,6 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
         logits[row->position % ORACLE_VOCAB] = NAN;
 }
 
-/* The token that counts once more. */
-static int32_t own_token(const struct rn_step *step, uint32_t out)
-{
-    uint32_t r = 0;
-
-    while (step->rows[r].out != (int32_t)out)
-        r++;
-    return step->rows[r].token;
-}
-
-/* That of a sequence of which as many tokens are known as count; NULL: memory was refused. */
-static struct rn_sampler *own_sampler(struct oracle *oracle, const struct rn_step *step, uint32_t out)
-{
-    const struct rn_draw_changes *changes = &step->draws[out].changes;
-    runnel_sampling params = *step->draws[out].sampling;
-    struct rn_sampler *sampler;
-
-    params.seed = step->draws[out].seed;
-    params.penalty_tokens = 0;
-    sampler = rn_sampler_new(&oracle->heap, &params, ORACLE_VOCAB, ORACLE_VOCAB);
-    if (sampler == NULL)
-        return NULL;
-    rn_sampler_begin_answer(sampler);
-    for (uint32_t i = 0; i < changes->n_counts; i++)
-        for (uint32_t k = 0; k < changes->counts[i].count; k++)
-            rn_sampler_accept(sampler, changes->counts[i].token);
-    if (changes->counts_own)
-        rn_sampler_accept(sampler, own_token(step, out));
-    if (rn_sampler_keep_from_ending(sampler, changes->barred, changes->n_barred, changes->n_barred, 0))
-        return sampler;
-    rn_sampler_free(sampler);
-    return NULL;
-}
-
 /* From the parameters, the coin's name and what counts. */
 static void draw_itself(struct oracle *oracle, struct rn_step *step, uint32_t out, const float *logits)
 {
@@ -671,7 +616,7 @@ static void draw_itself(struct oracle *oracle, struct rn_step *step, uint32_t ou
         memcpy(draw->keep_logits, logits, ORACLE_VOCAB * sizeof *logits);
     if (draw->status != RUNNEL_OK || !draw->wanted)
         return;
-    sampler = own_sampler(oracle, step, out);
+    sampler = oracle_sampler(oracle, step, out);
     if (sampler == NULL) {
         breach(oracle, "no memory for a draw");
         return;
