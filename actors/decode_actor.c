@@ -7,7 +7,6 @@
 
 #include "actors/context.h"
 #include "actors/decode_batch.h"
-#include "actors/decode_outs.h"
 #include "actors/decode_states.h"
 #include "actors/draw_rows.h"
 #include "actors/host/outlet.h"

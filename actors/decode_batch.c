@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/decode_outs.h"
 #include "actors/decode_states.h"
 #include "actors/draft/drafter.h"
 #include "actors/embed.h"

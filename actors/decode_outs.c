@@ -1,5 +1,6 @@
-/* Wanted rows: see decode_outs.h. */
-#include "actors/decode_outs.h"
+/* The wanted rows of the step that decode composes: who draws each of them, the device or the sampler actor, what it
+ * takes, and how many steps may be in flight for that. */
+#include "actors/decode_batch.h"
 
 #include "actors/context.h"
 #include "actors/grammar/guide.h"
