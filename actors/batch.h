@@ -37,6 +37,7 @@ struct rn_batch_out {
                                   NULL */
     bool guided;               /* a grammar says what may be drawn: row guide_row of the request's guide */
     uint32_t guide_row;
+    bool waits;       /* the row's token is what the step before draws */
     bool asks;        /* the host draws: the row's candidates go to the request's choice */
     bool ended, last; /* the draw has ended the grammar's text; or completed it, and nothing can follow */
     bool follows;     /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
@@ -83,11 +84,14 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
-    struct rn_draw *draws;   /* [limits.max_outs]: of a device that draws in the step; see draw_rows.h */
-    struct rn_drawer drawer; /* how it does; draw NULL: by itself, or it does not */
-    uint32_t n_late;         /* wanted rows with late_logits of the ring */
-    uint32_t n_guided;       /* wanted rows that a grammar guides */
-    void **scratch;          /* [n_scratch] */
+    struct rn_draw *draws;        /* [limits.max_outs]: of a device that draws in the step; see draw_rows.h */
+    struct rn_drawer drawer;      /* how it does; draw NULL: by itself, or it does not */
+    struct rn_draw_count *counts; /* [limits.max_changes]: what the draws of a device count that draws by itself */
+    uint32_t n_counts;            /* of them, those that were written */
+    uint32_t n_changes;           /* logits that such a device changes, at most */
+    uint32_t n_late;              /* wanted rows with late_logits of the ring */
+    uint32_t n_guided;            /* wanted rows that a grammar guides */
+    void **scratch;               /* [n_scratch] */
     uint32_t n_scratch;
     uint32_t n_vocab;           /* width of the logits */
     uint32_t n_repeated;        /* rows that were computed before */

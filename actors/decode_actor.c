@@ -532,7 +532,7 @@ static void submit(struct rn_decode *decode, struct rn_batch *batch)
 /* The next steps, as many as may be in flight, while there is something to compute. */
 static void begin_steps(struct rn_decode *decode)
 {
-    uint32_t depth = rn_batch_depth(decode);
+    uint32_t depth = rn_outs_depth(decode);
 
     while (decode->ring.n_flying < depth && decode->free_lists != NULL && decode->free_computed != NULL &&
            !decode->holds && !rn_decode_awaits_company(decode) && rn_batch_compose(decode))

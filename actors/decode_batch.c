@@ -19,7 +19,6 @@
 #include "actors/embed.h"
 #include "actors/grammar/guide.h"
 #include "base/check.h"
-#include "model/draw_mask.h"
 #include "model/kv_size.h"
 
 #define PROMPT_FEATURES 512u /* of so many positions at its end a drafter reads them */
@@ -65,106 +64,10 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
     return part;
 }
 
-/* The device draws by itself, but not with these parameters. */
-static bool is_beyond_device(const struct rn_decode *decode, const struct rn_sampler *sampler)
-{
-    const struct rn_backend *backend = decode->context->backend;
-
-    return decode->ring.late_logits != NULL &&
-           (rn_sampler_reads_past(sampler) ||
-            (backend->ops->can_draw != NULL && !backend->ops->can_draw(backend, rn_sampler_params(sampler))));
-}
-
-/* Its next row cannot be composed before the host has seen what its last one has drawn. */
-static bool needs_host(const struct rn_decode *decode, const struct rn_request *request)
-{
-    return request->verified || request->guide != NULL ||
-           (request->sampler != NULL &&
-            (rn_sampler_reads_past(request->sampler) || is_beyond_device(decode, request->sampler)));
-}
-
-uint32_t rn_batch_depth(const struct rn_decode *decode)
-{
-    if (decode->ring.size == 1)
-        return 1;
-    for (uint32_t i = 0; i < decode->n_running; i++)
-        if (needs_host(decode, decode->running[i]))
-            return 1;
-    for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
-        if (needs_host(decode, r) || r->embed != NULL || r->want_logits)
-            return 1;
-    return decode->ring.size;
-}
-
 /* Of the step that is composed. */
 static int32_t *drawn_of(struct rn_decode *decode)
 {
     return decode->ring.arrays[decode->ring.n_submitted % decode->ring.size].drawn;
-}
-
-/* The device does not draw for this request. One with a guide has room of its own for its logits. */
-static bool draws_late(const struct rn_decode *decode, const struct rn_request *request)
-{
-    return request->guide == NULL && is_beyond_device(decode, request->sampler);
-}
-
-/* Rows of the request from which the step may still have to be drawn. */
-static uint32_t draws_left(const struct rn_decode *decode, const struct rn_request *request)
-{
-    return draws_late(decode, request) ? decode->ring.most_late - decode->batch->n_late : UINT32_MAX;
-}
-
-/* The row is the request's of that number which is drawn. */
-static void guide_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, uint32_t row,
-                      float *keep_logits)
-{
-    const struct rn_backend *backend = decode->context->backend;
-
-    out->guided = true;
-    out->guide_row = row;
-    rn_guide_begin_row(request->guide, row);
-    decode->batch->n_guided++;
-    if (decode->ring.late_logits == NULL)
-        return;
-    if (!is_beyond_device(decode, request->sampler) && backend->ops->mask_of != NULL)
-        out->mask = backend->ops->mask_of(decode->context->backend, (uint32_t)(out - decode->batch->outs));
-    if (out->mask != NULL)
-        rn_draw_mask_clear(out->mask);
-    else
-        out->late_logits = keep_logits != NULL ? keep_logits : rn_guide_logits(request->guide, row);
-}
-
-/* Of the next position. Not its pick: that is large, and the sampler writes it. row: which of the request's that are
- * drawn in this step. */
-static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, bool sample,
-                    uint32_t row, float *keep_logits)
-{
-    struct rn_batch *batch = decode->batch;
-
-    out->late_logits = NULL;
-    out->mask = NULL;
-    out->guided = out->ended = out->last = false;
-    out->asks = sample && request->choice != NULL;
-    if (sample && request->guide != NULL)
-        guide_out(decode, out, request, row, keep_logits);
-    if (sample && draws_late(decode, request)) {
-        out->late_logits = keep_logits != NULL
-                               ? keep_logits
-                               : decode->ring.late_logits + (size_t)batch->n_late * decode->context->n_vocab;
-        batch->n_late++;
-        RN_CHECK(batch->n_late <= decode->ring.most_late);
-    }
-    out->request = request;
-    out->position = request->n_done + request->n_dropped;
-    out->sampler = request->sampler;
-    out->sample = sample;
-    out->want_logprobs = request->want_logprobs;
-    out->n_top = request->n_top;
-    out->keep_logits = keep_logits;
-    out->follows = false;
-    out->leaf_offset = 0;
-    out->second = (struct rn_runner_up){.token = -1};
-    out->drawn = out->tells_token = out->tells_logits = out->tells_choice = false;
 }
 
 static bool is_current(const struct rn_proposal *proposal, const struct rn_request *request)
@@ -228,9 +131,11 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     row->out = -1;
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
-        add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
+        rn_outs_put(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
         part->n_outs++;
     }
+    if (row->out >= 0)
+        batch->outs[row->out].waits = row->token < 0;
     if (sample) {
         request->draw_step = decode->ring.n_submitted + 1;
         request->draw_row = (uint32_t)row->out;
@@ -274,7 +179,7 @@ static uint32_t draft_room(const struct rn_decode *decode, const struct rn_reque
     room = room < chunk ? room : chunk;
     if (request->guide != NULL && request->guide->n_rows - 1 < room)
         room = request->guide->n_rows - 1;
-    room = room < draws_left(decode, request) ? room : draws_left(decode, request);
+    room = room < rn_outs_left(decode, request) ? room : rn_outs_left(decode, request);
     return room < decode->batch->n_spare ? room : decode->batch->n_spare;
 }
 
@@ -323,7 +228,7 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     decode->ring.parents[r] = (int32_t)above;
     drawn_of(decode)[r] = -1;
     *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
-    add_out(decode, out, part->request, true, part->n_outs, NULL);
+    rn_outs_put(decode, out, part->request, true, part->n_outs, NULL);
     out->position = row->position + part->request->n_dropped;
     out->follows = true;
     out->behind = (uint32_t)(row->out - batch->step.rows[above].out);
@@ -512,7 +417,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         if (request->priority != level || !goes_on(request))
             continue;
         if (batch->step.n_rows + request->n_behind >= max_rows || batch->step.n_outs == max_outs ||
-            batch->n_parts == decode->context->limits->max_seqs || draws_left(decode, request) == 0)
+            batch->n_parts == decode->context->limits->max_seqs || rn_outs_left(decode, request) == 0)
             return;
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
@@ -597,7 +502,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
         n = n < outs ? n : outs;
         n = n < (uint32_t)credit ? n : (uint32_t)credit;
     }
-    return n > 0 && n == left && draws_left(decode, request) == 0 ? n - 1 : n;
+    return n > 0 && n == left && rn_outs_left(decode, request) == 0 ? n - 1 : n;
 }
 
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)

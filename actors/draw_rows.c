@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "model/device.h"
+#include "sampling/changes.h"
 
 struct rn_path rn_draw_path(const struct rn_batch_out *out, int32_t *tokens)
 {
@@ -112,8 +113,14 @@ void rn_draws_fini(struct rn_batch *batch, struct rn_heap *heap)
 }
 
 /* For a device that draws by itself. */
-static void ask_device(struct rn_draw *draw, const struct rn_batch_out *out)
+static void ask_device(struct rn_batch *batch, struct rn_draw *draw, const struct rn_batch_out *out)
 {
+    int32_t drafts[RN_PATH_MOST];
+
+    rn_changes_take(out->sampler, rn_draw_path(out, drafts), out->waits, batch->counts + batch->n_counts,
+                    &draw->changes);
+    batch->n_counts += draw->changes.n_counts;
+    RN_CHECK(batch->n_counts <= batch->n_changes);
     draw->sampling = rn_sampler_params(out->sampler);
     draw->seed = draw->sampling->seed;
     draw->position = out->position + 1;
@@ -135,7 +142,7 @@ void rn_draws_ask(struct rn_batch *batch)
         batch->draws[i] =
             (struct rn_draw){.wanted = out->sample && !late, .keep_logits = late ? out->late_logits : out->keep_logits};
         if (itself && batch->draws[i].wanted)
-            ask_device(&batch->draws[i], out);
+            ask_device(batch, &batch->draws[i], out);
         if (out->mask != NULL) {
             batch->draws[i].mask = out->mask;
             batch->draws[i].late_logits = rn_guide_logits(out->request->guide, out->guide_row);

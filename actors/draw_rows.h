@@ -3,7 +3,7 @@
  *   inside the step, by the device's threads      RN_CAN_DRAW          draw_in_step, from logits that stay there
  *   inside the step, by the device itself         RN_CAN_DRAW_ITSELF   parameters and coin go down, tokens come up
  *   by the sampler actor, when the step is done   any other device, and of one that draws by itself the rows with
- *                                                 penalties: their logits come up
+ *                                                 what it cannot draw: their logits come up
  *
  * A row with a grammar is drawn from its mask (grammar/guide.h), which a device that draws by itself finds in its
  * memory of the host (model/draw_mask.h); where that is not there in time, by the sampler.

@@ -6,9 +6,11 @@
 #include "base/check.h"
 #include "model/kv_size.h"
 
-#define WHOLE_ROWS 512u    /* of a text that attention sees both ways, unless the host says how many */
-#define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
-#define FREE_CONTEXTS 64   /* likewise where blocks cost nothing: no block of the model attends */
+#define WHOLE_ROWS 512u      /* of a text that attention sees both ways, unless the host says how many */
+#define DEFAULT_CONTEXTS 8   /* full contexts that the default KV memory holds */
+#define FREE_CONTEXTS 64     /* likewise where blocks cost nothing: no block of the model attends */
+#define CHANGES_BESIDE 4096u /* biases of a row: OpenAI's interface has 300 at most */
+#define CHANGES_USUAL 2048u  /* distinct tokens of a text of some thousand */
 
 /* The device's memory. Of its own, with a drafter beside the model: as if what the drafter has were not there, which is
  * its weights and a third of what those of both leave. */
@@ -124,6 +126,15 @@ static uint32_t usual_rows(const struct runnel_model *model)
     return plan->bidirectional && whole > good ? whole : good;
 }
 
+/* One row fits always, whatever it has counted, with as many biases as hosts send; of a full step each row's counts of a
+ * conversation of some thousand tokens. A row that does not fit beside others waits for the next step. */
+static uint32_t max_changes(uint32_t n_vocab, uint32_t max_outs)
+{
+    uint32_t one = n_vocab + CHANGES_BESIDE, all = max_outs < UINT32_MAX / CHANGES_USUAL ? max_outs * CHANGES_USUAL : 0;
+
+    return one > all ? one : all;
+}
+
 runnel_status rn_model_choose_limits(struct runnel_model *model, runnel_error *error)
 {
     struct rn_backend_limits *limits = &model->parts.limits;
@@ -148,6 +159,8 @@ runnel_status rn_model_choose_limits(struct runnel_model *model, runnel_error *e
         .weight_order = model->options.weight_order,
         .draws = rn_device_can(caps, RN_CAN_DRAW),
     };
+    if (limits->draws && rn_device_can(caps, RN_CAN_DRAW_ITSELF))
+        limits->max_changes = max_changes(model->parts.plan->n_vocab, limits->max_outs);
     RN_ASSERT(limits->max_outs <= limits->max_rows && limits->max_outs < limits->max_seqs);
     return choose_blocks(model, limits, error);
 }

@@ -30,7 +30,9 @@ static bool take_arrays(struct rn_step_arrays *arrays, const struct rn_backend_l
     arrays->drawn = rn_alloc(heap, limits->max_rows, sizeof arrays->drawn[0]);
     arrays->seqs = rn_alloc(heap, limits->max_seqs, sizeof arrays->seqs[0]);
     arrays->copies = rn_alloc(heap, limits->max_seqs, sizeof arrays->copies[0]);
-    return arrays->rows != NULL && arrays->drawn != NULL && arrays->seqs != NULL && arrays->copies != NULL;
+    arrays->counts = rn_alloc(heap, limits->max_changes, sizeof arrays->counts[0]);
+    return (limits->max_changes == 0 || arrays->counts != NULL) && arrays->rows != NULL && arrays->drawn != NULL &&
+           arrays->seqs != NULL && arrays->copies != NULL;
 }
 
 /* Logits of all wanted rows, where the device has no room for them; where it draws by itself those of a few. */
@@ -106,6 +108,7 @@ void rn_step_ring_fini(struct rn_step_ring *ring, struct rn_heap *heap)
         rn_free(heap, ring->arrays[i].drawn);
         rn_free(heap, ring->arrays[i].seqs);
         rn_free(heap, ring->arrays[i].copies);
+        rn_free(heap, ring->arrays[i].counts);
     }
     rn_free(heap, ring->moves);
     rn_free(heap, ring->parents);
@@ -132,8 +135,9 @@ struct rn_batch *rn_step_ring_next(struct rn_step_ring *ring)
     RN_CHECK(ring->n_flying < ring->size);
     RN_ASSERT(batch->list == NULL && batch->computed == NULL && batch->news == NULL);
     batch->n_parts = batch->n_drafts = batch->n_branches = batch->n_late = batch->n_guided = batch->n_waiting = 0;
-    batch->n_repeated = 0;
+    batch->n_repeated = batch->n_counts = batch->n_changes = 0;
     batch->n_readers = 0;
+    batch->counts = arrays->counts;
     batch->verifies = batch->holds = false;
     batch->proposals.n = 0;
     batch->step = (struct rn_step){.rows = arrays->rows,

@@ -9,8 +9,8 @@
  * end of an answer, a cancel, a deadline) makes rows that were computed ahead worthless: they are thrown away when they
  * come back, and their positions count as not computed.
  *
- * A request needs the host between two of its steps if it drafts, has penalties, or makes an embedding or gives logits
- * from its prompt. While decode has one, one step at a time is in flight, as it always is where a step draws nothing,
+ * A request needs the host between two of its steps if it drafts, if the host draws for it or the device's threads do
+ * and it has penalties, if a grammar guides it, or if it makes an embedding or gives logits from its prompt. While decode has one, one step at a time is in flight, as it always is where a step draws nothing,
  * has features or means, or changes a recurrent state: so nobody's steps come less often than with one step
  * at a time. Decode's own. */
 #ifndef RN_ACTORS_STEP_RING_H
@@ -25,11 +25,12 @@ struct rn_request;
 
 /* What a step in flight reads. */
 struct rn_step_arrays {
-    struct rn_step_row *rows;    /* [max_rows] */
-    int32_t *drawn;              /* [max_rows] */
-    struct rn_step_seq *seqs;    /* [max_seqs] */
-    struct rn_step_copy *copies; /* [max_seqs] */
-    struct rn_stop stop;         /* set once each request with rows in flight has its outcome */
+    struct rn_step_row *rows;     /* [max_rows] */
+    int32_t *drawn;               /* [max_rows] */
+    struct rn_step_seq *seqs;     /* [max_seqs] */
+    struct rn_step_copy *copies;  /* [max_seqs] */
+    struct rn_draw_count *counts; /* [max_changes] */
+    struct rn_stop stop;          /* set once each request with rows in flight has its outcome */
 };
 
 struct rn_step_ring {

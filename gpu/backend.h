@@ -109,8 +109,10 @@ struct rn_gpu_inputs {
     uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
     uint64_t places, parents, moves, parts;           /* of a backend that has trees */
     uint64_t brought;                                 /* rn_step.inputs */
+    uint64_t changes;                                 /* of logits: rn_draw_change [max_changes] */
     uint64_t results;  /* what the last step has drawn, [max_outs] of rn_draw_result: stays on the device */
-    uint64_t bytes;    /* without the results */
+    uint64_t saved;    /* logits that were changed, f32 [max_changes + max_outs]: likewise */
+    uint64_t bytes;    /* without those */
     uint32_t n_tables; /* words of `tables`, at most */
 };
 

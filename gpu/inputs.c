@@ -2,7 +2,7 @@
  *
  *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_rows or max_outs] · drawn [max_rows] ·
  *   asks [max_outs] · lasts [max_rows] · features_rows [max_rows] · features_selected [max_rows] ·
- *   tables_at [max_seqs] · windows_at [max_seqs] · tables · brought
+ *   tables_at [max_seqs] · windows_at [max_seqs] · tables · brought · changes
  *
  * and, before the tables, of plans with recurrent states the slot and the rows of each sequence, and what is copied:
  *
@@ -14,10 +14,11 @@
  *   places [max_rows] · parents [max_rows] · moves [max_seqs * tree_depth][3] · parts [2 * n_kv_layers][4]
  *
  * windows_at is there where layers with windows have blocks of their own: their tables are behind the others. All are
- * uint32_t, but for asks, of rn_draw_ask, and what is brought for INPUT: f32 [max_rows, inputs_width]. lasts are there
+ * uint32_t, but for asks, of rn_draw_ask, changes, of rn_draw_change [max_changes], and what is brought for INPUT: f32
+ * [max_rows, inputs_width]. lasts are there
  * where attention looks ahead, those of features where the plan has any, drawn and asks where steps draw. One copy
  * brings as much of it as the step has: the arrays whole, of the tables what its sequences use. What is brought has a
- * copy of its own. */
+ * copy of its own, as the changes have. */
 #include <string.h>
 
 #include "base/check.h"
@@ -65,9 +66,12 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
     in->tables = in->parts + aligned(limits->tree_depth > 0 ? 8 * (uint64_t)plan->n_kv_layers : 0);
     in->n_tables = limits->max_seqs * blocks_of_context(limits) * (limits->window > 0 ? 2 : 1);
     in->brought = in->tables + aligned(in->n_tables);
-    in->bytes = in->results = in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
-    return in->results +
-           aligned(limits->draws ? limits->max_outs * (sizeof(struct rn_draw_result) / sizeof(uint32_t)) : 0);
+    in->changes = in->brought + aligned((uint64_t)limits->max_rows * plan->inputs_width);
+    in->bytes = in->results =
+        in->changes + aligned(limits->max_changes * (sizeof(struct rn_draw_change) / sizeof(uint32_t)));
+    in->saved = in->results +
+                aligned(limits->draws ? limits->max_outs * (sizeof(struct rn_draw_result) / sizeof(uint32_t)) : 0);
+    return in->saved + aligned(limits->draws ? (uint64_t)limits->max_changes + limits->max_outs : 0);
 }
 
 /* Of the step that is submitted: the one two before it has ended. */
@@ -155,32 +159,82 @@ static int send_brought(struct rn_gpu_backend *backend, const struct rn_step *st
                            backend->stream);
 }
 
-/* What the rows wait for, and what is drawn. */
-static void put_draws(struct rn_gpu_backend *backend, const struct rn_step *step)
+/* What a draw changes, as number `at` on; how many there are then. */
+static uint32_t put_changes(struct rn_gpu_backend *backend, const struct rn_draw *draw, uint32_t at)
+{
+    struct rn_draw_change *to = (struct rn_draw_change *)(void *)(host_of(backend) + backend->in.changes);
+    const struct rn_draw_changes *changes = &draw->changes;
+    const runnel_sampling *p = draw->sampling;
+
+    RN_CHECK(p->n_biases + changes->n_counts + changes->n_barred <= backend->limits.max_changes - at);
+    for (size_t i = 0; i < p->n_biases; i++) {
+        to[at].token = p->biases[i].token;
+        memcpy(&to[at++].word, &p->biases[i].bias, sizeof to->word);
+    }
+    for (uint32_t i = 0; i < changes->n_counts; i++)
+        to[at++] = (struct rn_draw_change){changes->counts[i].token, changes->counts[i].count};
+    for (uint32_t i = 0; i < changes->n_barred; i++)
+        to[at++] = (struct rn_draw_change){.token = changes->barred[i]};
+    return at;
+}
+
+static struct rn_draw_ask ask_of(const struct rn_gpu_backend *backend, const struct rn_draw *draw, uint32_t out,
+                                 uint32_t changes_at)
+{
+    const runnel_sampling *p = draw->sampling;
+
+    return (struct rn_draw_ask){
+        .seed = draw->seed,
+        .position = draw->position,
+        .mask = (uintptr_t)draw->mask,
+        .late = (uintptr_t)(backend->host_logits + (size_t)out * backend->plan->n_vocab),
+        .temperature = p->temperature,
+        .top_p = p->top_p,
+        .min_p = p->min_p,
+        .top_k = p->top_k,
+        .wanted = 1,
+        .want_logprob = draw->want_logprob,
+        .n_top = draw->want_top,
+        .changes_at = changes_at,
+        .n_biases = (uint32_t)p->n_biases,
+        .n_counts = draw->changes.n_counts,
+        .n_barred = draw->changes.n_barred,
+        .repetition = p->repetition_penalty,
+        .frequency = p->frequency_penalty,
+        .presence = p->presence_penalty,
+        .own = draw->changes.counts_own ? array(backend, backend->in.wanted)[out] : RN_DRAW_NONE,
+    };
+}
+
+/* What the rows wait for, and what is drawn. How many changes. */
+static uint32_t put_draws(struct rn_gpu_backend *backend, const struct rn_step *step)
 {
     struct rn_draw_ask *asks = (struct rn_draw_ask *)(void *)(host_of(backend) + backend->in.asks);
-    uint32_t *drawn = array(backend, backend->in.drawn);
+    uint32_t *drawn = array(backend, backend->in.drawn), n_changes = 0;
 
     for (uint32_t r = 0; r < step->n_rows; r++)
         drawn[r] = step->drawn == NULL ? UINT32_MAX : (uint32_t)step->drawn[r];
     for (uint32_t i = 0; step->draws != NULL && i < step->n_outs; i++) {
         const struct rn_draw *draw = &step->draws[i];
 
-        asks[i] = (struct rn_draw_ask){.wanted = draw->wanted};
-        if (draw->wanted)
-            asks[i] =
-                (struct rn_draw_ask){.seed = draw->seed,
-                                     .position = draw->position,
-                                     .mask = (uintptr_t)draw->mask,
-                                     .late = (uintptr_t)(backend->host_logits + (size_t)i * backend->plan->n_vocab),
-                                     .temperature = draw->sampling->temperature,
-                                     .top_p = draw->sampling->top_p,
-                                     .min_p = draw->sampling->min_p,
-                                     .top_k = draw->sampling->top_k,
-                                     .wanted = 1,
-                                     .want_logprob = draw->want_logprob,
-                                     .n_top = draw->want_top};
+        asks[i] = (struct rn_draw_ask){.own = RN_DRAW_NONE};
+        if (!draw->wanted)
+            continue;
+        asks[i] = ask_of(backend, draw, i, n_changes);
+        n_changes = put_changes(backend, draw, n_changes);
     }
+    return n_changes;
+}
+
+static int send_changes(struct rn_gpu_backend *backend, uint32_t n)
+{
+    struct rn_gpu_driver *driver = backend->device->driver;
+    uint64_t at = backend->in.changes;
+
+    if (n == 0)
+        return RN_GPU_OK;
+    return driver->copy_in(driver, backend->inputs + at, host_of(backend) + at, n * sizeof(struct rn_draw_change),
+                           backend->stream);
 }
 
 /* A sequence's blocks, behind so many words of the tables; how many there are then. */
@@ -223,6 +277,7 @@ uint32_t rn_gpu_longest(const struct rn_gpu_backend *backend, uint32_t positions
 int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *step, struct rn_gpu_shape *shape)
 {
     struct rn_gpu_driver *driver = backend->device->driver;
+    uint32_t n_changes = 0;
     uint64_t words;
     int result;
 
@@ -240,10 +295,12 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
     if (backend->plan->bidirectional)
         put_lasts(backend, step);
     if (backend->limits.draws)
-        put_draws(backend, step);
+        n_changes = put_draws(backend, step);
     words = put_tables(backend, step);
     shape->longest = rn_gpu_longest(backend, shape->longest);
     result = driver->copy_in(driver, backend->inputs, host_of(backend), backend->in.tables + words * sizeof(uint32_t),
                              backend->stream);
-    return result == RN_GPU_OK ? send_brought(backend, step) : result;
+    if (result == RN_GPU_OK)
+        result = send_brought(backend, step);
+    return result == RN_GPU_OK ? send_changes(backend, n_changes) : result;
 }

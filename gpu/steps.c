@@ -53,8 +53,13 @@ struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint3
     return (struct rn_draw_args){.logits = backend->slots + backend->slot_at[backend->plan->logits_slot],
                                  .asks = backend->inputs + backend->in.asks,
                                  .results = backend->inputs + backend->in.results,
+                                 .changes = backend->inputs + backend->in.changes,
+                                 .saved = backend->inputs + backend->in.saved,
+                                 .tokens = backend->inputs + backend->in.tokens,
                                  .n_rows = n_rows,
-                                 .n_vocab = backend->plan->n_vocab};
+                                 .n_vocab = backend->plan->n_vocab,
+                                 .n_changes = backend->limits.max_changes,
+                                 .n_tokens = backend->limits.max_rows};
 }
 
 /* Tokens that the step before has drawn, the ops, and what is drawn from their logits. */
@@ -143,7 +148,7 @@ static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
 bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sampling)
 {
     (void)backend;
-    return sampling->n_biases == 0;
+    return sampling->n_biases <= RN_DRAW_BIASES;
 }
 
 struct rn_draw_mask *rn_gpu_mask_of(struct rn_backend *base, uint32_t out)
@@ -151,6 +156,7 @@ struct rn_draw_mask *rn_gpu_mask_of(struct rn_backend *base, uint32_t out)
     struct rn_gpu_backend *backend = self(base);
 
     static_assert(offsetof(struct rn_draw_mask, words) == RN_DRAW_MASK_WORDS, "the kernel reads it");
+    static_assert(offsetof(struct rn_draw_mask, may_end) == RN_DRAW_MASK_ENDS, "the kernel reads it");
     RN_CHECK(out < backend->limits.max_outs);
     return backend->host_masks == NULL
                ? NULL

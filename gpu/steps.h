@@ -19,7 +19,7 @@ void rn_gpu_submit_async(struct rn_backend *base, struct rn_step *step);
  * called or will be. */
 void rn_gpu_steps_wait(struct rn_gpu_backend *backend, uint64_t n);
 
-/* steps.c: without biases. */
+/* steps.c: with so many biases at most as a block looks through (RN_DRAW_BIASES). */
 bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sampling);
 
 /* steps.c: the contract's. */

@@ -47,6 +47,7 @@ struct rn_backend_limits {
                              cache is copied to or from the host's memory */
     uint32_t tree_depth;  /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
                              steps have no trees */
+    uint32_t max_changes; /* single logits that the draws of one step change (rn_draw_changes and biases); 0: none */
     bool draws;           /* steps draw: the device has room for their logits, and rn_step.logits may be NULL */
     uint32_t n_states;    /* slots for recurrent states of plans that have one (rn_plan.state_bytes); 0: none */
     runnel_weight_order weight_order;             /* of a device that computes in the host's memory */
@@ -197,8 +198,8 @@ struct rn_backend_ops {
      * Before a block is reused for other tokens every step that reads it must be done. */
     void (*submit_async)(struct rn_backend *backend, struct rn_step *step);
 
-    /* Of a device that draws by itself: it can draw with these parameters, which have no penalties. NULL: with all. Rows
-     * with others are asked for their logits. */
+    /* Of a device that draws by itself: it can draw with these parameters, which have no further samplers. NULL: with
+     * all. Rows with others are asked for their logits. */
     bool (*can_draw)(const struct rn_backend *backend, const runnel_sampling *sampling);
 
     /* Likewise: where the mask of wanted row `out` of the step that is submitted next is put (draw_mask.h); one step in

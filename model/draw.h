@@ -6,9 +6,11 @@
  *
  * So a step needs nothing that its submitter has to look at first, and several can be in flight. A device that draws by
  * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Penalties
- * need the tokens before: rows with any on, or with what the device cannot (rn_backend_ops.can_draw), are not drawn by
- * such a device, but asked for their logits. A grammar's mask may come while the step runs (draw_mask.h). Any other
- * device calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any
+ * count the tokens before. The host sends the counts that it knows (rn_draw_changes), and of a row that waits for its
+ * token the device counts that one: so it keeps nothing from one step to the next, and a step that is stopped, thrown
+ * away or made again leaves nothing behind. Rows with further samplers, or with what the device cannot
+ * (rn_backend_ops.can_draw), are asked for their logits. A grammar's mask may come while the step runs (draw_mask.h).
+ * Any other device calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any
  * order, several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
 #ifndef RN_MODEL_DRAW_H
 #define RN_MODEL_DRAW_H
@@ -21,17 +23,32 @@
 struct rn_draw_mask;
 struct rn_step;
 
+/* How often a token counts. */
+struct rn_draw_count {
+    int32_t token;
+    uint32_t count;
+};
+
+/* What changes single logits of a row before anything is drawn from them: the biases of its parameters, one by one, then
+ * its penalties, then what may not come yet. To the bit as sampling/adjust.c does it. */
+struct rn_draw_changes {
+    const struct rn_draw_count *counts; /* [n_counts], no token twice: what the penalties count */
+    const int32_t *barred;              /* [n_barred]: not drawn, but for a mask that allows no other (may_end) */
+    uint32_t n_counts, n_barred;
+    bool counts_own; /* the row's own token counts once more */
+};
+
 /* Of one wanted row. */
 struct rn_draw {
     /* Down. */
     bool wanted; /* a token; false: nothing is drawn, and of the rest only keep_logits counts */
     bool want_logprob;
-    uint32_t want_top;       /* the best so many, with their logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
-    uint64_t seed, position; /* name the noise (sampling/noise.h) */
-    const runnel_sampling
-        *sampling;      /* of a device that draws by itself, without penalties and but for the seed; borrowed while in
-                           flight. Else not looked at */
-    float *keep_logits; /* [n_vocab]: where a copy of the logits goes; NULL: nowhere */
+    uint32_t want_top;               /* the best so many, with their logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
+    uint64_t seed, position;         /* name the noise (sampling/noise.h) */
+    const runnel_sampling *sampling; /* of a device that draws by itself, but for the seed; borrowed while in flight, as
+                                        the changes are. Else neither is looked at */
+    struct rn_draw_changes changes;
+    float *keep_logits;              /* [n_vocab]: where a copy of the logits goes; NULL: nowhere */
     const struct rn_draw_mask *mask; /* of a device that draws by itself: which tokens may be drawn, in the place that
                                         rn_backend_ops.mask_of has given for this row; NULL: all. Logprobs are those of
                                         all */

@@ -16,7 +16,8 @@
 
 struct rn_draw_mask {
     _Atomic uint32_t is_there; /* 1, or 0; stored by the submitter's thread, read by the device */
-    uint32_t unused[3];
+    uint32_t may_end;          /* 1: what is barred may come (rn_draw_changes) */
+    uint32_t unused[2];
     uint64_t words[]; /* [(n_vocab + 63) / 64]: bit t of them is token t */
 };
 
@@ -27,8 +28,9 @@ static inline void rn_draw_mask_clear(struct rn_draw_mask *mask)
 }
 
 /* One thread of the submitter's: until it has the step back. */
-static inline void rn_draw_mask_put(struct rn_draw_mask *mask, const uint64_t *words, uint32_t n_words)
+static inline void rn_draw_mask_put(struct rn_draw_mask *mask, const uint64_t *words, uint32_t n_words, bool may_end)
 {
+    mask->may_end = may_end;
     memcpy(mask->words, words, n_words * sizeof *words);
     /* partner: the device's read with acquire (gpu/kernels/draw.cu). Weaker: it draws from half a mask */
     atomic_store_explicit(&mask->is_there, 1, memory_order_release);

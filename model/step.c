@@ -72,6 +72,8 @@ runnel_status rn_limits_check(const struct rn_backend_limits *limits, const stru
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no trees of candidates");
     if (limits->n_states > 0 && !rn_device_can(caps, RN_CAN_STATE))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no recurrent states");
+    if (limits->max_changes > 0 && !(limits->draws && rn_device_can(caps, RN_CAN_DRAW_ITSELF)))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device changes no logits");
     if (limits->draws && !rn_device_can(caps, RN_CAN_DRAW))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device does not draw");
     return RUNNEL_OK;
@@ -318,16 +320,37 @@ static bool states_ok(const struct rn_step *step, const struct rn_backend_limits
     return true;
 }
 
-/* Somebody can draw, there is room for the logits, and what a row waits for can be there. */
-static bool draws_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+/* What a draw changes: its tokens exist; how many there are. A draw for which a drawer is called has none. */
+static bool changes_ok(const struct rn_draw *draw, const struct rn_plan *plan, uint64_t *n)
 {
+    const struct rn_draw_changes *changes = &draw->changes;
+    uint32_t i;
+
+    if (!draw->wanted || draw->sampling == NULL)
+        return changes->n_counts == 0 && changes->n_barred == 0;
+    for (i = 0; i < changes->n_counts; i++)
+        if (changes->counts[i].token < 0 || (uint32_t)changes->counts[i].token >= plan->n_vocab)
+            return false;
+    for (i = 0; i < changes->n_barred; i++)
+        if (changes->barred[i] < 0 || (uint32_t)changes->barred[i] >= plan->n_vocab)
+            return false;
+    *n += (uint64_t)draw->sampling->n_biases + changes->n_counts + changes->n_barred;
+    return true;
+}
+
+/* Somebody can draw, there is room for the logits, and what a row waits for can be there. */
+static bool draws_ok(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
+{
+    uint64_t n_changes = 0;
     uint32_t i;
 
     if (step->n_outs > 0 && step->logits == NULL && (step->draws == NULL || !limits->draws))
         return false;
     for (i = 0; step->draws != NULL && i < step->n_outs; i++)
-        if (step->draws[i].want_top > RUNNEL_MAX_TOP_LOGPROBS)
+        if (step->draws[i].want_top > RUNNEL_MAX_TOP_LOGPROBS || !changes_ok(&step->draws[i], plan, &n_changes))
             return false;
+    if (n_changes > limits->max_changes)
+        return false;
     if (step->drawn == NULL)
         return true;
     for (i = 0; i < step->n_rows; i++)
@@ -341,7 +364,8 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
     uint32_t r, outs = 0;
 
     if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs == 0 || step->n_seqs > limits->max_seqs ||
-        step->n_outs > limits->max_outs || step->on_done == NULL || !seqs_ok(step, limits) || !draws_ok(step, limits))
+        step->n_outs > limits->max_outs || step->on_done == NULL || !seqs_ok(step, limits) ||
+        !draws_ok(step, plan, limits))
         return false;
     for (r = 0; r < step->n_rows; r++) {
         if (!row_ok(step, &step->rows[r], plan, limits) || !order_ok(step, r))

@@ -123,15 +123,6 @@ static void apply(enum rn_sampler_kind kind, const struct rn_sampler *s, struct 
         repel(s, path, scratch, values);
 }
 
-/* How many of the ends may not come now. Where there are none, how long the answer is may be changing meanwhile:
- * several steps may be in flight then. */
-static uint32_t n_barred(const struct rn_sampler *s, struct rn_path path, const struct rn_mask *mask)
-{
-    if (s->n_ends == 0 || (mask != NULL && mask->may_end))
-        return 0;
-    return s->n_answered + path.n >= s->ends_from ? s->n_never : s->n_ends;
-}
-
 /* The logits that a mask allows; the others are -infinity. */
 static void copy_allowed(float *to, const float *logits, uint32_t n, const uint64_t *words)
 {
@@ -159,7 +150,7 @@ const float *rn_adjust(const struct rn_sampler *s, struct rn_path path, const st
 {
     const runnel_sampling *p = &s->params;
     const struct values values = {.logits = scratch->adjusted};
-    uint32_t n_ends = n_barred(s, path, mask);
+    uint32_t n_ends = mask != NULL && mask->may_end ? 0 : rn_sampler_n_barred(s, path.n);
 
     if (p->n_biases == 0 && n_ends == 0 && s->n_first == 0 && mask == NULL)
         return logits;

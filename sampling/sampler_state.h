@@ -49,4 +49,14 @@ static inline bool rn_sampler_is_stateful(const struct rn_sampler *s)
     return last == RN_SAMPLER_mirostat || last == RN_SAMPLER_adaptive_p;
 }
 
+/* How many of the ends may not come behind so many tokens that the state has not been told of, where a mask does not
+ * say that they may. */
+static inline uint32_t rn_sampler_n_barred(const struct rn_sampler *s, uint32_t n_behind)
+{
+    /* Where there are no ends, how long the answer is may be changing meanwhile: several steps may be in flight then. */
+    if (s->n_ends == 0)
+        return 0;
+    return s->n_answered + n_behind >= s->ends_from ? s->n_never : s->n_ends;
+}
+
 #endif

@@ -77,6 +77,7 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
                             (unsigned long long)bytes, (unsigned long long)block_bytes, path);
     drafter->limits = *target;
     drafter->limits.tree_depth = 0; /* its own guesses are a chain */
+    drafter->limits.max_changes = 0;
     drafter->limits.n_states = 0;
     if (drafter->gguf == NULL ||
         drafter->kind != RN_DRAFTER_TOKENS) /* it has weights of the model's file, of which one copy is enough */

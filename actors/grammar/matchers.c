@@ -177,7 +177,7 @@ static void guide_row(struct rn_matchers_stream *stream, const struct rn_batch_o
         make_mask(stream->matcher, guide, out->guide_row);
         if (out->mask != NULL && rn_guide_state(guide, out->guide_row) == RN_GUIDE_MASKED)
             rn_draw_mask_put(out->mask, rn_guide_mask(guide, out->guide_row),
-                             guide->n_vocab / 64 + (guide->n_vocab % 64 != 0));
+                             guide->n_vocab / 64 + (guide->n_vocab % 64 != 0), guide->rows[out->guide_row].may_end);
     } else if (status == RUNNEL_INVALID) {
         settle_row(guide, out->guide_row, RN_GUIDE_REFUSED);
     } else {

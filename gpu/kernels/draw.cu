@@ -7,8 +7,9 @@
  * keys at a time. They are sums of integers, whose order does not count. Sums of doubles are taken in the order in
  * which the CPU takes them, by one thread each.
  *
- * With a mask, tokens that it does not allow have the logit -infinity, but for logprobs. Where the mask is not there
- * yet, the host draws the row: its logits go to the host's memory.
+ * Biases, penalties and what is barred change logits where they lie, and what they were is put back behind the draw:
+ * logprobs are of those. With a mask, tokens that it does not allow have the logit -infinity, but for logprobs. Where
+ * the mask is not there yet, the host draws the row: its logits go to the host's memory.
  *
  *   shared   histogram [2048] · list of keys [1024] · their weights [1024] · what warps tell each other [3][16] ·
  *            mask [n_vocab / 64] */
@@ -28,13 +29,14 @@ enum : uint32_t { NOISE_DOMAIN = 1 }; /* sampling/noise.h */
 
 constexpr double NOISE_MOST = 22.9, LIGHT = 58.0; /* sampling/noise.h, sampling/levels/loops.h */
 constexpr float DEPTH = 30.0f;                    /* in temperatures: below it quick weights are 0 */
+constexpr float MOST = 0x1.fffffep127f;           /* of all finite floats */
 
 struct drawn_row {
     global<float> logits;
     uint64_t begin;
     uint32_t n;
     shared<uint32_t> mask;
-    bool is_masked;
+    bool is_masked, may_end;
     float best;
     double inverse;      /* of the temperature, ... */
     float quick_inverse; /* ... and within floats */
@@ -43,6 +45,10 @@ struct drawn_row {
     DEVICE float raw(uint32_t i) const
     {
         return logits.get(begin + i);
+    }
+    DEVICE void put(uint32_t i, float logit) const
+    {
+        logits.put(begin + i, logit);
     }
     DEVICE float logit(uint32_t i) const
     {
@@ -385,7 +391,7 @@ DEVICE uint32_t words_of_mask(uint32_t n_vocab)
 }
 
 /* Brings the mask to shared memory. False, in all threads: it is not there yet. */
-DEVICE bool take_mask(const drawn_row &row, uint64_t address)
+DEVICE bool take_mask(drawn_row &row, uint64_t address)
 {
     shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
     bool is_there;
@@ -396,6 +402,7 @@ DEVICE bool take_mask(const drawn_row &row, uint64_t address)
     is_there = words.get(0) != 0;
     for (uint32_t i = thread_of_block(); is_there && i < words_of_mask(row.n); i += DRAW_THREADS)
         row.mask.put(i, bytes_at(address).get<uint32_t>(RN_DRAW_MASK_WORDS + i * 4));
+    row.may_end = is_there && bytes_at(address).get<uint32_t>(RN_DRAW_MASK_ENDS) != 0;
     sync_block();
     return is_there;
 }
@@ -404,6 +411,142 @@ DEVICE void give_logits(const drawn_row &row, uint64_t to)
 {
     for (uint32_t i = thread_of_block(); i < row.n; i += DRAW_THREADS)
         global<float>(to, row.n).put(i, row.raw(i));
+}
+
+/* ---- Changes: sampling/adjust.c ---- */
+
+struct drawn_changes {
+    global<rn_draw_change> list;
+    global<float> saved;
+    uint64_t first, saved_first;
+    uint32_t n_biases, n_counts, n_barred;
+    uint32_t own; /* a token, or RN_DRAW_NONE */
+
+    DEVICE bool are_there() const
+    {
+        return n_biases + n_counts + n_barred > 0 || own != RN_DRAW_NONE;
+    }
+    DEVICE uint32_t token(uint32_t i) const
+    {
+        return (uint32_t)list.get(first + i).token;
+    }
+    DEVICE uint32_t word(uint32_t i) const
+    {
+        return list.get(first + i).word;
+    }
+    DEVICE uint32_t n() const
+    {
+        return n_biases + n_counts + n_barred;
+    }
+    /* No bias before it is of its token. */
+    DEVICE bool is_first(uint32_t i) const
+    {
+        uint32_t j = 0;
+
+        while (j < i && token(j) != token(i))
+            j++;
+        return j == i;
+    }
+    DEVICE void set(const drawn_row &row, uint32_t i, uint32_t id, float logit) const
+    {
+        saved.put(saved_first + i, row.raw(id));
+        row.put(id, logit);
+    }
+    DEVICE void put_back(const drawn_row &row, uint32_t i, uint32_t id) const
+    {
+        row.put(id, saved.get(saved_first + i));
+    }
+};
+
+/* What is finite stays finite. */
+DEVICE float narrow(double value)
+{
+    if (value == -(double)INFINITY)
+        return -INFINITY;
+    return value > (double)MOST ? MOST : value < -(double)MOST ? -MOST : (float)value;
+}
+
+DEVICE float penalised(const rn_draw_ask &ask, float logit, uint32_t count)
+{
+    double value = (double)logit;
+
+    value = value > 0 ? value / (double)ask.repetition : value * (double)ask.repetition;
+    return narrow(value - ((double)count * (double)ask.frequency + (double)ask.presence));
+}
+
+/* Biases of one token are added one by one, by one thread. */
+DEVICE void add_biases(const drawn_row &row, const drawn_changes &changes)
+{
+    for (uint32_t i = thread_of_block(); i < changes.n_biases; i += DRAW_THREADS) {
+        uint32_t token = changes.token(i);
+        float logit;
+        if (!changes.is_first(i))
+            continue;
+        logit = row.raw(token);
+        for (uint32_t j = i; j < changes.n_biases; j++)
+            if (changes.token(j) == token)
+                logit = narrow((double)logit + (double)float_of(changes.word(j)));
+        changes.set(row, i, token, logit);
+    }
+    sync_block();
+}
+
+/* True: none of the counted tokens is the row's own, which has no count but this one. */
+DEVICE bool penalise(const drawn_row &row, const rn_draw_ask &ask, const drawn_changes &changes)
+{
+    shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
+    bool is_new;
+
+    if (thread_of_block() == 0)
+        words.put(0, changes.own != RN_DRAW_NONE);
+    sync_block();
+    for (uint32_t i = thread_of_block(); i < changes.n_counts; i += DRAW_THREADS) {
+        uint32_t at = changes.n_biases + i, token = changes.token(at), count = changes.word(at);
+        if (token == changes.own) {
+            words.put(0, 0);
+            count++;
+        }
+        changes.set(row, at, token, penalised(ask, row.raw(token), count));
+    }
+    sync_block();
+    is_new = words.get(0) != 0;
+    if (is_new && thread_of_block() == 0)
+        changes.set(row, changes.n(), changes.own, penalised(ask, row.raw(changes.own), 1));
+    sync_block();
+    return is_new;
+}
+
+DEVICE bool change(const drawn_row &row, const rn_draw_ask &ask, const drawn_changes &changes)
+{
+    uint32_t first = changes.n_biases + changes.n_counts;
+    bool is_new;
+
+    add_biases(row, changes);
+    is_new = penalise(row, ask, changes);
+    for (uint32_t i = 0; i < changes.n_barred && !row.may_end && thread_of_block() == 0; i++)
+        changes.set(row, first + i, changes.token(first + i), -INFINITY);
+    sync_block();
+    return is_new;
+}
+
+/* In the reverse order. */
+DEVICE void change_back(const drawn_row &row, const drawn_changes &changes, bool is_new)
+{
+    uint32_t first = changes.n_biases + changes.n_counts;
+
+    sync_block();
+    for (uint32_t i = changes.n_barred; i-- > 0 && !row.may_end && thread_of_block() == 0;)
+        changes.put_back(row, first + i, changes.token(first + i));
+    sync_block();
+    if (is_new && thread_of_block() == 0)
+        changes.put_back(row, changes.n(), changes.own);
+    for (uint32_t i = thread_of_block(); i < changes.n_counts; i += DRAW_THREADS)
+        changes.put_back(row, changes.n_biases + i, changes.token(changes.n_biases + i));
+    sync_block();
+    for (uint32_t i = thread_of_block(); i < changes.n_biases; i += DRAW_THREADS)
+        if (changes.is_first(i))
+            changes.put_back(row, i, changes.token(i));
+    sync_block();
 }
 
 /* ---- Logprobs ---- */
@@ -468,6 +611,7 @@ RN_KERNEL(draw, rn_draw_args, DRAW_THREADS, 1)
                      args.n_vocab,
                      shared<uint32_t>(MASK_AT, words_of_mask(args.n_vocab)),
                      false,
+                     false,
                      0,
                      1,
                      1,
@@ -475,7 +619,15 @@ RN_KERNEL(draw, rn_draw_args, DRAW_THREADS, 1)
     shared<uint64_t> words(WORDS_AT, 3 * DRAW_WARPS);
     bytes_at results(args.results);
     uint32_t token = 0;
-    bool wanted = ask.wanted != 0, is_late, good;
+    bool wanted = ask.wanted != 0, is_late, good, changed, is_new = false;
+    drawn_changes changes = {global<rn_draw_change>(args.changes, args.n_changes),
+                             global<float>(args.saved, (uint64_t)args.n_changes + args.n_rows),
+                             ask.changes_at,
+                             (uint64_t)ask.changes_at + block_x(),
+                             ask.n_biases,
+                             ask.n_counts,
+                             ask.n_barred,
+                             RN_DRAW_NONE};
 
     row.is_masked = wanted && ask.mask != 0;
     is_late = row.is_masked && !take_mask(row, ask.mask);
@@ -488,14 +640,22 @@ RN_KERNEL(draw, rn_draw_args, DRAW_THREADS, 1)
         if (bits == 0x7f800000u || (bits & 0x7fffffffu) > 0x7f800000u)
             bad = 1;
         best = key > best ? key : best;
-        key = key_of(row.logit(i), i);
-        allowed = key > allowed ? key : allowed;
     }
     bad = sum_of_keys(bad, words);
     best = most_of_keys(best, words);
-    allowed = most_of_keys(allowed, words);
+    good = wanted && !is_late && bad == 0;
+    if (good && ask.own != RN_DRAW_NONE)
+        changes.own = global<uint32_t>(args.tokens, args.n_tokens).get(ask.own);
+    changed = good && changes.are_there();
+    if (changed)
+        is_new = change(row, ask, changes);
+    for (uint32_t i = thread_of_block(); good && (changed || row.is_masked) && i < row.n; i += DRAW_THREADS) {
+        uint64_t key = key_of(row.logit(i), i);
+        allowed = key > allowed ? key : allowed;
+    }
+    allowed = changed || row.is_masked ? most_of_keys(allowed, words) : best;
     row.best = logit_of(allowed);
-    good = wanted && !is_late && bad == 0 && row.best != -INFINITY;
+    good = good && row.best != -INFINITY;
     if (good) {
         token = id_of(allowed);
         row.inverse = ask.temperature > 0 ? 1 / (double)ask.temperature : 1;
@@ -504,10 +664,13 @@ RN_KERNEL(draw, rn_draw_args, DRAW_THREADS, 1)
         if (ask.temperature > 0)
             token = toss(row, ask, token, cut_of(row, ask),
                          ask.min_p > 0 ? rn_exact_log((double)ask.min_p) : -(double)INFINITY);
+    }
+    if (changed)
+        change_back(row, changes, is_new);
+    if (good && ask.want_logprob != 0) {
         row.is_masked = false;
         row.best = logit_of(best);
-        if (ask.want_logprob != 0)
-            put_logprobs(row, ask, token, results, at);
+        put_logprobs(row, ask, token, results, at);
     }
     if (thread_of_block() == 0) {
         results.put<uint32_t>(at + offsetof(rn_draw_result, good), good ? 1 : 0);

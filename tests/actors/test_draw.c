@@ -306,7 +306,7 @@ static void device_draws_with_masks(void **state)
             memcpy(draw->late_logits, logits, sizeof logits);
             draw->is_late = true;
         } else {
-            rn_draw_mask_put(mask, &words, 1);
+            rn_draw_mask_put(mask, &words, 1, true);
             device_draws(&heap, draw, logits);
         }
         assert_int_equal(rn_sampler_pick_masked(sampler, (struct rn_path){NULL, 0}, &allowed, scratch, logits,

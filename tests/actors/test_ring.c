@@ -10,10 +10,12 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/sim/liar.h"
 #include "tests/sim/manual.h"
 
 #define KINDS 12
 #define TOKENS 40
+#define DISTINCT 60u
 
 /* ---- The oracle model ---- */
 
@@ -21,9 +23,11 @@ struct ring {
     runnel_engine *engine;
     runnel_model *model;
     struct oracle *oracle;
+    struct liar_plan liar; /* n-grams are its */
 };
 
-static void open_ring(struct ring *ring, uint32_t size, bool itself)
+/* max_changes: not 0 where the device has penalties and biases. */
+static void open_ring(struct ring *ring, uint32_t size, bool itself, uint32_t max_changes)
 {
     struct rn_model_parts parts = {.limits = {.max_rows = 16,
                                               .max_seqs = 12,
@@ -31,14 +35,19 @@ static void open_ring(struct ring *ring, uint32_t size, bool itself)
                                               .n_blocks = 200,
                                               .block_tokens = 4,
                                               .context_tokens = 128,
+                                              .max_changes = max_changes,
                                               .draws = true},
                                    .n_vocab = ORACLE_VOCAB};
     const struct oracle_alphabet alphabet = manual_alphabet(6);
 
+    ring->liar = (struct liar_plan){.alphabet = alphabet, .salt = 1, .percent = 70, .seed = 1};
+    parts.new_proposer = liar_new;
+    parts.proposer_user = &ring->liar;
     ring->engine = manual_engine(NULL, NULL);
     ring->oracle = oracle_new(&parts.limits, &alphabet, 1);
     assert_non_null(ring->oracle);
     ring->oracle->caps.good_ring = size;
+    ring->oracle->second_percent = 100; /* a token that is nearly as good: penalties and biases tell */
     if (itself)
         assert_true(oracle_draw_itself(ring->oracle));
     parts.backend = &ring->oracle->backend;
@@ -65,8 +74,9 @@ static runnel_stream submit(struct ring *ring, const runnel_request *request)
 }
 
 /* Prompts of different lengths; half of the answers end with a token of their own, which some draw soon. */
-static runnel_request kind(uint32_t i, struct capture *capture)
+static runnel_request kind(uint32_t i, bool penalised, struct capture *capture)
 {
+    static const runnel_logit_bias biases[] = {{'a', 0.5f}, {'c', -1}, {'a', 0.25f}};
     static const char text[] = "abacadabacaeabacadabacafabacadabacaeabacadab";
     static int32_t stops[] = {'a', 'b', 'c', 'd', 'e', 'f'};
     runnel_request request = make_request(text, 3 + 2 * i, capture);
@@ -77,15 +87,25 @@ static runnel_request kind(uint32_t i, struct capture *capture)
     request.sampling.temperature = i % 3 ? 0.7f : 0;
     request.sampling.seed = i;
     request.want_progress = i % 4 == 0;
+    if (penalised && i % 3 == 1) {
+        request.sampling.repetition_penalty = i == 7 ? 1.05f : 1;
+        request.sampling.presence_penalty = 0.7f;
+        request.sampling.frequency_penalty = 0.4f;
+        request.sampling.penalty_tokens = i % 2 ? 6 : 0;
+        request.sampling.biases = biases;
+        request.sampling.n_biases = i % 4;
+        request.draft = i == 10 ? RUNNEL_DRAFT_NGRAM : RUNNEL_DRAFT_NONE;
+    }
+    request.ignore_eos = penalised && i % 4 == 2;
     return request;
 }
 
-static void run_kinds(struct ring *ring, runnel_session session, struct capture captures[KINDS])
+static void run_kinds(struct ring *ring, bool penalised, runnel_session session, struct capture captures[KINDS])
 {
     uint32_t n_ended = 0;
 
     for (uint32_t i = 0; i < KINDS; i++) {
-        runnel_request request = kind(i, &captures[i]);
+        runnel_request request = kind(i, penalised, &captures[i]);
 
         if (i == 5)
             request.session = session;
@@ -121,18 +141,18 @@ static void close_ring(struct ring *ring)
 
 /* All kinds, and behind them the next turn of a session whose last answer was stopped by its token: it goes on from as
  * many computed positions as with one step at a time. */
-static void run_ring(uint32_t size, bool itself, struct capture captures[KINDS + 1], uint32_t *most_flying,
-                     uint64_t *n_steps)
+static void run_ring(uint32_t size, bool itself, bool penalised, struct capture captures[KINDS + 1],
+                     uint32_t *most_flying, uint64_t *n_steps)
 {
     runnel_session session;
     runnel_request request;
     struct ring ring;
 
     memset(captures, 0, (KINDS + 1) * sizeof captures[0]);
-    open_ring(&ring, size, itself);
+    open_ring(&ring, size, itself, itself ? ORACLE_VOCAB + 50 : 0);
     assert_int_equal(runnel_session_new(ring.model, &session), RUNNEL_OK);
     manual_settle(ring.engine);
-    run_kinds(&ring, session, captures);
+    run_kinds(&ring, penalised, session, captures);
     request = make_request("fff", 9, &captures[KINDS]);
     request.session = session;
     submit(&ring, &request);
@@ -143,18 +163,17 @@ static void run_ring(uint32_t size, bool itself, struct capture captures[KINDS +
     close_ring(&ring);
 }
 
-static void same_with_any_ring(void **state)
+static void same_with_any(bool penalised)
 {
     struct capture one[KINDS + 1], other[KINDS + 1];
     uint32_t most, n_stopped = 0;
     uint64_t steps, more;
 
-    (void)state;
-    run_ring(1, false, one, &most, &steps);
+    run_ring(1, false, penalised, one, &most, &steps);
     assert_int_equal(most, 1);
     for (uint32_t size = 1; size <= ORACLE_RING; size++)
         for (uint32_t itself = 0; itself < 2; itself++) {
-            run_ring(size, itself != 0, other, &most, &more);
+            run_ring(size, itself != 0, penalised, other, &most, &more);
             assert_int_equal(most, size);
             for (uint32_t i = 0; i <= KINDS; i++)
                 expect_same(&one[i], &other[i]);
@@ -169,6 +188,76 @@ static void same_with_any_ring(void **state)
     assert_true(n_stopped > 0 && n_stopped < KINDS);
 }
 
+static void same_with_any_ring(void **state)
+{
+    (void)state;
+    same_with_any(false);
+}
+
+/* In rings of a device that has them, and of one that has not. They change what is said. */
+static void penalties_in_any_ring(void **state)
+{
+    struct capture without[KINDS + 1], with[KINDS + 1];
+    uint32_t most, n_other = 0;
+    uint64_t steps, n_drafted = 0;
+
+    (void)state;
+    same_with_any(true);
+    run_ring(1, true, false, without, &most, &steps);
+    run_ring(1, true, true, with, &most, &steps);
+    for (uint32_t i = 0; i <= KINDS; i++) {
+        assert_true(with[i].last.type == RUNNEL_EVENT_DONE);
+        n_drafted += with[i].last.usage.drafted_tokens;
+        n_other += without[i].n_tokens != with[i].n_tokens ||
+                   memcmp(without[i].tokens, with[i].tokens, with[i].n_tokens * sizeof with[i].tokens[0]) != 0;
+        capture_clear(&without[i]);
+        capture_clear(&with[i]);
+    }
+    assert_in_range(n_other, 3, KINDS);
+    assert_true(n_drafted > 0);
+}
+
+/* Texts of so many distinct tokens that a step has room for the counts of three of them: the others wait for the next
+ * one, and each comes to its end with what the host draws. */
+static void run_crowd(bool itself, struct capture captures[KINDS], uint64_t *n_steps)
+{
+    struct ring ring;
+    char text[DISTINCT + 1] = {0};
+
+    memset(captures, 0, KINDS * sizeof captures[0]);
+    for (uint32_t i = 0; i < DISTINCT; i++)
+        text[i] = (char)('A' + i);
+    open_ring(&ring, 2, itself, itself ? ORACLE_VOCAB : 0);
+    for (uint32_t i = 0; i < KINDS; i++) {
+        runnel_request request = make_request(text, 6, &captures[i]);
+
+        request.prompt_bytes = DISTINCT - i;
+        request.sampling.presence_penalty = 0.9f;
+        request.sampling.frequency_penalty = 0.4f;
+        submit(&ring, &request);
+    }
+    for (uint32_t i = 0; i < 200; i++)
+        step(&ring);
+    *n_steps = ring.oracle->n_steps;
+    close_ring(&ring);
+}
+
+static void counts_take_turns(void **state)
+{
+    struct capture want[KINDS], got[KINDS];
+    uint64_t n_host, n_itself;
+
+    (void)state;
+    run_crowd(false, want, &n_host);
+    run_crowd(true, got, &n_itself);
+    assert_true(n_itself > 2 * n_host);
+    for (uint32_t i = 0; i < KINDS; i++) {
+        expect_same(&want[i], &got[i]);
+        capture_clear(&want[i]);
+        capture_clear(&got[i]);
+    }
+}
+
 /* Cancelled with three steps in flight: told at once, let go behind the last of them, and nothing of it is left. */
 static void cancelled_in_flight(void **state)
 {
@@ -179,7 +268,7 @@ static void cancelled_in_flight(void **state)
     struct ring ring;
 
     (void)state;
-    open_ring(&ring, ORACLE_RING, false);
+    open_ring(&ring, ORACLE_RING, false, 0);
     stream = submit(&ring, &request);
     for (uint32_t i = 0; i < 6; i++)
         step(&ring);
@@ -201,16 +290,15 @@ static void cancelled_in_flight(void **state)
     close_ring(&ring);
 }
 
-/* While somebody has penalties one step is in flight: it has a row in each. Behind its end the others go ahead. */
-static void penalties_need_the_host(void **state)
+/* While somebody has penalties so many steps are in flight: it has a row in each. Behind its end the others go ahead. */
+static void depth_of_penalties(uint32_t max_changes, uint32_t depth)
 {
     struct capture plain = {0}, penalised = {0};
     runnel_request request = make_request("abc", TOKENS, &plain);
     struct ring ring;
     uint64_t before;
 
-    (void)state;
-    open_ring(&ring, ORACLE_RING, true);
+    open_ring(&ring, ORACLE_RING, true, max_changes);
     submit(&ring, &request);
     for (uint32_t i = 0; i < 4; i++)
         step(&ring);
@@ -220,7 +308,7 @@ static void penalties_need_the_host(void **state)
     submit(&ring, &request);
     for (uint32_t i = 0; i < ORACLE_RING; i++)
         step(&ring);
-    assert_int_equal(ring.oracle->n_flying, 1);
+    assert_int_equal(ring.oracle->n_flying, depth);
     before = ring.oracle->n_steps;
     while (penalised.n_tokens < 9)
         step(&ring);
@@ -235,6 +323,15 @@ static void penalties_need_the_host(void **state)
     capture_clear(&plain);
     capture_clear(&penalised);
     close_ring(&ring);
+}
+
+/* A device without penalties needs the host for them, one with them knows the token of the row that it draws from. */
+static void penalties_in_flight(void **state)
+{
+    (void)state;
+    depth_of_penalties(0, 1);
+    depth_of_penalties(ORACLE_VOCAB - 1, 1);
+    depth_of_penalties(ORACLE_VOCAB, 2);
 }
 
 /* ---- The CPU's threads ---- */
@@ -328,10 +425,9 @@ static void same_on_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_with_any_ring),
-        cmocka_unit_test(cancelled_in_flight),
-        cmocka_unit_test(penalties_need_the_host),
-        cmocka_unit_test(same_on_threads),
+        cmocka_unit_test(same_with_any_ring),    cmocka_unit_test(cancelled_in_flight),
+        cmocka_unit_test(penalties_in_any_ring), cmocka_unit_test(penalties_in_flight),
+        cmocka_unit_test(counts_take_turns),     cmocka_unit_test(same_on_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

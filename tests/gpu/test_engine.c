@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <math.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -167,6 +168,7 @@ enum { WAYS = 5 };
 
 static void use_way(runnel_request *request, int way)
 {
+    static const runnel_logit_bias biases[] = {{260, 1.5f}, {262, -INFINITY}, {260, -0.25f}, {300, 2}};
     runnel_sampling *p = &request->sampling;
 
     p->seed = 77 + (uint64_t)way;
@@ -174,6 +176,13 @@ static void use_way(runnel_request *request, int way)
     p->top_k = way == 1 || way == 4 ? 12 : 0;
     p->top_p = way == 2 || way == 4 ? 0.8f : 1;
     p->min_p = way == 3 ? 0.05f : 0;
+    p->biases = biases;
+    p->n_biases = way == 1 || way == 4 ? 4 : 0;
+    p->repetition_penalty = way >= 3 ? 1.3f : 1;
+    p->frequency_penalty = way >= 3 ? 0.2f : 0;
+    p->presence_penalty = way == 4 ? 0.5f : 0;
+    p->penalty_tokens = way == 4 ? 5 : 0;
+    request->ignore_eos = way >= 3;
 }
 
 static void expect_same(const struct capture *got, const struct capture *want)
@@ -183,11 +192,11 @@ static void expect_same(const struct capture *got, const struct capture *want)
     assert_memory_equal(got->text, want->text, want->text_bytes);
 }
 
-/* A bias of 0 changes no logit, but such requests are drawn by the host, from the same device's logits: their texts are
- * those that the device draws, all at once and the last one also alone. */
+/* A sampler that takes next to nothing off behind 64 repeated tokens changes no logit, but such requests are drawn by the host,
+ * from the same device's logits: their texts are those that the device draws, all at once and the last one also alone. */
 static void test_draws(void **state)
 {
-    static const runnel_logit_bias nothing = {5, 0};
+    runnel_samplers nothing;
     runnel_engine *engine = open_engine(EMULATED_MODULE);
     runnel_model *cuda = open_model_on(engine, "cuda");
     struct capture want[WAYS] = {{0}}, got[WAYS] = {{0}};
@@ -195,13 +204,16 @@ static void test_draws(void **state)
     runnel_stream stream;
 
     (void)state;
+    runnel_samplers_default(&nothing);
+    nothing.dry_multiplier = 1e-30f;
+    nothing.dry_base = 1;
+    nothing.dry_allowed_length = 64;
     for (int i = 0; i < WAYS; i++) {
         struct capture alone = {0};
 
         requests[i] = make_request(prompts[0], TOKENS, &want[i]);
         use_way(&requests[i], i);
-        requests[i].sampling.biases = &nothing;
-        requests[i].sampling.n_biases = 1;
+        requests[i].sampling.samplers = &nothing;
         assert_int_equal(run_request(engine, cuda, &requests[i]), RUNNEL_EVENT_DONE);
         if (i < WAYS - 1)
             continue;

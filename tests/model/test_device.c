@@ -51,8 +51,10 @@ static void test_limits(void **state)
     const struct rn_backend_limits good = {
         .max_rows = 8, .max_outs = 4, .kv_type = RUNNEL_KV_FP8, .mean_window = 64, .tree_depth = 2};
     struct rn_backend_limits l = good;
+    struct rn_device_caps draws = caps;
 
     (void)state;
+    draws.can |= RN_CAN_DRAW | RN_CAN_DRAW_ITSELF;
     assert_int_equal(check(&caps, &l), RUNNEL_OK);
     l.max_rows = 9;
     assert_int_equal(check(&caps, &l), RUNNEL_UNSUPPORTED);
@@ -69,6 +71,13 @@ static void test_limits(void **state)
     assert_int_equal(check(&bare, &l), RUNNEL_OK);
     l.mean_window = 64;
     assert_int_equal(check(&bare, &l), RUNNEL_UNSUPPORTED);
+    l = good;
+    l.max_changes = 1; /* of a device that draws by itself, in steps that draw */
+    assert_int_equal(check(&draws, &l), RUNNEL_UNSUPPORTED);
+    l.draws = true;
+    assert_int_equal(check(&draws, &l), RUNNEL_OK);
+    draws.can &= ~(uint32_t)RN_CAN_DRAW_ITSELF;
+    assert_int_equal(check(&draws, &l), RUNNEL_UNSUPPORTED);
 }
 
 int main(void)

@@ -127,7 +127,9 @@ static void draws_are_looked_at(void **state)
     struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0}, {&blocks[1], 1, NULL, 0, NULL, 0}};
     struct rn_step_row rows[] = {{-1, 0, 0, 0}, {3, 0, 1, 1}};
     struct rn_draw draws[2] = {{.want_top = RUNNEL_MAX_TOP_LOGPROBS}};
-    int32_t drawn[] = {1, -1};
+    struct rn_draw_count counts[] = {{3, 1}, {9, 2}};
+    runnel_sampling sampling = {.n_biases = 1};
+    int32_t drawn[] = {1, -1}, barred[] = {9};
     struct rn_step step = {.n_rows = 2,
                            .n_seqs = 2,
                            .n_outs = 2,
@@ -146,6 +148,17 @@ static void draws_are_looked_at(void **state)
     CAUGHT(step.draws, step.draws = NULL);
     CAUGHT(limits.draws, limits.draws = false);
     CAUGHT(draws[0].want_top, draws[0].want_top++);
+    limits.max_changes = 4;
+    draws[1].wanted = true;
+    draws[1].sampling = &sampling;
+    draws[1].changes = (struct rn_draw_changes){.counts = counts, .n_counts = 2, .barred = barred, .n_barred = 1};
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(limits.max_changes, limits.max_changes--);
+    CAUGHT(sampling.n_biases, sampling.n_biases++);
+    CAUGHT(counts[1].token, counts[1].token = (int32_t)plan.n_vocab);
+    CAUGHT(barred[0], barred[0] = -1);
+    CAUGHT(draws[1].wanted, draws[1].wanted = false);
+    CAUGHT(draws[1].sampling, draws[1].sampling = NULL);
 }
 
 /* Two sequences with states, one of which begins, and a copy kept of the other's. */

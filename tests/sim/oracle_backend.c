@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/kv_size.h"
 #include "model/stop.h"
+#include "tests/sim/oracle_draw.h"
 
 #define POISON 0xdeadbeefcafef00dull
 
@@ -120,18 +121,11 @@ static bool follows(const struct oracle *oracle, const struct rn_step *step, uin
              step->rows[r].position - step->rows[first].position <= oracle->limits.tree_depth));
 }
 
-static bool can_draw(const struct rn_draw *draw)
-{
-    const runnel_sampling *p = draw->sampling;
-
-    return !draw->wanted || (p != NULL && p->repetition_penalty == 1 && p->frequency_penalty == 0 &&
-                             p->presence_penalty == 0 && draw->want_top <= RUNNEL_MAX_TOP_LOGPROBS);
-}
-
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */
 static bool step_good(struct oracle *oracle, const struct rn_step *step)
 {
     const struct rn_backend_limits *limits = &oracle->limits;
+    uint64_t n_changes = 0;
     int32_t outs = 0;
 
     if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs > limits->max_seqs ||
@@ -165,8 +159,10 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
         (step->drawer == NULL || step->drawer->n_scratch == 0))
         breach(oracle, "nobody draws");
     for (uint32_t i = 0; i < step->n_outs && oracle->scratch != NULL; i++)
-        if (step->draws == NULL || !can_draw(&step->draws[i]))
+        if (step->draws == NULL || !oracle_can_draw(&step->draws[i], &n_changes))
             breach(oracle, "a draw is not one that the device can make by itself");
+    if (n_changes > limits->max_changes)
+        breach(oracle, "draws change more logits than the device has room for");
     if (outs > 0 && step->logits == NULL && !limits->draws)
         breach(oracle, "logits stay on a device that has no room for them");
     return oracle->breach == NULL;
@@ -609,10 +605,10 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
         logits[row->position % ORACLE_VOCAB] = NAN;
 }
 
-/* From the parameters and the coin's name. */
-static void draw_itself(struct oracle *oracle, struct rn_draw *draw, const float *logits)
+/* From the parameters, the coin's name and what counts. */
+static void draw_itself(struct oracle *oracle, struct rn_step *step, uint32_t out, const float *logits)
 {
-    runnel_sampling params;
+    struct rn_draw *draw = &step->draws[out];
     struct rn_sampler *sampler;
     struct rn_pick pick;
 
@@ -620,9 +616,7 @@ static void draw_itself(struct oracle *oracle, struct rn_draw *draw, const float
         memcpy(draw->keep_logits, logits, ORACLE_VOCAB * sizeof *logits);
     if (draw->status != RUNNEL_OK || !draw->wanted)
         return;
-    params = *draw->sampling;
-    params.seed = draw->seed;
-    sampler = rn_sampler_new(&oracle->heap, &params, ORACLE_VOCAB, 0);
+    sampler = oracle_sampler(oracle, step, out);
     if (sampler == NULL) {
         breach(oracle, "no memory for a draw");
         return;
@@ -649,7 +643,7 @@ static void draw_all(struct oracle *oracle, struct rn_step *step, enum oracle_fa
         if (is_lost(fault))
             step->draws[out].status = status_of(fault);
         else if (oracle->scratch != NULL)
-            draw_itself(oracle, &step->draws[out], logits_of(oracle, step, out));
+            draw_itself(oracle, step, out, logits_of(oracle, step, out));
         else
             rn_draw_one(step, out, logits_of(oracle, step, out), ORACLE_VOCAB,
                         (uint32_t)(mix(seed, i) % step->drawer->n_scratch));

@@ -102,6 +102,8 @@ static void plan_device(struct sim *sim)
     sim->plan.features |= (uint64_t)((bits >> 34) % 3 == 0) << SIM_HOSTS;
     sim->plan.ring = 1 + (uint32_t)(bits >> 8) % ORACLE_RING;
     sim->plan.limits.draws = sim->plan.ring > 1 || (bits & 2) != 0;
+    if (sim->plan.draws_itself && sim->plan.limits.draws && (bits >> 2) % 4 != 0)
+        sim->plan.limits.max_changes = ORACLE_VOCAB + (uint32_t)(bits >> 4) % 600;
     if ((bits >> 16) % 8 == 0 && sim->plan.limits.mean_window == 0) {
         sim->plan.limits.n_states = 1 + (uint32_t)(bits >> 40) % (4 * sim->plan.max_streams + 4);
         sim->plan.limits.tree_depth = 0;
