@@ -208,7 +208,7 @@ static const struct app_option *find_option(const char *name)
     static const char *const own[] = {
         "ctx",         "batch",         "kv-type",    "kv-size",     "cache-hot",     "cache-warm",      "draft",
         "device",      "cache-dir",     "cache-cold", "chunk-mean",  "max-slowdown",  "no-prefix-cache", "weights",
-        "weights-dir", "draft-threads", "draft-max",  "draft-chain", "bound-windows", "architecture"};
+        "weights-dir", "draft-threads", "draft-max",  "draft-chain", "bound-windows", "device-layers",   "architecture"};
     char word[64];
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
