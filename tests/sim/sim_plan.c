@@ -1,4 +1,5 @@
 /* What a seed makes of a run: features, sizes, limits, weights, prompts. See sim.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -110,6 +111,22 @@ static void plan_device(struct sim *sim)
     }
 }
 
+/* What the oracle on the CUDA device has; and less of what takes long there. */
+static void plan_cuda(struct sim *sim)
+{
+    const char *device = getenv("RUNNEL_SIM_DEVICE");
+    struct sim_plan *plan = &sim->plan;
+    struct rn_backend_limits *limits = &plan->limits;
+
+    plan->on_cuda = device != NULL && strcmp(device, "cuda") == 0;
+    if (!plan->on_cuda)
+        return;
+    plan->features &= ~(UINT64_C(1) << SIM_NAN_FAULTS | UINT64_C(1) << SIM_SPECULATE);
+    plan->draws_itself = limits->draws = true;
+    plan->ring = plan->ring > 2 ? 2 : plan->ring;
+    limits->mean_window = limits->window = limits->n_windows = limits->n_states = limits->tree_depth = 0;
+}
+
 void sim_make_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -163,6 +180,7 @@ void sim_make_plan(struct sim *sim)
     plan_trees(sim);
     sim_plan_tiers(sim);
     plan_device(sim);
+    plan_cuda(sim);
 }
 
 void sim_tell_plan(struct sim *sim)
