@@ -31,7 +31,8 @@ static uint32_t sides_of(const struct runnel_model *model, struct side sides[2])
 static void look_at_memory(const struct runnel_model *model, const struct side *side, struct rn_device_memory *memory)
 {
     const struct rn_gguf *drafter = model->parts.drafter.gguf;
-    uint64_t own = rn_device_weight_bytes(side->device, side->plan), both = own + (drafter != NULL ? rn_gguf_file_bytes(drafter) : 0);
+    uint64_t own = rn_device_weight_bytes(side->device, side->plan),
+             both = own + (drafter != NULL ? rn_gguf_file_bytes(drafter) : 0);
 
     side->device->kind->memory(side->device, memory);
     if (!memory->shared && model->draft_path != NULL)

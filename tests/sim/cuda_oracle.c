@@ -15,6 +15,7 @@ enum { WIDTH = 32, HOT = 1000000, RING = 2, MEMORY = 64 << 20, TABLE = 0, OUTPUT
 enum { X, S, SELECTED, LOGITS, N_SLOTS };
 enum { N_OPS = 5 };
 
+static_assert(CUDA_ORACLE_BYTES == 2 * WIDTH * sizeof(float), "keys and values of a position");
 static_assert(HOT == (int)ORACLE_HOT, "the logits are the oracle's");
 
 /* ---- Kernels ---- */

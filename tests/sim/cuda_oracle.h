@@ -10,11 +10,13 @@
 
 #include "tests/sim/oracle_backend.h"
 
+enum { CUDA_ORACLE_BYTES = 256 }; /* of a position in a block; of the oracle alone 8 */
+
 /* From now on the oracle's steps are computed there, and drawn. It has no means, windows, states and trees. The alphabet
  * is the same for all oracles of a process at a time. False: the device could not be had. */
 bool cuda_oracle_attach(struct oracle *oracle);
 
-/* Launches of kernels of the oracle so far, and of steps as graphs. */
+/* Launches of kernels of the oracle so far. */
 uint64_t cuda_oracle_launches(void);
 
 #endif

@@ -96,13 +96,13 @@ struct oracle {
     struct rn_heap heap;                /* for draws of its own, as is ... */
     struct rn_sampler_scratch *scratch; /* ... this; NULL: a step's drawer draws */
     uint64_t n_own_draws;
-    struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
-    uint32_t n_drawn;       /* ... and for how many rows */
-    float *logits;          /* [max_outs, ORACLE_VOCAB]: of steps without a place for them */
-    char layout[32];        /* names the salt: the KV of another oracle is another's */
+    struct rn_drawn *drawn;       /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;             /* ... and for how many rows */
+    float *logits;                /* [max_outs, ORACLE_VOCAB]: of steps without a place for them */
+    char layout[32];              /* names the salt: the KV of another oracle is another's */
     struct oracle_device *device; /* that computes steps in its place (oracle_device.h); NULL: none */
-    bool freed;             /* by the model; the memory stays until oracle_free */
-    const char *breach;     /* the first breach of the contract by a step; NULL: none */
+    bool freed;                   /* by the model; the memory stays until oracle_free */
+    const char *breach;           /* the first breach of the contract by a step; NULL: none */
 };
 
 /* alphabet is copied. NULL: no memory. From the C library's heap: it is not the engine's. */

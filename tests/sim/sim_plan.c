@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/sim/cuda_oracle.h"
 #include "tests/sim/sim.h"
 
 /* Few slots, many requests that are cancelled at once, one actor kept waiting: what was sent to it for one
@@ -124,6 +125,7 @@ static void plan_cuda(struct sim *sim)
     plan->features &= ~(UINT64_C(1) << SIM_NAN_FAULTS | UINT64_C(1) << SIM_SPECULATE);
     plan->draws_itself = limits->draws = true;
     plan->ring = plan->ring > 2 ? 2 : plan->ring;
+    plan->warm_bytes *= CUDA_ORACLE_BYTES / sizeof(uint64_t);
     limits->mean_window = limits->window = limits->n_windows = limits->n_states = limits->tree_depth = 0;
 }
 
