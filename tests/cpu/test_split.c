@@ -31,7 +31,7 @@ static struct rn_heap heap;
 static uint32_t n_wrong, n_cut, n_whole; /* complaints; cuts that were tried; models of several blocks without one */
 
 /* Models whose blocks come again behind the last one. */
-static const char *const whole[] = {"hrm_text-made", "nanbeige-made-loops", "nanbeige-made-loops-bare"};
+static const char *const uncut[] = {"hrm_text-made", "nanbeige-made-loops", "nanbeige-made-loops-bare"};
 
 static void complain(const char *name, const char *what, uint32_t n)
 {
@@ -41,8 +41,8 @@ static void complain(const char *name, const char *what, uint32_t n)
 
 static bool must_be_whole(const char *name)
 {
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
-        if (strcmp(name, whole[i]) == 0)
+    for (size_t i = 0; i < sizeof uncut / sizeof uncut[0]; i++)
+        if (strcmp(name, uncut[i]) == 0)
             return true;
     return false;
 }
@@ -263,6 +263,111 @@ static void host_copies(void **state)
     check_host(MIXED);
 }
 
+/* ---- Windows and trees: the whole model runs the same steps ---- */
+
+/* Runs both, and compares their logits. */
+static void run_both(struct runner *whole, struct runner *split, struct rn_step *step)
+{
+    size_t bytes = (size_t)step->n_outs * whole->plan->n_vocab * sizeof(float);
+    float *want = rn_alloc(&heap, bytes, 1), *got = rn_alloc(&heap, bytes, 1);
+
+    assert_true(want != NULL && got != NULL && step->n_outs > 0);
+    step->logits = want;
+    run_step(whole, step);
+    step->logits = got;
+    run_step(split, step);
+    assert_memory_equal(got, want, bytes);
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+}
+
+/* Layers with windows lie in blocks of their own, of which a row sees the last ones. */
+static void windows(void **state)
+{
+    enum { ROWS = 40, STEP = 8, BLOCK = 4, TABLE = ROWS / BLOCK };
+    uint32_t blocks[TABLE], own[TABLE], n_cuts = 0;
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = TABLE, .windows = own, .n_windows = TABLE};
+    struct rn_step_row rows[STEP];
+    struct writer w;
+    struct rn_plan *plan;
+    struct rn_gguf *gguf = open_made(WITH_KV, &w, &plan);
+    struct rn_backend_limits limits = made_limits(plan, STEP);
+    struct split_runner s;
+    struct runner r;
+
+    (void)state;
+    limits.block_tokens = BLOCK;
+    limits.n_blocks = limits.n_windows = TABLE;
+    limits.window = rn_plan_window(plan);
+    assert_true(limits.window > 0 && rn_kv_size_first_window(&limits, ROWS - 1) > 0);
+    for (uint32_t n = 1; n < plan->n_layers; n++, n_cuts++) {
+        open_runner(&r, &heap, plan, rn_level_best(), THREADS, &limits);
+        open_split(&s, &heap, plan, n, THREADS, &limits);
+        for (uint32_t at = 0; at < ROWS; at += STEP) {
+            struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_rows = STEP, .n_outs = STEP};
+
+            for (uint32_t i = 0; i < TABLE; i++) {
+                blocks[i] = (i * 3 + 1) % TABLE;
+                own[i] = i < rn_kv_size_first_window(&limits, at) ? RN_NO_BLOCK : (i * 7 + 2) % TABLE;
+            }
+            for (uint32_t i = 0; i < STEP; i++)
+                rows[i] =
+                    (struct rn_step_row){(int32_t)((at + i) * 37 + 11) % (int32_t)plan->n_vocab, at + i, 0, (int32_t)i};
+            run_both(&r, &s.runner, &step);
+        }
+        close_split(&s);
+        close_runner(&r);
+    }
+    assert_true(n_cuts > 1);
+    rn_plan_free(plan);
+    rn_gguf_free(gguf);
+    w_free(&w);
+}
+
+/* A tree of candidates behind a text; then its second branch is true, and moves to its positions. */
+static void trees(void **state)
+{
+    enum { TEXT = 5, TREE = 5 };
+    static const int32_t parents[TREE] = {-1, 0, 1, 0, 3};
+    static const uint32_t blocks[2] = {2, 0};
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = 2};
+    struct rn_step_move moves[] = {{0, TEXT + 3, TEXT + 1}, {0, TEXT + 4, TEXT + 2}};
+    struct rn_step_row rows[TREE];
+    struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_rows = TEXT, .n_outs = TEXT};
+    struct writer w;
+    struct rn_plan *plan;
+    struct rn_gguf *gguf = open_made(WITH_KV, &w, &plan);
+    struct rn_backend_limits limits = made_limits(plan, 8);
+    struct split_runner s;
+    struct runner r;
+
+    (void)state;
+    limits.tree_depth = 4;
+    open_runner(&r, &heap, plan, rn_level_best(), THREADS, &limits);
+    open_split(&s, &heap, plan, 1, THREADS, &limits);
+    for (uint32_t i = 0; i < TEXT; i++)
+        rows[i] = (struct rn_step_row){(int32_t)i + 3, i, 0, (int32_t)i};
+    run_both(&r, &s.runner, &step);
+    for (uint32_t i = 0; i < TREE; i++)
+        rows[i] = (struct rn_step_row){(int32_t)i + 20, TEXT, 0, (int32_t)i};
+    for (uint32_t i = 1; i < TREE; i++)
+        rows[i].position = rows[parents[i]].position + 1;
+    step.parents = parents;
+    step.n_rows = step.n_outs = TREE;
+    run_both(&r, &s.runner, &step);
+    rows[0] = (struct rn_step_row){9, TEXT + 3, 0, 0};
+    step.parents = NULL;
+    step.n_rows = step.n_outs = 1;
+    step.moves = moves;
+    step.n_moves = 2;
+    run_both(&r, &s.runner, &step);
+    close_split(&s);
+    close_runner(&r);
+    rn_plan_free(plan);
+    rn_gguf_free(gguf);
+    w_free(&w);
+}
+
 /* A block's bytes are the two devices', and the name of its layout tells where the model is cut. */
 static void layouts(void **state)
 {
@@ -372,6 +477,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(made),    cmocka_unit_test(shared_ones),
+                                       cmocka_unit_test(windows), cmocka_unit_test(trees),
                                        cmocka_unit_test(layouts), cmocka_unit_test(host_copies),
                                        cmocka_unit_test(nowhere), cmocka_unit_test(no_memory)};
 
