@@ -13,9 +13,9 @@
 
 #include "tests/actors/fixture.h"
 
-enum { STREAMS = 3, TOKENS = 6, CONTEXT = 128 };
+enum { STREAMS = 2, TOKENS = 4, CONTEXT = 128 };
 
-static const char *const prompts[STREAMS] = {"Once upon a time", "The", "A dog and a cat went"};
+static const char *const prompts[STREAMS] = {"The", "Once upon a time"};
 
 /* What the log has said, by any thread. */
 static char logged[4096];
@@ -121,24 +121,23 @@ static void clear_texts(struct capture texts[STREAMS])
 
 static void test_layers(void **state)
 {
+    static const uint32_t layers[] = {1, 3};
     runnel_engine *engine = open_engine(EMULATED_MODULE);
     struct capture want[STREAMS] = {{0}};
-    uint32_t n = 2;
 
     (void)state;
     texts_of(engine, "cpu", want);
-    for (uint32_t layers = 1; layers <= n; layers++) {
-        const runnel_model_options options = options_on("cuda", layers);
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        const runnel_model_options options = options_on("cuda", layers[i]);
         runnel_model *model = load_model(engine, BUNDLED_MODEL, &options);
         runnel_model_info info = info_of(model);
 
-        n = info.layers;
-        assert_int_equal(info.device_layers, layers);
+        assert_int_equal(info.device_layers, layers[i]);
+        assert_true(info.layers > layers[i]);
         expect_texts(engine, model, want);
         runnel_model_free(model);
         await_models(engine, 0);
     }
-    assert_true(n > 1);
     assert_non_null(strstr(logged, "are computed on the CPU, the others on cuda"));
     clear_texts(want);
     runnel_engine_free(engine);
@@ -248,7 +247,7 @@ static void test_lost_device(void **state)
     capture_clear(&lost);
     runnel_model_free(split);
     await_models(engine, 1);
-    run_alone(engine, cpu, prompts[2], &capture);
+    run_alone(engine, cpu, prompts[0], &capture);
     capture_clear(&capture);
     runnel_engine_free(engine);
     dlclose(library);
