@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "gpu/backend.h"
 #include "tests/sim/oracle_device.h"
 
@@ -167,6 +168,13 @@ static const struct rn_gpu_kernels *kernels(void)
     return &own;
 }
 
+static uint64_t n_failures;
+
+uint64_t cuda_oracle_failures(void)
+{
+    return n_failures;
+}
+
 uint64_t cuda_oracle_launches(void)
 {
     return atomic_load_explicit(&n_launches, memory_order_relaxed);
@@ -286,11 +294,28 @@ struct cuda_device {
     struct flight flights[RING];
     uint64_t n_begun, n_awaited;
     struct copying copying[MOST_COPYING];
+    struct rn_gpu_fault fault;
+    uint64_t random; /* which calls fail */
 };
 
 static struct cuda_device *of(const struct oracle_device *device)
 {
     return (struct cuda_device *)device;
+}
+
+/* One of the next few calls of the driver fails, sometimes; all are this thread's, until `disarm`. */
+static void arm(struct cuda_device *d)
+{
+    uint64_t bits = rn_splitmix64(&d->random);
+
+    if (d->base.may_fail && bits % 20 == 0)
+        d->fault.at = d->fault.calls[RN_GPU_ANY_CALL] + 1 + (bits >> 32) % 16;
+}
+
+static void disarm(struct cuda_device *d)
+{
+    n_failures += d->fault.at != 0 && d->fault.calls[RN_GPU_ANY_CALL] >= d->fault.at;
+    d->fault.at = 0;
 }
 
 static bool can_draw(const struct oracle_device *device, const runnel_sampling *sampling)
@@ -320,7 +345,9 @@ static void begin(struct oracle_device *base, struct rn_step *step)
     }
     flight->step.drawer = NULL;
     flight->step.on_done = on_step_done;
+    arm(d);
     d->backend->ops->submit_async(d->backend, &flight->step);
+    disarm(d);
 }
 
 static void wait_for(struct flight *flight)
@@ -372,7 +399,9 @@ static void begin_copies(struct oracle_device *base, struct rn_host_copies *copi
 
     own->of = copies;
     own->copies = (struct rn_host_copies){.n = copies->n, .items = copies->items, .on_done = on_copied};
+    arm(d);
     d->backend->ops->copy_async(d->backend, &own->copies);
+    disarm(d);
 }
 
 static runnel_status await_copies(struct oracle_device *base, struct rn_host_copies *copies)
@@ -454,6 +483,7 @@ static const struct oracle_device functions = {.ring = RING,
 static bool start(struct cuda_device *d, const struct rn_backend_limits *given)
 {
     struct rn_backend_limits limits = *given;
+    struct rn_gpu_driver *emulated;
     runnel_error error = {0};
     bool good = true;
 
@@ -470,7 +500,9 @@ static bool start(struct cuda_device *d, const struct rn_backend_limits *given)
     d->module.kernels = kernels();
     if (!good || d->module.kernels == NULL)
         return false;
-    d->module.driver = rn_gpu_driver_emulated(&d->heap, d->module.kernels->emulation, MEMORY);
+    emulated = rn_gpu_driver_emulated(&d->heap, d->module.kernels->emulation, MEMORY);
+    d->fault.result = RN_GPU_UNKNOWN;
+    d->module.driver = emulated == NULL ? NULL : rn_gpu_driver_faulty(&d->heap, emulated, &d->fault);
     d->device = d->module.driver == NULL ? NULL : rn_gpu_device_open(&d->heap, &d->module, 0, &error);
     d->backend = d->device == NULL ? NULL : d->device->kind->new_backend(d->device, &d->heap);
     if (d->backend != NULL &&
@@ -480,13 +512,15 @@ static bool start(struct cuda_device *d, const struct rn_backend_limits *given)
     return false;
 }
 
-bool cuda_oracle_attach(struct oracle *oracle)
+bool cuda_oracle_attach(struct oracle *oracle, bool may_fail)
 {
     struct cuda_device *d = calloc(1, sizeof *d);
 
     if (d == NULL)
         return false;
     d->base = functions;
+    d->base.may_fail = may_fail;
+    d->random = oracle->salt;
     rn_heap_init(&d->heap, NULL);
     plan_init(&d->plan, oracle->salt, oracle->limits.context_tokens);
     alphabet = oracle->alphabet;

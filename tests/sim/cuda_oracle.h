@@ -13,10 +13,12 @@
 enum { CUDA_ORACLE_BYTES = 256 }; /* of a position in a block; of the oracle alone 8 */
 
 /* From now on the oracle's steps are computed there, and drawn. It has no means, windows, states and trees. The alphabet
- * is the same for all oracles of a process at a time. False: the device could not be had. */
-bool cuda_oracle_attach(struct oracle *oracle);
+ * is the same for all oracles of a process at a time. may_fail: of some steps and copies one of the driver's calls
+ * fails, by the oracle's salt. False: the device could not be had. */
+bool cuda_oracle_attach(struct oracle *oracle, bool may_fail);
 
-/* Launches of kernels of the oracle so far. */
+/* Launches of kernels of the oracle so far; and calls of the driver that have failed. */
 uint64_t cuda_oracle_launches(void);
+uint64_t cuda_oracle_failures(void);
 
 #endif

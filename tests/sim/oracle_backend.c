@@ -351,7 +351,10 @@ static size_t state_bytes(const struct rn_backend *backend)
 /* The device's list ends before its failure is made up: where it goes to is worth nothing then. */
 static void end_list(struct oracle *oracle, struct rn_host_copies *copies)
 {
-    if (oracle->device->await_copies(oracle->device, copies) != RUNNEL_OK)
+    if (oracle->device->await_copies(oracle->device, copies) == RUNNEL_OK)
+        return;
+    copies->status = RUNNEL_DEVICE;
+    if (!oracle->device->may_fail)
         breach(oracle, "the device has failed to copy");
 }
 
@@ -712,29 +715,31 @@ static bool is_stopped(struct oracle *oracle, const struct rn_step *step)
 }
 
 /* What the device has made of the step; where that is lost, rubbish, once the step behind it has run, too. A draw has
- * what its row depends on: the device does not know of steps that are lost. */
-static void take(struct oracle *oracle, struct rn_step *step, enum oracle_fault fault)
+ * what its row depends on: the device does not know of steps that are lost. What became of the step. */
+static enum oracle_fault take(struct oracle *oracle, struct rn_step *step, enum oracle_fault fault)
 {
     enum { MOST_OUTS = 64 };
     struct oracle_device *device = oracle->device;
-    runnel_status fates[MOST_OUTS], status;
+    runnel_status fates[MOST_OUTS];
 
     if (step->n_outs > MOST_OUTS)
         breach(oracle, "more draws than there is room for");
     rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
     for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && i < MOST_OUTS; i++)
-        fates[i] = is_lost(fault) ? status_of(fault) : step->draws[i].status;
-    status = device->await(device, step);
-    if (status != RUNNEL_OK)
-        breach(oracle, "the device has failed");
+        fates[i] = step->draws[i].status;
+    if (device->await(device, step) != RUNNEL_OK) {
+        fault = ORACLE_FAULT_DEVICE;
+        if (!device->may_fail)
+            breach(oracle, "the device has failed");
+    }
     for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && i < MOST_OUTS; i++) {
         oracle->n_own_draws += step->draws[i].wanted;
-        if (fates[i] != RUNNEL_OK)
-            step->draws[i].status = fates[i];
+        if (is_lost(fault) || fates[i] != RUNNEL_OK)
+            step->draws[i].status = is_lost(fault) ? status_of(fault) : fates[i];
     }
     oracle->n_drawn = rn_draw_keep(step, oracle->drawn);
     if (!is_lost(fault))
-        return;
+        return fault;
     device->settle(device);
     run_copies(oracle, step, fault);
     for (uint32_t r = 0; r < step->n_rows; r++) {
@@ -742,6 +747,7 @@ static void take(struct oracle *oracle, struct rn_step *step, enum oracle_fault 
 
         device->poison(device, step->seqs[step->rows[r].seq].blocks[place / per_block], place % per_block, POISON);
     }
+    return fault;
 }
 
 void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
@@ -757,7 +763,7 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
         oracle->last = NULL;
     if (oracle->device != NULL) {
         if (step_good(oracle, step))
-            take(oracle, step, fault);
+            fault = take(oracle, step, fault);
     } else if (step_good(oracle, step)) {
         rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
         run_copies(oracle, step, fault);

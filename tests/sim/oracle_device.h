@@ -8,6 +8,7 @@
 
 struct oracle_device {
     uint32_t ring; /* steps in flight at once */
+    bool may_fail; /* steps and copies, as DEVICE: calls of its driver fail now and then */
     bool (*can_draw)(const struct oracle_device *device, const runnel_sampling *sampling);
 
     /* await: the oldest one that was begun; its draws' results are in the step then. settle: all that were begun have

@@ -238,7 +238,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         model->oracle = NULL;
         return false;
     }
-    if (sim->plan.on_cuda && !cuda_oracle_attach(model->oracle)) {
+    if (sim->plan.on_cuda && !cuda_oracle_attach(model->oracle, sim_has(sim, SIM_DEVICE_FAULTS))) {
         sim_fail(sim, "the CUDA device cannot be had");
         rn_vocab_free(parts.vocab);
         oracle_free(model->oracle);

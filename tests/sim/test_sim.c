@@ -88,8 +88,9 @@ static bool is_on_cuda(void)
 /* What a few seeds on the CUDA device have to meet, which has some of all. */
 static void expect_cuda(const struct sim_report *sum)
 {
-    assert_true(cuda_oracle_launches() > sum->n_steps && sum->n_outcomes[0] > 0 && sum->n_hit_tokens > 0 &&
-                sum->n_evicted > 0 && sum->n_copies > 0 && sum->n_ahead > 0 && sum->n_warm_tokens > 0);
+    assert_true(cuda_oracle_failures() > 0 && cuda_oracle_launches() > sum->n_steps && sum->n_outcomes[0] > 0 &&
+                sum->n_hit_tokens > 0 && sum->n_evicted > 0 && sum->n_copies > 0 && sum->n_ahead > 0 &&
+                sum->n_warm_tokens > 0);
 }
 
 static void test_seeds(void **state)
