@@ -87,6 +87,11 @@ struct rn_model_parts {
     struct rn_chat_templates templates;
     struct rn_plan *plan;       /* NULL for a backend that needs none, or vocab_only */
     struct rn_device *device;   /* the engine's, of the backend; NULL: of a model without a file, or vocab_only */
+    struct rn_device *host;     /* with `front`: the engine's CPU */
+    struct rn_plan *front;      /* the plan in two parts, the first of which the host computes ... */
+    struct rn_plan *back;       /* ... and the second one the device (model_split.h); NULL both: it is whole */
+    uint32_t device_layers;     /* on a device with memory of its own */
+    struct rn_device_caps caps; /* of the backend */
     struct rn_backend *backend; /* NULL: vocab_only */
     struct rn_backend_limits limits;
     uint32_t n_vocab;                                                      /* width of the logits */

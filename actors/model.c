@@ -8,6 +8,7 @@
 #include "actors/host/host.h"
 #include "actors/lists.h"
 #include "actors/model_limits.h"
+#include "actors/model_split.h"
 #include "actors/weights_place.h"
 #include "base/check.h"
 #include "base/sized.h"
@@ -210,12 +211,14 @@ static runnel_status load_parts_on(struct runnel_model *model, const char *devic
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for the device of %s", model->path);
     status = check_features(model, error);
     if (status == RUNNEL_OK)
+        status = rn_model_split(model, error);
+    if (status == RUNNEL_OK)
         status = rn_model_choose_limits(model, error);
     if (status == RUNNEL_OK && model->draft_path != NULL)
         status = rn_drafter_load(model, model->draft_path, error);
     if (status != RUNNEL_OK)
         return status;
-    parts->backend = parts->device->kind->new_backend(parts->device, &model->engine->heap);
+    parts->backend = rn_model_new_backend(model);
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
     status = prepare_backend(model, error);
@@ -231,8 +234,9 @@ static void free_parts(struct runnel_model *model)
 
     if (parts->backend != NULL)
         parts->backend->ops->free(parts->backend);
-    if (parts->plan != NULL)
-        rn_plan_free(parts->plan);
+    rn_plan_free(parts->front);
+    rn_plan_free(parts->back);
+    rn_plan_free(parts->plan);
     rn_drafter_fini(&parts->drafter); /* the model's plan may have weights of a head's file */
     rn_chat_templates_fini(&parts->templates);
     rn_vocab_free(parts->vocab);
@@ -727,6 +731,7 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
         now.trained_tokens = parts->plan->trained_tokens;
         now.embedding = parts->plan->embedding;
         now.layers = parts->plan->n_layers;
+        now.device_layers = parts->device_layers;
         now.parameters = parts->plan->parameters;
         now.weight_bytes = parts->plan->weight_bytes;
         now.tiled_bytes = tiled_bytes(parts->backend);

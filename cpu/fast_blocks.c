@@ -84,6 +84,8 @@ void rn_fast_copy_states(struct rn_fast *fast, uint32_t worker, uint32_t n_worke
 
 static void copy_state(const struct rn_fast *fast, const struct rn_host_copy *copy)
 {
+    if (fast->plan->state_bytes == 0)
+        return; /* of a plan without */
     if (copy->to_host)
         memcpy(copy->host, state_at(fast, copy->block), fast->plan->state_bytes);
     else

@@ -100,6 +100,8 @@ void rn_reference_copy_states(struct rn_reference *ref, const struct rn_step *st
 
 static void copy_state(const struct rn_reference *ref, const struct rn_host_copy *copy)
 {
+    if (ref->plan->state_bytes == 0)
+        return; /* of a plan without */
     if (copy->to_host)
         memcpy(copy->host, state_at(ref, copy->block), ref->plan->state_bytes);
     else

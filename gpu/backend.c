@@ -259,8 +259,8 @@ static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t
     if (result == RN_GPU_OUT_OF_MEMORY && backend->weights_bytes > free_bytes)
         return rn_error_set(
             error, RUNNEL_NO_MEMORY,
-            "cuda: device %u, %s: the weights take %.1f MiB and %.1f MiB are free: the model does not fit, "
-            "and no part of it is left to the host",
+            "cuda: device %u, %s: the weights take %.1f MiB and %.1f MiB are free: the model does not fit; with fewer "
+            "device_layers it would",
             backend->device->index, backend->device->name, (double)backend->weights_bytes / (1 << 20),
             (double)free_bytes / (1 << 20));
     if (result == RN_GPU_OUT_OF_MEMORY)

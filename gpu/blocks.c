@@ -176,8 +176,11 @@ static int read_block(struct rn_gpu_backend *backend, const struct rn_host_copy 
 static int enqueue_state(struct rn_gpu_backend *backend, const struct rn_host_copy *copy)
 {
     struct rn_gpu_driver *driver = backend->device->driver;
-    uint64_t state = state_at(backend, copy->block), bytes = backend->plan->state_bytes;
+    uint64_t bytes = backend->plan->state_bytes, state;
 
+    if (bytes == 0)
+        return RN_GPU_OK; /* of a plan without */
+    state = state_at(backend, copy->block);
     return copy->to_host ? driver->copy_out(driver, copy->host, state, bytes, backend->copies_out)
                          : driver->copy_in(driver, state, copy->host, bytes, backend->copies_in);
 }

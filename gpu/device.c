@@ -203,6 +203,12 @@ static void memory_of(const struct rn_device *base, struct rn_device_memory *mem
     *memory = (struct rn_device_memory){total_bytes, free_bytes, false};
 }
 
+static uint64_t weight_bytes_of(const struct rn_device *device, const struct rn_plan *plan)
+{
+    (void)device;
+    return rn_gpu_weights_bytes(plan);
+}
+
 static void describe(const struct rn_device *base, char *text, size_t size)
 {
     const struct rn_gpu_device *device = of(base);
@@ -220,5 +226,6 @@ const struct rn_device_kind rn_gpu_kind = {
     .close = close_kind,
     .new_backend = new_backend,
     .memory = memory_of,
+    .weight_bytes = weight_bytes_of,
     .describe = describe,
 };

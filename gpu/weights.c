@@ -56,6 +56,29 @@ static uint32_t first_of(const struct rn_plan *plan, uint32_t w)
     return i;
 }
 
+static uint64_t matrix_bytes(const struct rn_weight *weight)
+{
+    return rn_gpu_aligned(weight->experts * rn_tiled_bytes(weight->type_id, weight->rows, weight->cols));
+}
+
+static uint64_t vector_bytes(const struct rn_weight *weight)
+{
+    return rn_gpu_aligned((uint64_t)weight->rows * weight->cols * sizeof(float));
+}
+
+uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan)
+{
+    uint64_t bytes = 0;
+    bool matrix, vector;
+
+    for (uint32_t w = 0; w < plan->n_weights; w++) {
+        mark(plan, w, &matrix, &vector);
+        bytes += (matrix && first_of(plan, w) == w ? matrix_bytes(&plan->weights[w]) : 0) +
+                 (vector ? vector_bytes(&plan->weights[w]) : 0);
+    }
+    return bytes;
+}
+
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan)
 {
     uint64_t at = 0;
@@ -69,10 +92,10 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
         backend->weight_at[w] = matrix && first < w ? backend->weight_at[first] : RN_GPU_NOWHERE;
         if (matrix && backend->weight_at[w] == RN_GPU_NOWHERE) {
             backend->weight_at[w] = at;
-            at += rn_gpu_aligned(weight->experts * rn_tiled_bytes(weight->type_id, weight->rows, weight->cols));
+            at += matrix_bytes(weight);
         }
         backend->vector_at[w] = vector ? at : RN_GPU_NOWHERE;
-        at += vector ? rn_gpu_aligned((uint64_t)weight->rows * weight->cols * sizeof(float)) : 0;
+        at += vector ? vector_bytes(weight) : 0;
     }
     for (uint32_t i = 0; i < plan->n_ropes; i++) {
         backend->rope_at[i] = at;

@@ -332,6 +332,11 @@ typedef struct runnel_model_options {
                                 of the model's file), later ones map it: it costs them no time, and processes share the
                                 memory. A file that is damaged, of another version or older than the model's is not used
                                 and written anew; a folder that cannot be written to is told in the log. NULL: none */
+    uint32_t device_layers; /* with a device that has memory of its own: so many layers, the last ones, are computed on
+                               it, and those before them on the CPU, with their weights and KV in the host's memory.
+                               Where a model cannot be cut there, fewer. 0: all, or where weights and the KV of a context
+                               do not fit as many as do; runnel_model_info tells. weights_dir has no effect on a model
+                               that is split */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
@@ -378,6 +383,7 @@ typedef struct runnel_model_info {
     uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks */
     uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
     uint64_t mapped_bytes;     /* of tiled_bytes, those that are mapped from a file of weights_dir */
+    uint32_t device_layers;    /* of layers, those that are computed on a device with memory of its own; 0: none */
 } runnel_model_info;
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */

@@ -159,8 +159,8 @@ struct rn_step {
 struct rn_host_copy {
     uint32_t block, n_positions; /* of a state: its slot, and nothing */
     bool to_host;
-    void *host; /* [block_bytes or state_bytes]; within what host_alloc gave, or copying may be slower */
-    bool is_state;
+    void *host;    /* [block_bytes or state_bytes]; within what host_alloc gave, or copying may be slower */
+    bool is_state; /* of a plan without states: nothing is copied */
 };
 
 /* A list of them. Owned by the caller before copy_async and after on_done, by the backend between. */

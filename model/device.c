@@ -1,6 +1,13 @@
 /* The sizing of KV memory: see device.h. */
 #include "model/device.h"
 
+#include "model/plan.h"
+
+uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan)
+{
+    return device->kind->weight_bytes != NULL ? device->kind->weight_bytes(device, plan) : plan->weight_bytes;
+}
+
 uint64_t rn_device_kv_bytes(const struct rn_device_memory *memory, uint64_t weight_bytes)
 {
     uint64_t left = memory->free_bytes > weight_bytes ? memory->free_bytes - weight_bytes : 0;

@@ -15,6 +15,7 @@
 
 struct rn_backend;
 struct rn_log;
+struct rn_plan;
 
 /* What steps of a backend may ask for. A limit that is not among a device's bits is refused by prepare. */
 enum rn_device_can {
@@ -78,6 +79,9 @@ struct rn_device_kind {
 
     void (*memory)(const struct rn_device *device, struct rn_device_memory *memory);
 
+    /* Of that memory, what the weights of a plan take. NULL: as much as in the file. */
+    uint64_t (*weight_bytes)(const struct rn_device *device, const struct rn_plan *plan);
+
     /* What the log says of it, at most size bytes with the end. */
     void (*describe)(const struct rn_device *device, char *text, size_t size);
 
@@ -100,6 +104,9 @@ static inline bool rn_device_has_kv(const struct rn_device_caps *caps, runnel_kv
 {
     return (unsigned)type < 32 && (caps->kv_types >> type & 1u) != 0;
 }
+
+/* What the plan's weights take of the device's memory. */
+uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan);
 
 /* The most bytes that KV blocks should take where the host does not say: a quarter of a memory that everything on the
  * machine shares; of a device's own, nine tenths of what weights of so many bytes leave free. */

@@ -274,6 +274,8 @@ static bool logits_ok(const struct checker *c)
     const struct rn_plan *plan = c->plan;
     const struct rn_slot *logits;
 
+    if (plan->logits_slot == -1)
+        return plan->features_width > 0;
     if (plan->logits_slot < 0 || !index_ok(plan->logits_slot, plan->n_slots) || !c->defined[plan->logits_slot])
         return false;
     logits = &plan->slots[plan->logits_slot];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "actors/model_split.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "cache/store/fingerprint.h"
@@ -69,7 +70,8 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
     RN_ASSERT(block_bytes > 0 && drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
     model->parts.device->kind->memory(model->parts.device, &memory);
     if (bytes == 0)
-        bytes = rn_device_kv_bytes(&memory, model->parts.plan->weight_bytes + drafter->plan->weight_bytes) /
+        bytes = rn_device_kv_bytes(&memory,
+                                   rn_model_device_plan(&model->parts)->weight_bytes + drafter->plan->weight_bytes) /
                 (memory.shared ? 2 : 3); /* the model has the other two thirds of a device's own (model_limits.c) */
     n = bytes / block_bytes;
     if (n == 0)

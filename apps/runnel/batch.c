@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { N_SETTINGS = 10, N_FILES = 6, SAMPLE_BYTES = 1 << 20 };
+enum { N_SETTINGS = 11, N_FILES = 6, SAMPLE_BYTES = 1 << 20 };
 
 static enum batch_begin begin_of(const struct app_options *options)
 {
@@ -144,7 +144,8 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
 {
     const struct app_options *options = batch->app.options;
     uint64_t size = 0, hash = 0;
-    char model[192], template[64];
+    const runnel_model_info *info = &batch->app.info;
+    char model[192], template[64], layers[64] = ""; /* of what is not split; likewise in older versions */
 
     *n = 0;
     if (!hash_model(options->operands[0], &size, &hash))
@@ -155,11 +156,14 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
              batch->template_text.size > 0
                  ? (unsigned long long)XXH3_64bits(batch->template_text.bytes, batch->template_text.size)
                  : 0ull);
+    if (info->device_layers > 0 && info->device_layers < info->layers)
+        app_layers_text(info, layers, sizeof layers);
     set(settings, n, "model", model);
     set(settings, n, "template", template);
     set(settings, n, "order", options->unordered ? "unordered" : "ordered");
     set(settings, n, "errors", options->errors_file != NULL ? "in a file of their own" : ""); /* "": older versions */
     set(settings, n, "device", options->device);
+    set(settings, n, "device-layers", layers);
     set(settings, n, "kv-type", options->kv_type);
     set_number(settings, n, "kv-size", options->kv_bytes);
     set_number(settings, n, "chunk-mean", batch->app.info.chunk_mean);

@@ -186,6 +186,7 @@ static void put_row(const struct app_options *options, const struct bench_model 
     put_text(&row, "kv_type", options->kv_type);
     put_count(&row, "chunk_mean", (uint64_t)options->chunk_mean);
     put_text(&row, "device", options->device);
+    put_count(&row, "device_layers", model->info.device_layers);
     put_text(&row, "draft", draft_of(options));
     put_drafts(&row, &result->drafts, model->info.draft_parameters > 0);
     put_share(&row, &share);
@@ -215,6 +216,9 @@ static void print_head(const struct bench_model *model)
            (double)model->info.kv_bytes * mib);
     app_weights_text(&model->info, order, sizeof order);
     printf("weights lie %s\n", order);
+    app_layers_text(&model->info, order, sizeof order);
+    if (model->info.device_layers > 0)
+        printf("layers: %s\n", order);
     if (model->measured)
         printf("%s, %s, %u threads on %u memory node%s\n"
                "reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",

@@ -160,6 +160,9 @@ void app_close(struct app *app);
 /* In which order the weights lie, in some words. */
 void app_weights_text(const runnel_model_info *info, char *text, size_t n);
 
+/* Which layers are whose, likewise. */
+void app_layers_text(const runnel_model_info *info, char *text, size_t n);
+
 enum { APP_ARCHITECTURE_BYTES = 256 };
 
 /* What --architecture says, as the engine and a file take it. Stays where it is. */

@@ -122,6 +122,9 @@ static int try_model(struct doctor *doctor)
         app_weights_text(&app.info, order, sizeof order);
         app_fact("loads", "yes");
         app_fact("order", "weights lie %s", order);
+        app_layers_text(&app.info, order, sizeof order);
+        if (app.info.device_layers > 0)
+            app_fact("layers", "%s", order);
         app_fact("chat template", runnel_apply_template(app.model, &chat, NULL, 0, &n, NULL) == RUNNEL_NOT_FOUND
                                       ? "none: chat has plain User:/Assistant: turns"
                                       : "yes");

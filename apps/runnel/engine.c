@@ -109,6 +109,14 @@ void app_weights_text(const runnel_model_info *info, char *text, size_t n)
                  info->mapped_bytes == info->tiled_bytes ? ", mapped from --weights-dir" : "");
 }
 
+void app_layers_text(const runnel_model_info *info, char *text, size_t n)
+{
+    if (info->device_layers == info->layers)
+        snprintf(text, n, "%u on the device", info->layers);
+    else
+        snprintf(text, n, "%u on the CPU, %u on the device", info->layers - info->device_layers, info->device_layers);
+}
+
 /* The library's threads are born with all signals blocked: the line editor's handlers are for this thread alone. */
 static void signals_block(sigset_t *before)
 {
@@ -131,6 +139,7 @@ void app_model_options(const struct app_options *options, runnel_model_options *
     model_options->weight_order = app_weight_order(options->weights);
     model_options->weights_dir = options->weights_dir;
     model_options->device = options->device;
+    model_options->device_layers = (uint32_t)options->device_layers;
     model_options->draft_path = app_draft_path(options);
     model_options->draft_threads = (uint32_t)options->draft_threads;
     model_options->no_prefix_cache = options->no_prefix_cache;

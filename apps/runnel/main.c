@@ -166,7 +166,7 @@ static const struct app_command commands[] = {
      "  streams, depth                         as asked for\n"
      "  tokens_per_s, .._min, .._max           of all streams together\n"
      "  first_token_ms, .._min, .._max         of prefill: from submit to the first token's event\n"
-     "  repeats, threads, batch_tokens, kv_type, chunk_mean, device\n"
+     "  repeats, threads, batch_tokens, kv_type, chunk_mean, device, device_layers\n"
      "  draft                                  who guesses: --draft's value; ngram for --speculate alone\n"
      "  drafted, accepted                      guesses in all repeats of a decode test; those that were right\n"
      "  tokens_per_pass                        of a sequence's passes with guesses: 1 + accepted / such passes\n"

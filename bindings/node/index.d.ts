@@ -98,6 +98,7 @@ export interface ModelOptions {
   weightOrder?: 'measured' | 'file' | 'tiles' | number;
   boundWindows?: boolean | number;
   weightsDir?: string;
+  deviceLayers?: number;
 }
 
 export interface LoadOptions extends ModelOptions {
@@ -408,6 +409,7 @@ export interface ModelInfo {
   draftKvBytes: Count;
   tiledBytes: Count;
   mappedBytes: Count;
+  deviceLayers: number;
 }
 
 export interface TokenizeOptions {

@@ -49,6 +49,14 @@ const char *test_device(void)
     return getenv("RUNNEL_TEST_DEVICE");
 }
 
+/* $RUNNEL_TEST_DEVICE_LAYERS. */
+static uint32_t test_device_layers(void)
+{
+    const char *layers = getenv("RUNNEL_TEST_DEVICE_LAYERS");
+
+    return layers == NULL ? 0 : (uint32_t)strtoul(layers, NULL, 10);
+}
+
 uint64_t shared_kv_bytes(void)
 {
     return test_device() != NULL ? 16 << 20 : 0;
@@ -100,8 +108,10 @@ runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_m
         runnel_model_options_default(&ours);
     else
         ours = *options;
-    if (ours.device == NULL)
+    if (ours.device == NULL) {
         ours.device = test_device();
+        ours.device_layers = test_device_layers();
+    }
     if (runnel_model_load(engine, path, &ours, &model, &error) != RUNNEL_OK ||
         runnel_model_wait(model, 60000, &error) != RUNNEL_OK)
         fail_msg("%s: %s", path, error.message);

@@ -3,10 +3,13 @@
 kernels for the emulated driver."""
 import json
 import os
+import pathlib
+import tempfile
 import unittest
 
 import common
 from common import MODEL, run
+from server import Server
 
 EMULATED = os.environ["RUNNEL_CUDA_EMULATED"]
 ASK = ("run", MODEL, "-p", "Once upon", "-n", "12", "--temperature", "0", "--quiet")
@@ -47,6 +50,43 @@ class Device(unittest.TestCase):
         self.assertEqual((got.returncode, got.stdout), (0, want.stdout))
         self.assertIn('device "auto": the model is loaded on the CPU: cuda: the kernels are not there',
                       got.stderr.decode())
+
+    def test_some_layers_are_on_the_device(self):
+        split = ("--device", "cuda", "--cuda-library", EMULATED, "--device-layers", "1")
+        want, got = run(*ASK), run(*ASK[:-1], *split, "--log-level", "info")
+        self.assertEqual((got.returncode, got.stdout), (0, want.stdout))
+        self.assertIn("5 of 6 layers, with", got.stderr.decode())
+        doctor = run("doctor", MODEL, "--threads", "1", *split).stdout.decode()
+        self.assertRegex(doctor, r"layers +5 on the CPU, 1 on the device")
+        bench = run("bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "--no-limits", "--json", *split)
+        self.assertEqual({row["device_layers"] for row in json.loads(bench.stdout)["results"]}, {1})
+
+    def test_layers_that_cannot_be_had(self):
+        split = ("--device", "cuda", "--cuda-library", EMULATED, "--device-layers")
+        self.assertIn("device_layers 7 are more than the 6 layers", self.refused(*split, "7"))
+        self.assertIn('device "cpu" has no memory of its own', self.refused("--device-layers", "1"))
+        for bad in "0", "-1", "x", "4294967296":
+            self.assertIn("--device-layers", self.refused(*split, bad))
+
+    def test_the_server_has_some_layers_on_the_device(self):
+        split = ("--device", "cuda", "--cuda-library", EMULATED, "--device-layers", 2)
+        request = {"prompt": "Once upon a time", "max_tokens": 6, "temperature": 0}
+        texts = []
+        for options in (), split:
+            server = Server("--ctx", 64, *options)
+            self.addCleanup(server.stop)
+            status, answer = server.post("/v1/completions", request)
+            self.assertEqual(status, 200)
+            texts.append(answer["choices"][0]["text"])
+            server.stop()
+        self.assertEqual(texts[0], texts[1])
+        with tempfile.TemporaryDirectory() as folder:
+            models = pathlib.Path(folder) / "models.json"
+            row = {"path": os.path.abspath(MODEL), "load": "start", "options": {"device": "cuda", "device-layers": 7}}
+            models.write_text(json.dumps({"models": [row]}))
+            result = run("serve", "--models-file", str(models), "--port", "0", "--cuda-library", EMULATED)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("device_layers 7 are more than the 6 layers", result.stderr.decode())
 
     def test_what_is_known(self):
         told = run("info", "--devices", "--cuda-library", EMULATED)

@@ -1,5 +1,5 @@
 /* Drawing in the step, and steps submitted ahead of what they depend on (model/draw.h), on the fast backend, the
- * reference, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of
+ * reference, a split model, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of
  * one step at a time. And steps that are stopped (model/stop.h): those that go on behind them give the same, too. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "bench/streams_device.h"
 #include "model/stop.h"
-#include "tests/cpu/runner.h"
+#include "tests/cpu/split_runner.h"
 #include "tests/sim/oracle_backend.h"
 
 enum { SEQS = 3, PROMPT = 4, STEPS = 12, BLOCK = 16, CONTEXT = 64, MOST_RING = 4, THREADS = 3, MAX_OUTS = 2 * SEQS };
@@ -23,7 +23,11 @@ static struct rn_heap heap;
 
 /* What is tested: a backend, and how its steps come to their end. */
 struct subject {
-    struct runner runner;
+    union {
+        struct runner runner;
+        struct split_runner split; /* a runner first */
+    };
+    bool is_split;
     struct rn_backend *backend;
     struct oracle *oracle; /* NULL: the runner's */
     uint32_t n_vocab;
@@ -73,13 +77,21 @@ static void open_subject(struct subject *s, const struct rn_plan *plan, const ch
         s->backend = &s->oracle->backend;
         return;
     }
-    open_runner(&s->runner, &heap, plan, strcmp(level, "reference") == 0 ? NULL : rn_level_named(level), THREADS,
-                &limits);
+    s->is_split = strcmp(level, "split") == 0;
+    if (s->is_split)
+        open_split(&s->split, &heap, plan, 1, THREADS, &limits);
+    else
+        open_runner(&s->runner, &heap, plan, strcmp(level, "reference") == 0 ? NULL : rn_level_named(level), THREADS,
+                    &limits);
     s->backend = s->runner.backend;
 }
 
 static void close_subject(struct subject *s)
 {
+    if (s->is_split) {
+        close_split(&s->split);
+        return;
+    }
     if (s->oracle == NULL) {
         close_runner(&s->runner);
         return;
@@ -320,11 +332,12 @@ static struct text new_text(uint32_t n_vocab)
     return text;
 }
 
-static const char *const names[] = {"c", "avx2", "avx512", "avx512-amx", "neon", "reference", "oracle"};
+static const char *const names[] = {"c", "avx2", "avx512", "avx512-amx", "neon", "reference", "split", "oracle"};
 
 static bool is_here(const char *name)
 {
-    return strcmp(name, "reference") == 0 || strcmp(name, "oracle") == 0 || rn_level_named(name) != NULL;
+    return strcmp(name, "reference") == 0 || strcmp(name, "split") == 0 || strcmp(name, "oracle") == 0 ||
+           rn_level_named(name) != NULL;
 }
 
 static void each(void (*test)(const struct rn_plan *plan, const char *name))

@@ -11,22 +11,13 @@
 #include <cmocka.h>
 
 #include "model/head.h"
-#include "tests/cpu/runner.h"
+#include "tests/cpu/made_text.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 
-enum {
-    SHORT = 9,
-    LONG = 20,
-    CUT = 5,
-    WIDTH = 64,
-    CONTEXT = 64,
-    BLOCK = 16,
-    N_BLOCKS = CONTEXT / BLOCK,
-    MEMORY = 64 << 20
-};
+enum { CUT = 5, WIDTH = 64, MEMORY = 64 << 20 };
 
 #define LIMIT 1e-7 /* of logits and features: activations have 16 bits */
 
@@ -40,77 +31,8 @@ static const struct {
 
 static struct rn_heap heap;
 static struct rn_device *device;
-static uint32_t n_rows;  /* of the text: of models that choose positions more than they choose (12) */
+static uint32_t n_rows;  /* of the text */
 static uint32_t n_wrong; /* complaints so far: one run tells all */
-
-/* What a backend makes of the text. */
-struct result {
-    float *logits;   /* [n_rows, n_vocab] */
-    float *features; /* [n_rows, features_width] */
-};
-
-static struct result new_result(const struct rn_plan *plan)
-{
-    struct result r = {rn_calloc(&heap, (size_t)n_rows * plan->n_vocab, sizeof(float)),
-                       rn_calloc(&heap, (size_t)n_rows * plan->features_width + 1, sizeof(float))};
-
-    assert_true(r.logits != NULL && r.features != NULL);
-    return r;
-}
-
-static void free_result(struct result *r)
-{
-    rn_free(&heap, r->logits);
-    rn_free(&heap, r->features);
-}
-
-/* The text in steps of so many rows. */
-static void run_text(struct runner *r, uint32_t chunk, struct result *result)
-{
-    static const uint32_t blocks[N_BLOCKS] = {2, 0, 3, 1};
-    static float inputs[LONG * WIDTH];
-    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = N_BLOCKS};
-    struct rn_step_state_copy fresh = {RN_NO_STATE, 1};
-    const uint32_t state = fresh.to;
-    struct rn_step_row rows[LONG];
-
-    for (uint32_t i = 0; i < LONG * WIDTH; i++)
-        inputs[i] = (float)(int32_t)(i * 2654435761u) * 0x1p-31f; /* Knuth's multiplier: in [-1, 1) */
-    for (uint32_t at = 0; at < n_rows; at += chunk) {
-        struct rn_step step = {.rows = rows,
-                               .seqs = &seq,
-                               .n_seqs = 1,
-                               .n_rows = n_rows - at < chunk ? n_rows - at : chunk,
-                               .logits = result->logits + (size_t)at * r->plan->n_vocab};
-
-        step.n_outs = step.n_rows;
-        if (r->limits.n_states > 0) {
-            step.states = &state;
-            step.state_copies = &fresh;
-            step.n_state_copies = at == 0;
-        }
-        if (r->plan->inputs_width > 0)
-            step.inputs = inputs + (size_t)at * WIDTH;
-        if (r->plan->features_width > 0)
-            step.features = result->features + (size_t)at * r->plan->features_width;
-        for (uint32_t i = 0; i < step.n_rows; i++)
-            rows[i] =
-                (struct rn_step_row){(int32_t)((at + i) * 37 + 11) % (int32_t)r->plan->n_vocab, at + i, 0, (int32_t)i};
-        run_step(r, &step);
-    }
-}
-
-static struct rn_backend_limits limits_of(const struct rn_plan *plan)
-{
-    return (struct rn_backend_limits){.max_rows = n_rows,
-                                      .max_seqs = 1,
-                                      .max_outs = n_rows,
-                                      .n_blocks = N_BLOCKS,
-                                      .block_tokens = BLOCK,
-                                      .context_tokens = plan->context_tokens < CONTEXT ? plan->context_tokens : CONTEXT,
-                                      .kv_type = RUNNEL_KV_F32,
-                                      .n_states = plan->state_bytes > 0 ? 2 : 0};
-}
 
 static void complain(const char *name, const char *what)
 {
@@ -134,26 +56,26 @@ static void check_near(const char *name, const char *what, const float *got, con
 static void check_model(const char *name, struct runner *cuda)
 {
     const struct rn_plan *plan = cuda->plan;
-    struct result want = new_result(plan), got = new_result(plan), cut = new_result(plan);
+    struct made_result want = made_result_new(&heap, plan, n_rows), got = made_result_new(&heap, plan, n_rows),
+                       cut = made_result_new(&heap, plan, n_rows);
     size_t n_logits = (size_t)n_rows * plan->n_vocab, n_features = (size_t)n_rows * plan->features_width;
     struct runner reference;
 
     open_runner(&reference, &heap, plan, NULL, 1, &cuda->limits);
-    run_text(&reference, n_rows, &want);
+    made_text_run(&reference, n_rows, n_rows, &want);
     close_runner(&reference);
-    run_text(cuda, n_rows, &got);
+    made_text_run(cuda, n_rows, n_rows, &got);
     check_near(name, "logits", got.logits, want.logits, n_logits);
     if (n_features > 0)
         check_near(name, "features", got.features, want.features, n_features);
     if (!plan->bidirectional) {
-        run_text(cuda, CUT, &cut);
-        if (memcmp(got.logits, cut.logits, n_logits * sizeof(float)) != 0 ||
-            memcmp(got.features, cut.features, n_features * sizeof(float)) != 0)
+        made_text_run(cuda, n_rows, CUT, &cut);
+        if (!made_result_same(&got, &cut, plan, n_rows))
             complain(name, "in two steps the bits are others");
     }
-    free_result(&want);
-    free_result(&got);
-    free_result(&cut);
+    made_result_free(&heap, &want);
+    made_result_free(&heap, &got);
+    made_result_free(&heap, &cut);
 }
 
 /* Frees the plan. */
@@ -162,9 +84,9 @@ static void run_plan(const char *name, struct rn_plan *plan)
     runnel_error error = {0};
     struct runner cuda = {0};
 
-    n_rows = strstr(name, "-chosen") != NULL ? LONG : SHORT;
+    n_rows = made_rows(name);
     cuda.plan = plan;
-    cuda.limits = limits_of(plan);
+    cuda.limits = made_limits(plan, n_rows);
     sem_init(&cuda.done, 0, 0);
     cuda.backend = device->kind->new_backend(device, &heap);
     assert_non_null(cuda.backend);

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/kv_size.h"
 #include "model/stop.h"
+#include "tests/sim/oracle_device.h"
 #include "tests/sim/oracle_draw.h"
 
 #define POISON 0xdeadbeefcafef00dull
@@ -121,6 +122,15 @@ static bool follows(const struct oracle *oracle, const struct rn_step *step, uin
              step->rows[r].position - step->rows[first].position <= oracle->limits.tree_depth));
 }
 
+/* What computes in its place can draw so, too. */
+static bool can_draw(const struct oracle *oracle, const struct rn_draw *draw, uint64_t *n_changes)
+{
+    const struct oracle_device *device = oracle->device;
+
+    return oracle_can_draw(draw, n_changes) &&
+           (!draw->wanted || device == NULL || device->can_draw(device, draw->sampling));
+}
+
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */
 static bool step_good(struct oracle *oracle, const struct rn_step *step)
 {
@@ -159,7 +169,7 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
         (step->drawer == NULL || step->drawer->n_scratch == 0))
         breach(oracle, "nobody draws");
     for (uint32_t i = 0; i < step->n_outs && oracle->scratch != NULL; i++)
-        if (step->draws == NULL || !oracle_can_draw(&step->draws[i], &n_changes))
+        if (step->draws == NULL || !can_draw(oracle, &step->draws[i], &n_changes))
             breach(oracle, "a draw is not one that the device can make by itself");
     if (n_changes > limits->max_changes)
         breach(oracle, "draws change more logits than the device has room for");
@@ -260,8 +270,10 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
         oracle->first = step;
     oracle->last = step;
     oracle->n_steps++;
-    if (++oracle->n_flying > ORACLE_RING)
+    if (++oracle->n_flying > oracle->caps.ring)
         breach(oracle, "more steps are in flight than the device takes");
+    if (oracle->device != NULL && oracle->breach == NULL)
+        oracle->device->begin(oracle->device, step);
     if (oracle->n_flying > oracle->most_flying)
         oracle->most_flying = oracle->n_flying;
     if (oracle->submitted != NULL)
@@ -288,6 +300,10 @@ static uint64_t *block_at(const struct oracle *oracle, uint32_t block)
 
 static size_t block_bytes(const struct rn_backend *backend)
 {
+    const struct oracle_device *device = ((const struct oracle *)backend)->device;
+
+    if (device != NULL)
+        return device->block_bytes(device);
     return ((const struct oracle *)backend)->limits.block_tokens * sizeof(uint64_t);
 }
 
@@ -296,13 +312,21 @@ static const char *layout(const struct rn_backend *backend)
     return ((const struct oracle *)backend)->layout;
 }
 
+static bool is_there(struct oracle *oracle, const struct rn_host_copy *copy)
+{
+    if (copy->block < oracle->limits.n_blocks && copy->n_positions <= oracle->limits.block_tokens &&
+        (!copy->to_host || copy->n_positions > 0))
+        return true;
+    breach(oracle, "a block is copied that is not there");
+    return false;
+}
+
 static void copy_block(struct oracle *oracle, const struct rn_host_copy *copy)
 {
     size_t bytes = block_bytes(&oracle->backend);
 
-    if (copy->block >= oracle->limits.n_blocks || copy->n_positions > oracle->limits.block_tokens ||
-        (copy->to_host && copy->n_positions == 0)) {
-        breach(oracle, "a block is copied that is not there");
+    if (!is_there(oracle, copy)) {
+        return;
     } else if (copy->to_host) {
         memset(copy->host, 0, bytes);
         memcpy(copy->host, block_at(oracle, copy->block), copy->n_positions * sizeof(uint64_t));
@@ -326,10 +350,29 @@ static size_t state_bytes(const struct rn_backend *backend)
     return ((const struct oracle *)backend)->limits.n_states > 0 ? sizeof(uint64_t) : 0;
 }
 
+/* The device's list ends before its failure is made up: where it goes to is worth nothing then. */
+static void end_list(struct oracle *oracle, struct rn_host_copies *copies)
+{
+    if (oracle->device->await_copies(oracle->device, copies) == RUNNEL_OK)
+        return;
+    copies->status = RUNNEL_DEVICE;
+    if (!oracle->device->may_fail)
+        breach(oracle, "the device has failed to copy");
+}
+
+static void begin_list(struct oracle *oracle, struct rn_host_copies *copies)
+{
+    for (uint32_t i = 0; i < copies->n; i++)
+        is_there(oracle, &copies->items[i]);
+    oracle->device->begin_copies(oracle->device, copies);
+}
+
 static void run_list(struct oracle *oracle, struct rn_host_copies *copies)
 {
     copies->status = oracle->copy_fails ? RUNNEL_DEVICE : RUNNEL_OK;
-    for (uint32_t i = 0; i < copies->n && !oracle->copy_fails; i++)
+    if (oracle->device != NULL)
+        end_list(oracle, copies);
+    for (uint32_t i = 0; i < copies->n && !oracle->copy_fails && oracle->device == NULL; i++)
         if (copies->items[i].is_state)
             copy_state(oracle, &copies->items[i]);
         else
@@ -353,6 +396,8 @@ static void copy_async(struct rn_backend *backend, struct rn_host_copies *copies
 
     if (oracle->freed || copies->n == 0)
         breach(oracle, "an empty list of copies, or one for a freed backend");
+    if (oracle->device != NULL)
+        begin_list(oracle, copies);
     if (oracle->copying == NULL || !oracle->copying(oracle->user, oracle, copies)) {
         run_list(oracle, copies);
         return;
@@ -367,15 +412,26 @@ static void copy_async(struct rn_backend *backend, struct rn_host_copies *copies
 
 static void *host_alloc(struct rn_backend *backend, size_t bytes)
 {
-    (void)backend;
-    return malloc(bytes);
+    struct oracle_device *device = ((struct oracle *)backend)->device;
+
+    return device != NULL ? device->host_alloc(device, bytes) : malloc(bytes);
 }
 
 static void host_free(struct rn_backend *backend, void *memory)
 {
     if (((struct oracle *)backend)->freed)
         breach((struct oracle *)backend, "memory is given back to a freed backend");
-    free(memory);
+    if (((struct oracle *)backend)->device != NULL)
+        ((struct oracle *)backend)->device->host_free(((struct oracle *)backend)->device, memory);
+    else
+        free(memory);
+}
+
+static bool draws_with(const struct rn_backend *backend, const runnel_sampling *sampling)
+{
+    const struct oracle_device *device = ((const struct oracle *)backend)->device;
+
+    return device == NULL || device->can_draw(device, sampling);
 }
 
 /* Nothing of the step is computed: what it would have written becomes rubbish. */
@@ -413,6 +469,7 @@ static const struct rn_device_caps oracle_caps = {
 static const struct rn_backend_ops oracle_ops = {
     .name = "oracle",
     .submit_async = submit_async,
+    .can_draw = draws_with,
     .free = free_backend,
     .block_bytes = block_bytes,
     .layout = layout,
@@ -657,6 +714,42 @@ static bool is_stopped(struct oracle *oracle, const struct rn_step *step)
     return rn_stop_is_set(step->stop) && mix(oracle->salt, oracle->n_steps) % 100 >= oracle->deaf_percent;
 }
 
+/* What the device has made of the step; where that is lost, rubbish, once the step behind it has run, too. A draw has
+ * what its row depends on: the device does not know of steps that are lost. What became of the step. */
+static enum oracle_fault take(struct oracle *oracle, struct rn_step *step, enum oracle_fault fault)
+{
+    enum { MOST_OUTS = 64 };
+    struct oracle_device *device = oracle->device;
+    runnel_status fates[MOST_OUTS];
+
+    if (step->n_outs > MOST_OUTS)
+        breach(oracle, "more draws than there is room for");
+    rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && i < MOST_OUTS; i++)
+        fates[i] = step->draws[i].status;
+    if (device->await(device, step) != RUNNEL_OK) {
+        fault = ORACLE_FAULT_DEVICE;
+        if (!device->may_fail)
+            breach(oracle, "the device has failed");
+    }
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && i < MOST_OUTS; i++) {
+        oracle->n_own_draws += step->draws[i].wanted;
+        if (is_lost(fault) || fates[i] != RUNNEL_OK)
+            step->draws[i].status = is_lost(fault) ? status_of(fault) : fates[i];
+    }
+    oracle->n_drawn = rn_draw_keep(step, oracle->drawn);
+    if (!is_lost(fault))
+        return fault;
+    device->settle(device);
+    run_copies(oracle, step, fault);
+    for (uint32_t r = 0; r < step->n_rows; r++) {
+        uint32_t place = rn_step_place(step, r), per_block = oracle->limits.block_tokens;
+
+        device->poison(device, step->seqs[step->rows[r].seq].blocks[place / per_block], place % per_block, POISON);
+    }
+    return fault;
+}
+
 void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
 {
     struct rn_step *step = oracle->first;
@@ -668,7 +761,10 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
     oracle->n_flying--;
     if (oracle->first == NULL)
         oracle->last = NULL;
-    if (step_good(oracle, step)) {
+    if (oracle->device != NULL) {
+        if (step_good(oracle, step))
+            fault = take(oracle, step, fault);
+    } else if (step_good(oracle, step)) {
         rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
         run_copies(oracle, step, fault);
         copy_states(oracle, step);
@@ -688,7 +784,9 @@ void oracle_poison_block(struct oracle *oracle, uint32_t block)
 {
     uint32_t per_block = oracle->limits.block_tokens;
 
-    for (uint32_t i = 0; i < per_block; i++)
+    for (uint32_t i = 0; i < per_block && oracle->device != NULL; i++)
+        oracle->device->poison(oracle->device, block, i, POISON + i);
+    for (uint32_t i = 0; i < per_block && oracle->device == NULL; i++)
         oracle->kv[(size_t)block * per_block + i] = POISON + i;
 }
 
@@ -739,6 +837,8 @@ void oracle_free(struct oracle *oracle)
 {
     if (oracle == NULL)
         return;
+    if (oracle->device != NULL)
+        oracle->device->free(oracle->device);
     free(oracle->kv);
     free(oracle->states);
     free(oracle->windows);
@@ -754,4 +854,12 @@ bool oracle_draw_itself(struct oracle *oracle)
     oracle->caps.draw_threads = 0;
     oracle->scratch = rn_sampler_scratch_new(&oracle->heap, ORACLE_VOCAB);
     return oracle->scratch != NULL;
+}
+
+void oracle_attach(struct oracle *oracle, struct oracle_device *device)
+{
+    oracle->device = device;
+    oracle->caps.ring = device->ring;
+    for (uint32_t i = 0; i < oracle->limits.n_blocks; i++)
+        oracle_poison_block(oracle, i);
 }

@@ -37,6 +37,7 @@
 #define ORACLE_FEATURES 9 /* floats: KV and sum in four parts of 16 bits each, the position */
 
 struct oracle;
+struct oracle_device;
 
 struct oracle_alphabet {
     uint32_t n; /* 1..256 */
@@ -95,12 +96,13 @@ struct oracle {
     struct rn_heap heap;                /* for draws of its own, as is ... */
     struct rn_sampler_scratch *scratch; /* ... this; NULL: a step's drawer draws */
     uint64_t n_own_draws;
-    struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
-    uint32_t n_drawn;       /* ... and for how many rows */
-    float *logits;          /* [max_outs, ORACLE_VOCAB]: of steps without a place for them */
-    char layout[32];        /* names the salt: the KV of another oracle is another's */
-    bool freed;             /* by the model; the memory stays until oracle_free */
-    const char *breach;     /* the first breach of the contract by a step; NULL: none */
+    struct rn_drawn *drawn;       /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;             /* ... and for how many rows */
+    float *logits;                /* [max_outs, ORACLE_VOCAB]: of steps without a place for them */
+    char layout[32];              /* names the salt: the KV of another oracle is another's */
+    struct oracle_device *device; /* that computes steps in its place (oracle_device.h); NULL: none */
+    bool freed;                   /* by the model; the memory stays until oracle_free */
+    const char *breach;           /* the first breach of the contract by a step; NULL: none */
 };
 
 /* alphabet is copied. NULL: no memory. From the C library's heap: it is not the engine's. */
@@ -110,6 +112,10 @@ void oracle_free(struct oracle *oracle);
 
 /* From now on it is a device that draws by itself. False: no memory. */
 bool oracle_draw_itself(struct oracle *oracle);
+
+/* From now on this device, which becomes the oracle's, computes its steps, keeps its blocks and draws. Behind
+ * oracle_draw_itself; without means, windows, states, trees and features. */
+void oracle_attach(struct oracle *oracle, struct oracle_device *device);
 
 /* Runs the oldest step and hands it back; where it was stopped, its KV rows become rubbish instead. DEVICE: fails it,
  * likewise; NAN: the logits of its last wanted row are not numbers. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/sim/cuda_oracle.h"
 
 /* A run that is not quiet after so many turns of its end will never be. */
 #define END_TURNS 20000
@@ -232,6 +233,13 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
     if (model->oracle == NULL || parts.vocab == NULL ||
         (sim->plan.draws_itself && !oracle_draw_itself(model->oracle))) {
+        rn_vocab_free(parts.vocab);
+        oracle_free(model->oracle);
+        model->oracle = NULL;
+        return false;
+    }
+    if (sim->plan.on_cuda && !cuda_oracle_attach(model->oracle, sim_has(sim, SIM_DEVICE_FAULTS))) {
+        sim_fail(sim, "the CUDA device cannot be had");
         rn_vocab_free(parts.vocab);
         oracle_free(model->oracle);
         model->oracle = NULL;

@@ -93,6 +93,7 @@ struct sim_plan {
     uint32_t most_latency_us;
     uint32_t weight_actor, weight_step, weight_host, weight_dispatch, weight_time;
     struct rn_backend_limits limits;
+    bool on_cuda; /* the model is computed on the CUDA device, emulated (cuda_oracle.h): $RUNNEL_SIM_DEVICE is "cuda" */
     bool draws_itself; /* the device: parameters and coins go down */
     uint32_t ring;     /* steps in flight that suit it */
     struct oracle_alphabet alphabet;

@@ -1,7 +1,9 @@
 /* What a seed makes of a run: features, sizes, limits, weights, prompts. See sim.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/sim/cuda_oracle.h"
 #include "tests/sim/sim.h"
 
 /* Few slots, many requests that are cancelled at once, one actor kept waiting: what was sent to it for one
@@ -112,6 +114,23 @@ static void plan_device(struct sim *sim)
     }
 }
 
+/* What the oracle on the CUDA device has; and less of what takes long there. */
+static void plan_cuda(struct sim *sim)
+{
+    const char *device = getenv("RUNNEL_SIM_DEVICE");
+    struct sim_plan *plan = &sim->plan;
+    struct rn_backend_limits *limits = &plan->limits;
+
+    plan->on_cuda = device != NULL && strcmp(device, "cuda") == 0;
+    if (!plan->on_cuda)
+        return;
+    plan->features &= ~(UINT64_C(1) << SIM_NAN_FAULTS | UINT64_C(1) << SIM_SPECULATE);
+    plan->draws_itself = limits->draws = true;
+    plan->ring = plan->ring > 2 ? 2 : plan->ring;
+    plan->warm_bytes *= CUDA_ORACLE_BYTES / sizeof(uint64_t);
+    limits->mean_window = limits->window = limits->n_windows = limits->n_states = limits->tree_depth = 0;
+}
+
 void sim_make_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -165,6 +184,7 @@ void sim_make_plan(struct sim *sim)
     plan_trees(sim);
     sim_plan_tiers(sim);
     plan_device(sim);
+    plan_cuda(sim);
 }
 
 void sim_tell_plan(struct sim *sim)

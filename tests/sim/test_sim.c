@@ -2,6 +2,7 @@
  * the actors' state, and must give the same order signature.
  *
  *   RUNNEL_SIM_SEEDS=a..b   which seeds (default: 1..first argument, or 1..2000)
+ *   RUNNEL_SIM_DEVICE=cuda   the oracle model on the CUDA device, emulated (cuda_oracle.h)
  *   RUNNEL_SIM_VERBOSE=1    one line per seed
  *   RUNNEL_SIM_STORY=1      every message and act of the first run of each seed
  *
@@ -19,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "tests/sim/cuda_oracle.h"
 #include "tests/sim/sim.h"
 
 /* There under AddressSanitizer, which ends the program without SIGABRT. */
@@ -73,6 +75,22 @@ static bool run_twice(uint64_t seed, struct sim_report *report)
         return false;
     }
     return true;
+}
+
+/* The model was computed on the CUDA device. */
+static bool is_on_cuda(void)
+{
+    const char *device = getenv("RUNNEL_SIM_DEVICE");
+
+    return device != NULL && strcmp(device, "cuda") == 0;
+}
+
+/* What a few seeds on the CUDA device have to meet, which has some of all. */
+static void expect_cuda(const struct sim_report *sum)
+{
+    assert_true(cuda_oracle_failures() > 0 && cuda_oracle_launches() > sum->n_steps && sum->n_outcomes[0] > 0 &&
+                sum->n_hit_tokens > 0 && sum->n_evicted > 0 && sum->n_copies > 0 && sum->n_ahead > 0 &&
+                sum->n_warm_tokens > 0);
 }
 
 static void test_seeds(void **state)
@@ -158,6 +176,10 @@ static void test_seeds(void **state)
            (unsigned long long)sum.n_warm_tokens, (unsigned long long)sum.n_cold_tokens,
            (unsigned long long)sum.n_adopted, (unsigned long long)sum.n_deaths);
     assert_int_equal(failed, 0);
+    if (is_on_cuda()) {
+        expect_cuda(&sum);
+        return;
+    }
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&

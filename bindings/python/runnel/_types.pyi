@@ -219,6 +219,7 @@ class ModelOptions(TypedDict, total=False):
     weight_order: WeightOrder | WeightOrderName | int | None
     bound_windows: int | None
     weights_dir: Path | None
+    device_layers: int | None
 
 class SamplingOptions(TypedDict, total=False):
     temperature: float | None
@@ -548,6 +549,7 @@ class ModelInfo(Record):
     draft_kv_bytes: int
     tiled_bytes: int
     mapped_bytes: int
+    device_layers: int
 
 class ScoresInfo(Record):
     n_scores: int

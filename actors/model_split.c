@@ -1,0 +1,134 @@
+/* Which layers of a model are whose: see model_split.h. */
+#include "actors/model_split.h"
+
+#include "actors/engine.h"
+#include "base/check.h"
+#include "model/cut.h"
+#include "model/split.h"
+
+/* The smallest number of blocks, from n on, behind which the plan can be cut; n_layers: there is none. */
+static uint32_t next_cut(const struct rn_plan *plan, uint32_t n)
+{
+    while (n < plan->n_layers && !rn_plan_can_cut(plan, n))
+        n++;
+    return n;
+}
+
+static runnel_status cut(struct runnel_model *model, uint32_t n, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+
+    rn_plan_free(parts->front);
+    rn_plan_free(parts->back);
+    parts->device_layers = parts->plan->n_layers - n;
+    return rn_plan_cut(&model->engine->heap, parts->plan, n, &parts->front, &parts->back, error);
+}
+
+/* What the device must hold of the model for this part of its plan, at least: the weights, and of the KV the part's
+ * share of what is asked for, or one context's. */
+static uint64_t least_bytes(const struct runnel_model *model, const struct rn_plan *part)
+{
+    uint64_t own = rn_plan_kv_bytes(part, model->options.kv_type), kv = own * part->context_tokens;
+    uint64_t all = rn_plan_kv_bytes(model->parts.plan, model->options.kv_type);
+
+    if (model->options.kv_bytes > 0 && all > 0)
+        kv = (uint64_t)((double)model->options.kv_bytes * ((double)own / (double)all));
+    return rn_device_weight_bytes(model->parts.device, part) + kv;
+}
+
+/* What a drafter's file takes is not there. */
+static uint64_t free_bytes(const struct runnel_model *model, const struct rn_device_memory *memory)
+{
+    uint64_t drafter = model->parts.drafter.gguf != NULL ? rn_gguf_file_bytes(model->parts.drafter.gguf) : 0;
+
+    return memory->free_bytes > drafter ? memory->free_bytes - drafter : 0;
+}
+
+/* As many layers on the device as leave a tenth of its memory to activations. A plan that cannot be cut stays whole:
+ * the device says what it lacks. */
+static runnel_status choose(struct runnel_model *model, const struct rn_device_memory *memory, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    uint64_t bytes = free_bytes(model, memory);
+    runnel_status status;
+    uint32_t n;
+
+    if (memory->shared || least_bytes(model, parts->plan) <= bytes)
+        return RUNNEL_OK;
+    for (n = next_cut(parts->plan, 1); n < parts->plan->n_layers; n = next_cut(parts->plan, n + 1)) {
+        status = cut(model, n, error);
+        if (status != RUNNEL_OK)
+            return status;
+        if (least_bytes(model, parts->back) <= bytes / 10 * 9)
+            return RUNNEL_OK;
+    }
+    rn_plan_free(parts->front);
+    rn_plan_free(parts->back);
+    parts->front = parts->back = NULL;
+    return RUNNEL_OK;
+}
+
+/* As many as the host wants, or, where the plan cannot be cut there, fewer. */
+static runnel_status obey(struct runnel_model *model, const struct rn_device_memory *memory, runnel_error *error)
+{
+    const struct rn_plan *plan = model->parts.plan;
+    uint32_t wanted = model->options.device_layers, n;
+
+    if (memory->shared && rn_engine_device_is_auto(model->device))
+        return RUNNEL_OK; /* it was to be the CPU if nothing else */
+    if (memory->shared)
+        return rn_error_set(error, RUNNEL_INVALID, "device_layers %u: device \"%s\" has no memory of its own", wanted,
+                            model->parts.device->kind->name);
+    if (wanted > plan->n_layers)
+        return rn_error_set(error, RUNNEL_INVALID, "device_layers %u are more than the %u layers of %s", wanted,
+                            plan->n_layers, model->path);
+    if (wanted == plan->n_layers)
+        return RUNNEL_OK;
+    n = next_cut(plan, plan->n_layers - wanted);
+    if (n < plan->n_layers)
+        return cut(model, n, error);
+    return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                        "device_layers %u: architecture %s cannot be cut between blocks with so few of them, or fewer, "
+                        "on the device",
+                        wanted, plan->architecture);
+}
+
+runnel_status rn_model_split(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_device_memory memory;
+    runnel_status status;
+
+    parts->caps = *parts->device->caps;
+    parts->device->kind->memory(parts->device, &memory);
+    status = model->options.device_layers > 0 ? obey(model, &memory, error) : choose(model, &memory, error);
+    if (parts->back == NULL)
+        parts->device_layers = memory.shared ? 0 : parts->plan->n_layers;
+    if (status != RUNNEL_OK || parts->back == NULL)
+        return status;
+    parts->host = rn_engine_device(model->engine, NULL, error);
+    if (parts->host == NULL)
+        return RUNNEL_NO_MEMORY;
+    parts->caps = rn_split_caps(parts->host->caps, parts->device->caps);
+    rn_log(&model->engine->log, RUNNEL_LOG_INFO,
+           "%s: %u of %u layers, with %.1f MiB of weights, are computed on the CPU, the others on %s", model->path,
+           parts->plan->n_layers - parts->device_layers, parts->plan->n_layers,
+           (double)parts->front->weight_bytes / (1 << 20), parts->device->kind->name);
+    return RUNNEL_OK;
+}
+
+struct rn_backend *rn_model_new_backend(struct runnel_model *model)
+{
+    struct rn_model_parts *parts = &model->parts;
+
+    RN_ASSERT((parts->front != NULL) == (parts->back != NULL));
+    if (parts->back == NULL)
+        return parts->device->kind->new_backend(parts->device, &model->engine->heap);
+    return rn_split_new(&model->engine->heap, &(struct rn_split_part){parts->host, parts->front},
+                        &(struct rn_split_part){parts->device, parts->back});
+}
+
+const struct rn_plan *rn_model_device_plan(const struct rn_model_parts *parts)
+{
+    return parts->back != NULL ? parts->back : parts->plan;
+}
