@@ -245,7 +245,7 @@ static void compute(struct rn_reference *ref, struct rn_step *step)
     rn_reference_choose(ref, step);
     for (i = 0; i < plan->n_ops && !rn_stop_is_set(step->stop); i++)
         rn_reference_op(ref, &plan->ops[i], step);
-    logits = ref->slots[plan->logits_slot];
+    logits = plan->logits_slot < 0 ? NULL : ref->slots[plan->logits_slot];
     if (step->n_outs > 0 && step->logits != NULL)
         memcpy(step->logits, logits, (size_t)step->n_outs * plan->n_vocab * sizeof(float));
     for (i = 0; step->draws != NULL && i < step->n_outs && !rn_stop_is_set(step->stop); i++)

@@ -139,7 +139,7 @@ struct rn_plan {
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
     struct rn_state_layer *state_layers;
-    int16_t logits_slot;     /* [n_vocab], selected, logits */
+    int16_t logits_slot;     /* [n_vocab], selected, logits; -1: the model gives none, but embeddings */
     uint32_t features_width; /* of a row: what the TAPs give, side by side: that of chosen blocks, and of the
                                 final norm */
     uint32_t normed_at;      /* where the latter's begin; 0 where they are all there is, or are not */

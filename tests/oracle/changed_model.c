@@ -16,7 +16,7 @@
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
 
-enum { FRONT = 1 << 20, ROOM = 8 << 20 };
+enum { FRONT = 1 << 18, ROOM = 4 << 20 };
 
 /* ---- The file ---- */
 
@@ -90,7 +90,7 @@ static void write_keys(struct changed_model *m)
     }
 }
 
-/* A tensor that has grown lies behind the others; there is one at a time. The file's end. */
+/* A tensor that has grown lies behind the others. The file's end. */
 static size_t write_directory(struct changed_model *m)
 {
     size_t end = m->end;
