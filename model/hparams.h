@@ -162,10 +162,12 @@ struct rn_hparams {
     double alibi;                    /* attention.max_alibi_bias with RN_ARCH_ALIBI; 0: off */
     double embedding_scale, residual_scale, logit_scale; /* factors, see RN_ARCH_SCALES; 1 */
     bool parallel;                                       /* attention and feed-forward begin with the same row */
-    enum rn_activation act;                     /* of a dense feed-forward: the row's, or what its reader finds */
-    struct rn_temperature temperature;          /* with RN_ARCH_TEMPERATURE */
-    bool unit_heads;                            /* with RN_ARCH_UNIT_HEADS */
-    uint32_t experts;                           /* expert_count; 0 for dense models */
+    uint32_t scores_pooling;           /* what a head reads where no key says it; 0: what attention makes of a text */
+    enum rn_activation scores_act;     /* between its two products */
+    enum rn_activation act;            /* of a dense feed-forward: the row's, or what its reader finds */
+    struct rn_temperature temperature; /* with RN_ARCH_TEMPERATURE */
+    bool unit_heads;                   /* with RN_ARCH_UNIT_HEADS */
+    uint32_t experts;                  /* expert_count; 0 for dense models */
     uint32_t expert_groups, expert_groups_used; /* expert_group_count, expert_group_used_count; 0: no groups */
     uint32_t experts_per_chunk;                 /* GroveMoE: experts that share a small one; 0: none do ... */
     double chunk_scale;                         /* ... and what these count */

@@ -144,6 +144,7 @@ struct rn_plan {
                                 final norm */
     uint32_t normed_at;      /* where the latter's begin; 0 where they are all there is, or are not */
     uint32_t n_scores;       /* the last features: what a head that ranks or classifies gives (scores.c); 0: none */
+    uint32_t scores_from;    /* RN_POOLING_FIRST or _LAST (scores.h): the position whose they are */
     bool scores_of_tokens;   /* they are logits of tokens: their softmax is meant */
     bool taps_selected;      /* there is a TAP behind SELECT */
     bool bidirectional;      /* attention sees what is behind a row: the rows of a sequence come in one step, all of

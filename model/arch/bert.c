@@ -11,6 +11,7 @@
 
 #include "model/arch/families.h"
 #include "model/build.h"
+#include "model/scores.h"
 
 /* ---- Keys ---- */
 
@@ -38,10 +39,13 @@ static runnel_status read_activation(const struct rn_hparams_reader *r)
     return rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "hidden_activation", "is none of gelu, geglu, silu, swiglu");
 }
 
+/* Files that do not say what a head reads mean the mean of all positions. */
 runnel_status rn_arch_modern_bert_keys(const struct rn_hparams_reader *r)
 {
     runnel_status status = read_activation(r);
 
+    r->hparams->scores_pooling = RN_POOLING_MEAN;
+    r->hparams->scores_act = RN_ACT_GELU_TANH;
     return status == RUNNEL_OK ? rn_arch_local_base(r) : status;
 }
 
