@@ -19,7 +19,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 static const char *const names[] = {
 #define MADE(name, context) RN_FUZZ_ROOT "/" MADE_TEXT(name),
-    MADE_MODELS(MADE) FORMULA_MODELS(MADE)
+    MADE_MODELS(MADE) FORMULA_MODELS(MADE) RANK_MODELS(MADE)
 #undef MADE
 };
 

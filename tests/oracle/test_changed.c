@@ -19,7 +19,7 @@
 static const char *const names[] = {
 #define NAME(name, context) "oracles/arch/" name ".gguf",
 #define MADE(name, context) MADE_TEXT(name),
-    ARCH_MODELS(NAME) MADE_MODELS(MADE) FORMULA_MODELS(MADE)
+    ARCH_MODELS(NAME) MADE_MODELS(MADE) FORMULA_MODELS(MADE) RANK_MODELS(MADE)
 #undef MADE
 #undef NAME
 };
