@@ -153,8 +153,9 @@ static runnel_status tokenize_apart(const struct rn_pair *pair, const struct rn_
                                     size_t *count, runnel_error *error)
 {
     enum { MARKS = 3 };
-    int32_t bos = rn_vocab_bos(vocab), eos = rn_vocab_eos(vocab), *query = NULL, *text = NULL, *all = NULL;
-    size_t n_bos = rn_vocab_add_bos(vocab) && bos >= 0, n_eos = rn_vocab_add_eos(vocab) && eos >= 0;
+    int32_t bos = rn_vocab_bos(vocab), between[MARKS], behind[MARKS], *query = NULL, *text = NULL, *all = NULL;
+    size_t n_bos = rn_vocab_add_bos(vocab) && bos >= 0, n_between = rn_vocab_ends(vocab, true, between);
+    size_t n_behind = rn_vocab_ends(vocab, false, behind);
     size_t n_query = 0, n_text = 0, n = 0;
     runnel_status status = rn_tokenize(vocab, pair->heap, pair->text, pair->query_bytes, 0, &query, &n_query, error);
 
@@ -162,15 +163,15 @@ static runnel_status tokenize_apart(const struct rn_pair *pair, const struct rn_
         status = rn_tokenize(vocab, pair->heap, pair->text + pair->query_bytes, pair->bytes - pair->query_bytes, 0,
                              &text, &n_text, error);
     if (status == RUNNEL_OK) {
-        all = rn_alloc(pair->heap, n_query + n_text + MARKS, sizeof *all);
+        all = rn_alloc(pair->heap, n_query + n_text + 1 + 2 * MARKS, sizeof *all);
         status = all != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the prompt");
     }
     if (status == RUNNEL_OK) {
         put(all, &n, &bos, n_bos);
         put(all, &n, query, n_query);
-        put(all, &n, &eos, n_eos);
+        put(all, &n, between, n_between);
         put(all, &n, text, n_text);
-        put(all, &n, &eos, n_eos);
+        put(all, &n, behind, n_behind);
         *tokens = all;
         *count = n;
     }

@@ -4,7 +4,7 @@
  *     tokenizer actor             tokenizes: control tokens from the template alone
  *
  * Without a template the two are tokenized apart, and the vocabulary's marks stand around them:
- *     [BOS] query [EOS] text [EOS] */
+ *     [BOS] query [EOS] text [EOS]         [CLS] query [SEP] text [SEP]         <s> query </s></s> text </s> */
 #ifndef RN_ACTORS_PAIR_H
 #define RN_ACTORS_PAIR_H
 

@@ -186,7 +186,7 @@ static bool take_slots(struct rn_fast *fast)
         fast->features_of = take_bytes(fast, fast->limits.max_rows, sizeof *fast->features_of, &ok);
     if (ok)
         fast->drawn = take_bytes(fast, fast->limits.max_outs, sizeof *fast->drawn, &ok);
-    if (ok && fast->limits.draws)
+    if (ok && fast->limits.draws && plan->logits_slot >= 0)
         fast->own_logits = take_bytes(fast, fast->limits.max_outs, plan->n_vocab * sizeof(float), &ok);
     if (ok)
         fast->pieces = take_bytes(fast, fast->program.n, sizeof *fast->pieces, &ok);

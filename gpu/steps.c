@@ -48,9 +48,17 @@ static struct rn_gpu_graph_entry *entry_of(struct rn_gpu_backend *backend, const
     return oldest;
 }
 
+/* 0: the plan has none. */
+static uint64_t logits_of(const struct rn_gpu_backend *backend)
+{
+    const struct rn_plan *plan = backend->plan;
+
+    return plan->logits_slot < 0 ? 0 : backend->slots + backend->slot_at[plan->logits_slot];
+}
+
 struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint32_t n_rows)
 {
-    return (struct rn_draw_args){.logits = backend->slots + backend->slot_at[backend->plan->logits_slot],
+    return (struct rn_draw_args){.logits = logits_of(backend),
                                  .asks = backend->inputs + backend->in.asks,
                                  .results = backend->inputs + backend->in.results,
                                  .changes = backend->inputs + backend->in.changes,
@@ -239,7 +247,7 @@ void rn_gpu_steps_wait(struct rn_gpu_backend *backend, uint64_t n)
 static int copy_logits(struct rn_gpu_backend *backend, const struct rn_step *step)
 {
     struct rn_gpu_driver *driver = driver_of(backend);
-    uint64_t logits = backend->slots + backend->slot_at[backend->plan->logits_slot];
+    uint64_t logits = logits_of(backend);
     size_t row = backend->plan->n_vocab;
     int result = RN_GPU_OK;
 

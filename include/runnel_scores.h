@@ -48,8 +48,9 @@ RUNNEL_API void runnel_score_request_default(runnel_score_request *request);
  *
  * A query and a text are put into the file's template tokenizer.chat_template.rerank, at its {query} and {document};
  * neither can become a control token. Without a template the prompt is BOS, query, EOS, text, EOS, each mark where the
- * file asks for it. A text alone is tokenized as by runnel_embed. The head (tensors cls and cls.output) reads the last
- * position, behind the model's final norm: scores = cls.output · tanh(cls · x), or without cls: cls.output · x.
+ * file asks for it; BERT's is [CLS] query [SEP] text [SEP]. A text alone is tokenized as by runnel_embed. The head
+ * (tensors cls and cls.output) reads the last position, of models that see both ways the first, behind the model's
+ * final norm: scores = cls.output · tanh(cls · x), or without cls: cls.output · x.
  *
  * Statuses as of runnel_generate, and UNSUPPORTED: the model has no head; FORMAT: its template has no place for a query
  * or a text. A prompt that is too long may be a FAILED event with CONTEXT. */

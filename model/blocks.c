@@ -453,8 +453,9 @@ static int16_t fused_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
 int16_t rn_build_feed_forward(struct rn_build *b, int16_t x)
 {
     if ((b->arch->flags & RN_ARCH_PLAIN_FFN) != 0)
-        return plain_ffn(b, x, b->arch->act);
-    return (b->arch->flags & RN_ARCH_FUSED_FFN) != 0 ? fused_ffn(b, x, b->arch->act) : gated_ffn(b, x, b->arch->act);
+        return plain_ffn(b, x, b->hparams.act);
+    return (b->arch->flags & RN_ARCH_FUSED_FFN) != 0 ? fused_ffn(b, x, b->hparams.act)
+                                                     : gated_ffn(b, x, b->hparams.act);
 }
 
 int16_t rn_build_ffn(struct rn_build *b, int16_t x, enum rn_activation act)

@@ -779,18 +779,31 @@ static void embedding_features(struct rn_build *b, int16_t normed)
         rn_build_release(b, a);
 }
 
+/* Some files have a matrix for them all the same. Releases normed. */
+static void without_logits(struct rn_build *b, int16_t normed)
+{
+    rn_build_ignore(b, "output.weight");
+    rn_build_ignore(b, "output.bias");
+    b->plan->logits_slot = -1;
+    rn_build_release(b, normed);
+}
+
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
 {
+    const char *stem = b->arch->output_norm != NULL ? b->arch->output_norm : "output_norm";
     int16_t normed;
 
     if (!b->selected)
         x = rn_build_select(b, x);
-    normed = rn_build_norm(b, x, b->arch->output_norm != NULL ? b->arch->output_norm : "output_norm");
+    normed = stem[0] == '\0' ? rn_build_copy(b, x) : rn_build_norm(b, x, stem);
     if (b->n_taps == 0 || b->with_norm) {
         b->plan->normed_at = b->plan->features_width;
         embedding_features(b, normed);
         rn_build_scores(b, normed);
     }
-    rn_build_logits(b, normed, "output.weight", embedding);
+    if ((b->arch->flags & RN_ARCH_NO_LOGITS) != 0)
+        without_logits(b, normed);
+    else
+        rn_build_logits(b, normed, "output.weight", embedding);
     rn_build_release(b, x);
 }

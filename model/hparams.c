@@ -458,6 +458,8 @@ runnel_status rn_hparams_read(struct rn_heap *heap, const struct rn_gguf *gguf, 
     runnel_status status;
 
     *hparams = (struct rn_hparams){.architecture = arch->name,
+                                   .act = arch->act,
+                                   .scores_act = RN_ACT_TANH,
                                    .rms_eps = -1,
                                    .layer_eps = -1,
                                    .embedding_scale = 1,

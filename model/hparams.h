@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "model/activation.h"
 #include "model/gating.h"
 #include "model/gguf.h"
 
@@ -161,20 +162,23 @@ struct rn_hparams {
     double alibi;                    /* attention.max_alibi_bias with RN_ARCH_ALIBI; 0: off */
     double embedding_scale, residual_scale, logit_scale; /* factors, see RN_ARCH_SCALES; 1 */
     bool parallel;                                       /* attention and feed-forward begin with the same row */
-    struct rn_temperature temperature;                   /* with RN_ARCH_TEMPERATURE */
-    bool unit_heads;                                     /* with RN_ARCH_UNIT_HEADS */
-    uint32_t experts;                                    /* expert_count; 0 for dense models */
-    uint32_t expert_groups, expert_groups_used;          /* expert_group_count, expert_group_used_count; 0: no groups */
-    uint32_t experts_per_chunk;                          /* GroveMoE: experts that share a small one; 0: none do ... */
-    double chunk_scale;                                  /* ... and what these count */
-    bool cut_first;                                      /* cuts of gates stand before their activation */
-    double attention_out_scale;                          /* of what attention's last product gives: 1 */
-    uint32_t streams;                                    /* parallel residual streams: altup.num_inputs of gemma3n,
+    uint32_t scores_pooling;           /* what a head reads where no key says it; 0: what attention makes of a text */
+    enum rn_activation scores_act;     /* between its two products */
+    enum rn_activation act;            /* of a dense feed-forward: the row's, or what its reader finds */
+    struct rn_temperature temperature; /* with RN_ARCH_TEMPERATURE */
+    bool unit_heads;                   /* with RN_ARCH_UNIT_HEADS */
+    uint32_t experts;                  /* expert_count; 0 for dense models */
+    uint32_t expert_groups, expert_groups_used; /* expert_group_count, expert_group_used_count; 0: no groups */
+    uint32_t experts_per_chunk;                 /* GroveMoE: experts that share a small one; 0: none do ... */
+    double chunk_scale;                         /* ... and what these count */
+    bool cut_first;                             /* cuts of gates stand before their activation */
+    double attention_out_scale;                 /* of what attention's last product gives: 1 */
+    uint32_t streams;                           /* parallel residual streams: altup.num_inputs of gemma3n,
                                                             hyper_connection.count */
-    uint32_t per_layer;            /* embedding_length_per_layer_input with RN_ARCH_PER_LAYER; 0: none */
-    enum rn_gating experts_gating; /* the row, and with RN_EXPERTS_KEYS expert_gating_func */
-    bool experts_normalised;       /* as in rn_op: the row, and with RN_EXPERTS_KEYS expert_weights_norm */
-    double experts_scale;          /* expert_weights_scale with RN_EXPERTS_SCALE; 1 */
+    uint32_t per_layer;                         /* embedding_length_per_layer_input with RN_ARCH_PER_LAYER; 0: none */
+    enum rn_gating experts_gating;              /* the row, and with RN_EXPERTS_KEYS expert_gating_func */
+    bool experts_normalised;                    /* as in rn_op: the row, and with RN_EXPERTS_KEYS expert_weights_norm */
+    double experts_scale;                       /* expert_weights_scale with RN_EXPERTS_SCALE; 1 */
     struct rn_latent_hparams latent, local_latent; /* the second of blocks with a window, where it has a rank */
     struct rn_stack_hparams stack;
     struct rn_hyper_hparams hyper;

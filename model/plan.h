@@ -139,11 +139,13 @@ struct rn_plan {
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
     struct rn_state_layer *state_layers;
-    int16_t logits_slot;     /* [n_vocab], selected, logits; -1: the plan gives features alone (cut.h) */
+    int16_t logits_slot;     /* [n_vocab], selected, logits; -1: there are none, but features: of an encoder, or of the
+                                front of a plan that is cut (cut.h) */
     uint32_t features_width; /* of a row: what the TAPs give, side by side: that of chosen blocks, and of the
                                 final norm */
     uint32_t normed_at;      /* where the latter's begin; 0 where they are all there is, or are not */
     uint32_t n_scores;       /* the last features: what a head that ranks or classifies gives (scores.c); 0: none */
+    uint32_t scores_from;    /* RN_POOLING_FIRST or _LAST (scores.h): the position whose they are */
     bool scores_of_tokens;   /* they are logits of tokens: their softmax is meant */
     bool taps_selected;      /* there is a TAP behind SELECT */
     bool bidirectional;      /* attention sees what is behind a row: the rows of a sequence come in one step, all of

@@ -269,13 +269,22 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
            weights_ok(c->plan, info, op) && rows_ok(c->plan, info, op);
 }
 
+static bool has_logits(const struct rn_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_slots; i++)
+        if (plan->slots[i].logits)
+            return true;
+    return false;
+}
+
+/* What has none gives features. */
 static bool logits_ok(const struct checker *c)
 {
     const struct rn_plan *plan = c->plan;
     const struct rn_slot *logits;
 
     if (plan->logits_slot == -1)
-        return plan->features_width > 0;
+        return plan->features_width > 0 && !has_logits(plan);
     if (plan->logits_slot < 0 || !index_ok(plan->logits_slot, plan->n_slots) || !c->defined[plan->logits_slot])
         return false;
     logits = &plan->slots[plan->logits_slot];

@@ -2,6 +2,8 @@
  *
  *     scores = cls.output · tanh(cls · x + bias) + bias      x: the final norm's, of the wanted position
  *
+ * ModernBERT's is GELU and a norm (cls.norm) instead of tanh.
+ *
  * A file may have one of the two products alone. That is the head of RoBERTa's classifiers (Liu et al. 2019, arXiv
  * 1907.11692), and without cls that of Qwen3's rerankers (arXiv 2506.05176), whose rows are those of two tokens. */
 #include <stdio.h>
@@ -19,19 +21,23 @@ runnel_status rn_scores_labels(const struct rn_gguf *gguf, const char *architect
     return rn_gguf_get_array(gguf, key, false, RN_GGUF_STRING, entry, error);
 }
 
-/* Key classifier.pooling_type: what the head reads. It is read behind attention over the text before it alone. */
-static void check_pooling(struct rn_build *b)
+/* Key classifier.pooling_type: what the head reads. That is the position which has seen all of the text: the last one, or
+ * of models that see both ways the first, which stands for the whole. A head over the mean is none of single positions. */
+static void read_pooling(struct rn_build *b)
 {
+    const uint64_t read = b->plan->bidirectional ? RN_POOLING_FIRST : RN_POOLING_LAST;
+    uint64_t pooling = b->hparams.scores_pooling != 0 ? b->hparams.scores_pooling : read;
     char key[RN_KEY_BYTES];
-    uint64_t pooling = RN_POOLING_LAST;
 
+    b->plan->scores_from = (uint32_t)read;
     if (b->status != RUNNEL_OK)
         return;
     rn_hparams_key(&b->hparams, "classifier.pooling_type", key);
     b->status = rn_gguf_get_u64(b->plan->gguf, key, false, 0, UINT32_MAX, &pooling, b->error);
-    if (b->status == RUNNEL_OK && pooling != RN_POOLING_LAST)
-        rn_build_fail(b, RUNNEL_UNSUPPORTED, "key %s is %llu: a head reads the last position here (%d)", key,
-                      (unsigned long long)pooling, RN_POOLING_LAST);
+    if (b->status == RUNNEL_OK && pooling != read)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "key %s is %llu: a head of such a model reads the %s position here (%llu)",
+                      key, (unsigned long long)pooling, read == RN_POOLING_FIRST ? "first" : "last",
+                      (unsigned long long)read);
 }
 
 static void check_labels(struct rn_build *b, uint32_t n_scores)
@@ -46,12 +52,25 @@ static void check_labels(struct rn_build *b, uint32_t n_scores)
                       b->hparams.architecture, (unsigned long long)labels->count, n_scores);
 }
 
+/* ModernBERT's norm, where the file has one. */
+static int16_t hidden_of(struct rn_build *b, int16_t normed)
+{
+    int16_t a = rn_build_linear(b, normed, "cls", rn_build_rows(b, "cls.weight")), out;
+
+    a = rn_build_activate(b, b->hparams.scores_act, a);
+    if (b->hparams.scores_act == RN_ACT_TANH || !rn_build_has(b, "cls.norm.weight"))
+        return a;
+    out = rn_build_norm(b, a, "cls.norm");
+    rn_build_release(b, a);
+    return out;
+}
+
 static int16_t head_of(struct rn_build *b, int16_t normed, bool hidden, bool out)
 {
     int16_t a = normed, scores;
 
     if (hidden)
-        a = rn_build_activate(b, RN_ACT_TANH, rn_build_linear(b, a, "cls", rn_build_rows(b, "cls.weight")));
+        a = hidden_of(b, a);
     if (!out)
         return a;
     scores = rn_build_linear(b, a, "cls.output", rn_build_rows(b, "cls.output.weight"));
@@ -71,7 +90,7 @@ void rn_build_scores(struct rn_build *b, int16_t normed)
     if (b->hparams.n_nextn > 0)
         rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %s beside prediction layers",
                       out ? "cls.output.weight" : "cls.weight");
-    check_pooling(b);
+    read_pooling(b);
     scores = head_of(b, normed, hidden, out);
     width = rn_build_width(b, scores);
     if (width > RN_MAX_SCORES)

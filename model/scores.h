@@ -5,7 +5,9 @@
 #include "model/gguf.h"
 
 enum {
-    RN_POOLING_LAST = 3, /* of the keys pooling_type */
+    RN_POOLING_MEAN = 1, /* of the keys pooling_type */
+    RN_POOLING_FIRST = 2,
+    RN_POOLING_LAST = 3,
     RN_MAX_SCORES = 4096 /* of a text; files with heads have 1 to some hundred */
 };
 

@@ -364,8 +364,8 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
     uint32_t r, outs = 0;
 
     if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs == 0 || step->n_seqs > limits->max_seqs ||
-        step->n_outs > limits->max_outs || step->on_done == NULL || !seqs_ok(step, limits) ||
-        !draws_ok(step, plan, limits))
+        step->n_outs > (plan->logits_slot < 0 ? 0 : limits->max_outs) || step->on_done == NULL ||
+        !seqs_ok(step, limits) || !draws_ok(step, plan, limits))
         return false;
     for (r = 0; r < step->n_rows; r++) {
         if (!row_ok(step, &step->rows[r], plan, limits) || !order_ok(step, r))

@@ -198,6 +198,19 @@ bool rn_vocab_add_eos(const struct rn_vocab *vocab)
     return vocab->add_eos;
 }
 
+size_t rn_vocab_ends(const struct rn_vocab *vocab, bool between, int32_t ids[3])
+{
+    size_t n = 0;
+
+    if (vocab->add_sep)
+        ids[n++] = vocab->sep;
+    if (vocab->add_eos)
+        ids[n++] = vocab->eos;
+    if (between && vocab->pair_sep)
+        ids[n++] = vocab->sep;
+    return n;
+}
+
 static bool has_text(const struct rn_vocab *vocab, int32_t token)
 {
     return token >= 0 && (uint32_t)token < vocab->n && vocab->kinds != NULL;

@@ -66,7 +66,7 @@ static void set_defaults(struct rn_vocab *vocab)
     }
 }
 
-/* "seperator" is how the key is spelt. A separator is added by WordPiece alone, where it stands at the end. */
+/* "seperator" is how the key is spelt. WordPiece adds one at the end of a text; others, as XLM-RoBERTa, between two. */
 static runnel_status load_ids(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
     int32_t eot = -1, eom = -1;
@@ -90,6 +90,7 @@ static runnel_status load_ids(struct rn_vocab *vocab, const struct rn_gguf *gguf
         vocab->add_bos = true;
     vocab->add_bos = vocab->add_bos && vocab->bos >= 0;
     vocab->add_eos = vocab->add_eos && vocab->eos >= 0;
+    vocab->pair_sep = vocab->add_sep && vocab->sep >= 0 && vocab->model != RN_VOCAB_WORDPIECE;
     vocab->add_sep = vocab->add_sep && vocab->sep >= 0 && vocab->model == RN_VOCAB_WORDPIECE;
     ends[0] = vocab->eos;
     ends[1] = eot;

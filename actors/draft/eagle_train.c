@@ -365,11 +365,11 @@ static bool decode_weight(struct runnel_training *t, const struct rn_weight *w, 
 static runnel_status take_weights(struct runnel_training *t)
 {
     const struct rn_plan *plan = t->plan;
-    const struct rn_op *last = op_into(plan, plan->logits_slot, RN_OP_MATMUL);
+    const struct rn_op *last = plan->logits_slot < 0 ? NULL : op_into(plan, plan->logits_slot, RN_OP_MATMUL);
     const struct rn_op *norm = last != NULL ? op_into(plan, last->a, RN_OP_RMS_NORM) : NULL;
     const struct rn_weight *w;
 
-    if (plan->ops[0].kind != RN_OP_EMBED || last == NULL || norm == NULL || norm->weight < 0)
+    if (plan->bidirectional || plan->ops[0].kind != RN_OP_EMBED || last == NULL || norm == NULL || norm->weight < 0)
         return rn_error_set(&t->error, RUNNEL_UNSUPPORTED, "%s: heads for %s models cannot be trained yet", t->model,
                             plan->architecture);
     t->embedding = &plan->weights[plan->ops[0].weight];

@@ -203,8 +203,9 @@ static runnel_status new_scores(const runnel_model *model, const runnel_score_re
     if (parts->n_scores == 0)
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
                             "the model has no head that ranks or classifies (tensors cls and cls.output)");
-    *embed = rn_embed_new(&model->engine->heap, RUNNEL_POOLING_LAST, chances ? RN_EMBED_CHANCES : RN_EMBED_AS_IS,
-                          parts->row_features - parts->n_scores, parts->n_scores, parts->n_scores);
+    *embed = rn_embed_new(&model->engine->heap, (runnel_pooling)parts->plan->scores_from,
+                          chances ? RN_EMBED_CHANCES : RN_EMBED_AS_IS, parts->row_features - parts->n_scores,
+                          parts->n_scores, parts->n_scores);
     return *embed != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for scores");
 }
 

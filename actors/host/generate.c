@@ -142,12 +142,15 @@ runnel_status rn_host_check_model(runnel_model *model, runnel_error *error)
     return RUNNEL_OK;
 }
 
-/* Of a whole text such a model gives logits, an embedding or scores. */
+/* A model that sees both ways gives logits, an embedding or scores of a whole text; an encoder no logits. */
 static runnel_status check_whole(const runnel_model *model, const runnel_request *request, bool pooled,
                                  runnel_error *error)
 {
     bool logits = request->want_logits && request->max_tokens == 0 && request->chat == NULL && request->session.id == 0;
 
+    if (!pooled && model->parts.plan != NULL && model->parts.plan->logits_slot < 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "a model of architecture %s gives embeddings, and no logits",
+                            model->parts.plan->architecture);
     if (!rn_context_sees_both_ways(&model->context))
         return RUNNEL_OK;
     if (!pooled && !logits)

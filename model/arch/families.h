@@ -36,6 +36,12 @@ runnel_status rn_arch_spark_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_muse_keys(const struct rn_hparams_reader *r);
 int16_t rn_arch_muse_block(struct rn_build *b, int16_t x);
 
+/* bert.c */
+runnel_status rn_arch_modern_bert_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_gemma_embedding_keys(const struct rn_hparams_reader *r);
+int16_t rn_arch_modern_bert_block(struct rn_build *b, int16_t x);
+void rn_arch_bert(struct rn_build *b);
+
 /* deepseek.c */
 runnel_status rn_arch_deepseek2_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_mistral4_keys(const struct rn_hparams_reader *r);

@@ -118,7 +118,7 @@ static runnel_status read_cap(const struct rn_hparams_reader *r)
 static runnel_status read_windows(const struct rn_hparams_reader *r)
 {
     const struct rn_gguf_entry *pattern;
-    uint32_t window = 0, i;
+    uint32_t window = 0, period = 0, i;
     char key[RN_KEY_BYTES];
     runnel_status status;
 
@@ -128,7 +128,9 @@ static runnel_status read_windows(const struct rn_hparams_reader *r)
         return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.sliding_window_pattern", "is missing");
     if (pattern->type == RN_GGUF_ARRAY)
         return rn_hparams_windows(r, 0, 0, false);
-    status = rn_hparams_u32(r, "attention.sliding_window", true, 0, RN_MAX_CONTEXT, &window);
+    status = rn_hparams_u32(r, "attention.sliding_window_pattern", true, 0, UINT32_MAX, &period);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.sliding_window", true, 0, RN_MAX_CONTEXT, &window);
     for (i = 0; i < r->hparams->n_layers; i++)
         r->hparams->layers[i].window = window;
     return status;

@@ -9,6 +9,7 @@
 /* Names that several rows share. */
 #define GPT (RN_ARCH_LAYER_NORM | RN_ARCH_PLAIN_FFN)
 #define RWKV (RN_ARCH_NO_ROPE | RN_ARCH_GAPS)
+#define ENCODER (RN_ARCH_BIDIRECTIONAL | RN_ARCH_NO_LOGITS)
 #define GEMMA (RN_ARCH_NEOX | RN_ARCH_ROOT_EMBEDDING)
 
 /* Models without them: what a file has of them counts nowhere. */
@@ -168,6 +169,43 @@ static const struct rn_arch archs[] = {
      .build = rn_arch_gemma3n,
      .act = RN_ACT_GELU_TANH,
      .window_period = 5},
+
+    /* Encoders. */
+    {.name = "llama-embed", .flags = RN_ARCH_NO_LOGITS, .experts = RN_EXPERTS_NORMALISED},
+    {.name = "eurobert", .flags = ENCODER | RN_ARCH_NEOX},
+    {.name = "neo-bert", .flags = ENCODER | RN_ARCH_FUSED_FFN, .output_norm = "enc.output_norm"},
+    {.name = "modern-bert",
+     .flags =
+         ENCODER | RN_ARCH_NEOX | RN_ARCH_LAYER_NORM | RN_ARCH_EMBEDDING_NORM | RN_ARCH_FUSED_FFN | RN_ARCH_FULL_FIRST,
+     .keys = rn_arch_modern_bert_keys,
+     .block = rn_arch_modern_bert_block,
+     .act = RN_ACT_GELU_TANH,
+     .window_period = 3},
+    {.name = "gemma-embedding",
+     .flags = ENCODER | GEMMA | RN_ARCH_NORM_AFTER | RN_ARCH_HEAD_NORM | RN_ARCH_DENSE_OUT,
+     .keys = rn_arch_gemma_embedding_keys,
+     .act = RN_ACT_GELU_TANH,
+     .window_period = 6},
+    {.name = "bert",
+     .flags = ENCODER | GPT | RN_ARCH_NO_ROPE | RN_ARCH_POSITIONS,
+     .build = rn_arch_bert,
+     .act = RN_ACT_GELU_TANH,
+     .output_norm = ""},
+    {.name = "nomic-bert",
+     .flags = ENCODER | RN_ARCH_LAYER_NORM | RN_ARCH_NEOX,
+     .build = rn_arch_bert,
+     .output_norm = ""},
+    {.name = "nomic-bert-moe",
+     .flags = ENCODER | GPT | RN_ARCH_NEOX,
+     .build = rn_arch_bert,
+     .act = RN_ACT_GELU_TANH,
+     .experts = RN_EXPERTS_SOFTMAX | RN_EXPERTS_SCALE,
+     .output_norm = ""},
+    {.name = "jina-bert-v3",
+     .flags = ENCODER | GPT | RN_ARCH_NEOX,
+     .build = rn_arch_bert,
+     .act = RN_ACT_GELU_TANH,
+     .output_norm = ""},
 
     /* Cohere: both halves of a block side by side. */
     {.name = "command-r",

@@ -163,6 +163,61 @@ static void against_another_program(void **state)
     runnel_model_free(model);
 }
 
+/* Encoders with heads over the first position: llama.cpp's numbers, as above, GELU by its formula
+ * (tests/oracle/exact/README.md). */
+static void of_encoders(void **state)
+{
+    static const struct {
+        const char *name;
+        double score;
+    } models[] = {{MADE_TEXT("bert-made-rank"), 0.813194394}, {MADE_TEXT("modern-bert-made-rank"), 1.70881367}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct rn_gguf *gguf;
+        struct writer made = {0};
+        runnel_model *model;
+        struct vector v;
+
+        made_model_write(models[i].name, &made);
+        assert_int_equal(rn_gguf_parse(&f.heap, made.bytes, made.n, models[i].name, &gguf, NULL), RUNNEL_OK);
+        edit_from(&f.edit, gguf);
+        edit_text(&f.edit, "tokenizer.ggml.model", "none");
+        model = load_edited();
+        for (int form = RUNNEL_SCORES_OF_MODEL; form <= RUNNEL_SCORES_LOGITS; form++) {
+            score(model, (runnel_score_form)form, &v);
+            assert_int_equal(v.n, 1);
+            near((double)v.values[0], models[i].score, 1e-5);
+        }
+        runnel_model_free(model);
+        rn_gguf_free(gguf);
+        w_free(&made);
+    }
+}
+
+/* Of the mean of all positions, which files of ModernBERT mean that say nothing, no head is known here. */
+static void heads_over_the_mean(void **state)
+{
+    struct writer made = {0}, w = {0};
+    struct rn_gguf *gguf;
+    struct rn_plan *plan = NULL;
+    runnel_error error = {0};
+
+    (void)state;
+    made_model_write(MADE_TEXT("modern-bert-made-rank"), &made);
+    assert_int_equal(rn_gguf_parse(&f.heap, made.bytes, made.n, MODEL, &gguf, NULL), RUNNEL_OK);
+    edit_from(&f.edit, gguf);
+    edit_drop_key(&f.edit, "modern-bert.classifier.pooling_type");
+    edit_write(&f.edit, &w);
+    rn_gguf_free(gguf);
+    assert_int_equal(rn_gguf_parse(&f.heap, w.bytes, w.n, MODEL, &gguf, NULL), RUNNEL_OK);
+    assert_int_equal(rn_plan_new(&f.heap, gguf, 0, &plan, &error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "classifier.pooling_type is 1"));
+    rn_gguf_free(gguf);
+    w_free(&made);
+    w_free(&w);
+}
+
 /* out = matrix · a (+ bias) */
 static void multiply(double *out, const float *matrix, const float *bias, const double *a, int rows, int cols)
 {
@@ -381,8 +436,9 @@ static void hostile_requests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_another_program), cmocka_unit_test(forms),
-                                       cmocka_unit_test(beside_others), cmocka_unit_test(hostile_files),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(against_another_program), cmocka_unit_test(of_encoders),
+                                       cmocka_unit_test(heads_over_the_mean),     cmocka_unit_test(forms),
+                                       cmocka_unit_test(beside_others),           cmocka_unit_test(hostile_files),
                                        cmocka_unit_test(hostile_requests)};
 
     return cmocka_run_group_tests(tests, setup, teardown);

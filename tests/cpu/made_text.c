@@ -60,6 +60,7 @@ void made_text_run(struct runner *r, uint32_t n_rows, uint32_t chunk, struct mad
     struct rn_step_state_copy fresh = {RN_NO_STATE, 1};
     const uint32_t state = fresh.to;
     struct rn_step_row rows[LONG];
+    bool encodes = r->plan->logits_slot < 0; /* features alone */
 
     assert_true(n_rows <= LONG && r->plan->inputs_width <= WIDTH);
     for (uint32_t i = 0; i < LONG * WIDTH; i++)
@@ -69,9 +70,9 @@ void made_text_run(struct runner *r, uint32_t n_rows, uint32_t chunk, struct mad
                                .seqs = &seq,
                                .n_seqs = 1,
                                .n_rows = n_rows - at < chunk ? n_rows - at : chunk,
-                               .logits = result->logits + (size_t)at * r->plan->n_vocab};
+                               .logits = encodes ? NULL : result->logits + (size_t)at * r->plan->n_vocab};
 
-        step.n_outs = step.n_rows;
+        step.n_outs = encodes ? 0 : step.n_rows;
         if (r->limits.n_states > 0) {
             step.states = &state;
             step.state_copies = &fresh;
@@ -82,8 +83,8 @@ void made_text_run(struct runner *r, uint32_t n_rows, uint32_t chunk, struct mad
         if (r->plan->features_width > 0)
             step.features = result->features + (size_t)at * r->plan->features_width;
         for (uint32_t i = 0; i < step.n_rows; i++)
-            rows[i] =
-                (struct rn_step_row){(int32_t)((at + i) * 37 + 11) % (int32_t)r->plan->n_vocab, at + i, 0, (int32_t)i};
+            rows[i] = (struct rn_step_row){(int32_t)((at + i) * 37 + 11) % (int32_t)r->plan->n_vocab, at + i, 0,
+                                           encodes ? -1 : (int32_t)i};
         run_step(r, &step);
     }
 }

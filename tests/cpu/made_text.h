@@ -22,7 +22,7 @@ void made_result_free(struct rn_heap *heap, struct made_result *result);
 bool made_result_same(const struct made_result *a, const struct made_result *b, const struct rn_plan *plan,
                       uint32_t n_rows);
 
-/* The text in steps of `chunk` rows; logits and features of all. */
+/* The text in steps of `chunk` rows; logits and features of all, as far as the model has them. */
 void made_text_run(struct runner *r, uint32_t n_rows, uint32_t chunk, struct made_result *result);
 
 #endif

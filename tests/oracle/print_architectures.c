@@ -62,7 +62,9 @@ static void print_status(const struct rn_arch *arch, size_t judges, size_t by_fo
            judges == 0           ? "not judged"
            : by_formula < judges ? "agrees with llama.cpp"
                                  : "agrees with a formula",
-           (arch->flags & RN_ARCH_BIDIRECTIONAL) != 0 ? "; forward passes alone" : "");
+           (arch->flags & (RN_ARCH_BIDIRECTIONAL | RN_ARCH_NO_LOGITS)) == RN_ARCH_BIDIRECTIONAL
+               ? "; forward passes alone"
+               : "");
 }
 
 /* Features by the names that runnel_architecture_row reads. */
@@ -143,7 +145,11 @@ int main(void)
         "A text\n"
         "may be as long as a step (`--batch`; without it 512 tokens or the context). Other requests are refused, since "
         "such\n"
-        "models do not generate one token after the other.\n\n"
+        "models do not generate one token after the other. Encoders, whose features are embeddings alone, give no "
+        "logits; they are\n"
+        "judged by another program's features of each position. A text is one sentence to them: all of its tokens "
+        "are of the first\n"
+        "type. Windows of models that see both ways are to both sides, half of their width each.\n\n"
         "Status says whose logits are met. The judge of rwkv7-dense is another one than the logits of ../shared: "
         "these have been\n"
         "computed across heads (tests/oracle/exact/README.md). A file whose tensors choose experts is refused where "

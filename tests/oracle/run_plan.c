@@ -79,7 +79,8 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
                                                          : rn_cpu_reference_new(&run->heap, run->team);
     assert_non_null(run->backend);
     ok(run->backend->ops->prepare(run->backend, run->plan, &run->limits, NULL, NULL, &error), &error);
-    run->logits = rn_alloc(&run->heap, (size_t)run->limits.max_outs * run->plan->n_vocab, sizeof *run->logits);
+    run->width = run->plan->logits_slot < 0 ? run->plan->features_width : run->plan->n_vocab;
+    run->logits = rn_alloc(&run->heap, (size_t)run->limits.max_outs * run->width, sizeof *run->logits);
     assert_non_null(run->logits);
     if (options->n_taps > 0)
         run->features =
@@ -129,7 +130,8 @@ static void submit_and_wait(struct run *run, struct rn_step *step)
     assert_int_equal(step->status, RUNNEL_OK);
 }
 
-static void add_rows(struct rn_step *step, const struct run_piece *piece, uint32_t seq)
+/* The logits of a wanted row, or with wanted its features. */
+static void add_rows(struct rn_step *step, uint32_t *wanted, const struct run_piece *piece, uint32_t seq)
 {
     struct rn_step_row *row;
     uint32_t i;
@@ -140,7 +142,13 @@ static void add_rows(struct rn_step *step, const struct run_piece *piece, uint32
         row->position =
             piece->parents == NULL || i == 0 ? piece->first + i : row[piece->parents[i] - (int32_t)i].position + 1;
         row->seq = seq;
-        row->out = !piece->last_only || i + 1 == piece->n ? (int32_t)step->n_outs++ : -1;
+        row->out = -1;
+        if (piece->last_only && i + 1 < piece->n)
+            continue;
+        if (wanted == NULL)
+            row->out = (int32_t)step->n_outs++;
+        else
+            wanted[step->n_features++] = step->n_rows - 1;
     }
 }
 
@@ -160,20 +168,25 @@ static void add_states(struct run *run, struct rn_step *step, const struct run_p
 void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces)
 {
     struct rn_step_state_copy copies[64];
-    struct rn_step step = {.logits = run->logits, .features = run->features, .state_copies = copies};
+    const bool encodes = run->plan->logits_slot < 0;
+    struct rn_step step = {.logits = encodes ? NULL : run->logits,
+                           .features = encodes ? run->logits : run->features,
+                           .state_copies = copies};
     uint32_t states[64];
-    uint32_t i, n = 0, last;
+    uint32_t i, n = 0, last, *wanted = NULL;
 
     for (i = 0; i < n_pieces; i++)
         n += pieces[i].n;
     step.rows = rn_alloc(&run->heap, n, sizeof *step.rows);
     step.seqs = rn_calloc(&run->heap, n_pieces, sizeof *step.seqs);
     assert_true(step.rows != NULL && step.seqs != NULL);
+    if (encodes)
+        step.feature_rows = wanted = rn_alloc(&run->heap, n, sizeof *wanted);
     for (i = 0; i < n_pieces; i++) {
         last = pieces[i].first + pieces[i].n - 1;
         step.seqs[i] = (struct rn_step_seq){.blocks = run->blocks + (size_t)pieces[i].seq * run->blocks_per_seq,
                                             .n_blocks = last / run->limits.block_tokens + 1};
-        add_rows(&step, &pieces[i], i);
+        add_rows(&step, wanted, &pieces[i], i);
     }
     step.n_seqs = n_pieces;
     step.parents = pieces[0].parents;
@@ -181,6 +194,7 @@ void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces
     if (run->limits.n_states > 0)
         add_states(run, &step, pieces, states);
     submit_and_wait(run, &step);
+    rn_free(&run->heap, wanted);
     rn_free(&run->heap, step.rows);
     rn_free(&run->heap, step.seqs);
 }
@@ -193,8 +207,7 @@ void run_tokens(struct run *run, uint32_t seq, const int32_t *tokens, uint32_t n
         piece.n = n - piece.first < chunk ? n - piece.first : chunk;
         piece.tokens = tokens + piece.first;
         run_step(run, &piece, 1);
-        memcpy(out + (size_t)piece.first * run->plan->n_vocab, run->logits,
-               (size_t)piece.n * run->plan->n_vocab * sizeof *out);
+        memcpy(out + (size_t)piece.first * run->width, run->logits, (size_t)piece.n * run->width * sizeof *out);
     }
 }
 

@@ -33,7 +33,8 @@ struct run {
     struct rn_backend_limits limits;
     uint32_t *blocks; /* [max_seqs, blocks_per_seq], all different */
     uint32_t blocks_per_seq;
-    float *logits;   /* [max_rows, n_vocab] of the last step */
+    uint32_t width;  /* of what a wanted row gives: n_vocab, or of an encoder features_width */
+    float *logits;   /* [max_rows, width] of the last step: of an encoder features */
     float *features; /* [max_rows, features_width] of the last step; NULL without taps */
 };
 
@@ -50,13 +51,13 @@ struct run_piece {
 void run_open(struct run *run, const char *path, const struct run_options *options);
 void run_close(struct run *run);
 
-/* One step; logits of the wanted rows, in order, in run->logits. */
+/* One step; logits of the wanted rows, in order, in run->logits; of an encoder these are features. */
 void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces);
 
-/* All tokens of a sequence in steps of `chunk` positions; logits [n, n_vocab] to out. */
+/* All tokens of a sequence in steps of `chunk` positions; logits [n, width] to out. */
 void run_tokens(struct run *run, uint32_t seq, const int32_t *tokens, uint32_t n, uint32_t chunk, float *out);
 
-/* A .logits file (README of ../shared). */
+/* A .logits file (README of ../shared); of an encoder it has features, and n_vocab is their width. */
 struct oracle {
     uint32_t n_tokens, n_vocab;
     int32_t *tokens;

@@ -96,7 +96,7 @@ static bool agrees(struct run *run, const char *logits, double limit)
     float *ours;
 
     oracle_open(&run->heap, path_of(logits), &oracle);
-    assert_int_equal(oracle.n_vocab, run->plan->n_vocab);
+    assert_int_equal(oracle.n_vocab, run->width);
     ours = rn_alloc(&run->heap, (size_t)oracle.n_tokens * oracle.n_vocab, sizeof *ours);
     run_tokens(run, 0, oracle.tokens, oracle.n_tokens, oracle.n_tokens, ours);
     error = nmse(ours, oracle.logits, (size_t)oracle.n_tokens * oracle.n_vocab);

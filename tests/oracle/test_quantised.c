@@ -231,7 +231,7 @@ static float *logits_of(struct run *run, size_t i, const char *backend, const in
     float *logits;
 
     run_open(run, models[i].path, &options);
-    logits = calloc((size_t)n * run->plan->n_vocab, sizeof *logits);
+    logits = calloc((size_t)n * run->width, sizeof *logits);
     assert_non_null(logits);
     run_tokens(run, 0, tokens, n, chunk, logits);
     return logits;
@@ -274,6 +274,7 @@ static double check_model(size_t i, bool four_bits, double *limit)
     int32_t tokens[TOKENS];
     float *want, *got, *pieces;
     uint32_t n_vocab, n_quantised;
+    size_t values;
     double error;
     bool whole;
 
@@ -294,14 +295,15 @@ static double check_model(size_t i, bool four_bits, double *limit)
     want = logits_of(&run, i, "reference", tokens, TOKENS, TOKENS);
     run_close(&run);
     got = logits_of(&run, i, "fast", tokens, TOKENS, TOKENS);
+    values = (size_t)TOKENS * run.width;
     run_close(&run);
-    error = nmse(got, want, (size_t)TOKENS * n_vocab);
+    error = nmse(got, want, values);
     pieces = logits_of(&run, i, "fast", tokens, TOKENS, whole ? TOKENS : 7);
     run_close(&run);
-    if (memcmp(got, pieces, (size_t)TOKENS * n_vocab * sizeof *got) != 0)
+    if (memcmp(got, pieces, values * sizeof *got) != 0)
         fail_msg("%s: chunks differ", models[i].path);
     if (models[i].wide)
-        error = fmax(error, error_of_numbers(i, tokens, got, want, (size_t)TOKENS * n_vocab));
+        error = fmax(error, error_of_numbers(i, tokens, got, want, values));
     free(want);
     free(got);
     free(pieces);
