@@ -283,11 +283,13 @@ static const char *type_of_error(int status)
     }
 }
 
-static void put_error(FILE *to, const struct openai_error *error)
+static void put_error(FILE *to, const struct openai_error *error, const char *id)
 {
     fprintf(to, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type_of_error(error->http));
     openai_string_write(to, error->message);
-    fputs("}}", to);
+    fputs("},\"request_id\":", to);
+    openai_string_write(to, id);
+    fputc('}', to);
 }
 
 static void fail(struct serve_task *task, const struct openai_error *error)
@@ -295,7 +297,7 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     FILE *to = serve_write(task->serve);
 
     fputs("event: error\ndata: ", to);
-    put_error(to, error);
+    put_error(to, error, task->visit->id);
     fputs("\n\n", to);
     serve_task_send(task);
 }

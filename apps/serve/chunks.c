@@ -204,7 +204,8 @@ static void take_text(struct serve_task *task, struct serve_stream *stream, cons
     struct openai_choice *choice = serve_choice(stream);
     FILE *to = NULL;
 
-    if ((task->request.logprobs || task->request.tells_ids) && event->type == RUNNEL_EVENT_TOKEN)
+    if (event->type == RUNNEL_EVENT_TOKEN ? task->request.logprobs || task->request.tells_ids
+                                          : task->request.usage_at_end)
         openai_choice_event(choice, event);
     if (task->request.hides_reasoning && event->type == RUNNEL_EVENT_REASONING)
         return;
@@ -298,4 +299,4 @@ const struct serve_dialect serve_openai = {.stream_type = "text/event-stream",
                                            .end = end,
                                            .fail = fail,
                                            .ping = ": still here\n\n",
-                                           .put_error = openai_error_write};
+                                           .put_error = serve_put_error};

@@ -58,8 +58,8 @@ struct serve_dialect {
     /* What is sent while nothing comes; NULL: nothing can be. */
     const char *ping;
 
-    /* The body of a refusal. */
-    void (*put_error)(FILE *to, const struct openai_error *error);
+    /* The body of a refusal; id: of the request, NULL where none is known. */
+    void (*put_error)(FILE *to, const struct openai_error *error, const char *id);
 };
 
 extern const struct serve_dialect serve_openai;    /* chunks.c */
@@ -178,6 +178,9 @@ void serve_reply(struct serve *serve, struct http_exchange *exchange, int status
 
 /* The same of bytes from malloc, which are the server's from now on. */
 void serve_reply_taken(struct serve *serve, struct http_exchange *exchange, int status, char *bytes, size_t n);
+
+/* OpenAI's put_error. */
+void serve_put_error(FILE *to, const struct openai_error *error, const char *id);
 
 /* The error in the form of the dialect that the path belongs to. Retry-After where retry_ms is not 0. */
 void serve_refuse(struct serve *serve, struct http_exchange *exchange, const struct openai_error *error,

@@ -263,6 +263,26 @@ class Fields(unittest.TestCase):
             self.assertEqual((status, answer["error"]["param"]), (400, "include_reasoning"))
             self.assertEqual(server.stop()[0], 0)
 
+    def test_reasoning_is_counted(self):
+        """As /v1/responses counts it, and in pieces; by itself: without the answer's end, which is no part of it."""
+        with template("{{ messages[0].content }}</think><think>\n") as options:
+            server = Server("--quiet", *options)
+            for n in (1, 2):
+                body = body_of(CHAT, max_tokens=12, n=n, ignore_eos=True)
+                answer = server.post(CHAT, body)[1]
+                text = answer["choices"][0]["message"]["reasoning_content"]
+                alone = len(server.post("/tokenize", {"content": text})[1]["tokens"])
+                counts = [answer["usage"]["completion_tokens_details"]["reasoning_tokens"]]
+                for more in ({}, {"include_reasoning": False}):
+                    events = server.events(CHAT, {**body, "stream_options": {"include_usage": True}, **more})
+                    counts.append(events[-2][1]["usage"]["completion_tokens_details"]["reasoning_tokens"])
+                self.assertEqual(counts, [n * min(alone, 12)] * 3)
+            told = server.post(RESPONSES, {"input": USER, "temperature": 0, "max_output_tokens": 12, "ignore_eos": True})
+            self.assertEqual(told[1]["usage"]["output_tokens_details"]["reasoning_tokens"], min(alone, 12), told)
+            self.assertEqual(server.stop()[0], 0)
+        details = self.post(CHAT, body_of(CHAT))["usage"]["completion_tokens_details"]
+        self.assertEqual(details["reasoning_tokens"], 0)
+
     def test_one_value(self):
         for path, kinds in ONLY.items():
             want = self.post(path, body_of(path))["choices"]
