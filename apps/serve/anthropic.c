@@ -189,17 +189,23 @@ static void put_delta(struct serve_task *task, struct serve_stream *stream, enum
     static const char *const names[][2] = {[THINKING] = {"thinking_delta", "thinking"},
                                            [TEXT] = {"text_delta", "text"},
                                            [TOOL] = {"input_json_delta", "partial_json"}};
+    size_t begin = 0, end = 0;
     FILE *to = NULL;
 
     if (event->text_bytes == 0)
         return;
     if (block_of(stream) != block)
         open_block(task, stream, block);
+    else if (serve_form_send(stream, (int)block, event))
+        return;
     to = open_event(task, "content_block_delta");
     fprintf(to, ",\"index\":%u,\"delta\":{\"type\":\"%s\",\"%s\":", stream->item, names[block][0], names[block][1]);
+    begin = (size_t)ftello(to);
     app_json_string(to, event->text, event->text_bytes);
+    end = (size_t)ftello(to);
     fputc('}', to);
     close_event(task, to);
+    serve_form_keep(stream, (int)block, begin, end);
 }
 
 static void take_call(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)

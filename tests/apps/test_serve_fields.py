@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """runnel serve: fields that other servers know. Token ids of prompts and answers, by /tokenize, /apply-template and by
 what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left alone."""
+import json
 import unittest
 
 import common
@@ -153,6 +154,25 @@ class Fields(unittest.TestCase):
         status, answer = self.server.post(CHAT, {"messages": [{"role": "user", "content": text}], "max_tokens": 1,
                                                  "return_token_ids": True})
         self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"))
+
+    def test_chunks_are_alike(self):
+        """Those of one answer that tell a text say the same of all else, in the same order."""
+        for path, more in ((TEXT, {}), (TEXT, {"stream_options": {"include_usage": True}}), (CHAT, {"n": 3}),
+                           (TEXT, {"prompt": [STORY, "The \"fox\""], "n": 2, "echo": True})):
+            body = body_of(path, **{"max_tokens": 24, "temperature": 1, "seed": 4, **more})
+            choices, forms = {}, {}
+            for chunk in self.chunks(path, body):
+                for part in chunk["choices"]:
+                    message = part["delta"] if path == CHAT else part
+                    text = message.get("content" if path == CHAT else "text", "")
+                    choices[part["index"]] = choices.get(part["index"], "") + text
+                    if text:
+                        message["content" if path == CHAT else "text"] = ""
+                        forms.setdefault(part["index"], set()).add(json.dumps(chunk))
+            self.assertEqual([len(forms[i]) for i in sorted(forms)], [1] * len(choices))
+            whole = self.post(path, {**body, "stream_options": None})["choices"]
+            self.assertEqual([choices[i] for i in range(len(whole))],
+                             [c["message"]["content"] if path == CHAT else c["text"] for c in whole])
 
     def test_who_has_no_ids(self):
         status, answer = self.server.post(RESPONSES, {"input": STORY, "return_token_ids": True})
