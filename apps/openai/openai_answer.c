@@ -590,11 +590,22 @@ void openai_shifts_write(FILE *to, const struct openai_request *request, const s
     fprintf(to, ",\"shifts\":%llu,\"shifted_tokens\":%llu", shifts, tokens);
 }
 
+uint64_t openai_reasoning_tokens(const struct openai_choice *choice)
+{
+    size_t n = 0;
+
+    fflush(choice->reasoning.to);
+    if (choice->reasoning.n == 0 ||
+        runnel_tokenize(choice->model, choice->reasoning.bytes, choice->reasoning.n, 0, NULL, 0, &n) != RUNNEL_OK)
+        return 0;
+    return n < choice->usage.completion_tokens ? n : choice->usage.completion_tokens;
+}
+
 /* A prompt counts once, however many answers it gets. */
 void openai_usage_write(FILE *to, const struct openai_request *request, const struct openai_choice *choices, size_t n,
                         const struct openai_head *head)
 {
-    unsigned long long prompt = 0, completion = 0, cached = 0, drafted = 0, accepted = 0;
+    unsigned long long prompt = 0, completion = 0, cached = 0, drafted = 0, accepted = 0, reasoning = 0;
 
     for (size_t i = 0; i < n; i++) {
         bool first = i % openai_request_tries(request) == 0;
@@ -604,14 +615,16 @@ void openai_usage_write(FILE *to, const struct openai_request *request, const st
         completion += choices[i].usage.completion_tokens;
         drafted += choices[i].usage.drafted_tokens;
         accepted += choices[i].usage.accepted_tokens;
+        reasoning += head->details ? openai_reasoning_tokens(&choices[i]) : 0;
     }
     fprintf(to, "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu", prompt,
             completion, prompt + completion);
     if (head->details)
         fprintf(to,
                 ",\"prompt_tokens_details\":{\"cached_tokens\":%llu},\"completion_tokens_details\":{"
-                "\"accepted_prediction_tokens\":%llu,\"rejected_prediction_tokens\":%llu}",
-                cached, accepted, drafted - accepted);
+                "\"reasoning_tokens\":%llu,\"accepted_prediction_tokens\":%llu,"
+                "\"rejected_prediction_tokens\":%llu}",
+                cached, reasoning, accepted, drafted - accepted);
     openai_shifts_write(to, request, choices, n);
     fputc('}', to);
 }

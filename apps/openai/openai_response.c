@@ -206,18 +206,6 @@ static void put_output(FILE *to, struct openai_choice *choice, const struct open
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-/* Tokens of the text that was thought aloud, counted alone: a model may have spelled it in others. */
-static uint64_t reasoning_tokens(struct openai_choice *choice)
-{
-    size_t n = 0;
-
-    fflush(choice->reasoning.to);
-    if (choice->reasoning.n == 0 ||
-        runnel_tokenize(choice->model, choice->reasoning.bytes, choice->reasoning.n, 0, NULL, 0, &n) != RUNNEL_OK)
-        return 0;
-    return n < choice->usage.completion_tokens ? n : choice->usage.completion_tokens;
-}
-
 /* A request's number as it was written: six digits tell it from its neighbours among floats. */
 static void put_setting(FILE *to, const char *name, float value)
 {
@@ -235,7 +223,7 @@ static void put_usage(FILE *to, const struct openai_request *request, struct ope
         "\"output_tokens\":%llu,"
         "\"output_tokens_details\":{\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
         in, head->details ? (unsigned long long)choice->usage.cached_tokens : 0ull, out,
-        (unsigned long long)reasoning_tokens(choice), in + out);
+        (unsigned long long)openai_reasoning_tokens(choice), in + out);
     openai_shifts_write(to, request, choice, 1);
     fputc('}', to);
 }

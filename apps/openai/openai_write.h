@@ -10,6 +10,9 @@ void openai_pour_string(FILE *to, struct openai_buffer *buffer);
 /* Not OpenAI's: ,"shifts": .. of a request whose answers may go on when the context is full. */
 void openai_shifts_write(FILE *to, const struct openai_request *request, const struct openai_choice *choices, size_t n);
 
+/* Tokens of the text that was thought aloud, counted alone: a model may have spelled it in others. */
+uint64_t openai_reasoning_tokens(const struct openai_choice *choice);
+
 /* A token with its log-probability behind those of the choice; NaN: it has none. */
 void openai_logprobs_add(struct openai_choice *choice, const runnel_event *event);
 

@@ -294,28 +294,58 @@ void app_put_time(FILE *to)
     fprintf(to, "%s.%03dZ", text, (int)(now.tv_usec / 1000));
 }
 
-void app_json_string(FILE *to, const char *text, size_t n)
+/* The character at text[0..n), as it stands in a string of JSON: at most six bytes. *length: those that it has. */
+static char *put_character(char *to, const unsigned char *text, size_t n, size_t *length)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    static const char digits[] = "0123456789abcdef";
+    unsigned char c = text[0];
+    char letter = c == '"' ? '"' : short_escape(c);
+
+    *length = utf8_length(text, n);
+    if (*length == 0) {
+        *length = 1;
+        return mempcpy(to, "\\ufffd", 6);
+    }
+    if (letter != 0) {
+        *to++ = '\\';
+        *to++ = letter;
+        return to;
+    }
+    if (c >= 0x20 && c != 0x7F)
+        return mempcpy(to, text, *length);
+    to = mempcpy(to, "\\u00", 4);
+    *to++ = digits[c >> 4];
+    *to++ = digits[c & 15];
+    return to;
+}
+
+size_t app_json_bytes(char *to, const char *text, size_t n)
+{
+    char *end = to;
     size_t length = 0;
 
-    fputc('"', to);
-    for (size_t i = 0; i < n; i += length) {
-        char letter = short_escape(at[i]);
+    *end++ = '"';
+    for (size_t i = 0; i < n; i += length)
+        end = put_character(end, (const unsigned char *)text + i, n - i, &length);
+    *end++ = '"';
+    return (size_t)(end - to);
+}
 
-        length = utf8_length(at + i, n - i);
-        if (length == 0) {
-            length = 1;
-            fputs("\\ufffd", to);
-        } else if (letter != 0 || at[i] == '"') {
-            fprintf(to, "\\%c", letter != 0 ? letter : '"');
-        } else if (at[i] < 0x20 || at[i] == 0x7F) {
-            fprintf(to, "\\u%04x", at[i]);
-        } else {
-            fwrite(at + i, 1, length, to);
+void app_json_string(FILE *to, const char *text, size_t n)
+{
+    char piece[512], *end = piece;
+    size_t length = 0;
+
+    *end++ = '"';
+    for (size_t i = 0; i < n; i += length) {
+        if (piece + sizeof piece - end <= 6) {
+            fwrite(piece, 1, (size_t)(end - piece), to);
+            end = piece;
         }
+        end = put_character(end, (const unsigned char *)text + i, n - i, &length);
     }
-    fputc('"', to);
+    *end++ = '"';
+    fwrite(piece, 1, (size_t)(end - piece), to);
 }
 
 void app_number(FILE *to, double value)

@@ -72,8 +72,11 @@ int app_output_code(void);
  * refused is the reason for the cancellation that followed. */
 int app_worse(int code, int output);
 
-/* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+/* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. _bytes: to has room for
+ * APP_JSON_BYTES(n); how many it took. */
+#define APP_JSON_BYTES(n) (6 * (n) + 2)
 void app_json_string(FILE *to, const char *text, size_t n);
+size_t app_json_bytes(char *to, const char *text, size_t n);
 
 /* "2026-11-24T02:03:04.567Z": now */
 void app_put_time(FILE *to);

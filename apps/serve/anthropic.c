@@ -189,17 +189,23 @@ static void put_delta(struct serve_task *task, struct serve_stream *stream, enum
     static const char *const names[][2] = {[THINKING] = {"thinking_delta", "thinking"},
                                            [TEXT] = {"text_delta", "text"},
                                            [TOOL] = {"input_json_delta", "partial_json"}};
+    size_t begin = 0, end = 0;
     FILE *to = NULL;
 
     if (event->text_bytes == 0)
         return;
     if (block_of(stream) != block)
         open_block(task, stream, block);
+    else if (serve_form_send(stream, (int)block, event))
+        return;
     to = open_event(task, "content_block_delta");
     fprintf(to, ",\"index\":%u,\"delta\":{\"type\":\"%s\",\"%s\":", stream->item, names[block][0], names[block][1]);
+    begin = (size_t)ftello(to);
     app_json_string(to, event->text, event->text_bytes);
+    end = (size_t)ftello(to);
     fputc('}', to);
     close_event(task, to);
+    serve_form_keep(stream, (int)block, begin, end);
 }
 
 static void take_call(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
@@ -283,11 +289,13 @@ static const char *type_of_error(int status)
     }
 }
 
-static void put_error(FILE *to, const struct openai_error *error)
+static void put_error(FILE *to, const struct openai_error *error, const char *id)
 {
     fprintf(to, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type_of_error(error->http));
     openai_string_write(to, error->message);
-    fputs("}}", to);
+    fputs("},\"request_id\":", to);
+    openai_string_write(to, id);
+    fputc('}', to);
 }
 
 static void fail(struct serve_task *task, const struct openai_error *error)
@@ -295,7 +303,7 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     FILE *to = serve_write(task->serve);
 
     fputs("event: error\ndata: ", to);
-    put_error(to, error);
+    put_error(to, error, task->visit->id);
     fputs("\n\n", to);
     serve_task_send(task);
 }

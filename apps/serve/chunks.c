@@ -94,16 +94,26 @@ static void close_chunk(struct serve_task *task, FILE *to, struct serve_stream *
     serve_task_send(task);
 }
 
+/* Where in what is written the text of a chunk stands. */
+struct place {
+    size_t begin, end;
+};
+
 /* A member of the delta that is a text; a completion has no delta. */
-static void put_text(FILE *to, const struct serve_task *task, const char *member, const char *text, size_t n)
+static struct place put_text(FILE *to, const struct serve_task *task, const char *member, const char *text, size_t n)
 {
+    struct place place = {0};
+
     if (task->request.endpoint == OPENAI_CHAT)
         fprintf(to, "\"delta\":{\"%s\":", member);
     else
         fputs("\"text\":", to);
+    place.begin = (size_t)ftello(to);
     app_json_string(to, text, n);
+    place.end = (size_t)ftello(to);
     if (task->request.endpoint == OPENAI_CHAT)
         fputc('}', to);
+    return place;
 }
 
 /* The first chunk of a choice: a chat's role, a completion's prompt where it is echoed. */
@@ -199,20 +209,32 @@ static void take_call(struct serve_task *task, struct serve_stream *stream, cons
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
+static int form_of(const runnel_event *event)
+{
+    return event->type == RUNNEL_EVENT_TOKEN ? 1 : 2;
+}
+
 static void take_text(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
 {
     struct openai_choice *choice = serve_choice(stream);
+    bool plain = !task->request.logprobs && !task->request.tells_ids && !task->request.usage_always;
+    struct place place;
     FILE *to = NULL;
 
-    if ((task->request.logprobs || task->request.tells_ids) && event->type == RUNNEL_EVENT_TOKEN)
+    if (event->type == RUNNEL_EVENT_TOKEN ? task->request.logprobs || task->request.tells_ids
+                                          : task->request.usage_at_end)
         openai_choice_event(choice, event);
     if (task->request.hides_reasoning && event->type == RUNNEL_EVENT_REASONING)
         return;
-    if ((event->text_bytes == 0 && choice->n_entries == 0) || (to = open_chunk(task, stream)) == NULL)
+    if (event->text_bytes == 0 && choice->n_entries == 0)
         return;
-    put_text(to, task, event->type == RUNNEL_EVENT_TOKEN ? "content" : "reasoning_content", event->text,
-             event->text_bytes);
+    if ((plain && serve_form_send(stream, form_of(event), event)) || (to = open_chunk(task, stream)) == NULL)
+        return;
+    place = put_text(to, task, event->type == RUNNEL_EVENT_TOKEN ? "content" : "reasoning_content", event->text,
+                     event->text_bytes);
     close_chunk(task, to, stream, NULL);
+    if (plain)
+        serve_form_keep(stream, form_of(event), place.begin, place.end);
 }
 
 static void end_choice(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
@@ -298,4 +320,4 @@ const struct serve_dialect serve_openai = {.stream_type = "text/event-stream",
                                            .end = end,
                                            .fail = fail,
                                            .ping = ": still here\n\n",
-                                           .put_error = openai_error_write};
+                                           .put_error = serve_put_error};

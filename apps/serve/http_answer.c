@@ -62,11 +62,14 @@ static const char *phrase_of(int status)
 
 /* ---- Writing ---- */
 
+static struct http_bytes *out_of(struct http_connection *connection)
+{
+    return http_bytes_count(&connection->taken) > 0 ? &connection->taken : &connection->out;
+}
+
 static void put(struct http_connection *connection, const char *bytes, size_t n)
 {
-    struct http_bytes *to = http_bytes_count(&connection->taken) > 0 ? &connection->taken : &connection->out;
-
-    if (!connection->lost && !http_bytes_add(to, bytes, n))
+    if (!connection->lost && !http_bytes_add(out_of(connection), bytes, n))
         connection->lost = true; /* an answer with a hole is none */
 }
 
@@ -338,6 +341,26 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
     http_connection_mark(connection);
 }
 
+/* One chunk (RFC 9112, section 7.1): its size in hexadecimal digits, a line end, the bytes, a line end. */
+static void put_chunk(struct http_connection *connection, const char *bytes, size_t n)
+{
+    struct http_bytes *to = out_of(connection);
+    char size[2 * sizeof n + 2], *first = size + sizeof size - 2, *at = NULL;
+
+    memcpy(first, "\r\n", 2);
+    for (size_t rest = n; rest > 0; rest /= 16)
+        *--first = "0123456789abcdef"[rest % 16];
+    at = connection->lost ? NULL : http_bytes_reserve(to, sizeof size + n + 2);
+    if (at == NULL) {
+        connection->lost = true;
+        return;
+    }
+    at = mempcpy(at, first, (size_t)(size + sizeof size - first));
+    at = mempcpy(at, bytes, n);
+    at = mempcpy(at, "\r\n", 2);
+    to->end = (size_t)(at - to->at);
+}
+
 size_t http_stream_write(struct http_exchange *exchange, const char *bytes, size_t n)
 {
     struct http_connection *connection = exchange->connection;
@@ -351,12 +374,11 @@ size_t http_stream_write(struct http_exchange *exchange, const char *bytes, size
         connection->lost = connection->reset = true; /* one who never stops: the turn cuts the answer off */
     if (n == 0 || exchange->silent || connection->lost)
         return http_output_waits(connection);
-    if (exchange->chunked)
-        put_line(connection, "%zx\r\n", n);
     exchange->sent += n;
-    put(connection, bytes, n);
     if (exchange->chunked)
-        put_text(connection, "\r\n");
+        put_chunk(connection, bytes, n);
+    else
+        put(connection, bytes, n);
     http_connection_mark(connection);
     return http_output_waits(connection);
 }

@@ -296,7 +296,7 @@ const struct serve_dialect serve_llama = {.stream_type = "text/event-stream",
                                           .end = end,
                                           .fail = fail,
                                           .ping = ": still here\n\n",
-                                          .put_error = openai_error_write};
+                                          .put_error = serve_put_error};
 
 const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
                                            .translate = llama_translate_infill,
@@ -308,7 +308,7 @@ const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
                                            .end = end,
                                            .fail = fail,
                                            .ping = ": still here\n\n",
-                                           .put_error = openai_error_write};
+                                           .put_error = serve_put_error};
 
 const struct serve_dialect serve_llama_embedding = {
-    .translate = llama_translate_embedding, .answer = answer_embedding, .put_error = openai_error_write};
+    .translate = llama_translate_embedding, .answer = answer_embedding, .put_error = serve_put_error};

@@ -564,8 +564,9 @@ static void end(struct serve_task *task)
     serve_task_send(task);
 }
 
-static void put_error(FILE *to, const struct openai_error *error)
+static void put_error(FILE *to, const struct openai_error *error, const char *id)
 {
+    (void)id;
     fputs("{\"error\":", to);
     openai_string_write(to, error->message);
     fputc('}', to);
@@ -575,7 +576,7 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 {
     FILE *to = serve_write(task->serve);
 
-    put_error(to, error);
+    put_error(to, error, NULL);
     fputc('\n', to);
     serve_task_send(task);
 }

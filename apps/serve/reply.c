@@ -22,16 +22,23 @@ void serve_reply(struct serve *serve, struct http_exchange *exchange, int status
     http_answer(exchange, status, type, serve->out.bytes, serve->out.n);
 }
 
+void serve_put_error(FILE *to, const struct openai_error *error, const char *id)
+{
+    (void)id;
+    openai_error_write(to, error);
+}
+
 void serve_refuse(struct serve *serve, struct http_exchange *exchange, const struct openai_error *error,
                   uint32_t retry_ms)
 {
+    const struct serve_visit *visit = visit_of(exchange); /* NULL: it was answered before */
     char seconds[16];
 
     if (retry_ms > 0) {
         snprintf(seconds, sizeof seconds, "%u", (retry_ms + 999) / 1000);
         http_add_field(exchange, "Retry-After", seconds);
     }
-    serve_dialect_of(exchange)->put_error(serve_write(serve), error);
+    serve_dialect_of(exchange)->put_error(serve_write(serve), error, visit != NULL ? visit->id : NULL);
     serve_reply(serve, exchange, error->http, "application/json");
 }
 

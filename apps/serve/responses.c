@@ -248,4 +248,4 @@ const struct serve_dialect serve_responses = {.stream_type = "text/event-stream"
                                               .end = end,
                                               .fail = fail,
                                               .ping = ": still here\n\n",
-                                              .put_error = openai_error_write};
+                                              .put_error = serve_put_error};

@@ -202,7 +202,7 @@ const char *serve_refusal(void *user, const char *path, int status, const char *
         if (codes[i].status == status)
             error.code = codes[i].code;
     snprintf(error.message, sizeof error.message, "%s", reason);
-    dialect_of(path)->put_error(to, &error);
+    dialect_of(path)->put_error(to, &error, NULL);
     fflush(to);
     *type = "application/json";
     *n = serve->out.n;

@@ -58,8 +58,8 @@ struct serve_dialect {
     /* What is sent while nothing comes; NULL: nothing can be. */
     const char *ping;
 
-    /* The body of a refusal. */
-    void (*put_error)(FILE *to, const struct openai_error *error);
+    /* The body of a refusal; id: of the request, NULL where none is known. */
+    void (*put_error)(FILE *to, const struct openai_error *error, const char *id);
 };
 
 extern const struct serve_dialect serve_openai;    /* chunks.c */
@@ -69,9 +69,17 @@ extern const struct serve_dialect serve_ollama_chat, serve_ollama_generate, serv
     serve_ollama_embeddings;                                                        /* ollama.c */
 extern const struct serve_dialect serve_llama, serve_infill, serve_llama_embedding; /* llama.c */
 
+/* A chunk that tells a text, without it: what stands before it and behind it is the same in the next one. */
+struct serve_form {
+    char *bytes; /* [head + tail], owned */
+    size_t head, tail;
+    int kind; /* the dialect's number of what it tells; 0: there is none */
+};
+
 /* One of a task's answers. */
 struct serve_stream {
     struct serve_task *task;
+    struct serve_form form; /* of the chunk of a text that was sent last */
     runnel_stream id;
     bool live;        /* its terminal event has not come */
     bool greeted;     /* its first chunk, with the role, was sent */
@@ -179,6 +187,9 @@ void serve_reply(struct serve *serve, struct http_exchange *exchange, int status
 /* The same of bytes from malloc, which are the server's from now on. */
 void serve_reply_taken(struct serve *serve, struct http_exchange *exchange, int status, char *bytes, size_t n);
 
+/* OpenAI's put_error. */
+void serve_put_error(FILE *to, const struct openai_error *error, const char *id);
+
 /* The error in the form of the dialect that the path belongs to. Retry-After where retry_ms is not 0. */
 void serve_refuse(struct serve *serve, struct http_exchange *exchange, const struct openai_error *error,
                   uint32_t retry_ms);
@@ -262,6 +273,12 @@ void serve_append(char *to, size_t room, const runnel_event *event);
 /* Of an answer in pieces: the headers, unless they were sent. Sends what serve->out holds. */
 void serve_task_begin(struct serve_task *task);
 void serve_task_send(struct serve_task *task);
+
+/* A chunk of that kind which tells the event's text. False: the stream's form is not of this kind (or the text is
+ * long), and the chunk is to be written whole; what was sent then is kept as the form of those behind it. Its text is
+ * the JSON string from byte `begin` to `end` of serve->out. */
+bool serve_form_send(struct serve_stream *stream, int kind, const runnel_event *event);
+void serve_form_keep(struct serve_stream *stream, int kind, size_t begin, size_t end);
 
 /* Tells its client that it is still alive. */
 void serve_task_ping(struct serve_task *task);

@@ -4,7 +4,10 @@
 
 #include "serve.h"
 
-enum { MOST_VALUES = 8192 }; /* of vectors that are written on the loop's thread: about 1 ms */
+enum {
+    MOST_VALUES = 8192, /* of vectors that are written on the loop's thread: about 1 ms */
+    FORM_BYTES = 4096   /* of a chunk that is made without a stream of the C library */
+};
 
 void serve_task_cancel(struct serve_task *task)
 {
@@ -25,6 +28,8 @@ void serve_task_release(struct serve_task *task)
         task->next->link = task->link;
     for (size_t i = 0; i < task->n_open; i++)
         openai_choice_close(&task->choices[i]);
+    for (size_t i = 0; task->streams != NULL && i < task->n_choices; i++)
+        free(task->streams[i].form.bytes);
     openai_request_fini(&task->request);
     free(task->choices);
     free(task->streams);
@@ -72,6 +77,36 @@ void serve_task_send(struct serve_task *task)
     task->told_ms = uv_now(&task->serve->loop);
     if (task->exchange != NULL)
         http_stream_write(task->exchange, out->bytes, out->n);
+}
+
+bool serve_form_send(struct serve_stream *stream, int kind, const runnel_event *event)
+{
+    const struct serve_form *form = &stream->form;
+    struct serve_task *task = stream->task;
+    char chunk[FORM_BYTES], *end = chunk;
+
+    if (form->kind != kind || APP_JSON_BYTES(event->text_bytes) + form->head + form->tail > sizeof chunk)
+        return false;
+    end = mempcpy(end, form->bytes, form->head);
+    end += app_json_bytes(end, event->text, event->text_bytes);
+    end = mempcpy(end, form->bytes + form->head, form->tail);
+    task->told_ms = uv_now(&task->serve->loop);
+    if (task->exchange != NULL)
+        http_stream_write(task->exchange, chunk, (size_t)(end - chunk));
+    return true;
+}
+
+void serve_form_keep(struct serve_stream *stream, int kind, size_t begin, size_t end)
+{
+    const struct openai_buffer *out = &stream->task->serve->out;
+    bool good = begin <= end && end <= out->n; /* memory was not short */
+    struct serve_form form = {.head = begin, .tail = out->n - end, .kind = kind};
+
+    form.bytes = good ? malloc(form.head + form.tail) : NULL;
+    free(stream->form.bytes);
+    stream->form = form.bytes != NULL ? form : (struct serve_form){0};
+    if (form.bytes != NULL)
+        memcpy(mempcpy(form.bytes, out->bytes, begin), out->bytes + end, form.tail);
 }
 
 void serve_task_ping(struct serve_task *task)

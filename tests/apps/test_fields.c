@@ -326,12 +326,60 @@ static void variables_of_a_server(void **state)
     assert_in_range(n, 40, APP_MAX_OPTIONS);
 }
 
+/* Of n bytes that are no UTF-8 here and there, or characters, quotes and controls. */
+static size_t make_text(char *text, size_t n, uint64_t *state, bool broken)
+{
+    static const char *const parts[] = {
+        "a", "word ",  "\"",     "\\",         "\n",     "\t",     "\r",   "\x01",         "\x1f", "\x7f",
+        "/", "\u00e9", "\u20ac", "\U0001F600", "\u0800", "\uffff", "\xc3", "\xed\xa0\x80", "\xff"};
+    size_t n_parts = sizeof parts / sizeof parts[0] - (broken ? 0 : 3), at = 0;
+
+    for (;;) {
+        const char *part = parts[(*state >> 33) % n_parts];
+
+        *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
+        if (at + strlen(part) > n)
+            return at;
+        memcpy(text + at, part, strlen(part));
+        at += strlen(part);
+    }
+}
+
+/* By jansson: what it reads is what was written; of broken texts that it can be read at all. */
+static void strings_of_json(void **state)
+{
+    char text[2048], bytes[APP_JSON_BYTES(sizeof text)], *written = NULL;
+    uint64_t random = 1;
+    size_t n = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 2000; i++) {
+        bool broken = i % 2 == 1;
+        size_t length = make_text(text, i % 50 < 40 ? i % 50 : i % sizeof text, &random, broken);
+        FILE *to = open_memstream(&written, &n);
+        json_t *read;
+
+        app_json_string(to, text, length);
+        fclose(to);
+        assert_int_equal(app_json_bytes(bytes, text, length), n);
+        assert_memory_equal(bytes, written, n);
+        read = json_loadb(written, n, JSON_DECODE_ANY, NULL);
+        assert_true(json_is_string(read));
+        if (!broken) {
+            assert_int_equal(json_string_length(read), length);
+            assert_memory_equal(json_string_value(read), text, length);
+        }
+        json_decref(read);
+        free(written);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_has_a_row), cmocka_unit_test(options_arrive),
         cmocka_unit_test(lines_arrive),           cmocka_unit_test(whole_numbers_stay_whole),
-        cmocka_unit_test(variables_of_a_server),
+        cmocka_unit_test(variables_of_a_server),  cmocka_unit_test(strings_of_json),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -606,6 +606,8 @@ class Errors(unittest.TestCase):
         with self.assertRaises(anthropics) as other:
             self.anthropic(**how)
         self.assertEqual((other.exception.status_code, other.exception.body["type"]), (status, "error"))
+        self.assertRegex(other.exception.request_id, "^req_")
+        self.assertEqual(other.exception.body["request_id"], other.exception.request_id)
         if ollamas:
             with self.assertRaises(ollama.ResponseError) as third:
                 self.ollama(**how)

@@ -197,9 +197,10 @@ class Dialects(unittest.TestCase):
 
     def test_request_id(self):
         for body in ({"messages": USER, **GREEDY}, {"messages": USER, **GREEDY, "stream": True}, {}):
-            _, _, headers = self.server.ask("POST", MESSAGES, json.dumps(body))
+            _, answer, headers = self.server.ask("POST", MESSAGES, json.dumps(body))
             self.assertRegex(headers["request-id"], "^req_")
             self.assertEqual(headers["request-id"], headers["x-request-id"])
+        self.assertEqual(json.loads(answer)["request_id"], headers["request-id"])
         self.assertNotIn("request-id", self.server.ask("POST", CHAT, json.dumps({"messages": USER, **GREEDY}))[2])
 
     # ---- Ollama

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """runnel serve: fields that other servers know. Token ids of prompts and answers, by /tokenize, /apply-template and by
 what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left alone."""
+import json
 import unittest
 
 import common
@@ -154,6 +155,25 @@ class Fields(unittest.TestCase):
                                                  "return_token_ids": True})
         self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"))
 
+    def test_chunks_are_alike(self):
+        """Those of one answer that tell a text say the same of all else, in the same order."""
+        for path, more in ((TEXT, {}), (TEXT, {"stream_options": {"include_usage": True}}), (CHAT, {"n": 3}),
+                           (TEXT, {"prompt": [STORY, "The \"fox\""], "n": 2, "echo": True})):
+            body = body_of(path, **{"max_tokens": 24, "temperature": 1, "seed": 4, **more})
+            choices, forms = {}, {}
+            for chunk in self.chunks(path, body):
+                for part in chunk["choices"]:
+                    message = part["delta"] if path == CHAT else part
+                    text = message.get("content" if path == CHAT else "text", "")
+                    choices[part["index"]] = choices.get(part["index"], "") + text
+                    if text:
+                        message["content" if path == CHAT else "text"] = ""
+                        forms.setdefault(part["index"], set()).add(json.dumps(chunk))
+            self.assertEqual([len(forms[i]) for i in sorted(forms)], [1] * len(choices))
+            whole = self.post(path, {**body, "stream_options": None})["choices"]
+            self.assertEqual([choices[i] for i in range(len(whole))],
+                             [c["message"]["content"] if path == CHAT else c["text"] for c in whole])
+
     def test_who_has_no_ids(self):
         status, answer = self.server.post(RESPONSES, {"input": STORY, "return_token_ids": True})
         self.assertEqual((status, answer["error"]["param"]), (400, "return_token_ids"))
@@ -262,6 +282,26 @@ class Fields(unittest.TestCase):
             status, answer = server.post(CHAT, {**body, "include_reasoning": "no"})
             self.assertEqual((status, answer["error"]["param"]), (400, "include_reasoning"))
             self.assertEqual(server.stop()[0], 0)
+
+    def test_reasoning_is_counted(self):
+        """As /v1/responses counts it, and in pieces; by itself: without the answer's end, which is no part of it."""
+        with template("{{ messages[0].content }}</think><think>\n") as options:
+            server = Server("--quiet", *options)
+            for n in (1, 2):
+                body = body_of(CHAT, max_tokens=12, n=n, ignore_eos=True)
+                answer = server.post(CHAT, body)[1]
+                text = answer["choices"][0]["message"]["reasoning_content"]
+                alone = len(server.post("/tokenize", {"content": text})[1]["tokens"])
+                counts = [answer["usage"]["completion_tokens_details"]["reasoning_tokens"]]
+                for more in ({}, {"include_reasoning": False}):
+                    events = server.events(CHAT, {**body, "stream_options": {"include_usage": True}, **more})
+                    counts.append(events[-2][1]["usage"]["completion_tokens_details"]["reasoning_tokens"])
+                self.assertEqual(counts, [n * min(alone, 12)] * 3)
+            told = server.post(RESPONSES, {"input": USER, "temperature": 0, "max_output_tokens": 12, "ignore_eos": True})
+            self.assertEqual(told[1]["usage"]["output_tokens_details"]["reasoning_tokens"], min(alone, 12), told)
+            self.assertEqual(server.stop()[0], 0)
+        details = self.post(CHAT, body_of(CHAT))["usage"]["completion_tokens_details"]
+        self.assertEqual(details["reasoning_tokens"], 0)
 
     def test_one_value(self):
         for path, kinds in ONLY.items():

@@ -241,10 +241,12 @@ class _Answer:
         answers = sum(usage.completion_tokens for usage in usages)
         accepted = sum(usage.accepted_tokens for usage in usages)
         drafted = sum(usage.drafted_tokens for usage in usages)
+        reasoning = sum(min(len(self._core.tokenize(result.reasoning, 0)), result.usage.completion_tokens)
+                        for result in results if result.reasoning)
         return Object(
             prompt_tokens=prompt, completion_tokens=answers, total_tokens=prompt + answers,
             prompt_tokens_details=Object(cached_tokens=sum(usage.cached_tokens for usage in usages[::self._n])),
-            completion_tokens_details=Object(accepted_prediction_tokens=accepted,
+            completion_tokens_details=Object(reasoning_tokens=reasoning, accepted_prediction_tokens=accepted,
                                              rejected_prediction_tokens=drafted - accepted))
 
     def _stop(self, index, result):

@@ -148,6 +148,17 @@ def test_chunks_of_a_text_join_to_it(blocking_model):
                     assert sum((getattr(one, name) for one in lists), []) == getattr(choice.logprobs, name)
 
 
+async def test_reasoning_is_counted(model):
+    create = AsyncOpenAI(model).chat.completions.create
+    parameters = {"messages": HELLO, "temperature": 0, "max_tokens": 12, "n": 2,
+                  "template_text": "{{ messages[0].content }}</think><think>\n"}
+    whole = judge(await create(**parameters), "chat")
+    alone = [len(model.tokenize(choice.message.reasoning_content)) for choice in whole.choices]
+    chunks = [chunk async for chunk in await create(**parameters, stream=True, stream_options={"include_usage": True})]
+    for usage in (whole.usage, chunks[-1].usage):
+        assert 0 < usage.completion_tokens_details.reasoning_tokens == sum(min(n, 12) for n in alone)
+
+
 async def test_a_conversation_with_a_tool(model):
     create = AsyncOpenAI(model).chat.completions.create
     more = {"tools": TOOLS, "template_text": TEMPLATE, "max_tokens": 200, "parallel_tool_calls": False}
