@@ -11,7 +11,7 @@
 #define DEFAULT_CONTEXTS 8   /* full contexts that the default KV memory holds */
 #define FREE_CONTEXTS 64     /* likewise where blocks cost nothing: no block of the model attends */
 #define CHANGES_BESIDE 4096u /* biases of a row: OpenAI's interface has 300 at most */
-#define CHANGES_USUAL 2048u  /* distinct tokens of a text of some thousand */
+#define CHANGES_USUAL 1024u  /* distinct tokens of a text of two thousand */
 
 /* A device with what it computes of the model: all of it, or a part (model_split.h). */
 struct side {
@@ -199,12 +199,14 @@ static uint32_t usual_rows(const struct runnel_model *model)
 }
 
 /* One row fits always, whatever it has counted, with as many biases as hosts send; of a full step each row's counts of a
- * conversation of some thousand tokens. A row that does not fit beside others waits for the next step. */
+ * short conversation. A row that does not fit beside others waits for the next step. */
 static uint32_t max_changes(uint32_t n_vocab, uint32_t max_outs)
 {
-    uint32_t one = n_vocab + CHANGES_BESIDE, all = max_outs < UINT32_MAX / CHANGES_USUAL ? max_outs * CHANGES_USUAL : 0;
+    uint64_t one = (uint64_t)n_vocab + CHANGES_BESIDE;
+    uint64_t all = (uint64_t)max_outs * (n_vocab < CHANGES_USUAL ? n_vocab : CHANGES_USUAL);
 
-    return one > all ? one : all;
+    all = all > one ? all : one;
+    return all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
 }
 
 runnel_status rn_model_choose_limits(struct runnel_model *model, runnel_error *error)
