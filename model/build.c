@@ -782,6 +782,9 @@ static void embedding_features(struct rn_build *b, int16_t normed)
 /* Some files have a matrix for them all the same. Releases normed. */
 static void without_logits(struct rn_build *b, int16_t normed)
 {
+    if (b->n_taps > 0)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "architecture %s gives embeddings, and no logits that could be drafted",
+                      b->hparams.architecture);
     rn_build_ignore(b, "output.weight");
     rn_build_ignore(b, "output.bias");
     b->plan->logits_slot = -1;

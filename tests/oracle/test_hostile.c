@@ -206,12 +206,26 @@ static void loops_have_no_exit(void **state)
     close_model();
 }
 
+/* What an encoder's blocks give is no use to a head that guesses logits. */
+static void encoders_have_no_drafts(void **state)
+{
+    const uint32_t block = 1;
+    struct rn_plan *plan = NULL;
+
+    (void)state;
+    open_model(MADE_TEXT("eurobert-made"));
+    assert_int_equal(rn_plan_new_tapped(&f.heap, f.gguf, 0, &block, 1, &plan, &f.error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(f.error.message, "architecture eurobert gives embeddings"));
+    close_model();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_are_named),      cmocka_unit_test(experts_are_not_guessed),
         cmocka_unit_test(loops_have_no_exit),       cmocka_unit_test(indexers_are_looked_at),
-        cmocka_unit_test(choices_are_of_positions), cmocka_unit_test(latents_are_all_that_is_kept)};
+        cmocka_unit_test(choices_are_of_positions), cmocka_unit_test(latents_are_all_that_is_kept),
+        cmocka_unit_test(encoders_have_no_drafts)};
 
     shared_or_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);

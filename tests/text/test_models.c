@@ -501,6 +501,46 @@ static void test_refused_memory(void **state)
     }
 }
 
+/* Of two texts that are one prompt: BERT's pairs, those of XLM-RoBERTa, whose files ask for a separator, and of T5. */
+static void test_ends(void **state)
+{
+    static const char *const pieces[] = {"<unk>", "<s>", "</s>",
+                                         "\xe2\x96\x81"
+                                         "a"};
+    static const float scores[] = {0, 0, 0, -1};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+    int32_t ids[3] = {-1, -1, -1};
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    put_bert(&maker);
+    vocab = made(&heap, &maker);
+    for (int between = 0; between < 2; between++) {
+        assert_int_equal(rn_vocab_ends(vocab, between, ids), 1);
+        assert_int_equal(ids[0], SEP);
+    }
+    rn_vocab_free(vocab);
+    for (int asks = 0; asks < 2; asks++) {
+        maker_init(&maker);
+        maker_string(&maker, KEY "model", "t5");
+        maker_strings(&maker, KEY "tokens", pieces, COUNT(pieces));
+        maker_array(&maker, KEY "scores", RN_GGUF_F32, scores, COUNT(scores), sizeof scores);
+        maker_u32(&maker, KEY "unknown_token_id", 0);
+        maker_u32(&maker, KEY "bos_token_id", 1);
+        maker_u32(&maker, KEY "eos_token_id", 2);
+        maker_u32(&maker, KEY "seperator_token_id", 2);
+        maker_bool(&maker, KEY "add_sep_token", asks);
+        vocab = made(&heap, &maker);
+        assert_int_equal(rn_vocab_ends(vocab, false, ids), 1);
+        assert_int_equal(rn_vocab_ends(vocab, true, ids), 1 + asks);
+        assert_true(ids[0] == 2 && ids[asks] == 2);
+        rn_vocab_free(vocab);
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,7 +548,7 @@ int main(void)
         cmocka_unit_test(test_rwkv),           cmocka_unit_test(test_plamo_against_search),
         cmocka_unit_test(test_plamo),          cmocka_unit_test(test_gemma),
         cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_dna),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
