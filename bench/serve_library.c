@@ -103,7 +103,7 @@ static void open_model(const struct load *load)
 
     runnel_engine_options_default(&options);
     options.compute_threads = load->threads;
-    options.max_streams = load->clients < 64 ? 64 : load->clients;
+    options.max_streams = load->clients < 32 ? 64 : 2 * load->clients; /* one that ends is taken when the next begins */
     runnel_model_options_default(&model_options);
     if (runnel_engine_new(&options, &engine, &error) != RUNNEL_OK ||
         runnel_model_load(engine, load->model, &model_options, &model, &error) != RUNNEL_OK ||
