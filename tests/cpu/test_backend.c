@@ -30,8 +30,13 @@ static struct rn_heap heap;
 static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                       runnel_kv_type kv_type)
 {
-    const struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0,
-                                             0,        0, 0,        false,    0,     0,       NULL,    NULL};
+    const struct rn_backend_limits limits = {.max_rows = MAX_ROWS,
+                                             .max_seqs = 4,
+                                             .max_outs = MAX_ROWS,
+                                             .n_blocks = N_BLOCKS,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = CONTEXT,
+                                             .kv_type = kv_type};
 
     open_runner(r, &heap, plan, level, threads, &limits);
 }
@@ -267,7 +272,12 @@ static void test_pool(void **state)
 {
     static const char *const names[] = {"models/runnel-tiny-F16.gguf", "models/stories260K.gguf"};
     struct rn_team *team = rn_team_new(&heap, 1);
-    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0, 0, 0, 0, false, 0, 0, NULL, NULL};
+    struct rn_backend_limits limits = {.max_rows = 8,
+                                       .max_seqs = 2,
+                                       .max_outs = 8,
+                                       .block_tokens = BLOCK,
+                                       .context_tokens = CONTEXT,
+                                       .kv_type = RUNNEL_KV_F16};
     struct rn_backend *backend;
     size_t m, before, bytes[2];
     struct model model;
@@ -453,7 +463,13 @@ static void test_prepare(void **state)
     uint32_t allowed;
     struct refusing refusing = {0};
     struct model model = open_model(&heap, "oracles/arch/llama-moe.gguf", CONTEXT);
-    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0, 0, 0, false, 0, 0, NULL, NULL};
+    struct rn_backend_limits limits = {.max_rows = 8,
+                                       .max_seqs = 2,
+                                       .max_outs = 8,
+                                       .n_blocks = 4,
+                                       .block_tokens = BLOCK,
+                                       .context_tokens = 64,
+                                       .kv_type = RUNNEL_KV_F16};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
     runnel_status status = RUNNEL_NO_MEMORY;

@@ -196,8 +196,14 @@ static void test_formula(void **state)
 static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                       runnel_kv_type kv_type, uint32_t window, uint32_t per_block)
 {
-    const struct rn_backend_limits limits = {MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N, kv_type, window,
-                                             0,        0, 0,        false,  0,         0, NULL,    NULL};
+    const struct rn_backend_limits limits = {.max_rows = MAX_ROWS,
+                                             .max_seqs = 2,
+                                             .max_outs = MAX_ROWS,
+                                             .n_blocks = BLOCKS,
+                                             .block_tokens = per_block,
+                                             .context_tokens = N,
+                                             .kv_type = kv_type,
+                                             .mean_window = window};
 
     open_runner(r, &heap, plan, level, threads, &limits);
 }
