@@ -198,8 +198,8 @@ static uint32_t usual_rows(const struct runnel_model *model)
     return plan->bidirectional && whole > good ? whole : good;
 }
 
-/* One row fits always, whatever it has counted, with as many biases as hosts send; of a full step each row's counts of a
- * short conversation. A row that does not fit beside others waits for the next step. */
+/* One row fits always, whatever it has counted, with as many biases as hosts send; of a full step each row's counts of
+ * a short conversation. A row that does not fit beside others waits for the next step. */
 static uint32_t max_changes(uint32_t n_vocab, uint32_t max_outs)
 {
     uint64_t one = (uint64_t)n_vocab + CHANGES_BESIDE;

@@ -10,9 +10,9 @@
  * come back, and their positions count as not computed.
  *
  * A request needs the host between two of its steps if it drafts, if the host draws for it or the device's threads do
- * and it has penalties, if a grammar guides it, or if it makes an embedding or gives logits from its prompt. While decode has one, one step at a time is in flight, as it always is where a step draws nothing,
- * has features or means, or changes a recurrent state: so nobody's steps come less often than with one step
- * at a time. Decode's own. */
+ * and it has penalties, if a grammar guides it, or if it makes an embedding or gives logits from its prompt. While
+ * decode has one, one step at a time is in flight, as it always is where a step draws nothing, has features or means,
+ * or changes a recurrent state: so nobody's steps come less often than with one step at a time. Decode's own. */
 #ifndef RN_ACTORS_STEP_RING_H
 #define RN_ACTORS_STEP_RING_H
 

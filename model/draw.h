@@ -10,8 +10,9 @@
  * token the device counts that one: so it keeps nothing from one step to the next, and a step that is stopped, thrown
  * away or made again leaves nothing behind. Rows with further samplers, or with what the device cannot
  * (rn_backend_ops.can_draw), are asked for their logits. A grammar's mask may come while the step runs (draw_mask.h).
- * Any other device calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any
- * order, several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
+ * Any other device calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in
+ * any order, several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law
+ * 5). */
 #ifndef RN_MODEL_DRAW_H
 #define RN_MODEL_DRAW_H
 
@@ -29,8 +30,8 @@ struct rn_draw_count {
     uint32_t count;
 };
 
-/* What changes single logits of a row before anything is drawn from them: the biases of its parameters, one by one, then
- * its penalties, then what may not come yet. To the bit as sampling/adjust.c does it. */
+/* What changes single logits of a row before anything is drawn from them: the biases of its parameters, one by one,
+ * then its penalties, then what may not come yet. To the bit as sampling/adjust.c does it. */
 struct rn_draw_changes {
     const struct rn_draw_count *counts; /* [n_counts], no token twice: what the penalties count */
     const int32_t *barred;              /* [n_barred]: not drawn, but for a mask that allows no other (may_end) */

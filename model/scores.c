@@ -21,8 +21,9 @@ runnel_status rn_scores_labels(const struct rn_gguf *gguf, const char *architect
     return rn_gguf_get_array(gguf, key, false, RN_GGUF_STRING, entry, error);
 }
 
-/* Key classifier.pooling_type: what the head reads. That is the position which has seen all of the text: the last one, or
- * of models that see both ways the first, which stands for the whole. A head over the mean is none of single positions. */
+/* Key classifier.pooling_type: what the head reads. That is the position which has seen all of the text: the last one,
+ * or of models that see both ways the first, which stands for the whole. A head over the mean is none of single
+ * positions. */
 static void read_pooling(struct rn_build *b)
 {
     const uint64_t read = b->plan->bidirectional ? RN_POOLING_FIRST : RN_POOLING_LAST;

@@ -22,7 +22,8 @@
 namespace
 {
 
-enum : uint32_t { DRAW_THREADS = 512, DRAW_WARPS = DRAW_THREADS / WARP, HISTOGRAM = 2048, DIGIT_BITS = 11, LIST = 1024 };
+enum : uint32_t { DRAW_THREADS = 512, DRAW_WARPS = DRAW_THREADS / WARP };
+enum : uint32_t { HISTOGRAM = 2048, DIGIT_BITS = 11, LIST = 1024 };
 enum : uint32_t { LIST_AT = HISTOGRAM * 8, WEIGHTS_AT = LIST_AT + LIST * 8, WORDS_AT = WEIGHTS_AT + LIST * 8 };
 enum : uint32_t { MASK_AT = WORDS_AT + 3 * DRAW_WARPS * 8 };
 enum : uint32_t { NOISE_DOMAIN = 1 }; /* sampling/noise.h */

@@ -1,5 +1,5 @@
-/* Encoders that texts are compared by: BERT (Devlin et al. 2018, arXiv 1810.04805) and its successors. What they give are
- * embeddings of positions, not logits.
+/* Encoders that texts are compared by: BERT (Devlin et al. 2018, arXiv 1810.04805) and its successors. What they give
+ * are embeddings of positions, not logits.
  *
  *   BERT, Nomic, Jina 3     x = norm(token + first type (+ position))
  *                           x = norm(x + attention(x)),  x = norm(x + ffn(x))        nothing behind the last block

@@ -58,7 +58,8 @@ struct rn_arch {
     const char *ffn_norm;      /* the norm before the feed-forward; NULL: blk.%d.ffn_norm */
     const char *output_norm;   /* the norm before the output; NULL: output_norm; "": none */
     uint32_t window_period;    /* key attention.sliding_window counts, but for the last of each so many blocks (the
-                                  first with FULL_FIRST); 0: the key does not count. Key attention.sliding_window_pattern may say otherwise */
+                                  first with FULL_FIRST); 0: the key does not count. Key
+                                  attention.sliding_window_pattern may say otherwise */
     const char *const *unused; /* tensors of the file that are no part of the forward pass, NULL behind the last; or
                                   NULL */
 };

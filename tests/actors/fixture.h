@@ -32,7 +32,8 @@ void capture_event(void *user, const runnel_event *event);
 void capture_clear(struct capture *capture);
 
 /* The device of models that name none: $RUNNEL_TEST_DEVICE, whose kernels are in the file $RUNNEL_TEST_LIBRARY. NULL,
- * and NULL: the CPU. With $RUNNEL_TEST_DEVICE_LAYERS so many layers are computed there, the others on the CPU. With an emulated one a step costs a thousand times as much. */
+ * and NULL: the CPU. With $RUNNEL_TEST_DEVICE_LAYERS so many layers are computed there, the others on the CPU. With an
+ * emulated one a step costs a thousand times as much. */
 const char *test_device(void);
 void use_test_device(runnel_engine_options *options);
 

@@ -1,6 +1,7 @@
 /* Drawing in the step, and steps submitted ahead of what they depend on (model/draw.h), on the fast backend, the
- * reference, a split model, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of
- * one step at a time. And steps that are stopped (model/stop.h): those that go on behind them give the same, too. */
+ * reference, a split model, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits,
+ * to the bit, of one step at a time. And steps that are stopped (model/stop.h): those that go on behind them give the
+ * same, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

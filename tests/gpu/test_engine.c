@@ -192,8 +192,9 @@ static void expect_same(const struct capture *got, const struct capture *want)
     assert_memory_equal(got->text, want->text, want->text_bytes);
 }
 
-/* A sampler that takes next to nothing off behind 64 repeated tokens changes no logit, but such requests are drawn by the host,
- * from the same device's logits: their texts are those that the device draws, all at once and the last one also alone. */
+/* A sampler that takes next to nothing off behind 64 repeated tokens changes no logit, but such requests are drawn by
+ * the host, from the same device's logits: their texts are those that the device draws, all at once and the last one
+ * also alone. */
 static void test_draws(void **state)
 {
     runnel_samplers nothing;

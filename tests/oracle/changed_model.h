@@ -34,8 +34,8 @@ void changed_close(struct changed_model *m);
  * a sentence. Fails the test if neither is so, or if something stays on the heap. */
 runnel_status changed_plan(struct changed_model *m, bool nextn);
 
-/* Another value for a key: all kinds and sizes that a file can have; the first are a text and an empty array. NULL behind
- * the last. */
+/* Another value for a key: all kinds and sizes that a file can have; the first are a text and an empty array. NULL
+ * behind the last. */
 enum { CHANGED_TO_NO_NUMBER = 2 };
 struct changed_value {
     const char *what;

@@ -1,5 +1,5 @@
-/* The oracle model on the CUDA device, emulated: gpu/'s own backend, with its streams, graphs, tables, copies, draws and
- * ring, runs a plan of five ops, of which three have kernels that compute the oracle's closed form; the others, and
+/* The oracle model on the CUDA device, emulated: gpu/'s own backend, with its streams, graphs, tables, copies, draws
+ * and ring, runs a plan of five ops, of which three have kernels that compute the oracle's closed form; the others, and
  * draws, are the device's own.
  *
  *   EMBED ─▶ token, salt ─▶ KV_STORE*: KV[i] ─▶ ATTENTION*: S[i] ─▶ SELECT ─▶ MATMUL*: logits ─▶ draw
@@ -12,9 +12,9 @@
 
 enum { CUDA_ORACLE_BYTES = 256 }; /* of a position in a block; of the oracle alone 8 */
 
-/* From now on the oracle's steps are computed there, and drawn. It has no means, windows, states and trees. The alphabet
- * is the same for all oracles of a process at a time. may_fail: of some steps and copies one of the driver's calls
- * fails, by the oracle's salt. False: the device could not be had. */
+/* From now on the oracle's steps are computed there, and drawn. It has no means, windows, states and trees. The
+ * alphabet is the same for all oracles of a process at a time. may_fail: of some steps and copies one of the driver's
+ * calls fails, by the oracle's salt. False: the device could not be had. */
 bool cuda_oracle_attach(struct oracle *oracle, bool may_fail);
 
 /* Launches of kernels of the oracle so far; and calls of the driver that have failed. */
