@@ -17,6 +17,7 @@
 
 #include "apps/serve/http_inside.h"
 #include "base/check.h"
+#include "pieces.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -247,13 +248,6 @@ static void check_answers(const struct play *play)
 
 /* ---- One connection ---------------------------------------------------------------------- */
 
-static size_t piece_at(size_t at, size_t size, unsigned cut)
-{
-    size_t n = cut == 0 ? size : cut == 1 ? 1 : 1 + (at * 2654435761u >> 7) % cut;
-
-    return n < size - at ? n : size - at;
-}
-
 static void open_play(struct play *play, struct http_listener *listener)
 {
     static const struct http_limits limits = {
@@ -362,21 +356,11 @@ static const char *const seeds[] = {
     "\10\7" POST("/s") "Connection: close\r\nContent-Length: 2\r\n\r\nabGET / HTTP/1.1\r\nHost: a\r\n\r\n",
 };
 
-/* With RUNNEL_FUZZ_SEEDS set, writes the seeds there before anything else: see run.sh. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    const char *folder = getenv("RUNNEL_FUZZ_SEEDS");
-    char name[512];
-
     (void)argc;
     (void)argv;
     memset(big, 'x', sizeof big);
-    for (size_t i = 0; folder != NULL && i < sizeof seeds / sizeof seeds[0]; i++) {
-        FILE *file;
-
-        snprintf(name, sizeof name, "%s/seed-%zu", folder, i);
-        file = fopen(name, "wb");
-        RN_CHECK(file != NULL && fputs(seeds[i], file) >= 0 && fclose(file) == 0);
-    }
+    write_seeds(seeds, sizeof seeds / sizeof seeds[0]);
     return 0;
 }

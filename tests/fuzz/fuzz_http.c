@@ -6,6 +6,7 @@
 
 #include "apps/serve/http_parse.h"
 #include "base/check.h"
+#include "pieces.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -44,14 +45,6 @@ static uint64_t add_request(uint64_t sum, const struct http_request *request)
     if (request->body != NULL)
         sum = add(sum, request->body, request->body_bytes);
     return sum * 2 + request->keep;
-}
-
-/* A piece's length: all; one; or some that depend on where it begins. */
-static size_t piece_at(size_t at, size_t size, unsigned cut)
-{
-    size_t n = cut == 0 ? size : cut == 1 ? 1 : 1 + (at * 2654435761u >> 7) % cut;
-
-    return n < size - at ? n : size - at;
 }
 
 /* One request after the other, until one is refused or the bytes are all taken. */
@@ -118,20 +111,10 @@ static const char *const seeds[] = {
     "\10" POST "Connection: Upgrade, close\r\nUpgrade: h2c\r\nTE: trailers\r\n\r\n",
 };
 
-/* With RUNNEL_FUZZ_SEEDS set, writes the seeds there before anything else: see run.sh. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    const char *folder = getenv("RUNNEL_FUZZ_SEEDS");
-    char name[512];
-
     (void)argc;
     (void)argv;
-    for (size_t i = 0; folder != NULL && i < sizeof seeds / sizeof seeds[0]; i++) {
-        FILE *file;
-
-        snprintf(name, sizeof name, "%s/seed-%zu", folder, i);
-        file = fopen(name, "wb");
-        RN_CHECK(file != NULL && fputs(seeds[i], file) >= 0 && fclose(file) == 0);
-    }
+    write_seeds(seeds, sizeof seeds / sizeof seeds[0]);
     return 0;
 }
