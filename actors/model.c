@@ -55,7 +55,7 @@ static runnel_status read_options(struct runnel_engine *engine, const runnel_mod
     if (!rn_sized_read(options, sizeof *options, given))
         return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library",
                             given->struct_size);
-    if (!rn_all_zero(options->reserved, sizeof options->reserved))
+    if (!rn_all_zero(options->reserved, sizeof options->reserved) || options->reserved_rest != 0)
         return rn_error_set(error, RUNNEL_INVALID, "model options: reserved is not zero");
     if (!rn_kv_known(options->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);

@@ -337,6 +337,7 @@ typedef struct runnel_model_options {
                                Where a model cannot be cut there, fewer. 0: all, or where weights and the KV of a context
                                do not fit as many as do; runnel_model_info tells. weights_dir has no effect on a model
                                that is split */
+    uint32_t reserved_rest;
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
@@ -384,6 +385,7 @@ typedef struct runnel_model_info {
     uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
     uint64_t mapped_bytes;     /* of tiled_bytes, those that are mapped from a file of weights_dir */
     uint32_t device_layers;    /* of layers, those that are computed on a device with memory of its own; 0: none */
+    uint32_t reserved_rest;
 } runnel_model_info;
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/kv_size.h"
 #include "model/stop.h"
+#include "tests/sim/oracle_checks.h"
 #include "tests/sim/oracle_device.h"
 #include "tests/sim/oracle_draw.h"
 
@@ -78,191 +79,18 @@ void oracle_foretell(const struct oracle *oracle, uint64_t sum, int32_t *token, 
 
 /* ---- The backend ---- */
 
-static void breach(struct oracle *oracle, const char *what)
-{
-    if (oracle->breach == NULL)
-        oracle->breach = what;
-}
-
-static bool blocks_good(const struct oracle *oracle, const struct rn_step *step, const struct rn_step_row *row)
-{
-    uint32_t place = rn_step_place(step, (uint32_t)(row - step->rows));
-    const struct rn_backend_limits *limits = &oracle->limits;
-    const struct rn_step_seq *seq = &step->seqs[row->seq];
-    uint32_t behind = rn_chunks_behind(limits->mean_window, row->position), n_held = 0;
-
-    for (uint32_t i = 0; i <= place / limits->block_tokens; i++) {
-        bool seen = behind <= RN_CHUNK_SINKS || i * limits->block_tokens < RN_CHUNK_SINKS * RN_CHUNK ||
-                    (i + 1) * limits->block_tokens > behind * RN_CHUNK;
-
-        if (i >= seq->n_blocks || (seq->blocks[i] >= limits->n_blocks && (seen || seq->blocks[i] != RN_NO_BLOCK)))
-            return false;
-    }
-    for (uint32_t i = 0; i < seq->n_blocks; i++)
-        n_held += seq->blocks[i] != RN_NO_BLOCK;
-    for (uint32_t i = 0; i < seq->n_means; i++)
-        if (seq->means[i] >= limits->n_blocks)
-            return false;
-    return n_held <= rn_kv_size_blocks(limits, limits->context_tokens) &&
-           (limits->mean_window == 0 || (row->position + 1) / RN_CHUNK <= seq->n_means * limits->block_tokens);
-}
-
-/* The row stands behind its parent. */
-static bool follows(const struct oracle *oracle, const struct rn_step *step, uint32_t r)
-{
-    uint32_t first = rn_step_first(step, r);
-    int32_t parent = step->parents == NULL ? (int32_t)r - 1 : step->parents[r];
-
-    if (r == first)
-        return step->parents == NULL || parent == -1;
-    return parent >= (int32_t)first && parent < (int32_t)r &&
-           step->rows[r].position == step->rows[parent].position + 1 &&
-           (step->parents == NULL ||
-            (oracle->limits.tree_depth > 0 && oracle->limits.mean_window == 0 &&
-             step->rows[r].position - step->rows[first].position <= oracle->limits.tree_depth));
-}
-
-/* What computes in its place can draw so, too. */
-static bool can_draw(const struct oracle *oracle, const struct rn_draw *draw, uint64_t *n_changes)
-{
-    const struct oracle_device *device = oracle->device;
-
-    return oracle_can_draw(draw, n_changes) &&
-           (!draw->wanted || device == NULL || device->can_draw(device, draw->sampling));
-}
-
-/* The contract of backend.h, looked at when the step comes in and again when it runs. */
-static bool step_good(struct oracle *oracle, const struct rn_step *step)
-{
-    const struct rn_backend_limits *limits = &oracle->limits;
-    uint64_t n_changes = 0;
-    int32_t outs = 0;
-
-    if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs > limits->max_seqs ||
-        step->n_outs > limits->max_outs) {
-        breach(oracle, "a step is larger than the limits, or empty");
-        return false;
-    }
-    for (uint32_t i = 0; i < step->n_rows; i++) {
-        const struct rn_step_row *row = &step->rows[i];
-        bool first = i == 0 || row->seq != row[-1].seq;
-
-        bool waits = step->drawn != NULL && step->drawn[i] >= 0;
-
-        if ((!waits && (row->token < 0 || row->token >= ORACLE_VOCAB)) || row->position >= limits->context_tokens ||
-            row->seq >= step->n_seqs)
-            breach(oracle, "a row is out of range");
-        else if (i == 0 ? row->seq != 0 : first && row->seq != row[-1].seq + 1)
-            breach(oracle, "the rows of a sequence do not stand together");
-        else if (!follows(oracle, step, i))
-            breach(oracle, "a row does not stand behind its parent");
-        else if (row->out != -1 && row->out != outs++)
-            breach(oracle, "outs do not ascend without gaps");
-        else if (!blocks_good(oracle, step, row))
-            breach(oracle, "a block table does not cover its rows");
-    }
-    if ((uint32_t)outs != step->n_outs)
-        breach(oracle, "n_outs is not the number of wanted rows");
-    if (outs > 0 && step->draws == NULL && (step->logits == NULL || step->drawn != NULL))
-        breach(oracle, "rows are wanted, and what becomes of them is not said");
-    if (outs > 0 && step->draws != NULL && oracle->scratch == NULL &&
-        (step->drawer == NULL || step->drawer->n_scratch == 0))
-        breach(oracle, "nobody draws");
-    for (uint32_t i = 0; i < step->n_outs && oracle->scratch != NULL; i++)
-        if (step->draws == NULL || !can_draw(oracle, &step->draws[i], &n_changes))
-            breach(oracle, "a draw is not one that the device can make by itself");
-    if (n_changes > limits->max_changes)
-        breach(oracle, "draws change more logits than the device has room for");
-    if (outs > 0 && step->logits == NULL && !limits->draws)
-        breach(oracle, "logits stay on a device that has no room for them");
-    return oracle->breach == NULL;
-}
-
-/* The first place in the block that a row writes; per_block: none does. */
-static uint32_t first_written(const struct rn_step *step, uint32_t block, uint32_t per_block)
-{
-    uint32_t first = per_block;
-
-    for (uint32_t i = 0; i < step->n_rows + step->n_moves; i++) {
-        const struct rn_step_move *move = &step->moves[i < step->n_rows ? 0 : i - step->n_rows];
-        uint32_t place = i < step->n_rows ? rn_step_place(step, i) : move->to;
-
-        if (step->seqs[i < step->n_rows ? step->rows[i].seq : move->seq].blocks[place / per_block] == block &&
-            place % per_block < first)
-            first = place % per_block;
-    }
-    return first;
-}
-
-static void check_copies(struct oracle *oracle, const struct rn_step *step)
-{
-    uint32_t n_blocks = oracle->limits.n_blocks, per_block = oracle->limits.block_tokens;
-
-    for (uint32_t i = 0; i < step->n_copies; i++) {
-        const struct rn_step_copy *copy = &step->copies[i];
-
-        if (copy->from >= n_blocks || copy->to >= n_blocks || copy->from == copy->to)
-            breach(oracle, "a copy is out of range");
-        for (uint32_t k = 0; k < step->n_copies; k++)
-            if (step->copies[k].from == copy->to || (k != i && step->copies[k].to == copy->to))
-                breach(oracle, "a block that is copied to has another part in the step");
-        if (first_written(step, copy->from, per_block) < first_written(step, copy->to, per_block))
-            breach(oracle, "a row writes into what is copied and counts");
-        if (first_written(step, copy->to, per_block) == per_block)
-            breach(oracle, "a block is copied to, and nothing is written behind");
-    }
-}
-
-static void check_moves(struct oracle *oracle, const struct rn_step *step)
-{
-    for (uint32_t i = 0; i < step->n_moves; i++) {
-        const struct rn_step_move *move = &step->moves[i];
-
-        if (move->seq >= step->n_seqs || move->to >= move->from ||
-            move->from / oracle->limits.block_tokens >= step->seqs[move->seq].n_blocks)
-            breach(oracle, "a move is out of range");
-        for (uint32_t k = 0; k < i; k++)
-            if (step->moves[k].seq == move->seq && step->moves[k].to == move->from)
-                breach(oracle, "what was moved to is moved from");
-    }
-}
-
-static void check_states(struct oracle *oracle, const struct rn_step *step)
-{
-    uint32_t n_states = oracle->limits.n_states;
-
-    if (n_states > 0 ? step->states == NULL || step->parents != NULL : step->states != NULL || step->n_state_copies > 0)
-        breach(oracle, "a step has no states where there are some, or has them where there are none");
-    for (uint32_t i = 0; n_states > 0 && i < step->n_seqs && oracle->breach == NULL; i++) {
-        if (step->states[i] >= n_states)
-            breach(oracle, "a state's slot is out of range");
-        for (uint32_t k = 0; k < i; k++)
-            if (step->states[k] == step->states[i])
-                breach(oracle, "two sequences have one state");
-    }
-    for (uint32_t i = 0; i < step->n_state_copies; i++) {
-        const struct rn_step_state_copy *copy = &step->state_copies[i];
-
-        if (copy->to >= n_states || (copy->from >= n_states && copy->from != RN_NO_STATE))
-            breach(oracle, "a copy of a state is out of range");
-        for (uint32_t k = 0; k < step->n_state_copies; k++)
-            if (step->state_copies[k].from == copy->to || (k != i && step->state_copies[k].to == copy->to))
-                breach(oracle, "a state that is copied to has another part in the step");
-    }
-}
-
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     struct oracle *oracle = (struct oracle *)backend;
 
     if (oracle->freed)
-        breach(oracle, "a step was submitted to a freed backend");
-    if (step_good(oracle, step))
-        check_moves(oracle, step);
+        oracle_breach(oracle, "a step was submitted to a freed backend");
+    if (oracle_step_good(oracle, step))
+        oracle_check_moves(oracle, step);
     if (oracle->breach == NULL)
-        check_copies(oracle, step);
+        oracle_check_copies(oracle, step);
     if (oracle->breach == NULL)
-        check_states(oracle, step);
+        oracle_check_states(oracle, step);
     step->next = NULL;
     if (oracle->last != NULL)
         oracle->last->next = step;
@@ -271,7 +99,7 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
     oracle->last = step;
     oracle->n_steps++;
     if (++oracle->n_flying > oracle->caps.ring)
-        breach(oracle, "more steps are in flight than the device takes");
+        oracle_breach(oracle, "more steps are in flight than the device takes");
     if (oracle->device != NULL && oracle->breach == NULL)
         oracle->device->begin(oracle->device, step);
     if (oracle->n_flying > oracle->most_flying)
@@ -285,9 +113,9 @@ static void free_backend(struct rn_backend *backend)
     struct oracle *oracle = (struct oracle *)backend;
 
     if (oracle->freed)
-        breach(oracle, "the backend was freed twice");
+        oracle_breach(oracle, "the backend was freed twice");
     if (oracle->first != NULL || oracle->first_copies != NULL)
-        breach(oracle, "the backend was freed with a step in flight, or a copy");
+        oracle_breach(oracle, "the backend was freed with a step in flight, or a copy");
     oracle->freed = true;
 }
 
@@ -317,7 +145,7 @@ static bool is_there(struct oracle *oracle, const struct rn_host_copy *copy)
     if (copy->block < oracle->limits.n_blocks && copy->n_positions <= oracle->limits.block_tokens &&
         (!copy->to_host || copy->n_positions > 0))
         return true;
-    breach(oracle, "a block is copied that is not there");
+    oracle_breach(oracle, "a block is copied that is not there");
     return false;
 }
 
@@ -338,7 +166,7 @@ static void copy_block(struct oracle *oracle, const struct rn_host_copy *copy)
 static void copy_state(struct oracle *oracle, const struct rn_host_copy *copy)
 {
     if (copy->block >= oracle->limits.n_states)
-        breach(oracle, "a state is copied that is not there");
+        oracle_breach(oracle, "a state is copied that is not there");
     else if (copy->to_host)
         memcpy(copy->host, &oracle->states[copy->block], sizeof oracle->states[0]);
     else
@@ -357,7 +185,7 @@ static void end_list(struct oracle *oracle, struct rn_host_copies *copies)
         return;
     copies->status = RUNNEL_DEVICE;
     if (!oracle->device->may_fail)
-        breach(oracle, "the device has failed to copy");
+        oracle_breach(oracle, "the device has failed to copy");
 }
 
 static void begin_list(struct oracle *oracle, struct rn_host_copies *copies)
@@ -395,7 +223,7 @@ static void copy_async(struct rn_backend *backend, struct rn_host_copies *copies
     struct oracle *oracle = (struct oracle *)backend;
 
     if (oracle->freed || copies->n == 0)
-        breach(oracle, "an empty list of copies, or one for a freed backend");
+        oracle_breach(oracle, "an empty list of copies, or one for a freed backend");
     if (oracle->device != NULL)
         begin_list(oracle, copies);
     if (oracle->copying == NULL || !oracle->copying(oracle->user, oracle, copies)) {
@@ -420,7 +248,7 @@ static void *host_alloc(struct rn_backend *backend, size_t bytes)
 static void host_free(struct rn_backend *backend, void *memory)
 {
     if (((struct oracle *)backend)->freed)
-        breach((struct oracle *)backend, "memory is given back to a freed backend");
+        oracle_breach((struct oracle *)backend, "memory is given back to a freed backend");
     if (((struct oracle *)backend)->device != NULL)
         ((struct oracle *)backend)->device->host_free(((struct oracle *)backend)->device, memory);
     else
@@ -533,7 +361,7 @@ static struct oracle_chain goes_on(struct oracle *oracle, const struct rn_step *
     struct oracle_chain chain = oracle_chain_read(step->inputs + (size_t)r * ORACLE_FEATURES);
 
     if (row->position > 0 && *kv_at(oracle, &step->seqs[row->seq], row->position - 1) != chain.kv)
-        breach(oracle, "a head's row has features that are not of the row before");
+        oracle_breach(oracle, "a head's row has features that are not of the row before");
     oracle_chain_push(&chain, row->token);
     return chain;
 }
@@ -614,7 +442,7 @@ static void run_state(struct oracle *oracle, const struct rn_step *step, uint32_
     uint64_t *state = &oracle->states[step->states[row->seq]];
 
     if (*state != (row->position == 0 ? 0 : *kv_at(oracle, seq, row->position - 1)) && !is_lost(fault))
-        breach(oracle, "a sequence's state is not that of its tokens");
+        oracle_breach(oracle, "a sequence's state is not that of its tokens");
     *state = is_lost(fault) ? POISON : *kv_at(oracle, seq, row->position);
 }
 
@@ -630,13 +458,13 @@ static void run_window(struct oracle *oracle, const struct rn_step *step, uint32
         uint64_t *seen = &oracle->windows[(size_t)block * per_block + i % per_block];
 
         if (block >= oracle->limits.n_windows) {
-            breach(oracle, "a row sees a window that has no block");
+            oracle_breach(oracle, "a row sees a window that has no block");
             return;
         }
         if (i == row->position)
             *seen = *kv_at(oracle, seq, i);
         else if (*seen != *kv_at(oracle, seq, i) && !is_lost(fault))
-            breach(oracle, "a window is not that of its sequence");
+            oracle_breach(oracle, "a window is not that of its sequence");
     }
 }
 
@@ -675,7 +503,7 @@ static void draw_itself(struct oracle *oracle, struct rn_step *step, uint32_t ou
         return;
     sampler = oracle_sampler(oracle, step, out);
     if (sampler == NULL) {
-        breach(oracle, "no memory for a draw");
+        oracle_breach(oracle, "no memory for a draw");
         return;
     }
     draw->status =
@@ -723,14 +551,14 @@ static enum oracle_fault take(struct oracle *oracle, struct rn_step *step, enum 
     runnel_status fates[MOST_OUTS];
 
     if (step->n_outs > MOST_OUTS)
-        breach(oracle, "more draws than there is room for");
+        oracle_breach(oracle, "more draws than there is room for");
     rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
     for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && i < MOST_OUTS; i++)
         fates[i] = step->draws[i].status;
     if (device->await(device, step) != RUNNEL_OK) {
         fault = ORACLE_FAULT_DEVICE;
         if (!device->may_fail)
-            breach(oracle, "the device has failed");
+            oracle_breach(oracle, "the device has failed");
     }
     for (uint32_t i = 0; step->draws != NULL && i < step->n_outs && i < MOST_OUTS; i++) {
         oracle->n_own_draws += step->draws[i].wanted;
@@ -762,9 +590,9 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
     if (oracle->first == NULL)
         oracle->last = NULL;
     if (oracle->device != NULL) {
-        if (step_good(oracle, step))
+        if (oracle_step_good(oracle, step))
             fault = take(oracle, step, fault);
-    } else if (step_good(oracle, step)) {
+    } else if (oracle_step_good(oracle, step)) {
         rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
         run_copies(oracle, step, fault);
         copy_states(oracle, step);
