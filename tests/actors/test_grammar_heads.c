@@ -19,8 +19,7 @@
 #include "nextn_file.h"
 #include "taught.h"
 
-/* A sanitizer sees in a third of the tokens what it sees in all of them: each drafter, way and cut is there. */
-enum { STREAMS = UNLESS_SLOW(UNLESS_SANITIZED(12, 8), 6), TOKENS = UNLESS_SLOW(UNLESS_SANITIZED(80, 40), 24) };
+enum { STREAMS = UNLESS_SLOW(12, 6), TOKENS = UNLESS_SLOW(80, 24) };
 
 static const struct {
     runnel_grammar_kind kind;
