@@ -299,8 +299,8 @@ typedef struct runnel_model_options {
                                   all; 1: for next to no time, and the first answers find out */
     uint64_t cache_warm_bytes; /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
                                   next two tiers (docs/TIERS.md) extend the prefix cache: without it, or with
-                                  chunk_mean or bound_windows, they stay empty. The answer is the same to the bit, wherever a block
-                                  comes from; what cannot be fetched is computed */
+                                  chunk_mean or bound_windows, they stay empty. The answer is the same to the bit,
+                                  wherever a block comes from; what cannot be fetched is computed */
     const char *cache_dir;     /* a folder for packed blocks that outlive the process; it is created if its parent
                                   exists. NULL: none. Several engines may share it; for each model one of them writes */
     uint64_t cache_cold_bytes; /* limit on this model's part of cache_dir, at least 4 MiB; 0: 8 GiB */
@@ -322,9 +322,9 @@ typedef struct runnel_model_options {
     uint32_t bound_windows; /* 1: layers whose attention looks back only so many positions (gemma3, gpt-oss, llama4 and
                                others have many) keep no more than these, in blocks of their own: a stream takes them
                                all when it begins, however short it is (max_tokens bounds it), and nothing for them
-                               later. The answers are the same to the bit. Requests, and turns of a session, share a prefix
-                               as far as an earlier prompt has left the blocks of its last window: at its end, and where
-                               another one went on differently. Not with draft_path, nor with chunk_mean. No effect on
+                               later. The answers are the same to the bit. Requests, and turns of a session, share a
+                               prefix as far as an earlier prompt has left the blocks of its last window: at its end,
+                               and where another one went on differently. Not with draft_path, nor with chunk_mean. No effect on
                                models without such layers. 0: they keep all positions */
     const char
         *weights_dir; /* a folder for files with weights in the order of RUNNEL_WEIGHTS_TILES; it is created if its
@@ -334,9 +334,9 @@ typedef struct runnel_model_options {
                                 and written anew; a folder that cannot be written to is told in the log. NULL: none */
     uint32_t device_layers; /* with a device that has memory of its own: so many layers, the last ones, are computed on
                                it, and those before them on the CPU, with their weights and KV in the host's memory.
-                               Where a model cannot be cut there, fewer. 0: all, or where weights and the KV of a context
-                               do not fit as many as do; runnel_model_info tells. weights_dir has no effect on a model
-                               that is split */
+                               Where a model cannot be cut there, fewer. 0: all, or where weights and the KV of a
+                               context do not fit as many as do; runnel_model_info tells. weights_dir has no effect on
+                               a model that is split */
     uint32_t reserved_rest;
 } runnel_model_options;
 
@@ -450,7 +450,8 @@ typedef struct runnel_usage {
     uint64_t cached_tokens;     /* of prompt_tokens, those taken from the prefix cache or the session */
     uint64_t completion_tokens; /* includes the token that ended the text */
     uint64_t drafted_tokens, accepted_tokens;         /* guesses that were verified, and those that were right; with a
-                                                         grammar also, without `draft`, text that it leaves no choice of */
+                                                         grammar also, without `draft`, text that it leaves no choice
+                                                         of */
     uint64_t warm_tokens, cold_tokens, shared_tokens; /* of cached_tokens, those fetched for this request from packed
                                                           memory, cache_dir and cache_shared */
     uint64_t rested_passes; /* of the answer: without guesses because the drafter rested ... */
