@@ -240,6 +240,7 @@ static struct rn_backend_limits limits_of(const struct split *split, int part)
     limits.n_windows = limits.window > 0 ? limits.n_windows : 0;
     limits.n_states = plan->state_bytes > 0 ? limits.n_states : 0;
     limits.draws = limits.draws && part == BACK;
+    limits.max_changes = part == BACK ? limits.max_changes : 0;
     limits.weights_place = NULL;
     return limits;
 }
