@@ -62,14 +62,14 @@ static runnel_model_info info_of(runnel_model *model)
     return info;
 }
 
-/* The last stream is for tokens that have come, which the step before has drawn. */
+/* The last stream wants tokens again that have come: "It u u r r", where the step before draws the first "r". */
 static runnel_request request_of(int stream, struct capture *capture)
 {
-    static const char *const prompts[STREAMS] = {"The", "Once upon a time", "The"};
+    static const char *const prompts[STREAMS] = {"The", "Once upon a time", "It"};
     runnel_request request = make_request(prompts[stream], TOKENS, capture);
 
     if (stream == STREAMS - 1)
-        request.sampling.repetition_penalty = 0.3f;
+        request.sampling.repetition_penalty = 0.5f;
     return request;
 }
 
