@@ -2,7 +2,7 @@
  *
  *   submitter     submit(k) ─────────────▶ begin(k)?
  *   front's       on_front_done(k) ─▶ back's submit(k)
- *   back's        on_back_done(k) ─▶ on_done(k) ─▶ begin(k+1)?
+ *   back's        on_back_done(k) ─▶ begin(k+1)? ─▶ on_done(k)
  *
  * A step that waits for draws of the one before begins when that one is back, others at once. Who counts `pending` last
  * begins it: the submitter that finds no step in flight, or the one who ends a step and finds one more.
@@ -189,16 +189,16 @@ static void on_back_done(struct rn_step *back)
     struct flight *flight = back->user, *next;
     struct split *split = flight->split;
     struct rn_step *step = flight->step;
-    bool waits;
 
     settle(flight);
     split->n_drawn = rn_draw_keep(step, split->drawn);
     next = &split->flights[++split->n_ended % RING];
-    /* acq_rel: pairs with the addition in submit_async. Above 1 the next step is there, and begun unless it waits. */
-    waits = atomic_fetch_sub_explicit(&split->pending, 1, memory_order_acq_rel) > 1 && next->waits;
-    step->on_done(step); /* without one that waits the last touch */
-    if (waits)
+    /* acq_rel: pairs with the addition in submit_async. Above 1 the next step is there, and begun unless it waits.
+     * Before on_done: behind it the submitter may begin a further one, which must not overtake this one. */
+    if (atomic_fetch_sub_explicit(&split->pending, 1, memory_order_acq_rel) > 1 && next->waits)
         begin(split, next);
+    step->on_done(
+        step); /* the last touch. The back's steps end one after the other, so that of `next` is not out yet */
 }
 
 static bool can_draw(const struct rn_backend *base, const runnel_sampling *sampling)
