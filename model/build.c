@@ -1,15 +1,12 @@
 /* Slots, weights and single ops of a plan being built: see build.h. */
 #include "model/build.h"
 
-#include <float.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
-
-#define NAME_BYTES 64
 
 void rn_build_fail(struct rn_build *b, runnel_status status, const char *format, ...)
 {
@@ -46,19 +43,19 @@ bool rn_build_grow(struct rn_build *b, void **array, uint32_t n, uint32_t *room,
 
 /* ---- Weights ---- */
 
-static void tensor_name(const struct rn_build *b, const char *name, char out[NAME_BYTES])
+static void tensor_name(const struct rn_build *b, const char *name, char out[RN_BUILD_NAME_BYTES])
 {
     const char *number = strstr(name, "%d");
 
     if (number == NULL)
-        snprintf(out, NAME_BYTES, "%.*s", NAME_BYTES - 1, name);
+        snprintf(out, RN_BUILD_NAME_BYTES, "%.*s", RN_BUILD_NAME_BYTES - 1, name);
     else
-        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(number - name), name, (int)b->layer, number + 2);
+        snprintf(out, RN_BUILD_NAME_BYTES, "%.*s%d%s", (int)(number - name), name, (int)b->layer, number + 2);
 }
 
 const struct rn_tensor *rn_build_tensor(const struct rn_build *b, const char *name)
 {
-    char full[NAME_BYTES];
+    char full[RN_BUILD_NAME_BYTES];
 
     tensor_name(b, name, full);
     return rn_gguf_find_tensor(b->source, full);
@@ -181,7 +178,7 @@ static int32_t find_weight(struct rn_build *b, const char *name, uint32_t cols, 
                            bool optional, bool any_shape)
 {
     const struct rn_tensor *tensor;
-    char full[NAME_BYTES];
+    char full[RN_BUILD_NAME_BYTES];
 
     if (b->status != RUNNEL_OK)
         return 0;
@@ -208,7 +205,7 @@ int32_t rn_build_values(struct rn_build *b, const char *name, uint32_t cols, uin
 int32_t rn_build_heads(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t heads)
 {
     const struct rn_tensor *tensor;
-    char full[NAME_BYTES];
+    char full[RN_BUILD_NAME_BYTES];
     int32_t weight;
 
     if (b->status != RUNNEL_OK)
@@ -239,7 +236,7 @@ int32_t rn_build_stack(struct rn_build *b, const char *name, uint32_t cols, uint
 uint32_t rn_build_rows(struct rn_build *b, const char *name)
 {
     const struct rn_tensor *tensor;
-    char full[NAME_BYTES];
+    char full[RN_BUILD_NAME_BYTES];
 
     tensor_name(b, name, full);
     tensor = rn_gguf_find_tensor(b->source, full);
@@ -425,14 +422,14 @@ static int16_t norm(struct rn_build *b, enum rn_op_kind kind, int16_t a, const c
 {
     bool rms = kind == RN_OP_RMS_NORM;
     struct rn_op op = rn_build_empty(b, kind);
-    char name[NAME_BYTES + 8];
+    char name[RN_BUILD_NAME_BYTES + 8];
 
     op.a = a;
     op.group = group;
     if (stem != NULL) {
         snprintf(name, sizeof name, "%s.weight", stem);
         if (!rn_build_has(b, name) && rn_build_has(b, stem)) /* PLaMo's files leave the ending out */
-            snprintf(name, sizeof name, "%.*s", NAME_BYTES - 1, stem);
+            snprintf(name, sizeof name, "%.*s", RN_BUILD_NAME_BYTES - 1, stem);
         op.weight = rn_build_matrix(b, name, group, rows, 1, false);
         snprintf(name, sizeof name, "%s.bias", stem);
         op.bias = may_bias ? rn_build_matrix(b, name, group, rows, 1, true) : -1;
@@ -448,7 +445,7 @@ static int16_t norm(struct rn_build *b, enum rn_op_kind kind, int16_t a, const c
 
 int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name)
 {
-    char stem[NAME_BYTES];
+    char stem[RN_BUILD_NAME_BYTES];
 
     snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
     return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a), 1);
@@ -500,7 +497,7 @@ int16_t rn_build_own_rms_norm(struct rn_build *b, int16_t a, const char *stem, u
 
 int16_t rn_build_linear(struct rn_build *b, int16_t a, const char *stem, uint32_t rows)
 {
-    char name[NAME_BYTES];
+    char name[RN_BUILD_NAME_BYTES];
     int32_t weight;
 
     snprintf(name, sizeof name, "%s.weight", stem);
@@ -705,108 +702,4 @@ void rn_build_features(struct rn_build *b, int16_t a)
     b->plan->features_width += rn_build_width(b, a);
     b->plan->taps_selected = true;
     rn_build_op(b, &op);
-}
-
-/* Another slot: what is scaled may have become features, which are not. Releases a. */
-static int16_t scaled(struct rn_build *b, int16_t a, double scale)
-{
-    struct rn_op op = rn_build_empty(b, RN_OP_SCALE);
-
-    op.a = a;
-    op.scale = (float)scale;
-    op.out = rn_build_slot(b, rn_build_width(b, a), false);
-    rn_build_op(b, &op);
-    rn_build_release(b, a);
-    return op.out;
-}
-
-/* Logits, of which those of barred tokens are the smallest number: e^(0 x) times it. Releases a. */
-static int16_t bar(struct rn_build *b, int16_t a)
-{
-    uint32_t from = b->hparams.barred_from, to = b->hparams.barred_to, n = b->plan->n_vocab;
-    int16_t front, barred, behind;
-
-    if (n <= to)
-        rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight has %u rows, too few for architecture %s", n,
-                      b->hparams.architecture);
-    front = rn_build_split(b, a, 1, 0, from);
-    barred = rn_build_split(b, a, 1, from, to - from);
-    behind = rn_build_split(b, a, 1, to, n - to);
-    rn_build_release(b, a);
-    rn_build_scale(b, barred, 0);
-    barred = rn_build_activate(b, RN_ACT_EXP, barred);
-    rn_build_scale(b, barred, -FLT_MAX);
-    return rn_build_join(b, rn_build_join(b, front, barred), behind);
-}
-
-void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared)
-{
-    char stem[NAME_BYTES];
-    int32_t weight;
-    int16_t out;
-
-    b->logits = true;
-    if (b->hparams.logit_scale != 1)
-        normed = scaled(b, normed, b->hparams.logit_scale);
-    weight = rn_build_matrix(b, name, b->hparams.embedding, b->plan->n_vocab, 0, true);
-    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - strlen(".weight")), weight < 0 ? "" : name);
-    out = rn_build_stored(b, normed, weight < 0 ? shared : weight,
-                          rn_build_vector(b, "output.bias", b->plan->n_vocab, true), stem);
-    rn_build_release(b, normed);
-    rn_build_softcap(b, out, b->hparams.final_softcap);
-    b->plan->logits_slot = b->hparams.barred_to > 0 ? bar(b, out) : out;
-}
-
-/* What embeddings are made of: normed, or what the file's products behind it give. Keeps normed. */
-static void embedding_features(struct rn_build *b, int16_t normed)
-{
-    bool second = (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && rn_build_has(b, "dense_2.weight");
-    bool third = (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && rn_build_has(b, "dense_3.weight");
-    int16_t a = normed, out;
-
-    if ((second || third) && b->hparams.n_nextn > 0)
-        rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor dense_%d.weight beside prediction layers", second ? 2 : 3);
-    if (second)
-        a = rn_build_linear(b, a, "dense_2", rn_build_rows(b, "dense_2.weight"));
-    if (third) {
-        out = rn_build_linear(b, a, "dense_3", rn_build_rows(b, "dense_3.weight"));
-        if (second)
-            rn_build_release(b, a);
-        a = out;
-    }
-    rn_build_features(b, a);
-    if (second || third)
-        rn_build_release(b, a);
-}
-
-/* Some files have a matrix for them all the same. Releases normed. */
-static void without_logits(struct rn_build *b, int16_t normed)
-{
-    if (b->n_taps > 0)
-        rn_build_fail(b, RUNNEL_UNSUPPORTED, "architecture %s gives embeddings, and no logits that could be drafted",
-                      b->hparams.architecture);
-    rn_build_ignore(b, "output.weight");
-    rn_build_ignore(b, "output.bias");
-    b->plan->logits_slot = -1;
-    rn_build_release(b, normed);
-}
-
-void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
-{
-    const char *stem = b->arch->output_norm != NULL ? b->arch->output_norm : "output_norm";
-    int16_t normed;
-
-    if (!b->selected)
-        x = rn_build_select(b, x);
-    normed = stem[0] == '\0' ? rn_build_copy(b, x) : rn_build_norm(b, x, stem);
-    if (b->n_taps == 0 || b->with_norm) {
-        b->plan->normed_at = b->plan->features_width;
-        embedding_features(b, normed);
-        rn_build_scores(b, normed);
-    }
-    if ((b->arch->flags & RN_ARCH_NO_LOGITS) != 0)
-        without_logits(b, normed);
-    else
-        rn_build_logits(b, normed, "output.weight", embedding);
-    rn_build_release(b, x);
 }

@@ -16,6 +16,8 @@
 #include "model/hparams.h"
 #include "model/plan.h"
 
+enum { RN_BUILD_NAME_BYTES = 64 }; /* of a tensor, at most */
+
 struct rn_build {
     struct rn_plan *plan;
     const struct rn_arch *arch;

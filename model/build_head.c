@@ -1,0 +1,110 @@
+/* What stands behind the last block of a plan: logits, and the features that are embeddings: see build.h. */
+#include "model/build.h"
+
+#include <float.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Another slot: what is scaled may have become features, which are not. Releases a. */
+static int16_t scaled(struct rn_build *b, int16_t a, double scale)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_SCALE);
+
+    op.a = a;
+    op.scale = (float)scale;
+    op.out = rn_build_slot(b, rn_build_width(b, a), false);
+    rn_build_op(b, &op);
+    rn_build_release(b, a);
+    return op.out;
+}
+
+/* Logits, of which those of barred tokens are the smallest number: e^(0 x) times it. Releases a. */
+static int16_t bar(struct rn_build *b, int16_t a)
+{
+    uint32_t from = b->hparams.barred_from, to = b->hparams.barred_to, n = b->plan->n_vocab;
+    int16_t front, barred, behind;
+
+    if (n <= to)
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight has %u rows, too few for architecture %s", n,
+                      b->hparams.architecture);
+    front = rn_build_split(b, a, 1, 0, from);
+    barred = rn_build_split(b, a, 1, from, to - from);
+    behind = rn_build_split(b, a, 1, to, n - to);
+    rn_build_release(b, a);
+    rn_build_scale(b, barred, 0);
+    barred = rn_build_activate(b, RN_ACT_EXP, barred);
+    rn_build_scale(b, barred, -FLT_MAX);
+    return rn_build_join(b, rn_build_join(b, front, barred), behind);
+}
+
+void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared)
+{
+    char stem[RN_BUILD_NAME_BYTES];
+    int32_t weight;
+    int16_t out;
+
+    b->logits = true;
+    if (b->hparams.logit_scale != 1)
+        normed = scaled(b, normed, b->hparams.logit_scale);
+    weight = rn_build_matrix(b, name, b->hparams.embedding, b->plan->n_vocab, 0, true);
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - strlen(".weight")), weight < 0 ? "" : name);
+    out = rn_build_stored(b, normed, weight < 0 ? shared : weight,
+                          rn_build_vector(b, "output.bias", b->plan->n_vocab, true), stem);
+    rn_build_release(b, normed);
+    rn_build_softcap(b, out, b->hparams.final_softcap);
+    b->plan->logits_slot = b->hparams.barred_to > 0 ? bar(b, out) : out;
+}
+
+/* What embeddings are made of: normed, or what the file's products behind it give. Keeps normed. */
+static void embedding_features(struct rn_build *b, int16_t normed)
+{
+    bool second = (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && rn_build_has(b, "dense_2.weight");
+    bool third = (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && rn_build_has(b, "dense_3.weight");
+    int16_t a = normed, out;
+
+    if ((second || third) && b->hparams.n_nextn > 0)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor dense_%d.weight beside prediction layers", second ? 2 : 3);
+    if (second)
+        a = rn_build_linear(b, a, "dense_2", rn_build_rows(b, "dense_2.weight"));
+    if (third) {
+        out = rn_build_linear(b, a, "dense_3", rn_build_rows(b, "dense_3.weight"));
+        if (second)
+            rn_build_release(b, a);
+        a = out;
+    }
+    rn_build_features(b, a);
+    if (second || third)
+        rn_build_release(b, a);
+}
+
+/* Some files have a matrix for them all the same. Releases normed. */
+static void without_logits(struct rn_build *b, int16_t normed)
+{
+    if (b->n_taps > 0)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "architecture %s gives embeddings, and no logits that could be drafted",
+                      b->hparams.architecture);
+    rn_build_ignore(b, "output.weight");
+    rn_build_ignore(b, "output.bias");
+    b->plan->logits_slot = -1;
+    rn_build_release(b, normed);
+}
+
+void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
+{
+    const char *stem = b->arch->output_norm != NULL ? b->arch->output_norm : "output_norm";
+    int16_t normed;
+
+    if (!b->selected)
+        x = rn_build_select(b, x);
+    normed = stem[0] == '\0' ? rn_build_copy(b, x) : rn_build_norm(b, x, stem);
+    if (b->n_taps == 0 || b->with_norm) {
+        b->plan->normed_at = b->plan->features_width;
+        embedding_features(b, normed);
+        rn_build_scores(b, normed);
+    }
+    if ((b->arch->flags & RN_ARCH_NO_LOGITS) != 0)
+        without_logits(b, normed);
+    else
+        rn_build_logits(b, normed, "output.weight", embedding);
+    rn_build_release(b, x);
+}
