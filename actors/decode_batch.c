@@ -132,10 +132,9 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
         rn_outs_put(decode, &batch->outs[batch->step.n_outs++], request, sample, 0, keep_logits);
+        batch->outs[row->out].waits = row->token < 0;
         part->n_outs++;
     }
-    if (row->out >= 0)
-        batch->outs[row->out].waits = row->token < 0;
     if (sample) {
         request->draw_step = decode->ring.n_submitted + 1;
         request->draw_row = (uint32_t)row->out;

@@ -15,10 +15,9 @@
  *
  * windows_at is there where layers with windows have blocks of their own: their tables are behind the others. All are
  * uint32_t, but for asks, of rn_draw_ask, changes, of rn_draw_change [max_changes], and what is brought for INPUT: f32
- * [max_rows, inputs_width]. lasts are there
- * where attention looks ahead, those of features where the plan has any, drawn and asks where steps draw. One copy
- * brings as much of it as the step has: the arrays whole, of the tables what its sequences use. What is brought has a
- * copy of its own, as the changes have. */
+ * [max_rows, inputs_width]. lasts are there where attention looks ahead, those of features where the plan has any,
+ * drawn and asks where steps draw. One copy brings as much of it as the step has: the arrays whole, of the tables what
+ * its sequences use. What is brought has a copy of its own, as the changes have. */
 #include <string.h>
 
 #include "base/check.h"

@@ -339,7 +339,7 @@ static struct rn_plan *make_back(struct rn_heap *heap, const struct cut *cut)
     take_crossings(&part);
     for (uint32_t i = cut->at; i < whole->n_ops; i++)
         copy_op(&part, whole->ops[i]);
-    part.plan->logits_slot = whole->logits_slot < 0 ? -1 : slot_of(&part, whole->logits_slot);
+    part.plan->logits_slot = slot_of(&part, whole->logits_slot);
     return close_part(&part, heap, true);
 }
 
