@@ -232,7 +232,7 @@ void rn_grammar_answer_escapes(const struct rn_answer_format *format, bool tools
 
     if (!tools)
         return;
-    options->escape_angle |= calls->harmony;
+    options->escape_angle |= calls->headers != RN_HEADERS_NONE;
     for (size_t i = 0; i < 4 && calls->open[i] != NULL; i++) {
         bool mark = rn_pattern_head(calls->open[i]) > 1; /* a list of calls without a mark begins as JSON does */
 
@@ -291,7 +291,7 @@ static rn_expr reasoning(const struct rn_answer_maker *a, bool *always)
     e = mark(g, row->close); /* templates of models that need not think write it alone */
     for (int i = 0; i < 2 && row->open[i] != NULL; i++)
         e = either(g, e, pair(g, mark(g, row->open[i]), thoughts(a)));
-    return e;
+    return pair(g, rn_call_pattern(g, RN_F_SPACE), e); /* some templates begin answers with a newline */
 }
 
 /* ---- The answer ---- */
@@ -351,46 +351,58 @@ static rn_expr plain_answer(struct rn_answer_maker *a, rn_expr content)
     return behind_reasoning(a, calls_alone(a, calls), content);
 }
 
-/* ---- Harmony ---- */
+/* ---- Answers that are a row of messages ---- */
 
 /* Text of a message, or what there is of `from`: no marks are in it. */
 static rn_expr message_text(const struct rn_answer_maker *a, rn_expr from)
 {
-    static const char *const texts[] = {"<|start|>", "<|channel|>", "<|end|>", "<|return|>", "<|call|>"};
-    rn_expr marks[5];
+    const char *const *ends = a->rows.turn->ends;
+    rn_expr marks[MARKS_MOST];
+    bool bare;
+    size_t n = call_marks(a, marks, &bare);
 
-    for (int i = 0; i < 5; i++)
-        marks[i] = rn_call_text(a->g, texts[i]);
-    return text_without(a->g, from, marks, 5);
+    marks[n++] = rn_call_text(a->g, "<|start|>");
+    if (a->rows.calls->headers == RN_HEADERS_CHANNELS)
+        marks[n++] = rn_call_text(a->g, "<|channel|>");
+    for (int i = 0; i < 3 && ends[i] != NULL; i++)
+        marks[n++] = rn_call_text(a->g, ends[i]);
+    return text_without(a->g, from, marks, n);
 }
 
-/* A message of this channel that another follows. */
-static rn_expr message(const struct rn_answer_maker *a, const char *channel)
+/* What ends a message that another follows; RN_GRAMMAR_NONE: here it ends the answer. */
+static rn_expr another_follows(const struct rn_answer_maker *a)
 {
-    struct rn_grammar *g = a->g;
+    const char *end = a->rows.turn->ends[0];
 
-    return rn_grammar_sequence(g,
-                               (rn_expr[]){mark(g, "<|channel|>"), rn_call_text(g, channel), mark(g, "<|message|>"),
-                                           message_text(a, RN_GRAMMAR_NONE), mark(g, "<|end|>"),
-                                           mark(g, "<|start|>assistant")},
-                               6);
+    if (rn_call_ends(a->g, end, strlen(end)))
+        return RN_GRAMMAR_NONE;
+    return pair(a->g, mark(a->g, end), mark(a->g, "<|start|>assistant"));
+}
+
+/* The head of a message of this channel, or to this recipient. */
+static rn_expr head(const struct rn_answer_maker *a, const char *what)
+{
+    bool channels = a->rows.calls->headers == RN_HEADERS_CHANNELS;
+    rn_expr before = channels ? mark(a->g, "<|channel|>") : rn_call_text(a->g, " to=");
+
+    return rn_grammar_sequence(a->g, (rn_expr[]){before, rn_call_text(a->g, what), mark(a->g, "<|message|>")}, 3);
 }
 
 /* The name of the tool stands before the channel or behind it. */
-static rn_expr harmony_call(struct rn_answer_maker *a, struct rn_answer_tool *tool)
+static rn_expr channel_call(struct rn_answer_maker *a, struct rn_answer_tool *tool)
 {
     struct rn_grammar *g = a->g;
     rn_expr to = pair(g, rn_call_text(g, " to=functions."), rn_grammar_bytes(g, tool->name->bytes, tool->name->n));
     rn_expr channel = pair(g, mark(g, "<|channel|>"), rn_call_text(g, "commentary"));
     rn_expr kind = pair(g, rn_call_text(g, " "), pair(g, mark(g, "<|constrain|>"), rn_call_text(g, "json")));
-    rn_expr head = either(g, pair(g, to, channel), pair(g, channel, to));
+    rn_expr begin = either(g, pair(g, to, channel), pair(g, channel, to));
 
     kind = rn_call_optional(g, either(g, rn_call_text(g, " json"), kind));
     return rn_grammar_sequence(
-        g, (rn_expr[]){head, kind, mark(g, "<|message|>"), rn_call_arguments(a, tool, RN_ARGUMENTS_JSON)}, 4);
+        g, (rn_expr[]){begin, kind, mark(g, "<|message|>"), rn_call_arguments(a, tool, RN_ARGUMENTS_JSON)}, 4);
 }
 
-static rn_expr harmony_calls(struct rn_answer_maker *a)
+static rn_expr channel_calls(struct rn_answer_maker *a)
 {
     rn_expr parts[RN_CALL_TOOLS_MOST];
 
@@ -401,7 +413,7 @@ static rn_expr harmony_calls(struct rn_answer_maker *a)
             if (!rn_answer_name_byte(name->bytes[k]) || name->n > 200)
                 rn_grammar_fail(a->g, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written in the format",
                                 rn_grammar_quote(name->bytes, name->n).text);
-        parts[i] = harmony_call(a, &a->tools[i]);
+        parts[i] = channel_call(a, &a->tools[i]);
     }
     return rn_grammar_alternatives(a->g, parts, a->n_chosen);
 }
@@ -412,17 +424,19 @@ static rn_expr final_message(const struct rn_answer_maker *a, rn_expr content)
     struct rn_grammar *g = a->g;
     rn_expr kind = pair(g, rn_call_text(g, " "), pair(g, mark(g, "<|constrain|>"), rn_call_text(g, "json")));
 
+    if (a->rows.calls->headers == RN_HEADERS_RECIPIENTS)
+        return pair(g, head(a, "user"), content);
     return rn_grammar_sequence(g,
                                (rn_expr[]){mark(g, "<|channel|>"), rn_call_text(g, "final"), rn_call_optional(g, kind),
                                            mark(g, "<|message|>"), content},
                                5);
 }
 
-static rn_expr harmony_answer(struct rn_answer_maker *a, rn_expr content)
+static rn_expr messages_answer(struct rn_answer_maker *a, rn_expr content)
 {
     struct rn_grammar *g = a->g;
-    bool goes_on = !rn_call_ends(g, "<|end|>", 7), both = is(a, "auto") && a->n_chosen > 0;
-    rn_expr body, calls;
+    bool channels = a->rows.calls->headers == RN_HEADERS_CHANNELS, both = is(a, "auto") && a->n_chosen > 0;
+    rn_expr body, calls, next = another_follows(a), said;
 
     if (content == RN_GRAMMAR_NONE || (a->n_tools > 0 && !a->rules->json))
         content = message_text(a, content);
@@ -431,15 +445,20 @@ static rn_expr harmony_answer(struct rn_answer_maker *a, rn_expr content)
     if (is(a, "none") || (is(a, "auto") && !both)) {
         body = final_message(a, content);
     } else {
-        body = calls = harmony_calls(a);
-        if (both && goes_on) /* what is said before a call */
-            calls = pair(g, rn_call_optional(g, message(a, "commentary")), calls);
+        body = calls = channels ? channel_calls(a) : rn_call_blocks(a, false);
+        if (both && next != RN_GRAMMAR_NONE) { /* what is said before a call */
+            said = rn_grammar_sequence(
+                g, (rn_expr[]){head(a, channels ? "commentary" : "user"), message_text(a, RN_GRAMMAR_NONE), next}, 3);
+            calls = pair(g, rn_call_optional(g, said), calls);
+        }
         if (both)
             body = either(g, final_message(a, content), calls);
     }
-    if (goes_on && a->rules->reasoning)
-        body = pair(g, rn_grammar_repeat(g, message(a, "analysis"), 0, RN_GRAMMAR_FOREVER), body);
-    return body;
+    if (next == RN_GRAMMAR_NONE || !a->rules->reasoning)
+        return body;
+    said = rn_grammar_sequence(
+        g, (rn_expr[]){head(a, channels ? "analysis" : "self"), message_text(a, RN_GRAMMAR_NONE), next}, 3);
+    return pair(g, rn_grammar_repeat(g, said, 0, RN_GRAMMAR_FOREVER), body);
 }
 
 rn_expr rn_grammar_answer(struct rn_grammar *g, const struct rn_answer_rules *rules, rn_expr content)
@@ -459,7 +478,7 @@ rn_expr rn_grammar_answer(struct rn_grammar *g, const struct rn_answer_rules *ru
     a->steps = RN_SCHEMA_STEPS;
     a->rows = rn_answer_format_rows(rules->format);
     if (read_tools(a))
-        e = a->rows.calls->harmony ? harmony_answer(a, content) : plain_answer(a, content);
+        e = a->rows.calls->headers != RN_HEADERS_NONE ? messages_answer(a, content) : plain_answer(a, content);
     rn_answer_tools_fini(&a->read);
     rn_free(g->heap, a);
     return rn_grammar_failed(g) ? RN_GRAMMAR_NONE : e;

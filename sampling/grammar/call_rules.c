@@ -34,7 +34,7 @@ static int32_t control_token(const struct rn_grammar *g, const char *text, size_
     if (g->vocab == NULL || n == 0)
         return -1;
     for (k = n < NAME_MOST ? n : NAME_MOST; k > 1; k--) {
-        if (((unsigned char)text[k - 1] & 0x80) == 0 && strchr(">]", text[k - 1]) == NULL)
+        if (((unsigned char)text[k - 1] & 0x80) == 0 && strchr(">][", text[k - 1]) == NULL)
             continue; /* names of control tokens end so */
         token = rn_vocab_find(g->vocab, text, k);
         if (token < 0 || rn_vocab_kind(g->vocab, token) != RN_TOKEN_CONTROL)

@@ -219,8 +219,13 @@ static void make_goal(struct rn_schema_maker *m, struct rn_schema_goal goal)
 
 static void make_all(struct rn_schema_maker *m)
 {
-    for (uint32_t i = 0; i < m->n_goals; i++)
-        make_goal(m, m->goals[i]);
+    uint32_t goals = 0, tags = 0;
+
+    while (goals < m->n_goals || tags < m->n_tags)
+        if (goals < m->n_goals)
+            make_goal(m, m->goals[goals++]);
+        else
+            rn_schema_make_tags(m, m->tags[tags++]);
 }
 
 struct job {
@@ -280,6 +285,7 @@ static void compile(struct job *job)
 
     if (job->form != NULL) {
         m->form = job->form;
+        m->seen = m->root;
         m->raw = job->form->kind == RN_ARGUMENTS_MARKED;
         m->python = job->form->kind == RN_ARGUMENTS_PYTHON;
         if (m->raw)

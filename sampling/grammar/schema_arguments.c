@@ -101,21 +101,31 @@ static rn_expr or_else(struct rn_schema_maker *m, rn_expr e, rn_expr other)
     return e == RN_GRAMMAR_NONE ? other : rn_grammar_alternatives(m->g, (rn_expr[]){e, other}, 2);
 }
 
+/* The goal's strings as they are, without quotes; RN_GRAMMAR_NONE: there are none. */
+static rn_expr bare_strings(struct rn_schema_maker *m, struct rn_literals literals)
+{
+    struct rn_case_list *at;
+    rn_expr e = RN_GRAMMAR_NONE;
+
+    m->raw = true;
+    for (at = rn_schema_solve(m, literals); at != NULL; at = at->next)
+        if ((at->the.kinds & RN_KIND_STRING) != 0)
+            e = or_else(m, e, rn_schema_content(m, &at->the, literals));
+    m->raw = false;
+    rn_schema_look(m);
+    return e;
+}
+
 /* The goal's values: strings apart from all else; RN_GRAMMAR_NONE: there are none. */
 static struct value split(struct rn_schema_maker *m, const struct rn_literal_list *goal)
 {
     struct rn_literals literals = rn_literals_of(m, goal);
-    struct value v = {RN_GRAMMAR_NONE, RN_GRAMMAR_NONE};
+    struct value v = {bare_strings(m, literals), RN_GRAMMAR_NONE};
     struct rn_case_list *at;
 
     for (at = rn_schema_solve(m, literals); at != NULL; at = at->next) {
         struct rn_case the = at->the;
 
-        if ((the.kinds & RN_KIND_STRING) != 0) {
-            m->raw = true;
-            v.text = or_else(m, v.text, rn_schema_content(m, &the, literals));
-            m->raw = false;
-        }
         the.kinds &= ~(uint32_t)RN_KIND_STRING;
         if (the.has_values)
             the.values = without_strings(m, the.values);
@@ -154,17 +164,32 @@ static rn_expr looks_like_value(struct rn_grammar *g)
     return rn_grammar_sequence(g, (rn_expr[]){space, rn_grammar_alternatives(g, parts, n), space}, 3);
 }
 
+/* Those of the texts that neither begin nor end with a newline, which a reader would take for a line of its own. */
+static rn_expr without_lines(struct rn_schema_maker *m, rn_expr text)
+{
+    static const struct rn_code_points all[] = {{0, 0x10ffff}};
+    rn_expr any = rn_grammar_repeat(m->g, rn_grammar_set(m->g, all, 1, false), 0, RN_GRAMMAR_FOREVER);
+    rn_expr line = rn_schema_literal_text(m, "\n");
+
+    return rn_grammar_without(m->g, text,
+                              or_else(m, rn_grammar_sequence(m->g, (rn_expr[]){line, any}, 2),
+                                      rn_grammar_sequence(m->g, (rn_expr[]){any, line}, 2)));
+}
+
 /* Bare text between its marks: what closes it is not in it. */
 static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, bool ambiguous)
 {
     const struct rn_param_syntax *params = m->form->params;
-    rn_expr close = rn_schema_literal_text(m, params->close), end = rn_schema_literal_text(m, CDATA_END), bare, whole;
+    rn_expr close = rn_schema_literal_text(m, params->item != NULL ? params->open : params->close),
+            end = rn_schema_literal_text(m, CDATA_END), bare, whole;
 
     if (params->cdata)
         close = or_else(m, close, rn_schema_literal_text(m, CDATA));
     bare = rn_schema_lacking(m->g, text, close);
     if (ambiguous)
         bare = rn_grammar_without(m->g, bare, looks_like_value(m->g));
+    if (params->inline_too)
+        bare = without_lines(m, bare);
     if (!params->cdata)
         return bare;
     whole = rn_schema_lacking(m->g, text, end); /* never anything but text */
@@ -174,7 +199,8 @@ static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, bool ambiguous
 static rn_expr opened_by(struct rn_schema_maker *m, int opener, rn_expr value)
 {
     const struct rn_param_syntax *params = m->form->params;
-    rn_expr line = params->lines ? rn_schema_literal_text(m, "\n") : rn_grammar_empty(m->g);
+    bool lines = params->lines && !params->inline_too;
+    rn_expr line = lines ? rn_schema_literal_text(m, "\n") : rn_grammar_empty(m->g);
 
     return rn_grammar_sequence(m->g, (rn_expr[]){pattern(m, params->openers[opener].pattern), line, value, line}, 4);
 }
@@ -188,11 +214,10 @@ static int find_opener(const struct rn_param_syntax *params, enum rn_value_rule 
     return -1;
 }
 
-static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal)
+rn_expr rn_schema_parameter(struct rn_schema_maker *m, const struct rn_literal_list *goal, uint32_t types)
 {
     const struct rn_param_syntax *params = m->form->params;
     int text = find_opener(params, RN_VALUE_TEXT), json = find_opener(params, RN_VALUE_JSON);
-    uint32_t types = m->form->types(m->form->user, name->bytes, name->n);
     struct value v = split(m, goal);
     rn_expr e = RN_GRAMMAR_NONE;
 
@@ -202,10 +227,26 @@ static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, c
         e = opened_by(m, text, bare_text(m, v.text, text == json && types != RN_SCHEMA_STRING));
     if (v.others != RN_GRAMMAR_NONE && (text != json || types != RN_SCHEMA_STRING))
         e = or_else(m, e, opened_by(m, json, v.others));
+    return e;
+}
+
+static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal)
+{
+    const struct rn_param_syntax *params = m->form->params;
+    bool tags = params->item != NULL;
+    struct rn_value seen;
+    uint32_t types = tags ? rn_schema_seen_member(m, name, &seen) : m->form->types(m->form->user, name->bytes, name->n);
+    rn_expr e = tags ? rn_schema_tags(m, goal, seen) : RN_GRAMMAR_NONE;
+
+    if (e != RN_GRAMMAR_NONE)
+        e = opened_by(m, 0, e);
+    else
+        e = rn_schema_parameter(m, goal, types);
     if (e == RN_GRAMMAR_NONE)
         return RN_GRAMMAR_NONE;
-    return rn_grammar_sequence(
-        m->g, (rn_expr[]){pattern(m, params->open), name_text(m, name), e, pattern(m, params->close)}, 4);
+    e = rn_grammar_sequence(m->g,
+                            (rn_expr[]){pattern(m, params->open), name_text(m, name), e, pattern(m, params->close)}, 4);
+    return tags ? rn_grammar_sequence(m->g, (rn_expr[]){e, name_text(m, name), rn_schema_literal_text(m, ">")}, 3) : e;
 }
 
 /* A value that is judged when it is whole ends at the first mark that closes it, even within a JSON string. */
@@ -216,6 +257,8 @@ bool rn_schema_ambiguous(struct rn_schema_maker *m)
 
     if (m->form->kind != RN_ARGUMENTS_PARAMS || properties.kind != RN_VALUE_DICT)
         return false;
+    if (m->form->params->item != NULL)
+        return true;
     for (size_t i = 0; i < properties.dict->n; i++) {
         const struct rn_str *name = properties.dict->entries[i].key.string;
 
@@ -228,17 +271,31 @@ bool rn_schema_ambiguous(struct rn_schema_maker *m)
 
 /* ---- Members ---- */
 
+/* The goal's strings that need no escape between single quotes, in such; RN_GRAMMAR_NONE: there are none. */
+static rn_expr single_quoted(struct rn_schema_maker *m, const struct rn_literal_list *goal)
+{
+    rn_expr text = bare_strings(m, rn_literals_of(m, goal)), quote = rn_schema_literal_text(m, "'");
+
+    if (text == RN_GRAMMAR_NONE)
+        return text;
+    text = rn_schema_lacking(m->g, text, or_else(m, quote, rn_schema_literal_text(m, "\\")));
+    return rn_grammar_sequence(m->g, (rn_expr[]){quote, text, quote}, 3);
+}
+
 rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal)
 {
     const char *colon = m->form->kind == RN_ARGUMENTS_PYTHON ? "=" : ":";
-    rn_expr key;
+    rn_expr key, value;
 
     if (m->form->kind == RN_ARGUMENTS_PARAMS)
         return is_parameter(m->form->params, name) ? parameter(m, name, goal) : RN_GRAMMAR_NONE;
     if (m->form->kind == RN_ARGUMENTS_PYTHON && !is_identifier(name))
         return RN_GRAMMAR_NONE;
     key = m->form->kind == RN_ARGUMENTS_PYTHON ? name_text(m, name) : rn_schema_key(m, name);
-    return rn_grammar_sequence(m->g, (rn_expr[]){key, rn_schema_literal_text(m, colon), rn_schema_goal(m, goal)}, 3);
+    value = rn_schema_goal(m, goal);
+    if (m->form->kind == RN_ARGUMENTS_PYTHON)
+        value = or_else(m, single_quoted(m, goal), value);
+    return rn_grammar_sequence(m->g, (rn_expr[]){key, rn_schema_literal_text(m, colon), value}, 3);
 }
 
 rn_expr rn_schema_between(struct rn_schema_maker *m)

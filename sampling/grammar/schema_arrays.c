@@ -53,8 +53,11 @@ static rn_expr comma(struct rn_schema_maker *m)
 
 static rn_expr item(struct rn_schema_maker *m, const struct rn_literal_list *goal, bool first)
 {
-    rn_expr value = rn_grammar_sequence(m->g, (rn_expr[]){rn_schema_goal(m, goal), rn_schema_white(m)}, 2);
+    rn_expr value;
 
+    if (m->in_tags)
+        return rn_schema_tagged(m, goal, first);
+    value = rn_grammar_sequence(m->g, (rn_expr[]){rn_schema_goal(m, goal), rn_schema_white(m)}, 2);
     return first ? value : rn_grammar_sequence(m->g, (rn_expr[]){comma(m), value}, 2);
 }
 
@@ -385,12 +388,23 @@ static void check_count(struct rn_schema_maker *m, struct rn_case *the)
         the->min_items = 0;
 }
 
-rn_expr rn_schema_array(struct rn_schema_maker *m, const struct rn_case *the)
+bool rn_schema_items_plain(const struct rn_case *the)
+{
+    const struct rn_clause *clause;
+    const struct rn_list *list;
+    struct rn_value rest;
+
+    for (clause = the->arrays; clause != NULL; clause = clause->next)
+        if (prefix_of(clause->schema, &list, &rest) > 0)
+            return false;
+    return the->contains == NULL && (the->unique == NULL || the->max_items <= 1);
+}
+
+rn_expr rn_schema_items(struct rn_schema_maker *m, const struct rn_case *the)
 {
     struct rn_case own = *the;
     const struct rn_clause *clause;
     uint32_t prefix = 0, i;
-    rn_expr e;
 
     for (clause = own.arrays; clause != NULL; clause = clause->next) {
         const struct rn_list *list;
@@ -406,9 +420,14 @@ rn_expr rn_schema_array(struct rn_schema_maker *m, const struct rn_case *the)
         return rn_grammar_alternatives(m->g, NULL, 0);
     check_count(m, &own);
     if (own.unique != NULL && own.max_items > 1)
-        e = unique(m, &own, prefix);
-    else
-        e = own.contains != NULL ? counted(m, &own, prefix) : plain(m, &own, prefix);
-    return rn_grammar_sequence(
-        m->g, (rn_expr[]){rn_schema_literal_text(m, "["), rn_schema_white(m), e, rn_schema_literal_text(m, "]")}, 4);
+        return unique(m, &own, prefix);
+    return own.contains != NULL ? counted(m, &own, prefix) : plain(m, &own, prefix);
+}
+
+rn_expr rn_schema_array(struct rn_schema_maker *m, const struct rn_case *the)
+{
+    return rn_grammar_sequence(m->g,
+                               (rn_expr[]){rn_schema_literal_text(m, "["), rn_schema_white(m), rn_schema_items(m, the),
+                                           rn_schema_literal_text(m, "]")},
+                               4);
 }

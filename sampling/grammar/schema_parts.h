@@ -49,6 +49,13 @@ struct rn_schema_goal {
     uint32_t rule;
 };
 
+/* The tags within a value that satisfies all literals; `seen`: its schema, as the answer's reader finds it. */
+struct rn_schema_tags {
+    struct rn_literals literals;
+    struct rn_value seen;
+    uint32_t rule;
+};
+
 struct rn_schema_maker {
     struct rn_grammar *g;
     struct rn_arena *arena;
@@ -71,10 +78,14 @@ struct rn_schema_maker {
     rn_expr mark;                                    /* stands for a string's quotes; RN_GRAMMAR_NONE: they do */
     bool python;                                     /* words of Python stand for those of JSON as well */
     const struct rn_arguments_form *form;            /* NULL: JSON */
-    const struct rn_schema *one_of;                  /* its branches are being told apart */
-    struct rn_text_cache *texts;                     /* patterns and formats that were made */
-    struct rn_length_cache *lengths;                 /* strings with lengths that were made */
-    uint32_t likely; /* where in an enum the value that is looked for stands, if it is of that enum */
+    struct rn_value seen;                            /* by the reader: the schema of what is being written in tags */
+    bool in_tags;                                    /* items are */
+    struct rn_schema_tags *tags;
+    uint32_t n_tags, room_tags;
+    const struct rn_schema *one_of;  /* its branches are being told apart */
+    struct rn_text_cache *texts;     /* patterns and formats that were made */
+    struct rn_length_cache *lengths; /* strings with lengths that were made */
+    uint32_t likely;                 /* where in an enum the value that is looked for stands, if it is of that enum */
 };
 
 /* ---- Constraints ---- */
@@ -354,6 +365,10 @@ rn_expr rn_schema_any_number(struct rn_schema_maker *m);
 /* ---- schema_arrays.c, schema_objects.c ---- */
 
 rn_expr rn_schema_array(struct rn_schema_maker *m, const struct rn_case *the);
+rn_expr rn_schema_items(struct rn_schema_maker *m, const struct rn_case *the); /* without brackets */
+
+/* All items are alike, and nothing is said of some or two of them. */
+bool rn_schema_items_plain(const struct rn_case *the);
 rn_expr rn_schema_object(struct rn_schema_maker *m, const struct rn_case *the);
 
 /* Members of an object that are written in another form than JSON's, without braces; none but those that the schema
@@ -385,6 +400,21 @@ bool rn_schema_ambiguous(struct rn_schema_maker *m);
 /* A member in the maker's form; RN_GRAMMAR_NONE: it cannot be written. And what stands between two. */
 rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal);
 rn_expr rn_schema_between(struct rn_schema_maker *m);
+
+/* What stands in a parameter between its opener and what closes it. types: as a reader sees them; NONE: nothing may. */
+rn_expr rn_schema_parameter(struct rn_schema_maker *m, const struct rn_literal_list *goal, uint32_t types);
+
+/* ---- schema_tags.c: objects and lists whose members are marked themselves (text/answer/nested.c) ---- */
+
+/* What a reader finds for a member of m->seen, and its types. */
+uint32_t rn_schema_seen_member(struct rn_schema_maker *m, const struct rn_str *name, struct rn_value *seen);
+
+/* The tags within a value, where it can be written so; RN_GRAMMAR_NONE: it cannot. Its rule is made later. */
+rn_expr rn_schema_tags(struct rn_schema_maker *m, const struct rn_literal_list *goal, struct rn_value seen);
+void rn_schema_make_tags(struct rn_schema_maker *m, struct rn_schema_tags tags);
+
+/* An item in its tag. */
+rn_expr rn_schema_tagged(struct rn_schema_maker *m, const struct rn_literal_list *goal, bool first);
 
 /* All texts with none of these in them. The rest of the texts of `from`, or of all. */
 rn_expr rn_schema_lacking(struct rn_grammar *g, rn_expr from, rn_expr what);

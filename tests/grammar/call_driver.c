@@ -69,8 +69,7 @@ static void add_marks(struct words *words, const char *pattern)
 
 static void collect(struct words *words, const struct rn_answer_format *format)
 {
-    static const char *const harmony[] = {"<|channel|>",   "<|message|>", "<|start|>", "<|end|>",
-                                          "<|constrain|>", "<|call|>",    "<|return|>"};
+    static const char *const channels[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
     struct rn_answer_rows rows = rn_answer_format_rows(format);
     const struct rn_param_syntax *params = rows.calls->params;
     int i;
@@ -90,8 +89,10 @@ static void collect(struct words *words, const struct rn_answer_format *format)
     add_marks(words, rows.reasoning->open[1]);
     add_marks(words, rows.reasoning->close);
     add_marks(words, rows.calls->mark);
-    for (i = 0; i < 7 && rows.calls->harmony; i++)
-        add_marks(words, harmony[i]);
+    for (i = 0; i < 4 && rows.calls->headers == RN_HEADERS_CHANNELS; i++)
+        add_marks(words, channels[i]);
+    for (i = 0; i < 3 && rows.calls->headers != RN_HEADERS_NONE; i++)
+        add_marks(words, rows.turn->ends[i]);
     if (params == NULL)
         return;
     add_marks(words, params->open);

@@ -24,6 +24,7 @@ BAR, GAP = "\uff5c", "\u2581"
 # The marks by which a template's format of calls is known (text/answer/format.c).
 FORMATS = {
     "harmony": "<|channel|><|message|><|start|>",
+    "atem": "<atem:function_calls><atem:invoke name=<|eom|><|message|>",
     "gemma-call": "<|tool_call>call:",
     "function-gemma": "<start_function_call>",
     "dsml": BAR + "DSML" + BAR + "invoke",
@@ -36,6 +37,7 @@ FORMATS = {
     "longcat": "<longcat_tool_call>",
     "arg-key": "<arg_key>",
     "minimax": "<minimax:tool_call>",
+    "nested": "]<]minimax[>[<invoke name=",
     "invoke": "<invoke name=<parameter name=",
     "seed": "<seed:tool_call>",
     "function-parameter": "<function=<parameter=",
@@ -55,6 +57,7 @@ FORMATS = {
     "python-list": "List of tools: [",
     "json-behind-token": "<|tool_call|>",
     "action-plugin": "<|action_start|>",
+    "tool-calls-lines": "<tool_calls>\\n{\"name\": </tool_calls>",
     "tool-calls-list": "<tool_calls>[",
     "json-in-tags": "<tool_call>",
     "python-in-tags": "<function_calls>",
@@ -159,7 +162,7 @@ def wrong(case, parts):
 def cases(rng):
     for name, tells in FORMATS.items():
         for choice in ("required", "auto", "none", "f", "get_it", "h", "none"):
-            for reasoning in (["", rng.choice(REASONINGS[1:])] if name != "harmony" else [""]):
+            for reasoning in (["", rng.choice(REASONINGS[1:])] if name not in ("harmony", "atem") else [""]):
                 yield name, tells + reasoning, {"choice": choice, "single": rng.random() < 0.3,
                                                 "reasoning": rng.random() < 0.7,
                                                 "schema": json.dumps(CONTENT) if rng.random() < 0.2 else None}

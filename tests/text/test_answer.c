@@ -11,11 +11,14 @@
 
 #include "answer_samples.h"
 
+#define MM "]<]minimax[>["
+
 /* One of each row of calls, told by what its template writes. */
 static const struct {
     const char *name, *source;
 } rows[] = {
     {"harmony", HARMONY},
+    {"atem", "<|start|><|message|><|eom|><|eot|><atem:function_calls><atem:invoke name=\"x\">"},
     {"gemma-call", GEMMA},
     {"function-gemma", "<start_function_call>call:"},
     {"dsml", "'\xef\xbd\x9c"
@@ -32,6 +35,7 @@ static const struct {
     {"longcat", "<longcat_tool_call>"},
     {"arg-key", GLM},
     {"minimax", "<minimax:tool_call><invoke name="},
+    {"nested", MM "<tool_call>" MM "<invoke name=\"x\"><mm:think>[e~["},
     {"invoke", "<invoke name=\"x\"><parameter name=\"y\">"},
     {"seed", "<seed:tool_call><function=x><parameter=y>"},
     {"function-parameter", CODER},
@@ -50,6 +54,7 @@ static const struct {
     {"python-list", "List of tools: ["},
     {"json-behind-token", "<|start_of_role|>available_tools"},
     {"action-plugin", "<|action_start|>"},
+    {"tool-calls-lines", "<tool_calls>\\n{\"name\": x}</tool_calls><end_of_sentence>"},
     {"tool-calls-list", "<tool_calls>["},
     {"json-in-tags", HERMES},
     {"python-in-tags", "<function_calls>"},
@@ -270,6 +275,14 @@ static void test_json_kinds(void **state)
            "N f|A {\"n\": 1}|E");
     expect(row("tool-calls-list"), "<tool_calls>\n<tool_call>f\n```json\n{\"n\":1}\n```\n</tool_call>\n</tool_calls>",
            "N f|A {\"n\":1}|E");
+    expect(row("tool-calls-lines"),
+           "<tool_calls>\n{\"name\": \"f\", \"arguments\": {\"n\": 1}}\n{\"name\": \"g\", \"arguments\": {}}\n"
+           "</tool_calls><end_of_sentence>\n",
+           "N f|A {\"n\": 1}|E|N g|A {}|E");
+    expect(
+        row("tool-calls-lines"),
+        "<tool_calls>{\"name\": \"f\", \"arguments\": {}}\n{\"x\": 1}</tool_calls>{\"name\": \"g\", \"arguments\": {}}",
+        "N f|A {}|E|C {\"x\": 1}</tool_calls>{\"name\": \"g\", \"arguments\": {}}");
     expect(row("functools"), " functools[{\"name\": \"f\", \"arguments\": {}}]", "N f|A {}|E");
 }
 
@@ -312,6 +325,52 @@ static void test_parameters(void **state)
            "N f|A {\"s\":\"a]]</param>\\n\",\"x\":[true]}|E");
     expect(row("seed"), "<seed:tool_call>\n<function=f>\n<parameter=s>x</parameter>\n</function>\n</seed:tool_call>",
            "N f|A {\"s\":\"x\"}|E");
+}
+
+/* MiniMax M3: each tag behind a token of its own, values within values. */
+static void test_nested(void **state)
+{
+#define CALL(arguments) MM "<tool_call>\n" MM "<invoke name=\"f\">" arguments MM "</invoke>\n" MM "</tool_call>[e~["
+    (void)state;
+    expect(row("nested"), "<mm:think>hm</mm:think>Sure." CALL(MM "<s>1 </s>" MM "</s>" MM "<n>2" MM "</n>"),
+           "R hm|C Sure.|N f|A {\"s\":\"1 </s>\",\"n\":2}|E");
+    expect(row("nested"), "</mm:think>" CALL(""), "N f|A {}|E");
+    expect(row("nested"),
+           CALL(MM "<o>" MM "<a>1" MM "</a>" MM "<b>\n" MM "<c>x" MM "</c>" MM "</b>" MM "<d>" MM "</d>" MM "</o>"),
+           "N f|A {\"o\":{\"a\":1,\"b\":{\"c\":\"x\"},\"d\":\"\"}}|E");
+    expect(row("nested"),
+           CALL(MM "<y>" MM "<item>1" MM "</item>\n" MM "<item>" MM "<item>true" MM "</item>" MM "</item>" MM "</y>"),
+           "N f|A {\"y\":[1,[true]]}|E");
+    expect(row("nested"), CALL(MM "<o>" MM "<item>1" MM "</item>" MM "</o>" MM "<e>a" MM "</e>"),
+           "N f|A {\"o\":{\"item\":1},\"e\":\"a\"}|E");
+    expect(row("nested"), CALL(MM "<o>" MM "</o>" MM "<u>" MM "</u>"), "N f|A {\"o\":{},\"u\":\"\"}|E");
+    expect(row("nested"), CALL(MM "<o>{\"a\": [1]}" MM "</o>"), "N f|A {\"o\":{\"a\":[1]}}|E");
+    expect(row("nested"), MM "<invoke name=\"f\">" MM "<o>" MM "<a>1" MM "</o>", "N f|A {\"o\":{\"a\":\"1" MM "</o>");
+    expect(row("nested"), MM "<invoke name=\"f\">" MM "<y>" MM "<item>1" MM "</item>" MM "<x>", "N f|A {\"y\":[1");
+#undef CALL
+}
+
+static void test_recipients(void **state)
+{
+    static const char prompt[] = "<|start|>user<|message|>Hi<|eot|><|start|>assistant";
+    const char *atem = row("atem");
+
+    (void)state;
+    expect_of(atem, prompt, TOOLS, true,
+              " to=self<|message|> hm\n<|eom|><|start|>assistant to=user<|message|>Sure. \n<|eot|>",
+              "R  hm\n|C Sure. \n");
+    expect_of(atem, prompt, TOOLS, true, "<|message|>Sure.<|eot|>", "C Sure.");
+    expect_of(
+        atem, prompt, TOOLS, true,
+        " to=user<|message|>I look.<|eom|><|start|>assistant to=f<|message|><atem:function_calls>\n<atem:invoke "
+        "name=\"f\">\n<atem:parameter name=\"s\">a\n</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>"
+        "<|start|>assistant to=g<|message|><atem:function_calls>\n<atem:invoke name=\"g\">\n</atem:invoke>\n"
+        "</atem:function_calls><|eot|>",
+        "C I look.|N f|A {\"s\":\"a\\n\"}|E|N g|A {}|E");
+    expect_of(atem, "<|start|>assistant to=self<|message|>", TOOLS, false, "hm<|e", "R hm<|e");
+    expect_of(atem, prompt, TOOLS, true, " to=self<|message|>hm<|eom|><|start|>user<|message|>x",
+              "R hm|C <|start|>user<|message|>x");
+    expect_of(atem, prompt, NULL, true, " to=f<|message|>\nx", "C x");
 }
 
 static void test_python(void **state)
@@ -636,8 +695,9 @@ int main(void)
         cmocka_unit_test(test_rows),         cmocka_unit_test(test_plain),   cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_json_in_tags), cmocka_unit_test(test_no_call), cmocka_unit_test(test_json_kinds),
         cmocka_unit_test(test_parameters),   cmocka_unit_test(test_python),  cmocka_unit_test(test_markup),
-        cmocka_unit_test(test_gemma),        cmocka_unit_test(test_harmony), cmocka_unit_test(test_early),
-        cmocka_unit_test(test_cut_off),      cmocka_unit_test(test_wants),   cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_gemma),        cmocka_unit_test(test_harmony), cmocka_unit_test(test_recipients),
+        cmocka_unit_test(test_nested),       cmocka_unit_test(test_early),   cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_wants),        cmocka_unit_test(test_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

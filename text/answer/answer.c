@@ -13,7 +13,7 @@
 
 #define PER_BYTE 6u /* an escaped byte is the longest that one byte of input becomes */
 #define SLACK 128u  /* what ends or begins a call, and what the literal machine holds */
-#define HARMONY_BEGIN "<|start|>assistant"
+#define MESSAGE_BEGIN "<|start|>assistant"
 #define PROMPT_TAIL 512u
 
 /* ---- Giving out ---- */
@@ -175,6 +175,7 @@ static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint
     } else if (marker->role != RN_MARKER_WRAPPER || reasoning->trim) {
         kept = 0;
     }
+    a->in_lines = false;
     advance(a, kept, true);
     advance(a, spaces - kept + marker->bytes, false);
     switch (marker->role) {
@@ -239,7 +240,7 @@ static void give_text(struct rn_answer *a, uint32_t n)
     if (a->base + n < a->len) {
         a->skip = RN_SKIP_NONE;
         a->start = false;
-        a->after_call = false;
+        a->after_call = a->in_lines = false;
         n++;
         while (a->base + n < a->len && !a->stops[(unsigned char)a->window[a->base + n]])
             n++;
@@ -250,11 +251,17 @@ static void give_text(struct rn_answer *a, uint32_t n)
     advance(a, dropped, false);
 }
 
-/* May a call that has no marker begin with this byte? */
-static bool bare_allowed(const struct rn_answer *a, char c)
+/* Begins to match a call that has no marker, if one may begin with this byte. */
+static bool open_bare(struct rn_answer *a, char c, uint32_t spaces)
 {
-    return a->bare >= 0 && a->start && a->has_tools && !a->blocked && a->kind == RN_PART_CONTENT &&
-           (c == '{' || c == '[');
+    bool begins = a->bare >= 0 && a->start && (c == '{' || c == '['), follows = a->in_lines && c == '{';
+
+    if (!(begins || follows) || !a->has_tools || a->blocked || a->kind != RN_PART_CONTENT)
+        return false;
+    a->lead = spaces;
+    a->cur = a->base + spaces;
+    rn_answer_open(a, follows ? RN_F_CALL : a->rows.calls->open[a->bare], follows ? -1 : a->bare);
+    return true;
 }
 
 static enum rn_answer_step on_text(struct rn_answer *a)
@@ -282,12 +289,8 @@ static enum rn_answer_step on_text(struct rn_answer *a)
         act(a, marker, spaces);
         return RN_STEP_ON;
     }
-    if (spaces < n && bare_allowed(a, a->window[a->base + spaces])) {
-        a->lead = spaces;
-        a->cur = a->base + spaces;
-        rn_answer_open(a, a->rows.calls->open[a->bare], a->bare);
+    if (spaces < n && open_bare(a, a->window[a->base + spaces], spaces))
         return RN_STEP_ON;
-    }
     if (ends_in_closer(a, a->base + spaces))
         advance(a, n, false);
     else
@@ -317,6 +320,7 @@ void rn_answer_call_ends(struct rn_answer *a)
     a->committed = false;
     a->mode = RN_MODE_TEXT;
     a->after_call = true;
+    a->in_lines = (a->rows.calls->flags & RN_CALL_LINES) != 0;
     begin_section(a, RN_PART_CONTENT, RN_SKIP_SPACES);
 }
 
@@ -515,17 +519,17 @@ static void collect_markers(struct rn_answer *a)
     static const char *const headers[] = {"<|start|>", "<|channel|>"};
     const struct rn_reasoning_row *reasoning = a->rows.reasoning;
 
-    if (!a->rows.calls->harmony) {
+    if (a->rows.calls->headers == RN_HEADERS_NONE) {
         add_markers(a, reasoning->open, 2, RN_MARKER_REASONING);
         add_markers(a, &reasoning->close, 1, RN_MARKER_REASONING_END);
         add_markers(a, reasoning->wrappers, 4, RN_MARKER_WRAPPER);
     } else {
-        add_markers(a, headers, 2, RN_MARKER_HEADER);
+        add_markers(a, headers, a->rows.calls->headers == RN_HEADERS_CHANNELS ? 2 : 1, RN_MARKER_HEADER);
     }
     add_patterns(a);
     add_markers(a, a->rows.calls->closers, 5, RN_MARKER_CLOSER);
     add_markers(a, a->rows.turn->ends, 3, RN_MARKER_TURN_END);
-    a->holds_space = a->holds_space && !a->rows.calls->harmony;
+    a->holds_space = a->holds_space && a->rows.calls->headers == RN_HEADERS_NONE;
     if (a->holds_space)
         a->stops[' '] = a->stops['\n'] = a->stops['\t'] = a->stops['\r'] = true;
 }
@@ -595,18 +599,6 @@ static struct rn_opened opened_by(const struct rn_answer_rows *rows, const char 
     return opened;
 }
 
-/* Where the last answer of a prompt that is written as harmony begins; NULL: nowhere in it. */
-static const char *harmony_begin(const char *end, size_t n)
-{
-    static const char begin[] = HARMONY_BEGIN;
-    const char *at = NULL, *next;
-
-    for (next = n > 0 ? memmem(end, n, begin, sizeof begin - 1) : NULL; next != NULL;
-         next = memmem(next + 1, n - (size_t)(next + 1 - end), begin, sizeof begin - 1))
-        at = next;
-    return at;
-}
-
 /* The last place of the marker in text[n]; NULL: nowhere. */
 static const char *last_of(const char *text, size_t n, const char *marker)
 {
@@ -616,6 +608,17 @@ static const char *last_of(const char *text, size_t n, const char *marker)
         if (memcmp(text + at - bytes, marker, bytes) == 0)
             return text + at - bytes;
     return NULL;
+}
+
+/* The last message of the model, in a prompt text[n] that is a row of messages, if it has no end yet; else NULL. */
+static const char *open_message(const struct rn_answer_rows *rows, const char *text, size_t n)
+{
+    const char *at = last_of(text, n, MESSAGE_BEGIN);
+
+    for (size_t i = 0; i < 3 && at != NULL && rows->turn->ends[i] != NULL; i++)
+        if (last_of(at, n - (size_t)(at - text), rows->turn->ends[i]) != NULL)
+            return NULL;
+    return at;
 }
 
 /* What a message has opened whose content so far is text[n]: reasoning that it has not closed. */
@@ -637,19 +640,19 @@ static struct rn_opened opened_within(const struct rn_reasoning_row *row, const 
 struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt, size_t n, size_t content)
 {
     struct rn_answer_rows rows = rn_answer_format_rows(format);
-    size_t tail = n < PROMPT_TAIL ? n : PROMPT_TAIL, begin = sizeof HARMONY_BEGIN - 1;
+    size_t tail = n < PROMPT_TAIL ? n : PROMPT_TAIL, begin = sizeof MESSAGE_BEGIN - 1;
     const char *end = prompt + (n - tail), *at;
     struct rn_opened opened = {RN_OPENED_NOTHING, NULL, 0, 0};
 
     RN_ASSERT(content <= n);
-    if (content < n && rows.calls->harmony)
+    if (content < n && rows.calls->headers != RN_HEADERS_NONE)
         return (struct rn_opened){RN_OPENED_CONTENT, NULL, 0, 0};
     if (content < n)
         return opened_within(rows.reasoning, prompt + content, n - content);
-    if (!rows.calls->harmony)
+    if (rows.calls->headers == RN_HEADERS_NONE)
         return opened_by(&rows, end, tail);
-    at = harmony_begin(end, tail);
-    if (at != NULL && at + begin < end + tail && memmem(at, (size_t)(end + tail - at), "<|end|>", 7) == NULL)
+    at = open_message(&rows, end, tail);
+    if (at != NULL && at + begin < end + tail)
         opened.kind = RN_OPENED_CONTENT;
     return opened;
 }
@@ -679,21 +682,19 @@ static void go_on(struct rn_answer *answer, const char *content, size_t n)
 
 void rn_answer_start(struct rn_answer *answer, const char *prompt, size_t n, size_t content)
 {
-    static const char begin[] = HARMONY_BEGIN;
-    size_t head = answer->rows.calls->harmony ? content : n; /* a message that goes on is read up to its content */
-    size_t tail = head < PROMPT_TAIL ? head : PROMPT_TAIL, bytes;
+    bool messages = answer->rows.calls->headers != RN_HEADERS_NONE;
+    size_t head = messages ? content : n; /* a message that goes on is read up to its content */
+    size_t tail = head < PROMPT_TAIL ? head : PROMPT_TAIL;
     const char *end = prompt + (head - tail), *at;
     struct rn_opened opened;
 
     RN_ASSERT(content <= n);
-
-    if (answer->rows.calls->harmony) {
-        at = harmony_begin(end, tail);
-        bytes = at == NULL ? 0 : tail - (size_t)(at - end);
-        if (at == NULL || memmem(at, bytes, "<|end|>", 7) != NULL)
-            read_phantom(answer, begin, sizeof begin - 1);
+    if (messages) {
+        at = open_message(&answer->rows, end, tail);
+        if (at == NULL)
+            read_phantom(answer, MESSAGE_BEGIN, sizeof MESSAGE_BEGIN - 1);
         else
-            read_phantom(answer, at, bytes);
+            read_phantom(answer, at, (size_t)(end + tail - at));
         return;
     }
     if (content < n) {
@@ -728,13 +729,13 @@ static bool params_mention(const struct rn_param_syntax *params, const char *nam
 
 bool rn_answer_wants(const struct rn_answer *answer, const char *name, size_t n)
 {
-    static const char harmony[] = "<|start|><|channel|><|message|><|constrain|>";
+    static const char headers[] = "<|start|><|channel|><|message|><|constrain|>";
     const struct rn_call_row *calls = answer->rows.calls;
     size_t i;
 
     if (n == 0)
         return false;
-    if (calls->harmony && mentions(harmony, name, n))
+    if (calls->headers != RN_HEADERS_NONE && mentions(headers, name, n))
         return true;
     for (i = 0; i < answer->n_markers; i++) {
         uint8_t role = answer->markers[i].role;

@@ -95,6 +95,7 @@ static const struct rn_reasoning_row reasonings[] = {
      .open = {"<|thought_start|>"},
      .close = "<|thought_end|>",
      .anywhere = true},
+    {.name = "mm-think", .tells = {"<mm:think>"}, .open = {"<mm:think>"}, .close = "</mm:think>"},
     {.name = "triangles",
      .tells = {"\xe2\x97\x81think\xe2\x96\xb7"},
      .open = {"\xe2\x97\x81think\xe2\x96\xb7"},
@@ -123,16 +124,23 @@ static const struct rn_reasoning_row reasonings[] = {
 
 /* ---- Parameters ---- */
 
-static const struct rn_param_syntax function_equals = {.open = "<parameter=",
-                                                       .openers = {{">", RN_VALUE_BY_SCHEMA}},
-                                                       .close = "</parameter>",
-                                                       .end = "</function>",
-                                                       .lines = true,
-                                                       .python = true};
+#define FUNCTION_EQUALS                                                                                           \
+    .open = "<parameter=", .openers = {{">", RN_VALUE_BY_SCHEMA}}, .close = "</parameter>", .end = "</function>", \
+    .lines = true, .python = true
+static const struct rn_param_syntax function_equals = {FUNCTION_EQUALS};
+static const struct rn_param_syntax seed_function = {FUNCTION_EQUALS, .inline_too = true};
 static const struct rn_param_syntax invoke_name = {.open = "<parameter name=\"",
                                                    .openers = {{"\">", RN_VALUE_BY_SCHEMA}},
                                                    .close = "</parameter>",
                                                    .end = "</invoke>"};
+static const struct rn_param_syntax atem = {.open = "<atem:parameter name=\"",
+                                            .openers = {{"\">", RN_VALUE_BY_SCHEMA}},
+                                            .close = "</atem:parameter>",
+                                            .end = "</atem:invoke>"};
+/* The token in front of each tag of MiniMax M3. */
+#define MM "]<]minimax[>["
+static const struct rn_param_syntax nested = {
+    .open = MM "<", .openers = {{">", RN_VALUE_BY_SCHEMA}}, .close = MM "</", .end = MM "</invoke>", .item = "item"};
 #define MARKUP(ml)                                              \
     {                                                           \
         .open = "<" ml "parameter name=\"",                     \
@@ -173,7 +181,17 @@ static const struct rn_param_syntax param_name = {.open = "<param name=\"",
 /* ---- Calls ---- */
 
 static const struct rn_call_row calls[] = {
-    {.name = "harmony", .tells = {{"<|channel|>", "<|message|>", "<|start|>"}}, .harmony = true},
+    {.name = "harmony", .tells = {{"<|channel|>", "<|message|>", "<|start|>"}}, .headers = RN_HEADERS_CHANNELS},
+    {.name = "atem",
+     .tells = {{"<atem:function_calls>", "<atem:invoke name="}},
+     .open = {"<atem:function_calls>" SPACE "<atem:invoke name=\"" NAME "\">" PARAMS,
+              "<atem:invoke name=\"" NAME "\">" PARAMS},
+     .closers = {"</atem:function_calls>"},
+     .params = &atem,
+     .headers = RN_HEADERS_RECIPIENTS,
+     .written = {{.call = " to=" NAME "<|message|><atem:function_calls>" SPACE "<atem:invoke name=\"" NAME
+                          "\">" PARAMS SPACE "</atem:function_calls>",
+                  .between = "<|eom|><|start|>assistant"}}},
     {.name = "gemma-call",
      .tells = {{"<|tool_call>call:"}},
      .open = {"<|tool_call>call:" NAME "{" GEMMA},
@@ -278,6 +296,12 @@ static const struct rn_call_row calls[] = {
      .params = &invoke_name,
      .written = {{"<minimax:tool_call>" SPACE, "<invoke name=\"" NAME "\">" PARAMS, SPACE,
                   SPACE "</minimax:tool_call>"}}},
+    {.name = "nested",
+     .tells = {{MM, "<invoke name="}},
+     .open = {MM "<tool_call>" SPACE MM "<invoke name=\"" NAME "\">" PARAMS, MM "<invoke name=\"" NAME "\">" PARAMS},
+     .closers = {MM "</tool_call>"},
+     .params = &nested,
+     .written = {{MM "<tool_call>" SPACE, MM "<invoke name=\"" NAME "\">" PARAMS, SPACE, SPACE MM "</tool_call>"}}},
     {.name = "invoke",
      .tells = {{"<invoke name=", "<parameter name="}},
      .open = {"<function_calls>" SPACE "<invoke name=\"" NAME "\">" PARAMS, "<invoke name=\"" NAME "\">" PARAMS},
@@ -288,7 +312,7 @@ static const struct rn_call_row calls[] = {
      .tells = {{"<seed:tool_call>"}},
      .open = {"<seed:tool_call>" SPACE "<function=" NAME ">" PARAMS, "<function=" NAME ">" PARAMS},
      .closers = {"</seed:tool_call>"},
-     .params = &function_equals,
+     .params = &seed_function,
      .written = {{.call = "<seed:tool_call>" SPACE "<function=" NAME ">" PARAMS SPACE "</seed:tool_call>",
                   .between = SPACE}}},
     {.name = "function-parameter",
@@ -392,6 +416,12 @@ static const struct rn_call_row calls[] = {
      .open = {"<|action_start|><|plugin|>" SPACE CALL},
      .closers = {"<|action_end|>"},
      .written = {{.call = "<|action_start|><|plugin|>" SPACE CALL SPACE "<|action_end|>"}}},
+    {.name = "tool-calls-lines",
+     .tells = {{"<tool_calls>\\n{\"name\": ", "</tool_calls>"}},
+     .open = {"<tool_calls>" SPACE CALL},
+     .closers = {"</tool_calls>"},
+     .flags = RN_CALL_LINES,
+     .written = {{"<tool_calls>" SPACE, CALL, "\n", SPACE "</tool_calls>"}}},
     {.name = "tool-calls-list",
      .tells = {{"<tool_calls>["}, {"<tool_calls>", "</tool_calls>"}},
      .open = {"<tool_calls>" SPACE CALL, "<tool_call>" SPACE CALL,
@@ -424,6 +454,7 @@ static const struct rn_call_row calls[] = {
 
 static const struct rn_turn_row turns[] = {
     {.tells = {"<|channel|>", "<|message|>"}, .ends = {"<|end|>", "<|return|>", "<|call|>"}},
+    {.tells = {"<|eom|>", "<|message|>"}, .ends = {"<|eom|>", "<|eot|>"}},
     {.tells = {"<|open|>", "<|close|>"}, .ends = {END_TAG("message"), "<|end_of_msg|>"}},
     {.tells = {"<|im_end|>"}, .ends = {"<|im_end|>"}},
     {.tells = {"<|eot_id|>"}, .ends = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}},
@@ -432,6 +463,8 @@ static const struct rn_turn_row turns[] = {
     {.tells = {"<turn|>"}, .ends = {"<turn|>", "<|tool_response>"}},
     {.tells = {"<end_of_turn>"}, .ends = {"<end_of_turn>", "<start_function_response>"}},
     {.tells = {"[e~["}, .ends = {"[e~["}},
+    {.tells = {"<|role_end|>"}, .ends = {"<|role_end|>"}},
+    {.tells = {"<end_of_sentence>"}, .ends = {"<end_of_sentence>"}},
     {.tells = {"<SPECIAL_12>"}, .ends = {"<SPECIAL_12>"}, .newlines = 1},
     {.tells = {"message_sep"}, .ends = {"<|message_sep|>"}},
     {.tells = {"</assistant>"}, .ends = {"</assistant>"}, .newlines = 1},
@@ -518,7 +551,9 @@ const char *rn_answer_format_name(const struct rn_answer_format *format)
 
 bool rn_answer_format_reasons(const struct rn_answer_format *format)
 {
-    return strcmp(rn_answer_format_rows(format).reasoning->name, "plain") != 0;
+    struct rn_answer_rows rows = rn_answer_format_rows(format);
+
+    return rows.calls->headers != RN_HEADERS_NONE || strcmp(rows.reasoning->name, "plain") != 0;
 }
 
 size_t rn_pattern_head(const char *pattern)

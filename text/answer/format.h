@@ -37,8 +37,17 @@ bool rn_answer_name_byte(char c);
 
 /* Bits of a call row. */
 enum rn_call_flag {
-    RN_CALL_KNOWN = 1,   /* the marks are everyday text: only names of the request's tools make a call */
-    RN_CALL_MESSAGES = 2 /* ">>>all\n" opens content */
+    RN_CALL_KNOWN = 1,    /* the marks are everyday text: only names of the request's tools make a call */
+    RN_CALL_MESSAGES = 2, /* ">>>all\n" opens content */
+    RN_CALL_LINES = 4     /* behind a call, another may follow without its mark, up to a closer */
+};
+
+/* An answer may be a row of messages: "<|start|>assistant", a header that says what the message is, "<|message|>", its
+ * text, an end. */
+enum rn_headers {
+    RN_HEADERS_NONE,
+    RN_HEADERS_CHANNELS,  /* harmony: a channel, and for calls a recipient */
+    RN_HEADERS_RECIPIENTS /* a recipient alone */
 };
 
 enum rn_value_rule { RN_VALUE_BY_SCHEMA, RN_VALUE_TEXT, RN_VALUE_JSON };
@@ -52,9 +61,12 @@ struct rn_param_syntax {
     } openers[3];
     const char *close;
     const char *end;
-    bool lines;  /* a value stands on lines of its own: one newline before and after it is not part of it */
-    bool cdata;  /* a value in <![CDATA[ .. ]]> is text */
-    bool python; /* values without a type are written as Python prints them */
+    bool lines;       /* a value stands on lines of its own: one newline before and after it is not part of it ... */
+    bool inline_too;  /* ... but the template writes none */
+    bool cdata;       /* a value in <![CDATA[ .. ]]> is text */
+    bool python;      /* values without a type are written as Python prints them */
+    const char *item; /* a value may have marked members of its own, or items with this key; what closes it is `close`,
+                         its key and '>'. NULL: it may not */
 };
 
 /* How calls are written, as a grammar asks for it: begin, call, between, call, ..., end. Patterns; here the fields from
@@ -73,7 +85,7 @@ struct rn_call_row {
     const struct rn_param_syntax *params;
     const char *mark; /* of strings, for GEMMA */
     uint32_t flags;
-    bool harmony;
+    enum rn_headers headers;
 };
 
 struct rn_reasoning_row {

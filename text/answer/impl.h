@@ -28,6 +28,8 @@
 #define RN_ANSWER_FIELD 256u       /* bytes of a name, an id, a key */
 #define RN_ANSWER_SPACES 64u       /* white space that is held back, or stands between two markers */
 #define RN_ANSWER_MARKERS 32u
+#define RN_ANSWER_LEVELS 32u /* of values within values that are marked */
+#define RN_ANSWER_KEYS 1024u /* bytes of the keys that are open */
 
 enum rn_answer_mode {
     RN_MODE_TEXT,
@@ -42,7 +44,7 @@ enum rn_answer_mode {
     RN_MODE_VALUE_CLOSE,   /* behind that */
     RN_MODE_VALUE_HELD,    /* one that is judged when it is whole */
     RN_MODE_PYTHON,
-    RN_MODE_HEADER, /* of a harmony message */
+    RN_MODE_HEADER, /* of a message */
     RN_N_MODES
 };
 
@@ -94,6 +96,17 @@ struct rn_wrap {
     struct rn_unescape unescape;
 };
 
+/* Marked values within marked values: level 0 is the arguments, the last one the value that is read. */
+struct rn_nest {
+    uint32_t depth, key_bytes; /* of the levels above 0; of their keys, one behind the other */
+    struct {
+        struct rn_value schema;
+        uint32_t n, key_at; /* members so far; its key, up to the next level's */
+        bool list;
+    } levels[RN_ANSWER_LEVELS];
+    char keys[RN_ANSWER_KEYS];
+};
+
 struct rn_answer {
     struct rn_heap *heap;
     struct rn_answer_rows rows;
@@ -118,7 +131,8 @@ struct rn_answer {
     bool start;    /* nothing but white space since a section began */
     bool said;     /* something was given out */
     bool after_call;
-    bool blocked; /* no call begins at base: that was tried */
+    bool in_lines; /* a call of RN_CALL_LINES has ended, and nothing else has come since */
+    bool blocked;  /* no call begins at base: that was tried */
 
     /* a call */
     const char *pattern;
@@ -138,6 +152,7 @@ struct rn_answer {
     uint32_t scan; /* behind cur: so much of a held value holds no end */
     uint8_t rule, python;
     bool list, in_cdata, line_passed;
+    struct rn_nest nest; /* of a syntax with items */
 
     struct rn_part *parts; /* while feeding */
     size_t n_parts;
@@ -205,6 +220,26 @@ void rn_answer_begin_wrap(struct rn_answer *a, bool keyed);
 void rn_answer_begin_params(struct rn_answer *a);
 void rn_answer_begin_python(struct rn_answer *a);
 void rn_answer_begin_header(struct rn_answer *a);
+
+/* ---- nested.c: values with members of their own; only of a syntax that has them ---- */
+
+void rn_answer_nest_begin(struct rn_answer *a);
+
+/* The key of a member is whole: gives it out, and what opens the object or list that it is in. False: it has no place
+ * there. */
+bool rn_answer_nest_member(struct rn_answer *a);
+
+/* Does what closes the innermost value stand at `at`? */
+enum rn_answer_match rn_answer_nest_closes(const struct rn_answer *a, uint32_t at, uint32_t *bytes);
+
+/* At a value's first byte: ON, and the mode is that of its members, or it was empty and is over; FAIL: it is neither. */
+enum rn_answer_step rn_answer_nest_value(struct rn_answer *a);
+
+/* The innermost value is over; `closed`: it had members. */
+void rn_answer_nest_ends(struct rn_answer *a, bool closed);
+
+/* The types of the innermost value. */
+uint32_t rn_answer_nest_types(const struct rn_answer *a);
 
 /* The input ends within a value: gives out what is held of it. */
 void rn_answer_cut_value(struct rn_answer *a);

@@ -19,6 +19,15 @@ void rn_answer_begin_params(struct rn_answer *a)
 {
     a->mode = RN_MODE_PARAMS;
     a->n_params = 0;
+    rn_answer_nest_begin(a);
+}
+
+/* Behind a value's end. */
+static void value_ends(struct rn_answer *a)
+{
+    if (a->rows.calls->params->item != NULL)
+        rn_answer_nest_ends(a, false);
+    a->mode = RN_MODE_PARAMS;
 }
 
 enum rn_answer_step rn_answer_on_params(struct rn_answer *a)
@@ -26,6 +35,7 @@ enum rn_answer_step rn_answer_on_params(struct rn_answer *a)
     const struct rn_param_syntax *params = a->rows.calls->params;
     enum rn_answer_match open, end;
     uint32_t bytes;
+    bool within;
 
     while (a->cur < a->len && rn_answer_space(a->window[a->cur]))
         a->cur++;
@@ -35,16 +45,21 @@ enum rn_answer_step rn_answer_on_params(struct rn_answer *a)
         return RN_STEP_FAIL;
     if (a->cur == a->len)
         return RN_STEP_WAIT;
-    end = rn_answer_match(a, a->cur, params->end, &bytes);
+    within = a->nest.depth > 0;
+    end = within ? rn_answer_nest_closes(a, a->cur, &bytes) : rn_answer_match(a, a->cur, params->end, &bytes);
     open = end == RN_MATCH_FULL ? RN_MATCH_NONE : rn_answer_match(a, a->cur, params->open, &bytes);
     if (open == RN_MATCH_NONE && end == RN_MATCH_NONE)
         return RN_STEP_FAIL;
-    if (open != RN_MATCH_FULL && end != RN_MATCH_FULL)
+    if (end == RN_MATCH_PARTIAL || (open != RN_MATCH_FULL && end != RN_MATCH_FULL))
         return RN_STEP_WAIT;
     a->cur += bytes;
     if (!a->committed && !rn_answer_commit(a))
         return RN_STEP_FAIL;
     rn_answer_take(a);
+    if (end == RN_MATCH_FULL && within) {
+        rn_answer_nest_ends(a, true);
+        return RN_STEP_ON;
+    }
     if (open == RN_MATCH_FULL) {
         a->mode = RN_MODE_KEY;
         a->key.bytes = 0;
@@ -84,7 +99,10 @@ enum rn_answer_step rn_answer_on_key(struct rn_answer *a)
         a->mode = RN_MODE_VALUE;
         a->in_cdata = false;
         a->line_passed = false;
-        rn_answer_put(a, RN_PART_TOOL_ARGUMENTS, a->n_params++ == 0 ? "{" : ",", 1);
+        a->n_params++;
+        if (params->item != NULL)
+            return rn_answer_nest_member(a) ? RN_STEP_ON : RN_STEP_FAIL;
+        rn_answer_put(a, RN_PART_TOOL_ARGUMENTS, a->n_params == 1 ? "{" : ",", 1);
         rn_answer_put_string(a, a->key.text, a->key.bytes);
         rn_answer_put(a, RN_PART_TOOL_ARGUMENTS, ":", 1);
         return RN_STEP_ON;
@@ -107,7 +125,8 @@ static enum rn_answer_match closes(const struct rn_answer *a, uint32_t at, uint3
         if (a->window[at + extra] != CDATA_END[i])
             return RN_MATCH_NONE;
     }
-    match = rn_answer_match(a, at + extra, params->close, bytes);
+    match = params->item != NULL ? rn_answer_nest_closes(a, at + extra, bytes)
+                                 : rn_answer_match(a, at + extra, params->close, bytes);
     *bytes += extra;
     return match;
 }
@@ -163,15 +182,20 @@ static enum rn_answer_step value_prefix(struct rn_answer *a)
 
 enum rn_answer_step rn_answer_on_value(struct rn_answer *a)
 {
+    bool nests = a->rows.calls->params->item != NULL;
+    enum rn_answer_step step;
     uint32_t at;
 
     if (value_prefix(a) == RN_STEP_WAIT)
         return RN_STEP_WAIT;
+    step = nests ? rn_answer_nest_value(a) : RN_STEP_FAIL;
+    if (step != RN_STEP_FAIL)
+        return step;
     a->types = RN_SCHEMA_STRING;
     if (a->rule == RN_VALUE_JSON)
         a->types = ~(uint32_t)RN_SCHEMA_STRING;
     else if (a->rule == RN_VALUE_BY_SCHEMA && !a->in_cdata)
-        a->types = rn_answer_tools_types(a->function, a->key.text, a->key.bytes);
+        a->types = nests ? rn_answer_nest_types(a) : rn_answer_tools_types(a->function, a->key.text, a->key.bytes);
     if (a->types == RN_SCHEMA_STRING) {
         begin_text(a);
         return RN_STEP_ON;
@@ -202,7 +226,7 @@ enum rn_answer_step rn_answer_on_value_text(struct rn_answer *a)
             rn_answer_put(a, RN_PART_TOOL_ARGUMENTS, "\"", 1);
             a->cur += bytes;
             rn_answer_take(a);
-            a->mode = RN_MODE_PARAMS;
+            value_ends(a);
             return RN_STEP_ON;
         }
         rn_answer_put_escaped(a, a->window[a->cur]);
@@ -235,12 +259,12 @@ enum rn_answer_step rn_answer_on_value_close(struct rn_answer *a)
     while (a->cur < a->len && rn_answer_space(a->window[a->cur]))
         a->cur++;
     rn_answer_take(a);
-    match = rn_answer_match(a, a->cur, a->rows.calls->params->close, &bytes);
+    match = closes(a, a->cur, &bytes);
     if (match != RN_MATCH_FULL)
         return match == RN_MATCH_PARTIAL ? RN_STEP_WAIT : RN_STEP_FAIL;
     a->cur += bytes;
     rn_answer_take(a);
-    a->mode = RN_MODE_PARAMS;
+    value_ends(a);
     return RN_STEP_ON;
 }
 
@@ -329,7 +353,7 @@ enum rn_answer_step rn_answer_on_value_held(struct rn_answer *a)
             put_value(a, a->scan);
             a->cur += a->scan + bytes;
             rn_answer_take(a);
-            a->mode = RN_MODE_PARAMS;
+            value_ends(a);
             return RN_STEP_ON;
         }
         if (a->scan == RN_ANSWER_VALUE_HOLD)

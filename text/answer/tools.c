@@ -183,9 +183,43 @@ static uint32_t types_of(struct rn_value root, struct rn_value schema, int depth
     return types;
 }
 
+uint32_t rn_answer_tools_types_of(struct rn_value root, struct rn_value schema)
+{
+    return types_of(root, schema, 0);
+}
+
 uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t n)
 {
     struct rn_value parameters = rn_dict_at(function, "parameters");
 
     return types_of(parameters, rn_dict_get(rn_dict_at(parameters, "properties"), key, n), 0);
+}
+
+/* What the keyword says in this schema, in what it refers to, or in one of its alternatives. */
+static struct rn_value keyword_of(struct rn_value root, struct rn_value schema, const char *keyword, int depth)
+{
+    static const char *const alternatives[] = {"anyOf", "oneOf"};
+    struct rn_value own = rn_dict_at(schema, keyword), other = target_of(root, rn_dict_at(schema, "$ref"));
+    size_t i, k;
+
+    if (depth < SCHEMA_DEPTH && own.kind == RN_VALUE_UNDEFINED && other.kind == RN_VALUE_DICT)
+        own = keyword_of(root, other, keyword, depth + 1);
+    for (i = 0; i < 2 && depth < SCHEMA_DEPTH; i++) {
+        other = rn_dict_at(schema, alternatives[i]);
+        for (k = 0; own.kind == RN_VALUE_UNDEFINED && other.kind == RN_VALUE_LIST && k < other.list->n; k++)
+            own = keyword_of(root, other.list->items[k], keyword, depth + 1);
+    }
+    return own;
+}
+
+struct rn_value rn_answer_tools_member(struct rn_value root, struct rn_value schema, const char *key, size_t n)
+{
+    struct rn_value own = rn_dict_get(keyword_of(root, schema, "properties", 0), key, n);
+
+    return own.kind != RN_VALUE_UNDEFINED ? own : keyword_of(root, schema, "additionalProperties", 0);
+}
+
+struct rn_value rn_answer_tools_item(struct rn_value root, struct rn_value schema)
+{
+    return keyword_of(root, schema, "items", 0);
 }
