@@ -90,7 +90,7 @@ static void measure(const struct rn_level *level, struct rn_attend t, const stru
     t.rows = s->rows;
     t.queries = s->queries;
     t.q_stride = t.out_stride = (size_t)s->queries * DIM;
-    t.last = s->context - s->rows;
+    t.last = t.own = s->context - s->rows;
     t.segment = rn_attend_segment(s->context);
     for (i = 0; i < REPEATS; i++) {
         took = thread_seconds();

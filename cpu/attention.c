@@ -78,6 +78,7 @@ static struct rn_attend attend_of(const struct rn_fast_context *c, const struct 
                                         : op->chunked     ? 0
                                                           : op->window,
                               .first = op->chunked ? sight.first : 0,
+                              .own = op->bidirectional ? c->step->rows[row].position : sight.last,
                               .segment = segment_of(sight),
                               .to = UINT32_MAX,
                               .scale = op->scale,

@@ -155,11 +155,13 @@ struct rn_attend {
     uint32_t rows, queries, k_dim, v_dim;
     uint32_t last, window; /* row i looks at position last + i and those before it; at the last `window`; 0: all */
     uint32_t first;        /* and at none before this one */
+    uint32_t own;          /* where row 0 itself is: `last`, or before it */
     uint32_t segment;      /* rn_attend_segment() of every row */
     uint32_t from, to;     /* only the segments that meet [from, to); whole: 0, UINT32_MAX */
     float scale, softcap;
-    const float *slopes; /* [queries]: subtracted from a score for each position before the row; NULL: nothing is */
-    const float *sinks;  /* [queries]: a score that joins the softmax without a value; NULL: none does */
+    const float
+        *slopes; /* [queries]: subtracted from a score for each position between it and the row; NULL: nothing is */
+    const float *sinks; /* [queries]: a score that joins the softmax without a value; NULL: none does */
     const uint32_t *blocks;
     uint32_t block_shift; /* log2 of positions per block */
     runnel_kv_type kv_type;

@@ -128,7 +128,7 @@ static uint32_t walk(const struct rn_attention *attention, const struct rn_atten
     if (first == end)
         return 0;
     w.blocks = blocks;
-    w.last = end - 1;
+    w.last = w.own = end - 1;
     w.window = end - first;
     w.first = 0;
     w.segment = rn_attend_segment(end - first);

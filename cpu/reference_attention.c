@@ -175,6 +175,7 @@ struct sight {
     const uint32_t *blocks; /* its table */
     struct rn_chunk_span span;
     uint32_t n;            /* of all three */
+    uint32_t own;          /* the row's own place among them: the last, but where it looks ahead */
     const int32_t *chosen; /* [n]: instead these positions; NULL: they are not chosen */
 };
 
@@ -194,6 +195,7 @@ static struct sight sight_both_ways(const struct rn_op *op, const struct rn_step
         last = position + op->window / 2;
     sight.span.first = first;
     sight.n = last + 1 - first;
+    sight.own = position - first;
     return sight;
 }
 
@@ -212,9 +214,11 @@ static struct sight sight_of(const struct rn_reference *ref, const struct rn_op 
     if (op->b >= 0) {
         sight.chosen = (const int32_t *)ref->slots[op->b] + (size_t)row * op->used;
         sight.n = position < op->used ? position + 1 : op->used;
+        sight.own = sight.n - 1;
         return sight;
     }
     sight.n = span->sink_end - span->sink + span->to - span->from + position + 1 - span->first;
+    sight.own = sight.n - 1;
     return sight;
 }
 
@@ -252,7 +256,7 @@ static void attend(struct rn_reference *ref, const struct rn_op *op, const struc
         rotate(ref->query, op->k_dim, rn_kv_rotation(op->k_dim));
     for (p = 0; p < sight->n; p++) {
         get(ref, ref->k[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head, op->k_dim);
-        ref->scores[p] = score(ref, op) + more + slope * (sight->n - 1 - p);
+        ref->scores[p] = score(ref, op) + more + slope * fabs((double)sight->own - p);
         max = fmax(max, ref->scores[p]);
     }
     if (sink != NULL) {

@@ -452,10 +452,16 @@ static int16_t fused_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
 
 int16_t rn_build_feed_forward(struct rn_build *b, int16_t x)
 {
-    if ((b->arch->flags & RN_ARCH_PLAIN_FFN) != 0)
-        return plain_ffn(b, x, b->hparams.act);
-    return (b->arch->flags & RN_ARCH_FUSED_FFN) != 0 ? fused_ffn(b, x, b->hparams.act)
-                                                     : gated_ffn(b, x, b->hparams.act);
+    bool plain = (b->arch->flags & RN_ARCH_PLAIN_FFN) != 0, fused = (b->arch->flags & RN_ARCH_FUSED_FFN) != 0;
+
+    if (plain && fused) {
+        plain = fused = !rn_build_has(b, "blk.%d.ffn_gate.weight");
+        fused = fused && rn_build_rows(b, "blk.%d.ffn_up.weight") == 2 * feed_forward(b);
+        plain = plain && !fused;
+    }
+    return plain   ? plain_ffn(b, x, b->hparams.act)
+           : fused ? fused_ffn(b, x, b->hparams.act)
+                   : gated_ffn(b, x, b->hparams.act);
 }
 
 int16_t rn_build_ffn(struct rn_build *b, int16_t x, enum rn_activation act)

@@ -333,6 +333,16 @@ DEVICE score_form score_form_of(const rn_attention_args &args, const column &c, 
     return f;
 }
 
+/* How far the position is from the column's row. */
+DEVICE float distance_of(const rn_attention_args &args, const column &c, uint32_t position)
+{
+    uint32_t own = c.last;
+
+    if (args.lasts != 0 && args.slopes != 0 && c.is_one)
+        own = global<uint32_t>(args.positions, args.n_rows).get(c.row);
+    return (float)(own < position ? position - own : own - position);
+}
+
 /* The score in powers of two. */
 DEVICE float finish_score(const rn_attention_args &args, const column &c, const score_form &f, float s, uint32_t position)
 {
@@ -340,7 +350,7 @@ DEVICE float finish_score(const rn_attention_args &args, const column &c, const 
     if (!f.plain) {
         if (args.softcap > 0)
             s = args.softcap * tanhf(s / args.softcap);
-        s += f.slope * (float)(c.last - position);
+        s += f.slope * distance_of(args, c, position);
         s *= 1.44269504f;
     }
     return c.is_one && position >= c.first && position <= c.last ? s : -INFINITY;

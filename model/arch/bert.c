@@ -1,8 +1,9 @@
 /* Encoders that texts are compared by: BERT (Devlin et al. 2018, arXiv 1810.04805) and its successors. What they give
  * are embeddings of positions, not logits.
  *
- *   BERT, Nomic, Jina 3     x = norm(token + first type (+ position))
+ *   BERT, Nomic, Jina       x = norm(token + first type (+ position))
  *                           x = norm(x + attention(x)),  x = norm(x + ffn(x))        nothing behind the last block
+ *                           Jina 2 (arXiv 2310.19923), with attn_norm_2: the attention's norm, plus x, is normed again
  *   ModernBERT              x = norm(token)
  *   (arXiv 2412.13663)      x = x + attention(norm x),   x = x + ffn(norm x)         the first block has no first norm
  *
@@ -87,10 +88,14 @@ static int16_t feed_forward(struct rn_build *b, int16_t x)
 
 static int16_t block(struct rn_build *b, int16_t x)
 {
-    int16_t mixed = rn_build_mix(b, x), out;
+    bool twice = rn_build_has(b, "blk.%d.attn_norm_2.weight");
+    int16_t mixed = rn_build_mix(b, x), before, out;
 
     rn_build_last_rows(b, &mixed, &x);
+    before = twice ? rn_build_copy(b, x) : x;
     x = normed(b, rn_build_add(b, rn_build_attention_out(b, mixed), x), "blk.%d.attn_output_norm");
+    if (twice)
+        x = normed(b, rn_build_add(b, x, before), "blk.%d.attn_norm_2");
     out = feed_forward(b, x);
     return normed(b, rn_build_add(b, out, x), "blk.%d.layer_output_norm");
 }

@@ -201,6 +201,13 @@ static const struct rn_arch archs[] = {
      .act = RN_ACT_GELU_TANH,
      .experts = RN_EXPERTS_SOFTMAX | RN_EXPERTS_SCALE,
      .output_norm = ""},
+    {.name = "jina-bert-v2",
+     .flags =
+         ENCODER | GPT | RN_ARCH_FUSED_FFN | RN_ARCH_NO_ROPE | RN_ARCH_ALIBI | RN_ARCH_ROW_NORM | RN_ARCH_NORM_OPTIONAL,
+     .keys = rn_arch_bloom_keys,
+     .build = rn_arch_bert,
+     .act = RN_ACT_GELU_TANH,
+     .output_norm = ""},
     {.name = "jina-bert-v3",
      .flags = ENCODER | GPT | RN_ARCH_NEOX,
      .build = rn_arch_bert,

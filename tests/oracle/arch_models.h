@@ -151,6 +151,8 @@
     X("internlm2-made", 0)               \
     X("jais-made", 0)                    \
     X("jais2-made", 0)                   \
+    X("jina-bert-v2-made", 0)            \
+    X("jina-bert-v2-made-norms", 0)      \
     X("jina-bert-v3-made", 0)            \
     X("kimi-k3-made", 0)                 \
     X("kimi-k3-made-plain", 0)           \
