@@ -13,7 +13,8 @@
  *   --never-read N    so many further clients ask and never read
  *   --idle N          so many further connections ask nothing
  *   --probe MS        asks /health every so many ms and tells how long it takes
- *   --pid N           the server's process: tells the processor time it took for each token
+ *   --pid N           the server's process: tells the processor time it took for each token, and its first thread's,
+ *                     which is the loop's of runnel serve and of --library
  *   --json            one object, for bench/serve_compare
  *
  * The server is any that speaks OpenAI's streamed completions: ours, llama.cpp's, vLLM's. Tells tokens and requests per
@@ -53,6 +54,21 @@ double load_cpu_s(uint32_t pid)
     if (at == NULL || sscanf(at + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu", &user, &system) != 2)
         return 0;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+double load_loop_s(uint32_t pid)
+{
+    unsigned long long ns = 0;
+    char path[64];
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%u/task/%u/schedstat", pid, pid);
+    if (pid == 0 || (file = fopen(path, "r")) == NULL)
+        return 0;
+    if (fscanf(file, "%llu", &ns) != 1)
+        ns = 0;
+    fclose(file);
+    return (double)ns * 1e-9;
 }
 
 void load_die(const char *what, const char *why)
@@ -139,22 +155,23 @@ static void tell_sample(const char *name, struct sample *sample, bool json)
 static void tell(struct load *load, bool json)
 {
     double s = (load->ended_ms - load->began_ms) / 1e3;
-    double cpu_us = load->tokens == 0 ? 0 : load->cpu_s * 1e6 / (double)load->tokens;
+    double per_token = load->tokens == 0 ? 0 : 1e6 / (double)load->tokens;
+    double cpu_us = load->cpu_s * per_token, loop_us = load->loop_s * per_token;
 
     if (json)
-        printf(
-            "{\"seconds\": %.3f, \"answers\": %lu, \"failed\": %lu, \"refused\": %lu, \"tokens\": %lu, \"events\": "
-            "%lu, "
-            "\"tokens_per_s\": %.2f, \"requests_per_s\": %.3f, \"text_hash\": %lu, \"cpu_us\": %.2f, \"text\": \"%s\"",
-            s, load->answers, load->failed, load->refused, load->tokens, load->events, (double)load->tokens / s,
-            (double)load->answers / s, load->text_hash, cpu_us, load->text == NULL ? "" : load->text);
+        printf("{\"seconds\": %.3f, \"answers\": %lu, \"failed\": %lu, \"refused\": %lu, \"tokens\": %lu, \"events\": "
+               "%lu, "
+               "\"tokens_per_s\": %.2f, \"requests_per_s\": %.3f, \"text_hash\": %lu, \"cpu_us\": %.2f, \"loop_us\": "
+               "%.2f, \"text\": \"%s\"",
+               s, load->answers, load->failed, load->refused, load->tokens, load->events, (double)load->tokens / s,
+               (double)load->answers / s, load->text_hash, cpu_us, loop_us, load->text == NULL ? "" : load->text);
     else
         printf("%lu answers, %lu failed, %lu refused and asked again, %lu tokens in %lu events, %.2f s: %.1f tokens/s, "
                "%.2f requests/s, "
-               "%.1f us of processor time a token\n"
+               "%.1f us of processor time a token, %.2f of the first thread\n"
                "%-14s %10s %10s %10s %10s\n",
                load->answers, load->failed, load->refused, load->tokens, load->events, s, (double)load->tokens / s,
-               (double)load->answers / s, cpu_us, "ms", "median", "p90", "p99", "worst");
+               (double)load->answers / s, cpu_us, loop_us, "ms", "median", "p90", "p99", "worst");
     tell_sample(json ? "first_ms" : "first token", &load->first, json);
     tell_sample(json ? "gap_ms" : "between events", &load->gaps, json);
     tell_sample(json ? "whole_ms" : "whole answer", &load->whole, json);

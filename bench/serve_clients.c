@@ -67,6 +67,7 @@ static void client_over(struct client *client)
         return;
     load->ended_ms = load_now_ms();
     load->cpu_s += load_cpu_s(load->pid);
+    load->loop_s += load_loop_s(load->pid);
     uv_walk(&load->loop, close_one, NULL);
 }
 
@@ -368,5 +369,6 @@ void load_run_clients(struct load *load)
     }
     load->began_ms = load_now_ms();
     load->cpu_s = -load_cpu_s(load->pid);
+    load->loop_s = -load_loop_s(load->pid);
     uv_run(&load->loop, UV_RUN_DEFAULT);
 }

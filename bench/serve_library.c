@@ -27,6 +27,7 @@ static void user_over(struct load *load)
         return;
     load->ended_ms = load_now_ms();
     load->cpu_s += load_cpu_s(load->pid);
+    load->loop_s += load_loop_s(load->pid);
     runnel_uv_detach(engine);
 }
 
@@ -140,6 +141,7 @@ void load_run_library(struct load *load)
         load_die("the loop", "the engine could not be attached");
     load->began_ms = load_now_ms();
     load->cpu_s = -load_cpu_s(load->pid);
+    load->loop_s = -load_loop_s(load->pid);
     for (uint32_t i = 0; i < load->clients; i++) {
         users[i] = (struct user){.load = load, .left = load->requests};
         ask(&users[i]);

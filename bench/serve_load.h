@@ -33,13 +33,16 @@ struct load {
     uint64_t text_hash; /* of the first answer's text */
     char *text;         /* that text as the server wrote it in JSON, if all are the same; NULL: of the library */
     uint32_t n_live;    /* clients with requests left */
-    double began_ms, ended_ms, cpu_s;
+    double began_ms, ended_ms, cpu_s, loop_s;
 };
 
 double load_now_ms(void);
 
 /* Of the process `pid` so far; 0 where there is none. */
 double load_cpu_s(uint32_t pid);
+
+/* The same of its first thread. */
+double load_loop_s(uint32_t pid);
 
 void load_die(const char *what, const char *why);
 void *load_need(void *memory);

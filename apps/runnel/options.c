@@ -272,6 +272,8 @@ const struct app_option app_option_table[] = {
      "how long answers go on after SIGTERM or SIGINT; default 30"},
     {"--ping", 0, "SECONDS", OPTION_REAL, AT(ping_s), 0.01, 86400, false, NULL, APP_SERVE,
      "without a word, a stream tells that it is alive; default 15"},
+    {"--gather", 0, "MS", OPTION_INTEGER, AT(gather_ms), 0, 10000, false, NULL, APP_SERVE,
+     "tokens of a stream leave so many ms apart, the first at once; default 0"},
     {"--metrics-compat", 0, "NAMES", OPTION_CHOICE, AT(metrics_compat), 0, 0, false, "vllm|llamacpp", APP_SERVE,
      "in /metrics also names of vllm or llamacpp"},
     {"--log-json", 0, NULL, OPTION_FLAG, AT(log_json), 0, 0, false, NULL, APP_SERVE,

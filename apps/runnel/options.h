@@ -137,7 +137,7 @@ struct app_options {
     const char *fail_on;      /* "any", "all", "none"; NULL: none, with --check any */
     /* a server */
     const char *host, *unix_path, *api_key_file, *cors, *tls_cert, *tls_key;
-    int64_t port, max_streams, max_connections;
+    int64_t port, max_streams, max_connections, gather_ms;
     uint64_t max_body_bytes, max_queued_bytes, files_bytes;
     const char *files_dir; /* NULL: no files, and no batches */
     double drain_s;

@@ -38,6 +38,7 @@ struct http_limits {
     uint32_t body_ms;     /* without any byte of the body; 0: 30,000 */
     uint32_t idle_ms;     /* between two requests; 0: 75,000 */
     uint32_t reader_ms;   /* without taking any byte of an answer that waits; 0: 60,000 */
+    uint32_t gather_ms;   /* what a stream gathers leaves so often; 0: nothing is gathered */
 };
 
 /* What the server calls. A handler may answer inside any of these but on_gone. */
@@ -93,7 +94,7 @@ void http_server_drain(struct http_server *server, void (*on_drained)(void *user
 void http_server_free(struct http_server *server);
 
 struct http_stats {
-    uint64_t connections, accepted, refused, requests, bytes_in, bytes_out;
+    uint64_t connections, accepted, refused, requests, bytes_in, bytes_out, writes;
 };
 void http_server_stats(const struct http_server *server, struct http_stats *stats);
 
@@ -142,6 +143,10 @@ void http_answer_take(struct http_exchange *exchange, int status, const char *ty
  * What is written in one turn of the loop leaves in one write where possible. end: the exchange is gone afterwards;
  * cut: the connection is closed without the last chunk, so that the reader sees that the answer is not whole. */
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type);
+
+/* Whether what is written from now on may wait for more: until the next multiple of gather_ms behind what the stream
+ * sent last, until something is written that does not gather, or until the answer ends. */
+void http_stream_gather(struct http_exchange *exchange, bool gathers);
 size_t http_stream_write(struct http_exchange *exchange, const char *bytes, size_t n);
 void http_stream_end(struct http_exchange *exchange);
 void http_stream_cut(struct http_exchange *exchange);

@@ -361,6 +361,11 @@ static void put_chunk(struct http_connection *connection, const char *bytes, siz
     to->end = (size_t)(at - to->at);
 }
 
+void http_stream_gather(struct http_exchange *exchange, bool gathers)
+{
+    exchange->gathers = gathers;
+}
+
 size_t http_stream_write(struct http_exchange *exchange, const char *bytes, size_t n)
 {
     struct http_connection *connection = exchange->connection;
@@ -379,7 +384,8 @@ size_t http_stream_write(struct http_exchange *exchange, const char *bytes, size
         put_chunk(connection, bytes, n);
     else
         put(connection, bytes, n);
-    http_connection_mark(connection);
+    if (!exchange->gathers || connection->gathering.next == NULL)
+        http_connection_mark(connection);
     return http_output_waits(connection);
 }
 

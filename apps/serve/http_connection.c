@@ -84,7 +84,7 @@ struct http_connection *http_connection_new(struct http_listener *listener, int 
     connection->tcp = listener->tcp;
     connection->keep = true;
     connection->counted = !refused;
-    connection->reading.connection = connection->taking.connection = connection;
+    connection->reading.connection = connection->taking.connection = connection->gathering.connection = connection;
     snprintf(connection->peer, sizeof connection->peer, "%s", peer);
     connection->next = server->connections;
     if (connection->next != NULL)
@@ -146,6 +146,7 @@ void http_connection_close(struct http_connection *connection)
     unlist(connection);
     http_deadline_clear(&connection->reading);
     http_deadline_clear(&connection->taking);
+    http_deadline_clear(&connection->gathering);
     http_answer_gone(connection);
     http_tls_free(connection->tls);
     connection->tls = NULL;
@@ -245,6 +246,8 @@ void http_connection_turn(struct http_connection *connection)
 void http_connection_due(struct http_connection *connection, enum http_reason reason)
 {
     http_connection_mark(connection);
+    if (reason == HTTP_FOR_MORE)
+        return;
     if (reason == HTTP_FOR_READER)
         connection->lost = connection->reset = true;
     else if (reason == HTTP_FOR_PEER || (connection->tls != NULL && !http_tls_ready(connection->tls)))

@@ -12,6 +12,8 @@ static uint64_t span_of(const struct http_server *server, enum http_reason reaso
         return server->limits.idle_ms;
     case HTTP_FOR_READER:
         return server->limits.reader_ms;
+    case HTTP_FOR_MORE: /* those of all streams at the same times: one wake, and the kernel's code is at hand */
+        return server->limits.gather_ms - uv_now(server->loop) % server->limits.gather_ms;
     default:
         return 1000; /* for a peer's end: longer than a round trip takes */
     }

@@ -36,7 +36,7 @@ void http_bytes_fini(struct http_bytes *bytes);
 /* ---- Deadlines (http_deadline.c) ----
  *
  * One timer for all. All that wait for one reason wait equally long, so each reason has a queue in which the first is
- * the next to be due. */
+ * the next to be due. For more (HTTP_FOR_MORE) all wait until the same times. */
 
 enum http_reason {
     HTTP_FOR_HEAD,
@@ -44,6 +44,7 @@ enum http_reason {
     HTTP_FOR_REQUEST, /* nothing is going on */
     HTTP_FOR_PEER,    /* everything has been said: the peer may close */
     HTTP_FOR_READER,
+    HTTP_FOR_MORE, /* what a stream gathers */
     HTTP_REASONS
 };
 
@@ -80,6 +81,7 @@ struct http_exchange {
     bool begun;           /* its answer */
     bool chunked, silent; /* silent: the body of the answer is not sent */
     bool over;            /* answered or gone: it can be read until the loop goes on */
+    bool gathers;         /* what is written may wait while `gathering` of the connection is set */
     struct http_exchange *next_over;
 };
 
@@ -87,7 +89,7 @@ struct http_connection {
     uv_poll_t poll; /* first */
     struct http_server *server;
     struct http_connection *next, *previous, *next_marked;
-    struct http_deadline reading, taking;
+    struct http_deadline reading, taking, gathering; /* gathering: set by what a stream has sent */
     struct http_exchange *exchange;
     struct http_tls *tls;
     struct http_bytes ahead, out;

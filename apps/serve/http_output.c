@@ -51,6 +51,7 @@ static void send_some(struct http_connection *connection, struct http_bytes *byt
     if (n >= 0) {
         http_bytes_take(bytes, (size_t)n);
         connection->server->stats.bytes_out += (uint64_t)n;
+        connection->server->stats.writes++;
         http_deadline_clear(&connection->taking); /* it has taken something: its time begins again */
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         connection->blocked = true;
@@ -76,6 +77,9 @@ void http_output_send(struct http_connection *connection)
         }
         send_some(connection, bytes);
     }
+    if (connection->server->stats.bytes_out > before && connection->exchange != NULL && connection->exchange->begun &&
+        connection->server->limits.gather_ms > 0)
+        http_deadline_set(connection->server, &connection->gathering, HTTP_FOR_MORE);
     if (http_output_waits(connection) == 0)
         http_deadline_clear(&connection->taking);
     else if (connection->taking.next == NULL)

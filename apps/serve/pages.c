@@ -96,6 +96,7 @@ static void put_own(struct serve *serve, FILE *to)
     put_metric(to, "requests_total", "counter", "Requests that were read.", stats.requests);
     put_metric(to, "received_bytes_total", "counter", "Bytes that were read.", stats.bytes_in);
     put_metric(to, "sent_bytes_total", "counter", "Bytes that were written.", stats.bytes_out);
+    put_metric(to, "writes_total", "counter", "Writes to sockets.", stats.writes);
     put_metric(to, "disconnected_total", "counter", "Requests whose client left before their end.",
                serve->counts.cancelled);
     put_metric(to, "waiting", "gauge", "Requests that wait for a model to be loaded.", serve_count_waiting(serve));

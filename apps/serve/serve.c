@@ -191,7 +191,8 @@ static int open_server(struct serve *serve)
                                            .refusal = serve_refusal,
                                            .user = serve};
     const struct http_limits limits = {.body_bytes = options->max_body_bytes,
-                                       .connections = (size_t)options->max_connections};
+                                       .connections = (size_t)options->max_connections,
+                                       .gather_ms = (uint32_t)options->gather_ms};
     runnel_engine_options engine_options;
     int code = APP_OK;
 

@@ -82,6 +82,7 @@ struct serve_stream {
     struct serve_form form; /* of the chunk of a text that was sent last */
     runnel_stream id;
     bool live;        /* its terminal event has not come */
+    bool spoke;       /* a text of it was sent: what follows may gather */
     bool greeted;     /* its first chunk, with the role, was sent */
     bool told_prompt; /* its first chunk, with the ids of its prompt, was sent */
     bool named;       /* the call under way was announced */

@@ -228,6 +228,13 @@ static void answer(struct serve_task *task)
     serve_work_begin(task->serve, task->visit, &writing->work, write_answer, answer_written);
 }
 
+/* Of the answer, so that its client sees that it has begun. */
+static bool is_text(const runnel_event *event)
+{
+    return event->text_bytes > 0 && (event->type == RUNNEL_EVENT_TOKEN || event->type == RUNNEL_EVENT_REASONING ||
+                                     event->type == RUNNEL_EVENT_TOOL_ARGUMENTS);
+}
+
 static void take(struct serve_task *task, struct serve_stream *stream, const runnel_event *event)
 {
     struct openai_choice *choice = serve_choice(stream);
@@ -243,7 +250,9 @@ static void take(struct serve_task *task, struct serve_stream *stream, const run
         else if (task->n_ended == task->n_choices)
             answer(task);
     } else {
+        http_stream_gather(task->exchange, stream->spoke && event->type < RUNNEL_EVENT_DONE);
         task->dialect->chunk(task, stream, event);
+        stream->spoke = stream->spoke || is_text(event);
         if (task->n_ended < task->n_choices || task->exchange == NULL)
             return;
         task->dialect->end(task);
