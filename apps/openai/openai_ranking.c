@@ -83,6 +83,7 @@ void openai_rerank_write(FILE *to, const struct openai_request *request, const s
     put_head(to, request, head);
     fputs(",\"results\":", to);
     put_results(to, request, choices, n);
+    fprintf(to, ",\"meta\":{\"tokens\":{\"input_tokens\":%llu}}", tokens_of(choices, n)); /* Cohere's usage */
     put_usage(to, tokens_of(choices, n));
 }
 

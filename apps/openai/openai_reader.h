@@ -42,7 +42,7 @@ bool openai_finish_infill(struct openai_reader *reader);
 
 /* ---- openai_scores.c ---- */
 
-openai_take_fn openai_take_query, openai_take_documents, openai_take_return;
+openai_take_fn openai_take_query, openai_take_documents, openai_take_return, openai_take_rank_fields;
 bool openai_finish_scores(struct openai_reader *reader);
 
 /* ---- openai_messages.c ---- */

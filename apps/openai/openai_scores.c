@@ -69,6 +69,19 @@ bool openai_take_return(struct openai_reader *reader, const char *name, const js
     return openai_expect(reader->error, name, value, JSON_TRUE);
 }
 
+/* Cohere's: which members of the documents are read. Here it is their text. */
+bool openai_take_rank_fields(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    const char *first = json_string_value(json_array_get(value, 0));
+
+    if (!openai_expect(reader->error, name, value, JSON_ARRAY))
+        return false;
+    if (json_array_size(value) == 1 && first != NULL && strcmp(first, "text") == 0)
+        return true;
+    return openai_refuse(reader->error, "invalid_value", name,
+                         "%s is more than [\"text\"]: only that is read of a document", name);
+}
+
 bool openai_finish_scores(struct openai_reader *reader)
 {
     const struct openai_request *r = reader->r;

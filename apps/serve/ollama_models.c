@@ -207,8 +207,9 @@ static void put_model(FILE *to, const struct serve_model *model, bool loaded)
     put_date(to, "modified_at", (time_t)model->created);
     if (loaded)
         put_date(to, "expires_at", end_of(model));
-    fprintf(to, ",\"size\":%llu,\"size_vram\":0,\"digest\":\"%s\",",
-            (unsigned long long)(loaded ? model->bytes : model->file_bytes), model->facts.digest);
+    fprintf(to, ",\"size\":%llu,\"size_vram\":%llu,\"digest\":\"%s\",",
+            (unsigned long long)(loaded ? model->bytes : model->file_bytes),
+            (unsigned long long)(loaded ? model->facts.device_bytes : 0), model->facts.digest);
     if (loaded)
         fprintf(to, "\"context_length\":%u,", model->info.context_tokens);
     put_details(to, model);

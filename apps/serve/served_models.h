@@ -29,9 +29,10 @@ enum serve_load { SERVE_UNLOADED, SERVE_MEASURING, SERVE_WAITING, SERVE_LOADING,
 /* Of its file's head; "" and NULL: not known, or not loaded yet. */
 struct serve_facts {
     char family[64], quantization[32], size[32];
-    char digest[65];     /* SHA-256 in hexadecimal digits */
-    char *template_text; /* owned */
-    uint32_t knows;      /* RUNNEL_TEMPLATE_ flags */
+    char digest[65];       /* SHA-256 in hexadecimal digits */
+    char *template_text;   /* owned */
+    uint32_t knows;        /* RUNNEL_TEMPLATE_ flags */
+    uint64_t device_bytes; /* weights and KV on a device with memory of its own */
 };
 
 struct serve_model {
@@ -83,7 +84,7 @@ struct serve_model *serve_model_named(const struct serve_models *list, const cha
 
 /* ---- model_facts.c ---- */
 
-/* On any thread: reads the file. */
+/* On any thread: reads the file of a model that is loaded. */
 void serve_facts_read(const struct serve_model *model, struct serve_facts *facts);
 void serve_facts_fini(struct serve_facts *facts);
 

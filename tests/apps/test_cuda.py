@@ -4,6 +4,7 @@ kernels for the emulated driver."""
 import json
 import os
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -87,6 +88,20 @@ class Device(unittest.TestCase):
             result = run("serve", "--models-file", str(models), "--port", "0", "--cuda-library", EMULATED)
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("device_layers 7 are more than the 6 layers", result.stderr.decode())
+
+    def test_memory_of_the_device(self):
+        """size_vram: weights and KV that lie there."""
+        tensors = json.loads(run("info", MODEL, "--json").stdout)["tensors"]
+        weights = sum(t["bytes"] for t in tensors)
+        there = sum(t["bytes"] for t in tensors if not re.match(r"blk\.[0-3]\.", t["name"]))  # the embedding is the head
+        cuda = ("--device", "cuda", "--cuda-library", EMULATED)
+        for options, vram in (((), lambda kv: 0), (cuda, lambda kv: weights + kv),
+                              ((*cuda, "--device-layers", 2), lambda kv: there + kv * 2 // 6)):
+            server = Server("--ctx", 64, *options)
+            loaded, = json.loads(server.get("/api/ps")[1])["models"]
+            self.assertEqual(server.stop()[0], 0)
+            self.assertGreater(loaded["size"], weights)
+            self.assertEqual(loaded["size_vram"], vram(loaded["size"] - weights))
 
     def test_what_is_known(self):
         told = run("info", "--devices", "--cuda-library", EMULATED)

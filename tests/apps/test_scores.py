@@ -139,6 +139,7 @@ class Scores(unittest.TestCase):
         self.assertEqual(status, 200)
         self.assertEqual((whole["object"], whole["model"]), ("list", "template"))
         self.assertEqual(whole["usage"], {"prompt_tokens": TOKENS, "total_tokens": TOKENS})
+        self.assertEqual(whole["meta"], {"tokens": {"input_tokens": TOKENS}})
         self.near([r["relevance_score"] for r in whole["results"]], [SCORES[i] for i in (0, 2, 3, 1)])
         for path in ("/v2/rerank", "/v1/reranking", "/rerank", "/reranking"):
             self.assertEqual(server.post(path, body)[1]["results"], whole["results"])
@@ -168,6 +169,10 @@ class Scores(unittest.TestCase):
                                   ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n"),
                                   ("/v1/rerank", {"query": "a", "documents": ["a"], "return_documents": 1},
                                    "return_documents"),
+                                  ("/v1/rerank", {"query": "a", "documents": ["a"], "rank_fields": ["title", "text"]},
+                                   "rank_fields"),
+                                  ("/v1/rerank", {"query": "a", "documents": ["a"], "max_tokens_per_doc": "a"},
+                                   "max_tokens_per_doc"),
                                   ("/v1/classify", {"input": []}, "input"), ("/v1/classify", {}, "input")):
             with self.subTest(path=path, body=body):
                 status, answer = server.post(path, body)

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""The clients of OpenAI, Anthropic and Ollama, unmodified from PyPI (clients.txt), against runnel serve. Where a client
+"""The clients of OpenAI, Anthropic, Ollama and Cohere, unmodified from PyPI (clients.txt), against runnel serve. Where a client
 can judge answers by its own types, it does (strict). What they get is what the program writes for the same seed."""
 import asyncio
 import contextlib
 import json
 import math
+import os
+import subprocess
 import tempfile
 import typing
 import unittest
 
 import anthropic
+import cohere
 import ollama
 import openai
 import pydantic
 
 import common
+import test_scores
 from batch_job import TEXT, line
 from common import MODEL, run
 from server import NAME, Server, template
@@ -565,6 +569,63 @@ class Ollama(unittest.TestCase):
                 await client.close()
 
         self.assertEqual(asyncio.run(ask()), program_chat())
+
+
+class Cohere(unittest.TestCase):
+    """Documents in the order in which another program ranks them (test_scores.py), by both versions of the interface."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        ranker = os.path.join(folder, "ranker.gguf")
+        subprocess.run([os.environ["RUNNEL_MAKE_RANKER"], MODEL, ranker, "template"], check=True)
+        cls.server = Server("--quiet", model=ranker)
+        how = {"api_key": "none", "base_url": f"http://127.0.0.1:{cls.server.port}", "timeout": common.PATIENCE}
+        cls.first, cls.second = cohere.Client(**how), cohere.ClientV2(**how)
+
+    @classmethod
+    def tearDownClass(cls):
+        code, said = cls.server.stop()
+        assert code == 0, (code, said)
+
+    def check(self, answer, order):
+        self.assertEqual([result.index for result in answer.results], order)
+        test_scores.Scores.near(self, [result.relevance_score for result in answer.results],
+                                [test_scores.SCORES[i] for i in order])
+        self.assertRegex(answer.id, "^rerank-")
+        self.assertEqual(answer.meta.tokens.input_tokens, test_scores.TOKENS)
+
+    def test_second(self):
+        ask = {"model": "ranker", "query": test_scores.QUERY, "documents": test_scores.TEXTS}
+        self.check(self.second.rerank(**ask), [0, 2, 3, 1])
+        self.check(self.second.rerank(**ask, top_n=2, max_tokens_per_doc=4096), [0, 2])
+
+    def test_first(self):
+        ask = {"model": "ranker", "query": test_scores.QUERY,
+               "documents": [{"text": text, "title": "t"} for text in test_scores.TEXTS]}
+        self.check(self.first.rerank(**ask), [0, 2, 3, 1])
+        answer = self.first.rerank(**ask, top_n=1, return_documents=True, rank_fields=["text"])
+        self.check(answer, [0])
+        self.assertEqual(answer.results[0].document.text, test_scores.TEXTS[0])
+
+    def test_async(self):
+        async def ask():
+            async with cohere.AsyncClientV2(api_key="none", base_url=f"http://127.0.0.1:{self.server.port}") as client:
+                return await client.rerank(model="ranker", query=test_scores.QUERY, documents=test_scores.TEXTS)
+
+        self.check(asyncio.run(ask()), [0, 2, 3, 1])
+
+    def test_errors(self):
+        ask = {"query": test_scores.QUERY, "documents": test_scores.TEXTS}
+        with self.assertRaises(cohere.NotFoundError) as caught:
+            self.second.rerank(model="no-such", **ask)
+        self.assertEqual(caught.exception.body["error"]["code"], "model_not_found")
+        with self.assertRaises(cohere.BadRequestError) as caught:
+            self.first.rerank(model="ranker", **ask, rank_fields=["title", "text"])
+        self.assertEqual(caught.exception.body["error"]["param"], "rank_fields")
+        with self.assertRaises(cohere.BadRequestError) as caught:
+            self.second.rerank(model="ranker", query="a", documents=[])
+        self.assertEqual(caught.exception.body["error"]["param"], "documents")
 
 
 class Errors(unittest.TestCase):
