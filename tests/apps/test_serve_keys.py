@@ -207,6 +207,31 @@ class Others(unittest.TestCase):
             data += waits.recv(1000)
 
 
+    def test_priority(self):
+        """There is memory for one answer at a time. Those that wait begin, and end, in the order of their priorities;
+        equal ones as they came."""
+        server = Server("--log-json", "--ctx", 64, "--kv-size", 196608)
+        self.addCleanup(server.stop)
+        held = server.begin(TEXT, {**LONG, "stream": True, "priority": 100})
+        held.recv(100)
+        waiting, tokens = [], 0
+        for name, priority in zip("abcde", (0, 5, -3, 9, 5)):
+            prompt = f"{name} river, {name} stone and {name} bird" * 3
+            tokens += len(server.post("/tokenize", {"content": prompt, "add_special": True})[1]["tokens"])
+            body = {"prompt": prompt, "max_tokens": 4, "ignore_eos": True, "priority": priority}
+            waiting.append(server.connect())
+            waiting[-1].request("POST", TEXT, json.dumps(body), {"X-Request-Id": name})
+            while server.metric("runnel_queued_tokens") != tokens:  # each waits before the next one comes
+                pass
+        held.close()
+        for connection in waiting:
+            self.assertEqual(connection.getresponse().status, 200)
+            connection.close()
+        while len(ended := [line["id"] for line in map(json.loads, server.lines()) if line.get("id") in tuple("abcde")]) < 5:
+            pass
+        self.assertEqual("".join(ended), "dbeac")
+
+
 class Logs(unittest.TestCase):
     def requests(self, server):
         lines = [json.loads(line) for line in server.lines()]
