@@ -31,10 +31,11 @@ struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint3
 /* steps.c: the graphs that it has made. */
 void rn_gpu_graphs_free(struct rn_gpu_backend *backend);
 
-/* weights.c: how many bytes the weights of a plan take at most, of any plan; and where each lies, in bytes from the
+/* weights.c: how many bytes the weights of a plan take at most, of any plan, and with limits.expert_bytes the places of
+ * experts; and where each lies, in bytes from the
  * first, and how many bytes that makes. send: brings them there
  * and waits for it. *wanted false: the load was cancelled. */
-uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan);
+uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes);
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted);
 

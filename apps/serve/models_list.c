@@ -210,7 +210,7 @@ static const struct app_option *find_option(const char *name)
         "cache-warm",    "draft",        "device",          "cache-dir",     "cache-cold",
         "chunk-mean",    "max-slowdown", "no-prefix-cache", "weights",       "weights-dir",
         "draft-threads", "draft-max",    "draft-chain",     "bound-windows", "device-layers",
-        "architecture"};
+        "device-experts", "architecture"};
     char word[64];
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
