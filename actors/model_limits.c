@@ -57,8 +57,8 @@ static uint64_t states_that_fit(const struct runnel_model *model, const struct r
         if (sides[i].plan->state_bytes == 0)
             continue;
         look_at_memory(model, &sides[i], &memory);
-        bytes = rn_device_kv_bytes(
-            &memory, rn_device_weight_bytes(sides[i].device, sides[i].plan, model->parts.expert_bytes));
+        bytes = rn_device_kv_bytes(&memory,
+                                   rn_device_weight_bytes(sides[i].device, sides[i].plan, model->parts.expert_bytes));
         n = (block_bytes_of(sides[i].plan, limits) > 0 ? bytes / 2 : bytes) / sides[i].plan->state_bytes;
         most = n < most ? n : most;
     }

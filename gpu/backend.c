@@ -109,6 +109,7 @@ static void release(struct rn_gpu_backend *backend)
     rn_free(backend->heap, backend->drawn);
     rn_free(backend->heap, backend->weight_at);
     rn_free(backend->heap, backend->vector_at);
+    rn_free(backend->heap, backend->matrices_at);
     rn_free(backend->heap, backend->rope_at);
     rn_free(backend->heap, backend->slopes_at);
     rn_free(backend->heap, backend->slot_at);
@@ -127,6 +128,7 @@ static bool take_tables(struct rn_gpu_backend *backend)
 
     backend->weight_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->weight_at);
     backend->vector_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->vector_at);
+    backend->matrices_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->matrices_at);
     backend->rope_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->rope_at);
     backend->slopes_at = rn_calloc(backend->heap, plan->n_ops, sizeof *backend->slopes_at);
     backend->slot_at = rn_calloc(backend->heap, plan->n_slots, sizeof *backend->slot_at);
@@ -135,10 +137,10 @@ static bool take_tables(struct rn_gpu_backend *backend)
     backend->layer_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_at);
     backend->layer_values_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_values_at);
     backend->drawn = rn_calloc(backend->heap, backend->limits.max_outs, sizeof *backend->drawn);
-    return backend->weight_at != NULL && backend->vector_at != NULL && backend->rope_at != NULL &&
-           backend->slot_at != NULL && backend->angles_at != NULL && backend->items != NULL &&
-           backend->slopes_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL &&
-           backend->drawn != NULL && rn_gpu_experts_new(backend);
+    return backend->weight_at != NULL && backend->vector_at != NULL && backend->matrices_at != NULL &&
+           backend->rope_at != NULL && backend->slot_at != NULL && backend->angles_at != NULL &&
+           backend->items != NULL && backend->slopes_at != NULL && backend->layer_at != NULL &&
+           backend->layer_values_at != NULL && backend->drawn != NULL && rn_gpu_experts_new(backend);
 }
 
 /* Slots one behind the other; their bytes. */

@@ -133,8 +133,8 @@ struct rn_gpu_backend {
 
     /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
     uint64_t *weight_at;   /* [plan->n_weights]: as a matrix or table in the kernels' order */
-    uint64_t *matrices_at; /* INTERIM */
     uint64_t *vector_at;   /* [plan->n_weights]: as f32 */
+    uint64_t *matrices_at; /* [plan->n_weights]: of experts, the table of where each one's matrix is */
     uint64_t *rope_at;     /* [plan->n_ropes]: inv_freq, double */
     uint64_t *slopes_at;   /* [plan->n_ops]: of an ATTENTION with ALiBi */
     uint64_t *slot_at;     /* [plan->n_slots] */

@@ -173,9 +173,9 @@ static int enqueue_fetch(struct rn_gpu_backend *backend, struct rn_gpu_fetch *fe
     for (uint32_t p = 0; p < group->n_parts && result == RN_GPU_OK; p++) {
         const struct rn_gpu_expert_part *part = &group->parts[p];
 
-        result = driver->copy_in(driver, rn_gpu_expert_place(experts, group, part, fetch->place),
-                                 part->host + (fetch->expert - group->first) * part->bytes, part->bytes,
-                                 experts->stream);
+        result =
+            driver->copy_in(driver, rn_gpu_expert_place(experts, group, part, fetch->place),
+                            part->host + (fetch->expert - group->first) * part->bytes, part->bytes, experts->stream);
     }
     return result == RN_GPU_OK ? driver->stream_callback(driver, experts->stream, on_fetched, fetch, 0) : result;
 }

@@ -24,15 +24,15 @@
 #include "gpu/steps.h"
 
 enum {
-    RN_GPU_EXPERT_PARTS = 3,   /* matrices of an expert, at most: gate, up and down */
-    RN_GPU_FETCHES = 4,        /* experts on their way at once */
-    RN_GPU_LOOKED_AT = 8       /* groups whose scores are looked at before a step */
+    RN_GPU_EXPERT_PARTS = 3, /* matrices of an expert, at most: gate, up and down */
+    RN_GPU_FETCHES = 4,      /* experts on their way at once */
+    RN_GPU_LOOKED_AT = 8     /* groups whose scores are looked at before a step */
 };
 
 struct rn_gpu_expert_part {
-    uint32_t weight;   /* of the plan; the first of its tensor */
-    uint64_t bytes;    /* of an expert's matrix */
-    uint64_t place_at; /* in a place */
+    uint32_t weight;     /* of the plan; the first of its tensor */
+    uint64_t bytes;      /* of an expert's matrix */
+    uint64_t place_at;   /* in a place */
     unsigned char *host; /* pinned: [experts] of bytes */
 };
 
@@ -40,18 +40,18 @@ struct rn_gpu_expert_group {
     uint32_t layer, experts, n_parts;
     struct rn_gpu_expert_part parts[RN_GPU_EXPERT_PARTS];
     uint64_t place_bytes;
-    uint64_t places_at;             /* in the device's piece */
-    uint32_t first, first_place;    /* of the group's experts among all, and of its places */
+    uint64_t places_at;          /* in the device's piece */
+    uint32_t first, first_place; /* of the group's experts among all, and of its places */
     uint32_t n_places;
-    bool counts;                    /* an op of it is rn_op.counted */
-    bool changed;                   /* the device has older tables */
-    uint64_t age;                   /* see rn_expert_scores_add */
+    bool counts;  /* an op of it is rn_op.counted */
+    bool changed; /* the device has older tables */
+    uint64_t age; /* see rn_expert_scores_add */
 };
 
 /* An expert on its way. */
 struct rn_gpu_fetch {
-    bool is_there; /* it is one */
-    bool begins;   /* with the step that is being submitted */
+    bool is_there;                 /* it is one */
+    bool begins;                   /* with the step that is being submitted */
     uint32_t group, expert, place; /* the latter two among all */
     _Atomic int ended; /* 1: good, 2: not. Released by the callback as its last touch to who looks, and acquires it.
                           Weaker: the place would be read before it is written */
@@ -64,20 +64,21 @@ struct rn_gpu_experts {
     int32_t *expert_of;                 /* [n_places]: among all experts; NOWHERE: it is empty; COMING: being filled */
     uint32_t *scores;                   /* [n_experts] */
     uint32_t *seen, *fresh;             /* [n_experts]: of uses, those that scores have; [n_experts] of a group */
-    _Atomic uint32_t *uses;  /* [n_experts]: by who ends a step, relaxed; the submitter may see them late */
+    _Atomic uint32_t *uses;             /* [n_experts]: by who ends a step, relaxed; the submitter may see them late */
     unsigned char *is_here[RN_GPU_RING + 1]; /* [n_experts]: for each step in flight, and now */
-    uint64_t *addresses;     /* pinned, for each step in flight: all tables, [n_addresses] */
+    uint64_t *addresses;                     /* pinned, for each step in flight: all tables, [n_addresses] */
     uint64_t n_addresses;
-    uint64_t places;         /* on the device; 0: not taken */
-    uint64_t place_bytes;    /* of all */
+    uint64_t places;              /* on the device; 0: not taken */
+    uint64_t place_bytes;         /* of all */
     struct rn_gpu_stream *stream; /* of fetches */
     struct rn_gpu_event *before;  /* the steps before the one that is submitted */
     struct rn_gpu_fetch fetches[RN_GPU_FETCHES];
-    uint32_t next_group;     /* to be looked at */
+    uint32_t next_group; /* to be looked at */
 };
 
 /* Where the matrix of an expert lies that is in this place, among all. */
-static inline uint64_t rn_gpu_expert_place(const struct rn_gpu_experts *experts, const struct rn_gpu_expert_group *group,
+static inline uint64_t rn_gpu_expert_place(const struct rn_gpu_experts *experts,
+                                           const struct rn_gpu_expert_group *group,
                                            const struct rn_gpu_expert_part *part, uint32_t place)
 {
     return experts->places + group->places_at + (place - group->first_place) * group->place_bytes + part->place_at;

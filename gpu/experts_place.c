@@ -18,7 +18,8 @@ static bool is_same_tensor(const struct rn_plan *plan, int32_t a, int32_t b)
 static bool is_known(const struct rn_plan *plan, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
-        if (plan->ops[i].kind == RN_OP_EXPERT_MATMUL && is_same_tensor(plan, plan->ops[i].weight, plan->ops[index].weight))
+        if (plan->ops[i].kind == RN_OP_EXPERT_MATMUL &&
+            is_same_tensor(plan, plan->ops[i].weight, plan->ops[index].weight))
             return true;
     return false;
 }

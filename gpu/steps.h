@@ -51,7 +51,7 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend);
 /* ops_products.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen,
  * once the step of this shape is done. */
 uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend);
-void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
+void rn_gpu_ids_count(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
 /* blocks.c: the layer has blocks of its own kind, rn_step_seq.windows. */
 bool rn_gpu_is_windowed(const struct rn_gpu_backend *backend, uint32_t layer);

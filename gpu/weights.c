@@ -107,6 +107,11 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
             backend->weight_at[w] = at;
             at += matrix_bytes(weight);
         }
+        backend->matrices_at[w] = first < w ? backend->matrices_at[first] : RN_GPU_NOWHERE;
+        if (rn_gpu_is_expert(plan, w) && backend->matrices_at[w] == RN_GPU_NOWHERE) {
+            backend->matrices_at[w] = at;
+            at += rn_gpu_aligned(weight->experts * sizeof(rn_address));
+        }
         backend->vector_at[w] = vector ? at : RN_GPU_NOWHERE;
         at += vector ? vector_bytes(weight) : 0;
     }
@@ -236,6 +241,25 @@ static int send_matrix(struct staging *s, const struct rn_weight *weight, rn_add
     return result;
 }
 
+/* Where each expert's matrix lies, of a weight that is not apart. */
+static int send_addresses(struct staging *s, uint32_t w)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    const struct rn_weight *weight = &backend->plan->weights[w];
+    uint64_t bytes = rn_tiled_bytes(weight->type_id, weight->rows, weight->cols);
+    rn_address *addresses = (rn_address *)(void *)half_host(s);
+    int result = await_half(s);
+
+    if (result != RN_GPU_OK)
+        return result;
+    for (uint32_t e = 0; e < weight->experts; e++)
+        addresses[e] = backend->weights + backend->weight_at[w] + e * bytes;
+    result = driver->copy_in(driver, backend->weights + backend->matrices_at[w], addresses,
+                             weight->experts * sizeof *addresses, backend->stream);
+    return result == RN_GPU_OK ? end_half(s, 0) : result;
+}
+
 /* Likewise of a weight that is apart. */
 static int send_experts(struct staging *s, uint32_t w, bool *wanted)
 {
@@ -312,6 +336,8 @@ static int send_all(struct staging *s, bool *wanted)
             result = send_matrix(s, &plan->weights[w], backend->weights + backend->weight_at[w], wanted);
         if (result == RN_GPU_OK && *wanted && first_of(plan, w) == w && is_apart(backend, w))
             result = send_experts(s, w, wanted);
+        else if (result == RN_GPU_OK && first_of(plan, w) == w && backend->matrices_at[w] != RN_GPU_NOWHERE)
+            result = send_addresses(s, w);
         if (result == RN_GPU_OK && *wanted && backend->vector_at[w] != RN_GPU_NOWHERE)
             result = send_vector(s, &plan->weights[w], backend->weights + backend->vector_at[w]);
     }
@@ -320,6 +346,8 @@ static int send_all(struct staging *s, bool *wanted)
     for (uint32_t i = 0; i < plan->n_ops && result == RN_GPU_OK && *wanted; i++)
         if (plan->ops[i].alibi != 0)
             result = send_slopes(s, &plan->ops[i], backend->weights + backend->slopes_at[i]);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_experts_tables(backend);
     return result == RN_GPU_OK ? driver->stream_finish(driver, backend->stream) : result;
 }
 
@@ -336,6 +364,8 @@ static size_t half_bytes_of(const struct rn_gpu_backend *backend)
         tile = TILE_ROWS * (uint64_t)weight->row_bytes;
         whole = whole < HALF_BYTES ? whole : HALF_BYTES > tile ? HALF_BYTES : tile;
         most = (backend->weight_at[w] != RN_GPU_NOWHERE || is_apart(backend, w)) && whole > most ? whole : most;
+        whole = weight->experts * sizeof(rn_address);
+        most = whole > most ? whole : most;
         whole = (uint64_t)weight->rows * weight->cols * sizeof(float);
         most = backend->vector_at[w] != RN_GPU_NOWHERE && whole > most ? whole : most;
     }

@@ -391,7 +391,7 @@ typedef struct runnel_model_info {
     uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
     uint64_t mapped_bytes;     /* of tiled_bytes, those that are mapped from a file of weights_dir */
     uint32_t device_layers;    /* of layers, those that are computed on a device with memory of its own; 0: none */
-    uint32_t device_experts;   /* of all layers' experts, those that have a place on the device apart from their layers */
+    uint32_t device_experts; /* of all layers' experts, those that have a place on the device apart from their layers */
     uint64_t device_expert_bytes; /* of the device's memory, for those; 0: see runnel_model_options */
 } runnel_model_info;
 

@@ -13,7 +13,8 @@
 
 struct rn_expert_use {
     uint32_t n_blocks, n_experts;
-    _Atomic uint64_t hits, misses;  /* choices of experts that are apart from their layers (rn_backend_limits.expert_bytes):
+    _Atomic uint64_t hits,
+        misses; /* choices of experts that are apart from their layers (rn_backend_limits.expert_bytes):
                                        those that a step found in the device's memory, and those that it read from the
                                        host's. Partners: as of counts */
     _Atomic uint64_t fetched_bytes; /* copied to the device in place of others; likewise */

@@ -168,7 +168,8 @@ static void put_experts(struct writer *w, const struct runnel_engine *engine)
         {"expert_selections_total", "counter", "Times that a row has chosen an expert, all blocks together."},
         {"experts_unused", "gauge", "Experts that no row has chosen, in blocks that have run."},
         {"expert_busiest_ratio", "gauge", "How often the busiest expert was chosen, over the mean of its block."},
-        {"expert_device_hits_total", "counter", "Choices of experts, apart from their layers, that were on the device."},
+        {"expert_device_hits_total", "counter",
+         "Choices of experts, apart from their layers, that were on the device."},
         {"expert_device_misses_total", "counter", "Choices of such experts that were read over the bus."},
         {"expert_device_fetched_bytes_total", "counter", "Bytes of experts that got the place of another one there."}};
     const struct rn_expert_use *use;
@@ -281,11 +282,13 @@ runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_t index, ru
     if (m == NULL)
         return RUNNEL_NOT_FOUND;
     size = use->struct_size < sizeof out ? use->struct_size : sizeof out;
-    out = (runnel_expert_use){
-        .struct_size = use->struct_size, .model = m->name, .n_blocks = from->n_blocks, .n_experts = from->n_experts,
-        .hits = rn_expert_use_read(&from->hits),
-        .misses = rn_expert_use_read(&from->misses),
-        .fetched_bytes = rn_expert_use_read(&from->fetched_bytes)};
+    out = (runnel_expert_use){.struct_size = use->struct_size,
+                              .model = m->name,
+                              .n_blocks = from->n_blocks,
+                              .n_experts = from->n_experts,
+                              .hits = rn_expert_use_read(&from->hits),
+                              .misses = rn_expert_use_read(&from->misses),
+                              .fetched_bytes = rn_expert_use_read(&from->fetched_bytes)};
     memcpy(use, &out, size);
     for (i = 0; i < (size_t)from->n_blocks * from->n_experts && i < capacity; i++)
         counts[i] = rn_expert_use_get(from, (uint32_t)(i / from->n_experts), (uint32_t)(i % from->n_experts));

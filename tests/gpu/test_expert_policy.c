@@ -143,9 +143,9 @@ static void alike_is_rest(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_have_a_closed_form), cmocka_unit_test(who_comes_and_who_goes),
-        cmocka_unit_test(the_most_used_come_and_stay), cmocka_unit_test(alike_is_rest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_have_a_closed_form),
+                                       cmocka_unit_test(who_comes_and_who_goes),
+                                       cmocka_unit_test(the_most_used_come_and_stay), cmocka_unit_test(alike_is_rest)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
