@@ -91,6 +91,7 @@ struct rn_model_parts {
     struct rn_plan *front;      /* the plan in two parts, the first of which the host computes ... */
     struct rn_plan *back;       /* ... and the second one the device (model_split.h); NULL both: it is whole */
     uint32_t device_layers;     /* on a device with memory of its own */
+    uint64_t expert_bytes;      /* rn_backend_limits.expert_bytes */
     struct rn_device_caps caps; /* of the backend */
     struct rn_backend *backend; /* NULL: vocab_only */
     struct rn_backend_limits limits;

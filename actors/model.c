@@ -189,6 +189,7 @@ static runnel_status prepare_backend(struct runnel_model *model, runnel_error *e
         limits.weights_place = &place;
     }
     limits.expert_use = expert_use(model);
+    limits.expert_bytes = parts->expert_bytes;
     if (status == RUNNEL_OK)
         status = parts->backend->ops->prepare(parts->backend, parts->plan, &limits, on_progress, model, error);
     rn_weights_place_fini(&place, heap);
@@ -718,6 +719,7 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
 {
     const struct rn_model_parts *parts = &model->parts;
     runnel_model_info now = {0};
+    struct rn_expert_room room;
     uint64_t window_bytes;
 
     RN_ASSERT(parts->vocab != NULL && (parts->plan == NULL || parts->plan->n_vocab == parts->n_vocab));
@@ -732,6 +734,9 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
         now.embedding = parts->plan->embedding;
         now.layers = parts->plan->n_layers;
         now.device_layers = parts->device_layers;
+        rn_model_expert_room(parts, &room);
+        now.device_experts = room.n_places;
+        now.device_expert_bytes = room.device_bytes;
         now.parameters = parts->plan->parameters;
         now.weight_bytes = parts->plan->weight_bytes;
         now.tiled_bytes = tiled_bytes(parts->backend);

@@ -33,7 +33,7 @@ static uint32_t sides_of(const struct runnel_model *model, struct side sides[2])
 static void look_at_memory(const struct runnel_model *model, const struct side *side, struct rn_device_memory *memory)
 {
     const struct rn_gguf *drafter = model->parts.drafter.gguf;
-    uint64_t own = rn_device_weight_bytes(side->device, side->plan),
+    uint64_t own = rn_device_weight_bytes(side->device, side->plan, model->parts.expert_bytes),
              both = own + (drafter != NULL ? rn_gguf_file_bytes(drafter) : 0);
 
     side->device->kind->memory(side->device, memory);
@@ -57,7 +57,8 @@ static uint64_t states_that_fit(const struct runnel_model *model, const struct r
         if (sides[i].plan->state_bytes == 0)
             continue;
         look_at_memory(model, &sides[i], &memory);
-        bytes = rn_device_kv_bytes(&memory, rn_device_weight_bytes(sides[i].device, sides[i].plan));
+        bytes = rn_device_kv_bytes(&memory,
+                                   rn_device_weight_bytes(sides[i].device, sides[i].plan, model->parts.expert_bytes));
         n = (block_bytes_of(sides[i].plan, limits) > 0 ? bytes / 2 : bytes) / sides[i].plan->state_bytes;
         most = n < most ? n : most;
     }
@@ -109,7 +110,8 @@ static uint32_t rooms_of(const struct runnel_model *model, const struct rn_backe
         return 1;
     }
     for (uint32_t i = sides_of(model, sides); i-- > 0;) {
-        taken = limits->n_states * sides[i].plan->state_bytes + rn_device_weight_bytes(sides[i].device, sides[i].plan);
+        taken = limits->n_states * sides[i].plan->state_bytes +
+                rn_device_weight_bytes(sides[i].device, sides[i].plan, model->parts.expert_bytes);
         block_bytes = block_bytes_of(sides[i].plan, limits);
         if (block_bytes == 0)
             continue;

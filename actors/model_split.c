@@ -33,7 +33,7 @@ static uint64_t least_bytes(const struct runnel_model *model, const struct rn_pl
 
     if (model->options.kv_bytes > 0 && all > 0)
         kv = (uint64_t)((double)model->options.kv_bytes * ((double)own / (double)all));
-    return rn_device_weight_bytes(model->parts.device, part) + kv;
+    return rn_device_weight_bytes(model->parts.device, part, model->parts.expert_bytes) + kv;
 }
 
 /* What a drafter's file takes is not there. */
@@ -93,6 +93,45 @@ static runnel_status obey(struct runnel_model *model, const struct rn_device_mem
                         wanted, plan->architecture);
 }
 
+/* Whether experts are apart from their layers. */
+static runnel_status place_experts(struct runnel_model *model, runnel_error *error)
+{
+    const struct rn_device_kind *kind = model->parts.device->kind;
+    uint64_t wanted = model->options.device_expert_bytes;
+    struct rn_expert_room room;
+
+    if (wanted == 0 || (kind->expert_room == NULL && rn_engine_device_is_auto(model->device)))
+        return RUNNEL_OK; /* it was to be the CPU if nothing else */
+    if (kind->expert_room == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "device_expert_bytes %llu: device \"%s\" has no memory of its own",
+                            (unsigned long long)wanted, kind->name);
+    kind->expert_room(model->parts.plan, wanted, &room);
+    if (room.n == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "device_expert_bytes %llu: %s has no experts",
+                            (unsigned long long)wanted, model->path);
+    model->parts.expert_bytes = wanted;
+    return RUNNEL_OK;
+}
+
+void rn_model_expert_room(const struct rn_model_parts *parts, struct rn_expert_room *room)
+{
+    *room = (struct rn_expert_room){.n = 0};
+    if (parts->expert_bytes > 0)
+        parts->device->kind->expert_room(rn_model_device_plan(parts), parts->expert_bytes, room);
+}
+
+static void log_experts(struct runnel_model *model)
+{
+    struct rn_expert_room room;
+
+    rn_model_expert_room(&model->parts, &room);
+    if (model->parts.expert_bytes > 0)
+        rn_log(&model->engine->log, RUNNEL_LOG_INFO,
+               "%s: %u experts with %.1f MiB lie in the host's memory, and %u of them, in %.1f MiB, on %s, too",
+               model->path, room.n, (double)room.host_bytes / (1 << 20), room.n_places,
+               (double)room.device_bytes / (1 << 20), model->parts.device->kind->name);
+}
+
 runnel_status rn_model_split(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -101,7 +140,11 @@ runnel_status rn_model_split(struct runnel_model *model, runnel_error *error)
 
     parts->caps = *parts->device->caps;
     parts->device->kind->memory(parts->device, &memory);
-    status = model->options.device_layers > 0 ? obey(model, &memory, error) : choose(model, &memory, error);
+    status = place_experts(model, error);
+    if (status == RUNNEL_OK)
+        status = model->options.device_layers > 0 ? obey(model, &memory, error) : choose(model, &memory, error);
+    if (status == RUNNEL_OK)
+        log_experts(model);
     if (parts->back == NULL)
         parts->device_layers = memory.shared ? 0 : parts->plan->n_layers;
     if (status != RUNNEL_OK || parts->back == NULL)

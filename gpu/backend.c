@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gpu/steps.h"
+#include "gpu/experts.h"
 #include "model/draw_mask.h"
 #include "model/kv.h"
 
@@ -87,6 +87,7 @@ static void release(struct rn_gpu_backend *backend)
 {
     driver_of(backend)->context_set(driver_of(backend), backend->device->context);
     rn_gpu_graphs_free(backend);
+    rn_gpu_experts_free(backend);
     free_stream(backend, backend->stream);
     free_stream(backend, backend->copies_in);
     free_stream(backend, backend->copies_out);
@@ -108,6 +109,7 @@ static void release(struct rn_gpu_backend *backend)
     rn_free(backend->heap, backend->drawn);
     rn_free(backend->heap, backend->weight_at);
     rn_free(backend->heap, backend->vector_at);
+    rn_free(backend->heap, backend->matrices_at);
     rn_free(backend->heap, backend->rope_at);
     rn_free(backend->heap, backend->slopes_at);
     rn_free(backend->heap, backend->slot_at);
@@ -126,6 +128,7 @@ static bool take_tables(struct rn_gpu_backend *backend)
 
     backend->weight_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->weight_at);
     backend->vector_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->vector_at);
+    backend->matrices_at = rn_calloc(backend->heap, plan->n_weights, sizeof *backend->matrices_at);
     backend->rope_at = rn_calloc(backend->heap, plan->n_ropes, sizeof *backend->rope_at);
     backend->slopes_at = rn_calloc(backend->heap, plan->n_ops, sizeof *backend->slopes_at);
     backend->slot_at = rn_calloc(backend->heap, plan->n_slots, sizeof *backend->slot_at);
@@ -134,10 +137,10 @@ static bool take_tables(struct rn_gpu_backend *backend)
     backend->layer_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_at);
     backend->layer_values_at = rn_calloc(backend->heap, plan->n_kv_layers, sizeof *backend->layer_values_at);
     backend->drawn = rn_calloc(backend->heap, backend->limits.max_outs, sizeof *backend->drawn);
-    return backend->weight_at != NULL && backend->vector_at != NULL && backend->rope_at != NULL &&
-           backend->slot_at != NULL && backend->angles_at != NULL && backend->items != NULL &&
-           backend->slopes_at != NULL && backend->layer_at != NULL && backend->layer_values_at != NULL &&
-           backend->drawn != NULL;
+    return backend->weight_at != NULL && backend->vector_at != NULL && backend->matrices_at != NULL &&
+           backend->rope_at != NULL && backend->slot_at != NULL && backend->angles_at != NULL &&
+           backend->items != NULL && backend->slopes_at != NULL && backend->layer_at != NULL &&
+           backend->layer_values_at != NULL && backend->drawn != NULL && rn_gpu_experts_new(backend);
 }
 
 /* Slots one behind the other; their bytes. */
@@ -206,6 +209,8 @@ static int take_memory(struct rn_gpu_backend *backend)
 
     backend->weights_bytes = rn_gpu_weights_place(backend, backend->plan);
     result = take_piece(backend, backend->weights_bytes, &backend->weights);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_experts_take(backend);
     rn_gpu_blocks_place(backend, backend->plan);
     if (result == RN_GPU_OK)
         result = take_piece(backend, backend->limits.n_blocks * backend->block_bytes, &backend->blocks);
@@ -248,6 +253,7 @@ static int take_memory(struct rn_gpu_backend *backend)
 /* free_bytes: of the device's memory, before the load. */
 static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t free_bytes, runnel_error *error)
 {
+    struct rn_expert_room room;
     char text[128];
 
     if (backend->shared_wanted > 0)
@@ -256,6 +262,12 @@ static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t
                             backend->device->index, backend->device->name, backend->shared_wanted,
                             backend->plan->architecture, backend->device->shared_most);
     rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
+    if (backend->host_wanted) {
+        rn_gpu_expert_room(backend->plan, backend->limits.expert_bytes, &room);
+        return rn_error_set(error, RUNNEL_NO_MEMORY,
+                            "cuda: device %u: no %.1f MiB of the host's memory, pinned, for the experts: %s",
+                            backend->device->index, (double)room.host_bytes / (1 << 20), text);
+    }
     if (result == RN_GPU_OUT_OF_MEMORY && backend->weights_bytes > free_bytes)
         return rn_error_set(
             error, RUNNEL_NO_MEMORY,

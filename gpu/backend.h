@@ -86,6 +86,7 @@ struct rn_gpu_graph_entry {
 };
 
 struct rn_gpu_backend;
+struct rn_gpu_experts; /* experts.h */
 
 /* Ops of the plan that are launched together: ops.h. */
 struct rn_gpu_item {
@@ -133,6 +134,7 @@ struct rn_gpu_backend {
     /* Where in the weights, in the slots and in a block; RN_GPU_NOWHERE: not there in this form. */
     uint64_t *weight_at;   /* [plan->n_weights]: as a matrix or table in the kernels' order */
     uint64_t *vector_at;   /* [plan->n_weights]: as f32 */
+    uint64_t *matrices_at; /* [plan->n_weights]: of experts, the table of where each one's matrix is */
     uint64_t *rope_at;     /* [plan->n_ropes]: inv_freq, double */
     uint64_t *slopes_at;   /* [plan->n_ops]: of an ATTENTION with ALiBi */
     uint64_t *slot_at;     /* [plan->n_slots] */
@@ -148,6 +150,8 @@ struct rn_gpu_backend {
     uint64_t state_stride;              /* bytes from one recurrent state to the next; 0: the plan has none */
 
     uint32_t stream_blocks[RN_GPU_TYPES]; /* of each type of weights: of matmul_stream; 0: other kernels are faster */
+    struct rn_gpu_experts *experts;       /* NULL: they lie with their layers */
+    bool host_wanted;                     /* by experts: there was not enough of the host's memory */
     struct rn_gpu_item *items;            /* [n_items], in order */
     uint32_t n_items;
 

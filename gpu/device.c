@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "gpu/backend.h"
+#include "gpu/experts.h"
 #include "gpu/gpu.h"
-#include "gpu/steps.h"
 
 enum {
     MAX_ROWS = 8192,
@@ -203,10 +203,10 @@ static void memory_of(const struct rn_device *base, struct rn_device_memory *mem
     *memory = (struct rn_device_memory){total_bytes, free_bytes, false};
 }
 
-static uint64_t weight_bytes_of(const struct rn_device *device, const struct rn_plan *plan)
+static uint64_t weight_bytes_of(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes)
 {
     (void)device;
-    return rn_gpu_weights_bytes(plan);
+    return rn_gpu_weights_bytes(plan, expert_bytes);
 }
 
 static void describe(const struct rn_device *base, char *text, size_t size)
@@ -227,5 +227,6 @@ const struct rn_device_kind rn_gpu_kind = {
     .new_backend = new_backend,
     .memory = memory_of,
     .weight_bytes = weight_bytes_of,
+    .expert_room = rn_gpu_expert_room,
     .describe = describe,
 };

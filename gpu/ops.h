@@ -23,6 +23,12 @@ static inline rn_address rn_gpu_matrix(const struct rn_gpu_backend *backend, int
     return backend->weights + backend->weight_at[weight];
 }
 
+/* The table of an expert weight's matrices. */
+static inline rn_address rn_gpu_matrices(const struct rn_gpu_backend *backend, int32_t weight)
+{
+    return backend->weights + backend->matrices_at[weight];
+}
+
 static inline rn_address rn_gpu_vector(const struct rn_gpu_backend *backend, int32_t weight)
 {
     return weight < 0 ? 0 : backend->weights + backend->vector_at[weight];

@@ -1,4 +1,5 @@
 /* Products with weights, and experts: see ops.h. */
+#include "gpu/experts.h"
 #include "gpu/ops.h"
 #include "model/expert_use.h"
 
@@ -252,7 +253,7 @@ int rn_gpu_run_expert_matmul(struct rn_gpu_backend *backend, const struct rn_op 
     const struct rn_weight *weight = &backend->plan->weights[op->weight];
     struct rn_typed_kernels kernels;
     int result;
-    const struct rn_expert_matmul_args args = {.weight = rn_gpu_matrix(backend, op->weight),
+    const struct rn_expert_matmul_args args = {.matrices = rn_gpu_matrices(backend, op->weight),
                                                .bias = rn_gpu_vector(backend, op->bias),
                                                .a = rn_gpu_slot(backend, op->a),
                                                .ids = rn_gpu_slot(backend, op->b),
@@ -275,15 +276,18 @@ uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend)
     return backend->limits.expert_use == NULL ? 0 : ids_before(backend, NULL) * sizeof(int32_t);
 }
 
-void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+void rn_gpu_ids_count(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
     for (uint32_t i = 0; i < backend->plan->n_ops && backend->host_ids != NULL; i++) {
         const struct rn_op *op = &backend->plan->ops[i];
         const int32_t *ids = backend->host_ids + ids_before(backend, op);
+        uint32_t n;
 
         if (op->kind != RN_OP_EXPERT_MATMUL || !op->counted)
             continue;
-        for (uint32_t k = 0; k < rn_gpu_rows(backend, op->out, shape) * op->used; k++)
+        n = rn_gpu_rows(backend, op->out, shape) * op->used;
+        rn_gpu_experts_count(backend, op, ids, n);
+        for (uint32_t k = 0; k < n; k++)
             if (ids[k] >= 0 && (uint32_t)ids[k] < op->experts)
                 rn_expert_use_add(backend->limits.expert_use, (uint32_t)op->layer, (uint32_t)ids[k], 1);
     }

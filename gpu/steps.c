@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gpu/steps.h"
+#include "gpu/experts.h"
 #include "model/draw_mask.h"
 
 static struct rn_gpu_backend *self(const struct rn_backend *backend)
@@ -274,6 +274,8 @@ static int enqueue(struct rn_gpu_backend *backend, const struct rn_step *step, s
         result = rn_gpu_states_copy(backend, step);
     if (result == RN_GPU_OK)
         result = rn_gpu_moves(backend, step);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_experts_step(backend);
     if (result == RN_GPU_OK)
         result = run_ops(backend, shape);
     if (result == RN_GPU_OK)

@@ -31,10 +31,11 @@ struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint3
 /* steps.c: the graphs that it has made. */
 void rn_gpu_graphs_free(struct rn_gpu_backend *backend);
 
-/* weights.c: how many bytes the weights of a plan take at most, of any plan; and where each lies, in bytes from the
+/* weights.c: how many bytes the weights of a plan take at most, of any plan, and with limits.expert_bytes the places of
+ * experts; and where each lies, in bytes from the
  * first, and how many bytes that makes. send: brings them there
  * and waits for it. *wanted false: the load was cancelled. */
-uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan);
+uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes);
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted);
 
@@ -50,7 +51,7 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend);
 /* ops_products.c: with limits.expert_use, bytes of what the counted ops of a step choose; and what they have chosen,
  * once the step of this shape is done. */
 uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend);
-void rn_gpu_ids_count(const struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
+void rn_gpu_ids_count(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
 /* blocks.c: the layer has blocks of its own kind, rn_step_seq.windows. */
 bool rn_gpu_is_windowed(const struct rn_gpu_backend *backend, uint32_t layer);

@@ -3,11 +3,13 @@
  *   file ─▶ pinned half ─copy in─▶ device's half ─tile kernel─▶ weights        two halves: one is filled while
  *                                                                              the other is on its way
  *
- * A matrix goes in pieces of whole tiles. The staging memory is given back at the end. */
+ * A matrix goes in pieces of whole tiles. Of experts that lie in the host's memory (experts.h) a piece is made in the
+ * staging memory, too, goes back from there, and to the expert's place on the device, if it has one. The staging memory is
+ * given back at the end. */
 #include <string.h>
 
 #include "base/check.h"
-#include "gpu/steps.h"
+#include "gpu/experts.h"
 #include "model/op_info.h"
 
 enum {
@@ -20,6 +22,8 @@ struct staging {
     size_t half_bytes;
     unsigned char *host; /* two halves */
     uint64_t device;     /* likewise */
+    size_t tiled_bytes;  /* of a piece of an expert in the kernels' order; 0: there is none */
+    uint64_t tiled;
     struct rn_gpu_event *free[2];
     uint64_t n; /* pieces so far */
     uint64_t done_bytes, all_bytes;
@@ -61,22 +65,31 @@ static uint64_t matrix_bytes(const struct rn_weight *weight)
     return rn_gpu_aligned(weight->experts * rn_tiled_bytes(weight->type_id, weight->rows, weight->cols));
 }
 
+/* It lies in the host's memory. */
+static bool is_apart(const struct rn_gpu_backend *backend, uint32_t w)
+{
+    return backend->experts != NULL && rn_gpu_is_expert(backend->plan, w);
+}
+
 static uint64_t vector_bytes(const struct rn_weight *weight)
 {
     return rn_gpu_aligned((uint64_t)weight->rows * weight->cols * sizeof(float));
 }
 
-uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan)
+uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes)
 {
+    struct rn_expert_room room = {.n = 0};
     uint64_t bytes = 0;
     bool matrix, vector;
 
     for (uint32_t w = 0; w < plan->n_weights; w++) {
         mark(plan, w, &matrix, &vector);
-        bytes += (matrix && first_of(plan, w) == w ? matrix_bytes(&plan->weights[w]) : 0) +
-                 (vector ? vector_bytes(&plan->weights[w]) : 0);
+        matrix = matrix && first_of(plan, w) == w && !(expert_bytes > 0 && rn_gpu_is_expert(plan, w));
+        bytes += (matrix ? matrix_bytes(&plan->weights[w]) : 0) + (vector ? vector_bytes(&plan->weights[w]) : 0);
     }
-    return bytes;
+    if (expert_bytes > 0)
+        rn_gpu_expert_room(plan, expert_bytes, &room);
+    return bytes + room.device_bytes;
 }
 
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan)
@@ -90,9 +103,14 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
 
         mark(plan, w, &matrix, &vector);
         backend->weight_at[w] = matrix && first < w ? backend->weight_at[first] : RN_GPU_NOWHERE;
-        if (matrix && backend->weight_at[w] == RN_GPU_NOWHERE) {
+        if (matrix && backend->weight_at[w] == RN_GPU_NOWHERE && !is_apart(backend, w)) {
             backend->weight_at[w] = at;
             at += matrix_bytes(weight);
+        }
+        backend->matrices_at[w] = first < w ? backend->matrices_at[first] : RN_GPU_NOWHERE;
+        if (rn_gpu_is_expert(plan, w) && backend->matrices_at[w] == RN_GPU_NOWHERE) {
+            backend->matrices_at[w] = at;
+            at += rn_gpu_aligned(weight->experts * sizeof(rn_address));
         }
         backend->vector_at[w] = vector ? at : RN_GPU_NOWHERE;
         at += vector ? vector_bytes(weight) : 0;
@@ -139,16 +157,36 @@ static int end_half(struct staging *s, size_t file_bytes)
     return result;
 }
 
+/* Where an expert's matrix goes: on the device alone, or to the host's memory, and to the device, if that is not 0. */
+struct target {
+    rn_address device;
+    unsigned char *host; /* NULL: not there */
+};
+
+/* A piece that was made, `at` bytes from the matrix's begin. */
+static int send_apart(struct staging *s, const struct target *to, uint64_t at, uint64_t bytes)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    int result;
+
+    RN_CHECK(bytes <= s->tiled_bytes);
+    result = driver->copy_out(driver, to->host + at, s->tiled, bytes, backend->stream);
+    return result == RN_GPU_OK && to->device != 0
+               ? driver->copy_within(driver, to->device + at, s->tiled, bytes, backend->stream)
+               : result;
+}
+
 /* Rows [row, row + n) of an expert's matrix; of a weight without experts there is one, 0. */
-static int send_rows(struct staging *s, const struct rn_weight *weight, uint32_t expert, rn_address to, uint32_t row,
-                     uint32_t n)
+static int send_rows(struct staging *s, const struct rn_weight *weight, uint32_t expert, const struct target *to,
+                     uint32_t row, uint32_t n)
 {
     const unsigned char *data = weight->tensor->data;
     struct rn_gpu_backend *backend = s->backend;
     struct rn_gpu_driver *driver = backend->device->driver;
     size_t bytes = n * weight->row_bytes;
-    struct rn_tile_args args = {half_device(s), to + rn_tiled_bytes(weight->type_id, row, weight->cols), n,
-                                weight->cols};
+    uint64_t at = rn_tiled_bytes(weight->type_id, row, weight->cols);
+    struct rn_tile_args args = {half_device(s), to->host != NULL ? s->tiled : to->device + at, n, weight->cols};
     struct rn_typed_kernels kernels;
     int result = await_half(s);
 
@@ -159,6 +197,8 @@ static int send_rows(struct staging *s, const struct rn_weight *weight, uint32_t
     result = driver->copy_in(driver, half_device(s), half_host(s), bytes, backend->stream);
     if (result == RN_GPU_OK)
         result = rn_gpu_launch(backend, kernels.tile, &args);
+    if (result == RN_GPU_OK && to->host != NULL)
+        result = send_apart(s, to, at, rn_tiled_bytes(weight->type_id, n, weight->cols));
     return result == RN_GPU_OK ? end_half(s, bytes) : result;
 }
 
@@ -167,10 +207,19 @@ static bool is_wanted(const struct staging *s)
     return s->progress == NULL || s->progress(s->user, (float)((double)s->done_bytes / (double)s->all_bytes));
 }
 
-/* *wanted false: the host has cancelled the load. */
-static int send_expert(struct staging *s, const struct rn_weight *weight, uint32_t expert, rn_address to, bool *wanted)
+/* Rows of a piece. */
+static uint32_t piece_rows(const struct rn_weight *weight, size_t half_bytes)
 {
-    uint32_t most = (uint32_t)(s->half_bytes / weight->row_bytes / TILE_ROWS * TILE_ROWS), n;
+    uint64_t most = half_bytes / weight->row_bytes / TILE_ROWS * TILE_ROWS;
+
+    return weight->rows < most ? weight->rows : (uint32_t)most;
+}
+
+/* *wanted false: the host has cancelled the load. */
+static int send_expert(struct staging *s, const struct rn_weight *weight, uint32_t expert, const struct target *to,
+                       bool *wanted)
+{
+    uint32_t most = piece_rows(weight, s->half_bytes), n;
     int result = RN_GPU_OK;
 
     for (uint32_t row = 0; row < weight->rows && result == RN_GPU_OK && *wanted; row += n) {
@@ -188,7 +237,40 @@ static int send_matrix(struct staging *s, const struct rn_weight *weight, rn_add
     int result = RN_GPU_OK;
 
     for (uint32_t e = 0; e < weight->experts && result == RN_GPU_OK && *wanted; e++)
-        result = send_expert(s, weight, e, to + e * bytes, wanted);
+        result = send_expert(s, weight, e, &(struct target){to + e * bytes, NULL}, wanted);
+    return result;
+}
+
+/* Where each expert's matrix lies, of a weight that is not apart. */
+static int send_addresses(struct staging *s, uint32_t w)
+{
+    struct rn_gpu_backend *backend = s->backend;
+    struct rn_gpu_driver *driver = backend->device->driver;
+    const struct rn_weight *weight = &backend->plan->weights[w];
+    uint64_t bytes = rn_tiled_bytes(weight->type_id, weight->rows, weight->cols);
+    rn_address *addresses = (rn_address *)(void *)half_host(s);
+    int result = await_half(s);
+
+    if (result != RN_GPU_OK)
+        return result;
+    for (uint32_t e = 0; e < weight->experts; e++)
+        addresses[e] = backend->weights + backend->weight_at[w] + e * bytes;
+    result = driver->copy_in(driver, backend->weights + backend->matrices_at[w], addresses,
+                             weight->experts * sizeof *addresses, backend->stream);
+    return result == RN_GPU_OK ? end_half(s, 0) : result;
+}
+
+/* Likewise of a weight that is apart. */
+static int send_experts(struct staging *s, uint32_t w, bool *wanted)
+{
+    const struct rn_weight *weight = &s->backend->plan->weights[w];
+    struct rn_gpu_expert_home home = {.host = NULL};
+    int result = RN_GPU_OK;
+
+    for (uint32_t e = 0; e < weight->experts && result == RN_GPU_OK && *wanted; e++) {
+        RN_CHECK(rn_gpu_expert_home(s->backend, w, e, &home));
+        result = send_expert(s, weight, e, &(struct target){home.device, home.host}, wanted);
+    }
     return result;
 }
 
@@ -252,6 +334,10 @@ static int send_all(struct staging *s, bool *wanted)
 
         if (backend->weight_at[w] != RN_GPU_NOWHERE && is_first)
             result = send_matrix(s, &plan->weights[w], backend->weights + backend->weight_at[w], wanted);
+        if (result == RN_GPU_OK && *wanted && first_of(plan, w) == w && is_apart(backend, w))
+            result = send_experts(s, w, wanted);
+        else if (result == RN_GPU_OK && first_of(plan, w) == w && backend->matrices_at[w] != RN_GPU_NOWHERE)
+            result = send_addresses(s, w);
         if (result == RN_GPU_OK && *wanted && backend->vector_at[w] != RN_GPU_NOWHERE)
             result = send_vector(s, &plan->weights[w], backend->weights + backend->vector_at[w]);
     }
@@ -260,6 +346,8 @@ static int send_all(struct staging *s, bool *wanted)
     for (uint32_t i = 0; i < plan->n_ops && result == RN_GPU_OK && *wanted; i++)
         if (plan->ops[i].alibi != 0)
             result = send_slopes(s, &plan->ops[i], backend->weights + backend->slopes_at[i]);
+    if (result == RN_GPU_OK)
+        result = rn_gpu_experts_tables(backend);
     return result == RN_GPU_OK ? driver->stream_finish(driver, backend->stream) : result;
 }
 
@@ -275,7 +363,9 @@ static size_t half_bytes_of(const struct rn_gpu_backend *backend)
         whole = (weight->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS * (uint64_t)weight->row_bytes;
         tile = TILE_ROWS * (uint64_t)weight->row_bytes;
         whole = whole < HALF_BYTES ? whole : HALF_BYTES > tile ? HALF_BYTES : tile;
-        most = backend->weight_at[w] != RN_GPU_NOWHERE && whole > most ? whole : most;
+        most = (backend->weight_at[w] != RN_GPU_NOWHERE || is_apart(backend, w)) && whole > most ? whole : most;
+        whole = weight->experts * sizeof(rn_address);
+        most = whole > most ? whole : most;
         whole = (uint64_t)weight->rows * weight->cols * sizeof(float);
         most = backend->vector_at[w] != RN_GPU_NOWHERE && whole > most ? whole : most;
     }
@@ -285,6 +375,22 @@ static size_t half_bytes_of(const struct rn_gpu_backend *backend)
         most = plan->ops[i].alibi != 0 && plan->ops[i].heads * sizeof(float) > most ? plan->ops[i].heads * sizeof(float)
                                                                                     : most;
     return (size_t)rn_gpu_aligned(most);
+}
+
+/* The largest piece of an expert that is apart. */
+static size_t tiled_bytes_of(const struct rn_gpu_backend *backend, size_t half_bytes)
+{
+    uint64_t most = 0, bytes;
+
+    for (uint32_t w = 0; w < backend->plan->n_weights; w++) {
+        const struct rn_weight *weight = &backend->plan->weights[w];
+
+        if (!is_apart(backend, w))
+            continue;
+        bytes = rn_tiled_bytes(weight->type_id, piece_rows(weight, half_bytes), weight->cols);
+        most = bytes > most ? bytes : most;
+    }
+    return (size_t)most;
 }
 
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted)
@@ -299,6 +405,9 @@ int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress,
     s.all_bytes = backend->plan->weight_bytes + 1;
     if (result == RN_GPU_OK)
         result = driver->memory_new(driver, &s.device, 2 * s.half_bytes);
+    s.tiled_bytes = tiled_bytes_of(backend, s.half_bytes);
+    if (result == RN_GPU_OK && s.tiled_bytes > 0)
+        result = driver->memory_new(driver, &s.tiled, s.tiled_bytes);
     for (int i = 0; i < 2 && result == RN_GPU_OK; i++)
         result = driver->event_new(driver, &s.free[i], RN_GPU_EVENT_NO_TIME);
     if (result == RN_GPU_OK)
@@ -310,6 +419,8 @@ int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress,
             driver->event_free(driver, s.free[i]);
     if (s.device != 0)
         driver->memory_free(driver, s.device);
+    if (s.tiled != 0)
+        driver->memory_free(driver, s.tiled);
     if (host != NULL)
         driver->host_free(driver, host);
     return result;

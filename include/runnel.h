@@ -338,6 +338,12 @@ typedef struct runnel_model_options {
                                context do not fit as many as do; runnel_model_info tells. weights_dir has no effect on
                                a model that is split */
     uint32_t reserved_rest;
+    uint64_t device_expert_bytes; /* with such a device: the experts among which a router chooses lie in the host's
+                                     memory, pinned, and those that are used most in so much of the device's, too, as
+                                     many of each layer as fit; the device reads the others over the bus. The answers
+                                     are the same to the bit. Of a model that is split those of the layers on the
+                                     device. 1: none has a place there. 0: they lie with their layers. INVALID for a
+                                     model without experts */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
@@ -385,7 +391,8 @@ typedef struct runnel_model_info {
     uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
     uint64_t mapped_bytes;     /* of tiled_bytes, those that are mapped from a file of weights_dir */
     uint32_t device_layers;    /* of layers, those that are computed on a device with memory of its own; 0: none */
-    uint32_t reserved_rest;
+    uint32_t device_experts; /* of all layers' experts, those that have a place on the device apart from their layers */
+    uint64_t device_expert_bytes; /* of the device's memory, for those; 0: see runnel_model_options */
 } runnel_model_info;
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */

@@ -168,6 +168,9 @@ typedef struct runnel_expert_use {
     size_t struct_size;           /* set by the caller to sizeof(runnel_expert_use) */
     const char *model;            /* its name in the metrics, for the engine's life */
     uint32_t n_blocks, n_experts; /* of each block; blocks without experts have counts of 0 */
+    uint64_t hits, misses;  /* with runnel_model_options.device_expert_bytes: choices of experts that had a place in
+                                     the device's memory, and of others, which it read over the bus */
+    uint64_t fetched_bytes; /* of experts that got the place of another one there */
 } runnel_expert_use;
 
 /* The model number `index` of those that have experts, or had before they were freed, from 0 on in no order that lasts

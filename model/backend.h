@@ -54,6 +54,9 @@ struct rn_backend_limits {
     const struct rn_weights_place *weights_place; /* of such a device; NULL: none */
     struct rn_expert_use *expert_use; /* the caller's, for as long as the backend lives: each EXPERT_MATMUL that is
                                          rn_op.counted adds what its rows have chosen (expert_use.h); NULL: none does */
+    uint64_t expert_bytes; /* of a device whose kind has expert_room: routed experts lie in the host's memory, and
+                              those that are used most in so much of the device's, too. A row's bits do not depend on
+                              it. 0: they lie with their layers */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of

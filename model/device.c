@@ -3,9 +3,10 @@
 
 #include "model/plan.h"
 
-uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan)
+uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes)
 {
-    return device->kind->weight_bytes != NULL ? device->kind->weight_bytes(device, plan) : plan->weight_bytes;
+    return device->kind->weight_bytes != NULL ? device->kind->weight_bytes(device, plan, expert_bytes)
+                                              : plan->weight_bytes;
 }
 
 uint64_t rn_device_kv_bytes(const struct rn_device_memory *memory, uint64_t weight_bytes)

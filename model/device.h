@@ -61,6 +61,13 @@ struct rn_device_options {
     struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own */
 };
 
+/* Where the routed experts of a plan lie, with rn_backend_limits.expert_bytes. */
+struct rn_expert_room {
+    uint64_t host_bytes;   /* of all of them, in the host's memory */
+    uint64_t device_bytes; /* of places for some of them in the device's */
+    uint32_t n, n_places;  /* experts of all layers, and such places */
+};
+
 struct rn_device_kind {
     const char *name; /* what a host asks for */
 
@@ -79,8 +86,12 @@ struct rn_device_kind {
 
     void (*memory)(const struct rn_device *device, struct rn_device_memory *memory);
 
-    /* Of that memory, what the weights of a plan take. NULL: as much as in the file. */
-    uint64_t (*weight_bytes)(const struct rn_device *device, const struct rn_plan *plan);
+    /* Of that memory, what the weights of a plan take, with rn_backend_limits.expert_bytes. NULL: as much as in the
+     * file. */
+    uint64_t (*weight_bytes)(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes);
+
+    /* How so many bytes for experts are used; of a plan without experts all is 0. NULL: they lie with their layers. */
+    void (*expert_room)(const struct rn_plan *plan, uint64_t expert_bytes, struct rn_expert_room *room);
 
     /* What the log says of it, at most size bytes with the end. */
     void (*describe)(const struct rn_device *device, char *text, size_t size);
@@ -105,8 +116,8 @@ static inline bool rn_device_has_kv(const struct rn_device_caps *caps, runnel_kv
     return (unsigned)type < 32 && (caps->kv_types >> type & 1u) != 0;
 }
 
-/* What the plan's weights take of the device's memory. */
-uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan);
+/* What the plan's weights take of the device's memory; expert_bytes as in the limits of its backend. */
+uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes);
 
 /* The most bytes that KV blocks should take where the host does not say: a quarter of a memory that everything on the
  * machine shares; of a device's own, nine tenths of what weights of so many bytes leave free. */

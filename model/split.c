@@ -242,6 +242,7 @@ static struct rn_backend_limits limits_of(const struct split *split, int part)
     limits.draws = limits.draws && part == BACK;
     limits.max_changes = part == BACK ? limits.max_changes : 0;
     limits.weights_place = NULL;
+    limits.expert_bytes = part == BACK ? limits.expert_bytes : 0;
     return limits;
 }
 

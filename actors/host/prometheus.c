@@ -120,14 +120,17 @@ static void put_usage(struct writer *w, const struct runnel_engine *engine)
     }
 }
 
-/* Of all blocks together, so that there are three lines a model however many experts it has. */
+/* Of all blocks together, so that there are a few lines a model however many experts it has. */
 struct use_summary {
     uint64_t all, unused, busiest; /* busiest: in millionths, an expert's share over the mean of its block */
+    uint64_t hits, misses, fetched_bytes;
 };
 
 static struct use_summary sum_use(const struct rn_expert_use *use)
 {
-    struct use_summary sum = {0, 0, 0};
+    struct use_summary sum = {.hits = rn_expert_use_read(&use->hits),
+                              .misses = rn_expert_use_read(&use->misses),
+                              .fetched_bytes = rn_expert_use_read(&use->fetched_bytes)};
     uint64_t of_block, most, n;
 
     for (uint32_t b = 0; b < use->n_blocks; b++) {
@@ -146,6 +149,17 @@ static struct use_summary sum_use(const struct rn_expert_use *use)
     return sum;
 }
 
+/* The number of this row of put_experts. */
+static void write_use(char *text, size_t size, const struct use_summary *sum, uint32_t which)
+{
+    const uint64_t values[] = {sum->all, sum->unused, sum->busiest, sum->hits, sum->misses, sum->fetched_bytes};
+
+    if (which == 2)
+        write_micro(text, size, sum->busiest);
+    else
+        snprintf(text, size, "%llu", (unsigned long long)values[which]);
+}
+
 static void put_experts(struct writer *w, const struct runnel_engine *engine)
 {
     static const struct {
@@ -153,13 +167,17 @@ static void put_experts(struct writer *w, const struct runnel_engine *engine)
     } rows[] = {
         {"expert_selections_total", "counter", "Times that a row has chosen an expert, all blocks together."},
         {"experts_unused", "gauge", "Experts that no row has chosen, in blocks that have run."},
-        {"expert_busiest_ratio", "gauge", "How often the busiest expert was chosen, over the mean of its block."}};
+        {"expert_busiest_ratio", "gauge", "How often the busiest expert was chosen, over the mean of its block."},
+        {"expert_device_hits_total", "counter",
+         "Choices of experts, apart from their layers, that were on the device."},
+        {"expert_device_misses_total", "counter", "Choices of such experts that were read over the bus."},
+        {"expert_device_fetched_bytes_total", "counter", "Bytes of experts that got the place of another one there."}};
     const struct rn_expert_use *use;
     struct use_summary sum;
     bool headed;
     char text[32];
 
-    for (uint32_t which = 0; which < 3; which++) {
+    for (uint32_t which = 0; which < sizeof rows / sizeof rows[0]; which++) {
         headed = false;
         for (const struct rn_metrics *m = rn_metrics_first(&engine->metrics); m != NULL; m = m->next) {
             use = rn_metrics_expert_use(m);
@@ -169,10 +187,7 @@ static void put_experts(struct writer *w, const struct runnel_engine *engine)
                 put_head(w, rows[which].name, rows[which].help, rows[which].type);
             headed = true;
             sum = sum_use(use);
-            if (which == 2)
-                write_micro(text, sizeof text, sum.busiest);
-            else
-                snprintf(text, sizeof text, "%llu", (unsigned long long)(which == 0 ? sum.all : sum.unused));
+            write_use(text, sizeof text, &sum, which);
             put_name(w, rows[which].name, "", m, NULL);
             put(w, "%s\n", text);
         }
@@ -267,8 +282,13 @@ runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_t index, ru
     if (m == NULL)
         return RUNNEL_NOT_FOUND;
     size = use->struct_size < sizeof out ? use->struct_size : sizeof out;
-    out = (runnel_expert_use){
-        .struct_size = use->struct_size, .model = m->name, .n_blocks = from->n_blocks, .n_experts = from->n_experts};
+    out = (runnel_expert_use){.struct_size = use->struct_size,
+                              .model = m->name,
+                              .n_blocks = from->n_blocks,
+                              .n_experts = from->n_experts,
+                              .hits = rn_expert_use_read(&from->hits),
+                              .misses = rn_expert_use_read(&from->misses),
+                              .fetched_bytes = rn_expert_use_read(&from->fetched_bytes)};
     memcpy(use, &out, size);
     for (i = 0; i < (size_t)from->n_blocks * from->n_experts && i < capacity; i++)
         counts[i] = rn_expert_use_get(from, (uint32_t)(i / from->n_experts), (uint32_t)(i % from->n_experts));

@@ -313,6 +313,17 @@ static int run_once(struct bench *bench, const struct bench_test *test, double *
     return code;
 }
 
+/* Adds `sign` times what the engine has counted so far. */
+static void add_experts(const struct bench *bench, struct bench_result *result, int sign)
+{
+    runnel_expert_use use = {.struct_size = sizeof use};
+
+    for (uint32_t i = 0; runnel_engine_expert_use(bench->app.engine, i, &use, NULL, 0) == RUNNEL_OK; i++) {
+        result->expert_hits += (uint64_t)sign * use.hits;
+        result->expert_misses += (uint64_t)sign * use.misses;
+    }
+}
+
 /* The first run warms up and does not count. */
 static int run_test(struct bench *bench, struct bench_result *result)
 {
@@ -327,6 +338,8 @@ static int run_test(struct bench *bench, struct bench_result *result)
         fail(bench, APP_FAILURE);
     }
     for (size_t i = 0; i <= repeats && bench->code == APP_OK; i++) {
+        if (i == 1)
+            add_experts(bench, result, -1);
         if (run_once(bench, test, &rates[i], i == 0 ? &warming : &result->drafts) != APP_OK || i == 0 || test->decode)
             continue;
         for (uint32_t s = 0; s < test->streams; s++)
@@ -335,6 +348,7 @@ static int run_test(struct bench *bench, struct bench_result *result)
     }
     drop_sessions(bench);
     if (bench->code == APP_OK) {
+        add_experts(bench, result, 1);
         result->rate = spread_of(rates + 1, repeats);
         result->first_ms = spread_of(first_ms, n_first);
     }

@@ -27,8 +27,9 @@ struct bench_drafts {
 struct bench_result {
     struct bench_test test;
     struct bench_drafts drafts;
-    struct bench_spread rate;     /* tokens per second of all streams */
-    struct bench_spread first_ms; /* prefill: from submit to the first token's event */
+    uint64_t expert_hits, expert_misses; /* with --device-experts, in all runs that count */
+    struct bench_spread rate;            /* tokens per second of all streams */
+    struct bench_spread first_ms;        /* prefill: from submit to the first token's event */
 };
 
 /* What a file asks for: bytes of weights and operations on them. A weight takes part in a position's work if it is

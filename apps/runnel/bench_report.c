@@ -164,6 +164,12 @@ static void put_machine(struct row *row, const struct bench_model *model)
     put_text(row, "cpu", m->cpu);
 }
 
+/* Of choices of experts that are apart from their layers those that were on the device; NAN: none are apart. */
+static double expert_hits(const struct bench_result *result)
+{
+    return percent((double)result->expert_hits, (double)(result->expert_hits + result->expert_misses), true);
+}
+
 static const char *draft_of(const struct app_options *options)
 {
     return options->speculate && strcmp(options->draft, "none") == 0 ? "ngram" : options->draft;
@@ -187,6 +193,8 @@ static void put_row(const struct app_options *options, const struct bench_model 
     put_count(&row, "chunk_mean", (uint64_t)options->chunk_mean);
     put_text(&row, "device", options->device);
     put_count(&row, "device_layers", model->info.device_layers);
+    put_count(&row, "device_experts", model->info.device_experts);
+    put_number(&row, "expert_hit_percent", expert_hits(result));
     put_text(&row, "draft", draft_of(options));
     put_drafts(&row, &result->drafts, model->info.draft_parameters > 0);
     put_share(&row, &share);
@@ -206,7 +214,7 @@ static void print_head(const struct bench_model *model)
 {
     const runnel_machine *m = &model->machine;
     double mib = 1.0 / (1 << 20);
-    char order[64];
+    char order[96];
 
     app_escaped(stdout, model->name, strlen(model->name), 0);
     fputs(": ", stdout);
@@ -219,6 +227,9 @@ static void print_head(const struct bench_model *model)
     app_layers_text(&model->info, order, sizeof order);
     if (model->info.device_layers > 0)
         printf("layers: %s\n", order);
+    app_experts_text(&model->info, order, sizeof order);
+    if (model->info.device_experts > 0)
+        printf("experts: %s\n", order);
     if (model->measured)
         printf("%s, %s, %u threads on %u memory node%s\n"
                "reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",

@@ -166,6 +166,9 @@ void app_weights_text(const runnel_model_info *info, char *text, size_t n);
 /* Which layers are whose, likewise. */
 void app_layers_text(const runnel_model_info *info, char *text, size_t n);
 
+/* Where experts lie that are apart from their layers (--device-experts), likewise. */
+void app_experts_text(const runnel_model_info *info, char *text, size_t n);
+
 enum { APP_ARCHITECTURE_BYTES = 256 };
 
 /* What --architecture says, as the engine and a file take it. Stays where it is. */

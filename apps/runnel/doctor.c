@@ -111,7 +111,7 @@ static void look_at_memory(struct doctor *doctor, const struct app_memory *memor
 static int try_model(struct doctor *doctor)
 {
     struct app app = {0};
-    char order[64];
+    char order[96];
     runnel_chat chat;
     size_t n = 0;
     int code = app_open(&app, doctor->options, false);
@@ -125,6 +125,9 @@ static int try_model(struct doctor *doctor)
         app_layers_text(&app.info, order, sizeof order);
         if (app.info.device_layers > 0)
             app_fact("layers", "%s", order);
+        app_experts_text(&app.info, order, sizeof order);
+        if (doctor->options->device_experts > 0 && app.info.device_layers > 0)
+            app_fact("experts", "%s", order);
         app_fact("chat template", runnel_apply_template(app.model, &chat, NULL, 0, &n, NULL) == RUNNEL_NOT_FOUND
                                       ? "none: chat has plain User:/Assistant: turns"
                                       : "yes");

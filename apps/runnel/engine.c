@@ -117,6 +117,12 @@ void app_layers_text(const runnel_model_info *info, char *text, size_t n)
         snprintf(text, n, "%u on the CPU, %u on the device", info->layers - info->device_layers, info->device_layers);
 }
 
+void app_experts_text(const runnel_model_info *info, char *text, size_t n)
+{
+    snprintf(text, n, "%u on the device, in %.1f MiB, the others in this machine's memory", info->device_experts,
+             (double)info->device_expert_bytes / (1 << 20));
+}
+
 /* The library's threads are born with all signals blocked: the line editor's handlers are for this thread alone. */
 static void signals_block(sigset_t *before)
 {
@@ -140,6 +146,7 @@ void app_model_options(const struct app_options *options, runnel_model_options *
     model_options->weights_dir = options->weights_dir;
     model_options->device = options->device;
     model_options->device_layers = (uint32_t)options->device_layers;
+    model_options->device_expert_bytes = options->device_experts;
     model_options->draft_path = app_draft_path(options);
     model_options->draft_threads = (uint32_t)options->draft_threads;
     model_options->no_prefix_cache = options->no_prefix_cache;

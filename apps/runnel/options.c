@@ -336,6 +336,8 @@ const struct app_option app_option_table[] = {
      "cpu (default); cuda, cuda:N; auto: cuda or else cpu; reference: plain C"},
     {"--device-layers", 0, "N", OPTION_INTEGER, AT(device_layers), 1, UINT32_MAX, false, NULL, SETTING | APP_DOCTOR,
      "the last N layers go to cuda, the others stay here; default: what fits"},
+    {"--device-experts", 0, "BYTES", OPTION_SIZE, AT(device_experts), 0, 0, false, NULL, SETTING | APP_DOCTOR,
+     "experts stay here, and as many of the most used as this holds are on cuda"},
     {"--cuda-library", 0, "FILE", OPTION_STRING, AT(cuda_library), 0, 0, false, NULL, SETTING | APP_DOCTOR | APP_INFO,
      "the kernels of cuda; default: librunnel-cuda.so among the libraries"},
     {"--reference", 0, NULL, OPTION_REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},

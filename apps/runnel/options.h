@@ -162,6 +162,7 @@ struct app_options {
     int64_t nice;                    /* -1: what suits the command */
     uint64_t kv_bytes;
     int64_t chunk_mean, device_layers;
+    uint64_t device_experts;
     double max_slowdown; /* 0: chosen */
     const char *kv_type, *weights, *device, *cuda_library;
     bool no_prefix_cache, bound_windows;

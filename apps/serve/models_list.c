@@ -205,12 +205,28 @@ static bool add_operand(struct reader *reader, const char *operand)
 /* Options of a model, named as on the command line, without the hyphens in front. */
 static const struct app_option *find_option(const char *name)
 {
-    static const char *const own[] = {
-        "ctx",           "batch",        "kv-type",         "kv-size",       "cache-hot",
-        "cache-warm",    "draft",        "device",          "cache-dir",     "cache-cold",
-        "chunk-mean",    "max-slowdown", "no-prefix-cache", "weights",       "weights-dir",
-        "draft-threads", "draft-max",    "draft-chain",     "bound-windows", "device-layers",
-        "architecture"};
+    static const char *const own[] = {"ctx",
+                                      "batch",
+                                      "kv-type",
+                                      "kv-size",
+                                      "cache-hot",
+                                      "cache-warm",
+                                      "draft",
+                                      "device",
+                                      "cache-dir",
+                                      "cache-cold",
+                                      "chunk-mean",
+                                      "max-slowdown",
+                                      "no-prefix-cache",
+                                      "weights",
+                                      "weights-dir",
+                                      "draft-threads",
+                                      "draft-max",
+                                      "draft-chain",
+                                      "bound-windows",
+                                      "device-layers",
+                                      "device-experts",
+                                      "architecture"};
     char word[64];
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)

@@ -99,6 +99,7 @@ export interface ModelOptions {
   boundWindows?: boolean | number;
   weightsDir?: string;
   deviceLayers?: number;
+  deviceExpertBytes?: Count;
 }
 
 export interface LoadOptions extends ModelOptions {
@@ -410,6 +411,8 @@ export interface ModelInfo {
   tiledBytes: Count;
   mappedBytes: Count;
   deviceLayers: number;
+  deviceExperts: number;
+  deviceExpertBytes: Count;
 }
 
 export interface TokenizeOptions {
@@ -529,7 +532,7 @@ export class Engine {
   metrics(): Metrics;
   prometheus(): string;
   streams(): StreamInfo[];
-  experts(): { model: string; blocks: Count[][] }[];
+  experts(): { model: string; blocks: Count[][]; hits: Count; misses: Count; fetchedBytes: Count }[];
   measure(): Promise<Machine>;
   device(name?: string): Promise<DeviceInfo>;
   trainEagle(

@@ -151,6 +151,9 @@ static napi_value experts_result(napi_env env, struct job *job)
     }
     addon_set(env, object, "model", addon_string(env, use->model, strlen(use->model)));
     addon_set(env, object, "blocks", blocks);
+    addon_set(env, object, "hits", addon_count(env, use->hits));
+    addon_set(env, object, "misses", addon_count(env, use->misses));
+    addon_set(env, object, "fetchedBytes", addon_count(env, use->fetched_bytes));
     return object;
 }
 

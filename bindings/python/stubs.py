@@ -128,6 +128,9 @@ class ExpertUse(Record):
     model: str
     n_blocks: int
     n_experts: int
+    hits: int
+    misses: int
+    fetched_bytes: int
     counts: memoryview[int]
 
 class Span(Record):

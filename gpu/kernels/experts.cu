@@ -193,14 +193,15 @@ template <class F> DEVICE void expert_matmul(const rn_expert_matmul_args &args)
     uint32_t cells = (args.cols + CELL - 1) / CELL, per = segment_cells(cells), lane = lane_of_warp(), pair = block_x();
     uint32_t begin = warp_of_block() * per, end = begin + per < cells ? begin + per : cells;
     uint32_t id = (uint32_t)global<int32_t>(args.ids, (uint64_t)args.n_rows * args.used).get(pair), weight_row;
-    uint32_t tiles = (args.rows + TILE_ROWS - 1) / TILE_ROWS, row = args.per_expert_input != 0 ? pair : pair / args.used;
-    uint64_t tile = ((uint64_t)id * tiles + block_y()) * tile_bytes(cells, F::UNIT_CELLS, F::UNIT_BYTES);
-    bytes_at weight(args.weight), a(args.a);
+    uint32_t row = args.per_expert_input != 0 ? pair : pair / args.used;
+    uint64_t tile = (uint64_t)block_y() * tile_bytes(cells, F::UNIT_CELLS, F::UNIT_BYTES);
+    bytes_at a(args.a);
     shared<float> sums(0, SEGMENTS * TILE_ROWS);
     float acc[4] = {0, 0, 0, 0}, total = 0;
 
     if (id >= args.experts) /* no id of a ROUTE */
         return;
+    bytes_at weight(global<rn_address>(args.matrices, args.experts).get(id));
     for (uint32_t cell = begin; cell < end; cell++) {
         typename F::raw raw;
         F::read(weight, tile, cell, lane, raw);

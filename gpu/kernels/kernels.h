@@ -308,10 +308,12 @@ struct rn_route_args {
     uint32_t groups, best, per;
 };
 
-/* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is one
- * tiled matrix [rows, cols] behind the other; where an id is none of an expert, out is left as it is. */
+/* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is a
+ * tiled matrix [rows, cols] for each expert, which lies where the table says, on the device or in pinned memory of the
+ * host; where an id is none of an expert, out is left as it is. */
 struct rn_expert_matmul_args {
-    rn_address weight, bias, a, ids, out; /* f32 [experts, rows] or 0; [n_rows(, used), cols]; int32_t; f32 */
+    rn_address matrices;          /* rn_address [experts] */
+    rn_address bias, a, ids, out; /* f32 [experts, rows] or 0; [n_rows(, used), cols]; int32_t; f32 */
     uint32_t n_rows, used, experts, rows, cols, parts, per_expert_input;
 };
 

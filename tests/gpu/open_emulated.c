@@ -13,7 +13,7 @@
 #include "gpu/backend.h"
 #include "tests/gpu/real_device.h"
 
-static struct rn_gpu_module emulated(struct rn_heap *heap, size_t memory_bytes)
+struct rn_gpu_module emulated_module(struct rn_heap *heap, size_t memory_bytes)
 {
     struct rn_gpu_module module = {.library = dlopen(EMULATED_MODULE, RTLD_NOW | RTLD_LOCAL)};
     rn_gpu_kernels_fn kernels;
@@ -35,7 +35,7 @@ struct rn_device *open_emulated(struct rn_heap *heap, size_t memory_bytes)
     struct rn_device *device;
 
     if (library == NULL)
-        module = emulated(heap, memory_bytes);
+        module = emulated_module(heap, memory_bytes);
     else if (rn_gpu_module_open(heap, library, &module, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
     device = rn_gpu_device_open(heap, &module, 0, &error);

@@ -106,21 +106,20 @@ static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per
     struct rn_typed_kernels kernels;
     struct rn_expert_matmul_args args;
     struct rn_matmul_args one;
-    unsigned char *blocks, *tiled;
+    unsigned char *blocks, *tiled[EXPERTS];
+    rn_address *matrices;
     float *a, *bias, *out, *alone;
-    size_t matrix, bytes;
+    size_t bytes;
     int32_t *ids;
 
     rig_open(&rig);
     assert_true(rn_kernels_of_type(type_id, &kernels));
     blocks = rig_weights(&rig, type_id, EXPERTS * rows, cols);
     bytes = rn_type_bytes(rn_type(type_id), cols) * rows;
-    matrix = rn_tiled_bytes(type_id, rows, cols);
-    tiled = rig_device(&rig, EXPERTS * matrix);
+    matrices = rig_device(&rig, EXPERTS * sizeof *matrices);
     for (i = 0; i < EXPERTS; i++) {
-        struct rn_tile_args tile = {rig_at(blocks + i * bytes), rig_at(tiled + i * matrix), rows, cols};
-
-        rig_run(&rig, kernels.tile, &tile);
+        tiled[i] = rig_tiled(&rig, type_id, blocks + i * bytes, rows, cols);
+        matrices[i] = rig_at(tiled[i]);
     }
     a = rig_floats(&rig, (size_t)ROWS * inputs * cols, 1);
     bias = rig_floats(&rig, EXPERTS * rows, 1);
@@ -133,14 +132,14 @@ static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per
     memcpy(judge.memory[0], a, (size_t)ROWS * inputs * cols * sizeof *a);
     for (i = 0; i < ROWS * USED; i++)
         ((int32_t *)judge.memory[1])[i] = ids[i] = (int32_t)rig_random(&rig, EXPERTS);
-    args =
-        (struct rn_expert_matmul_args){rig_at(tiled), rig_at(bias), rig_at(a), rig_at(ids), rig_at(out),     ROWS, USED,
-                                       EXPERTS,       rows,         cols,      2,           per_expert_input};
+    args = (struct rn_expert_matmul_args){
+        rig_at(matrices), rig_at(bias), rig_at(a), rig_at(ids), rig_at(out),     ROWS, USED,
+        EXPERTS,          rows,         cols,      2,           per_expert_input};
     rig_run(&rig, kernels.expert_matmul, &args);
     rig_expect("expert_matmul", out, judge_run(&judge, op, true), (size_t)ROWS * USED * rows, 1e-9);
 
     /* the bits of any product with that matrix */
-    one = (struct rn_matmul_args){rig_at(tiled + (size_t)ids[4] * matrix),
+    one = (struct rn_matmul_args){rig_at(tiled[ids[4]]),
                                   rig_at(bias + (size_t)ids[4] * rows),
                                   rig_at(a + (size_t)(per_expert_input ? 4 : 1) * cols),
                                   rig_at(alone),
@@ -174,29 +173,22 @@ static void strange_ids(void **state)
 {
     struct rig rig;
     struct rn_expert_matmul_args args;
+    rn_address *matrices;
     float *out;
     int32_t *ids;
     uint32_t i;
 
     (void)state;
     rig_open(&rig);
+    matrices = rig_device(&rig, sizeof *matrices);
+    matrices[0] = rig_at(rig_tiled(&rig, RN_Q8_0, rig_weights(&rig, RN_Q8_0, 16, 32), 16, 32));
     ids = rig_device(&rig, 2 * sizeof *ids);
     ids[0] = -1;
     ids[1] = 1;
     out = rig_floats(&rig, 32, 1);
     memset(out, 0, 32 * sizeof *out);
-    args = (struct rn_expert_matmul_args){rig_at(rig_tiled(&rig, RN_Q8_0, rig_weights(&rig, RN_Q8_0, 16, 32), 16, 32)),
-                                          0,
-                                          rig_at(rig_floats(&rig, 32, 1)),
-                                          rig_at(ids),
-                                          rig_at(out),
-                                          1,
-                                          2,
-                                          1,
-                                          16,
-                                          32,
-                                          2,
-                                          0};
+    args = (struct rn_expert_matmul_args){
+        rig_at(matrices), 0, rig_at(rig_floats(&rig, 32, 1)), rig_at(ids), rig_at(out), 1, 2, 1, 16, 32, 2, 0};
     rig_run(&rig, RN_KERNEL_expert_matmul_q8_0, &args);
     for (i = 0; i < 32; i++)
         assert_true(out[i] == 0);

@@ -192,7 +192,7 @@ static void check_use(void)
     struct rn_device *device;
     uint64_t sum = 0;
 
-    *want = *got = (struct rn_expert_use){model.plan->n_layers, 64};
+    *want = *got = (struct rn_expert_use){.n_blocks = model.plan->n_layers, .n_experts = 64};
     use = want;
     limits = limits_of(RUNNEL_KV_F16);
     open_runner(&reference, &heap, model.plan, NULL, 1, &limits);

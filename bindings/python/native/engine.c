@@ -489,8 +489,10 @@ static PyObject *engine_expert_use(PyObject *object, PyObject *argument)
     }
     rnpy_engine_leave(self);
     if (status == RUNNEL_OK)
-        result = Py_BuildValue("{s:s,s:I,s:I,s:N}", "model", use.model, "n_blocks", use.n_blocks, "n_experts",
-                               use.n_experts, "counts", rnpy_view(counts, n * sizeof *counts, "Q"));
+        result = Py_BuildValue("{s:s,s:I,s:I,s:K,s:K,s:K,s:N}", "model", use.model, "n_blocks", use.n_blocks,
+                               "n_experts", use.n_experts, "hits", (unsigned long long)use.hits, "misses",
+                               (unsigned long long)use.misses, "fetched_bytes", (unsigned long long)use.fetched_bytes,
+                               "counts", rnpy_view(counts, n * sizeof *counts, "Q"));
     else
         rnpy_raise(status, NULL, 0);
     free(counts);

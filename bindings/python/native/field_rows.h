@@ -50,7 +50,8 @@ TABLE(engine, ENGINE_ROWS(FIELD))
     X(runnel_model_options, weight_order)      \
     X(runnel_model_options, bound_windows)     \
     X(runnel_model_options, weights_dir)       \
-    X(runnel_model_options, device_layers)
+    X(runnel_model_options, device_layers)     \
+    X(runnel_model_options, device_expert_bytes)
 TABLE(model, MODEL_ROWS(FIELD))
 
 #define EMBED_ROWS(X)                      \
@@ -146,7 +147,9 @@ TABLE(eagle, EAGLE_ROWS(FIELD))
     X(runnel_model_info, draft_kv_bytes)     \
     X(runnel_model_info, tiled_bytes)        \
     X(runnel_model_info, mapped_bytes)       \
-    X(runnel_model_info, device_layers)
+    X(runnel_model_info, device_layers)      \
+    X(runnel_model_info, device_experts)     \
+    X(runnel_model_info, device_expert_bytes)
 TABLE(info, INFO_ROWS(FIELD))
 
 #define STATS_ROWS(X)                            \

@@ -220,6 +220,7 @@ class ModelOptions(TypedDict, total=False):
     bound_windows: int | None
     weights_dir: Path | None
     device_layers: int | None
+    device_expert_bytes: int | None
 
 class SamplingOptions(TypedDict, total=False):
     temperature: float | None
@@ -395,6 +396,9 @@ class ExpertUse(Record):
     model: str
     n_blocks: int
     n_experts: int
+    hits: int
+    misses: int
+    fetched_bytes: int
     counts: memoryview[int]
 
 class Span(Record):
@@ -550,6 +554,8 @@ class ModelInfo(Record):
     tiled_bytes: int
     mapped_bytes: int
     device_layers: int
+    device_experts: int
+    device_expert_bytes: int
 
 class ScoresInfo(Record):
     n_scores: int
