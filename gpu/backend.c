@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gpu/experts.h"
+#include "gpu/steps.h"
 #include "model/draw_mask.h"
 #include "model/kv.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "gpu/backend.h"
-#include "gpu/experts.h"
 #include "gpu/gpu.h"
+#include "gpu/steps.h"
 
 enum {
     MAX_ROWS = 8192,

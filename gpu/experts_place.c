@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "gpu/expert_policy.h"
 #include "gpu/experts.h"
+#include "gpu/steps.h"
 #include "model/expert_use.h"
 
 /* ---- Groups ---- */

@@ -1,5 +1,4 @@
 /* Products with weights, and experts: see ops.h. */
-#include "gpu/experts.h"
 #include "gpu/ops.h"
 #include "model/expert_use.h"
 

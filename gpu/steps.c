@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gpu/experts.h"
+#include "gpu/steps.h"
 #include "model/draw_mask.h"
 
 static struct rn_gpu_backend *self(const struct rn_backend *backend)

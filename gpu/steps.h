@@ -123,4 +123,34 @@ void rn_gpu_copy_async(struct rn_backend *backend, struct rn_host_copies *copies
 void *rn_gpu_host_alloc(struct rn_backend *backend, size_t bytes);
 void rn_gpu_host_free(struct rn_backend *backend, void *memory);
 
+/* experts_place.c: rn_device_kind.expert_room. Of experts see experts.h. */
+void rn_gpu_expert_room(const struct rn_plan *plan, uint64_t expert_bytes, struct rn_expert_room *room);
+
+/* experts_place.c: the weight is one of routed experts. */
+bool rn_gpu_is_expert(const struct rn_plan *plan, uint32_t weight);
+
+/* experts_place.c: backend->experts for limits.expert_bytes: on the heap alone; NULL where these are 0. False: no memory.
+ * take: the device's and the host's memory, streams; free: all. */
+bool rn_gpu_experts_new(struct rn_gpu_backend *backend);
+int rn_gpu_experts_take(struct rn_gpu_backend *backend);
+void rn_gpu_experts_free(struct rn_gpu_backend *backend);
+
+/* experts_place.c: where the matrix of an expert of this weight is to be brought: in the host's memory, and on the device,
+ * 0: not there. False: the weight is not apart. For weights.c, which makes both. */
+struct rn_gpu_expert_home {
+    unsigned char *host;
+    uint64_t device;
+};
+bool rn_gpu_expert_home(const struct rn_gpu_backend *backend, uint32_t weight, uint32_t expert,
+                        struct rn_gpu_expert_home *home);
+
+/* experts.c: before a step's ops: what has come, what is to come, and the tables. */
+int rn_gpu_experts_step(struct rn_gpu_backend *backend);
+
+/* experts.c: an op of a step that has ended has chosen these ids, n of them. Before the step is given back. */
+void rn_gpu_experts_count(struct rn_gpu_backend *backend, const struct rn_op *op, const int32_t *ids, uint32_t n);
+
+/* experts.c: all tables as they are now, for the first step. */
+int rn_gpu_experts_tables(struct rn_gpu_backend *backend);
+
 #endif

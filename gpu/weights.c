@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gpu/experts.h"
+#include "gpu/steps.h"
 #include "model/op_info.h"
 
 enum {

@@ -302,6 +302,19 @@ static void print_drafts(const runnel_metrics *m)
     printf(" %%\n");
 }
 
+/* Of all tests together. */
+static void print_hits(const struct bench_model *model)
+{
+    struct bench_result all = {.expert_hits = 0};
+
+    for (size_t i = 0; i < model->n_results; i++) {
+        all.expert_hits += model->results[i].expert_hits;
+        all.expert_misses += model->results[i].expert_misses;
+    }
+    if (all.expert_hits + all.expert_misses > 0)
+        printf("experts: %.0f %% of choices found theirs on the device\n", expert_hits(&all));
+}
+
 static void print_table(const struct bench_model *model, bool first)
 {
     if (!first)
@@ -313,6 +326,7 @@ static void print_table(const struct bench_model *model, bool first)
         print_drafts(&model->metrics);
     print_rests(model);
     print_drafting(model);
+    print_hits(model);
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */

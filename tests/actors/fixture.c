@@ -57,6 +57,14 @@ static uint32_t test_device_layers(void)
     return layers == NULL ? 0 : (uint32_t)strtoul(layers, NULL, 10);
 }
 
+/* $RUNNEL_TEST_DEVICE_EXPERTS. */
+static uint64_t test_device_experts(void)
+{
+    const char *bytes = getenv("RUNNEL_TEST_DEVICE_EXPERTS");
+
+    return bytes == NULL ? 0 : strtoull(bytes, NULL, 10);
+}
+
 uint64_t shared_kv_bytes(void)
 {
     return test_device() != NULL ? 16 << 20 : 0;
@@ -71,7 +79,10 @@ void use_test_device(runnel_engine_options *options)
 const char *quick_model(void)
 {
     static char path[300];
+    const char *named = getenv("RUNNEL_TEST_MODEL");
 
+    if (named != NULL)
+        return named;
     return UNLESS_EMULATED(false, true) && shared_path(SMALL_MODEL, path, sizeof path) ? path : BUNDLED_MODEL;
 }
 
@@ -111,6 +122,7 @@ runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_m
     if (ours.device == NULL) {
         ours.device = test_device();
         ours.device_layers = test_device_layers();
+        ours.device_expert_bytes = test_device_experts();
     }
     if (runnel_model_load(engine, path, &ours, &model, &error) != RUNNEL_OK ||
         runnel_model_wait(model, 60000, &error) != RUNNEL_OK)

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import tempfile
 import unittest
 
@@ -102,6 +103,42 @@ class Device(unittest.TestCase):
             self.assertEqual(server.stop()[0], 0)
             self.assertGreater(loaded["size"], weights)
             self.assertEqual(loaded["size_vram"], vram(loaded["size"] - weights))
+
+    def test_experts_are_apart_from_their_layers(self):
+        """The program's and the server's text is that of the device that has all, whatever has a place there."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "experts.gguf")
+            subprocess.run([os.environ["RUNNEL_MAKE_EXPERTS"], MODEL, model], check=True)
+            ask = ["run", model, "Once upon a time", "-n", "4", "--temperature", "0", "--quiet"]
+            device = ("--device", "cuda", "--cuda-library", EMULATED)
+            want = run(*ask, *device)
+            for size, places in ("1", 0), ("1M", 6), ("1G", 24):  # 24 experts of 0.15 MiB
+                got = run(*ask, *device, "--device-experts", size, "--log-level", "info")
+                self.assertEqual((got.returncode, got.stdout), (0, want.stdout))
+                self.assertRegex(got.stderr.decode(), rf"24 experts with [0-9.]+ MiB lie in the host's memory, and {places} ")
+            doctor = run("doctor", model, "--threads", "1", *device, "--device-experts", "1M").stdout.decode()
+            self.assertRegex(doctor, r"experts +6 on the device, in ")
+            bench = run("bench", model, "-p", "8", "-n", "2", "-r", "1", "--no-limits", "--json", *device,
+                        "--device-experts", "1M")
+            for row in json.loads(bench.stdout)["results"]:
+                self.assertEqual(row["device_experts"], 6)
+                self.assertTrue(0 < row["expert_hit_percent"] < 100)
+            models = pathlib.Path(folder) / "models.json"
+            models.write_text(json.dumps({"models": [
+                {"path": model, "load": "start", "options": {"device": "cuda", "device-experts": "1M", "ctx": 64}}]}))
+            server = Server("--models-file", str(models), "--cuda-library", EMULATED, model=None)
+            self.addCleanup(server.stop)
+            status, answer = server.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 4,
+                                                             "temperature": 0})
+            self.assertEqual((status, answer["choices"][0]["text"]), (200, want.stdout.decode().rstrip("\n")))
+            metrics = server.get("/metrics")[1].decode()
+            self.assertRegex(metrics, r"runnel_expert_device_hits_total\{[^}]*\} [1-9]")
+
+    def test_experts_that_cannot_be_apart(self):
+        self.assertIn("has no experts", self.refused("--device", "cuda", "--cuda-library", EMULATED,
+                                                     "--device-experts", "1"))
+        self.assertIn('device "cpu" has no memory of its own', self.refused("--device-experts", "1"))
+        self.assertIn("--device-experts", self.refused("--device-experts", "some"))
 
     def test_what_is_known(self):
         told = run("info", "--devices", "--cuda-library", EMULATED)
