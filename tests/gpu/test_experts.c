@@ -193,8 +193,7 @@ static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per
     judge_weight(&judge, 1, RN_F32, rows, EXPERTS, 1, bias);
     memcpy(judge.memory[0], a, (size_t)ROWS * inputs * cols * sizeof *a);
     for (i = 0; i < ROWS * USED; i++)
-        ((int32_t *)judge.memory[1])[i] = ids[i] =
-            (int32_t)rig_random(&rig, per_expert_input ? EXPERTS : 2); /* groups that are full, too */
+        ((int32_t *)judge.memory[1])[i] = ids[i] = (int32_t)rig_random(&rig, rows % 16 == 0 ? EXPERTS : 2); /* two: full groups, and what is left */
     args = (struct rn_expert_matmul_args){.matrices = rig_at(matrices),
                                           .bias = rig_at(bias),
                                           .a = rig_at(a),
