@@ -171,16 +171,15 @@ static int take_host(struct rn_gpu_backend *backend, uint64_t bytes, void **memo
 /* The workspaces of attention and of products lie behind the slots, angles behind them. */
 static int take_slots(struct rn_gpu_backend *backend)
 {
-    uint64_t split, partial, lists, end;
+    uint64_t split, partial, end;
 
     rn_gpu_program_place(backend);
-    rn_gpu_products_bytes(backend, &split, &partial, &lists);
+    rn_gpu_products_bytes(backend, &split, &partial);
     backend->workspace_at = place_slots(backend);
     backend->rotated_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
     backend->split_at = backend->rotated_at + rn_gpu_aligned(rn_gpu_rotated_bytes(backend));
     backend->partial_at = backend->split_at + rn_gpu_aligned(split);
-    backend->lists_at = backend->partial_at + rn_gpu_aligned(partial);
-    end = rn_gpu_angles_place(backend, backend->lists_at + rn_gpu_aligned(lists));
+    end = rn_gpu_angles_place(backend, backend->partial_at + rn_gpu_aligned(partial));
     return take_piece(backend, end, &backend->slots);
 }
 

@@ -142,7 +142,6 @@ struct rn_gpu_backend {
     uint64_t rotated_at;   /* behind that: rotated queries (rn_gpu_rotated_bytes) */
     uint64_t split_at,
         partial_at;            /* behind that: what matmul_many's launches leave each other (rn_gpu_products_bytes) */
-    uint64_t lists_at;         /* behind that: groups of pairs with the same expert, likewise */
     uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
     uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
     uint64_t *layer_values_at; /* ... and its values */

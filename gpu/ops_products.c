@@ -100,24 +100,17 @@ int rn_gpu_run_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, co
     return run_many(backend, &kernels, !is_split(backend, op), args);
 }
 
-static uint64_t lists_bytes(const struct rn_op *op, uint32_t n_rows)
-{
-    return (uint64_t)rn_expert_groups((uint64_t)n_rows * op->used, op->experts) * RN_GROUP_WORDS * sizeof(uint32_t);
-}
-
-void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial, uint64_t *lists)
+void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial)
 {
     const struct rn_backend_limits *limits = &backend->limits;
     uint32_t most = limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows;
     uint32_t units = (uint32_t)backend->device->units;
 
-    *split = *partial = *lists = 0;
+    *split = *partial = 0;
     for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
         const struct rn_op *op = &backend->plan->ops[i];
         const struct rn_weight *weight = op->kind == RN_OP_MATMUL ? &backend->plan->weights[op->weight] : NULL;
 
-        if (op->kind == RN_OP_EXPERT_MATMUL && lists_bytes(op, most) > *lists)
-            *lists = lists_bytes(op, most);
         /* both depend on the number of 64 rows alone */
         for (uint32_t n = RN_FEW_ROWS + 1; weight != NULL && n < most + RN_MANY_ROWS; n += RN_MANY_ROWS) {
             uint32_t rows = n < most ? n : most;
@@ -254,38 +247,16 @@ static int copy_ids(struct rn_gpu_backend *backend, const struct rn_op *op, uint
                             (size_t)n_rows * op->used * sizeof(int32_t), backend->stream);
 }
 
-/* Are the pairs of so many rows taken in groups? Where one in two experts has a pair, few read a matrix for one alone. */
-static bool is_grouped(const struct rn_op *op, uint32_t n_rows)
-{
-    return n_rows > 1 && 2 * (uint64_t)n_rows * op->used >= op->experts;
-}
-
-/* An op before has made the lists of the same ids, and they are still there. */
-static bool is_listed(const struct rn_gpu_backend *backend, const struct rn_op *op)
-{
-    const struct rn_slot *slots = backend->plan->slots;
-
-    for (const struct rn_op *o = op; o-- > backend->plan->ops;) {
-        if (o->kind == RN_OP_EXPERT_MATMUL)
-            return o->b == op->b && o->used == op->used && o->experts == op->experts &&
-                   slots[o->out].selected == slots[op->out].selected && slots[o->out].logits == slots[op->out].logits;
-        if (o->kind == RN_OP_ROUTE || o->out == op->b)
-            return false;
-    }
-    return false;
-}
-
 int rn_gpu_run_expert_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_weight *weight = &backend->plan->weights[op->weight];
     struct rn_typed_kernels kernels;
-    int result = RN_GPU_OK;
+    int result;
     const struct rn_expert_matmul_args args = {.matrices = rn_gpu_matrices(backend, op->weight),
                                                .bias = rn_gpu_vector(backend, op->bias),
                                                .a = rn_gpu_slot(backend, op->a),
                                                .ids = rn_gpu_slot(backend, op->b),
                                                .out = rn_gpu_slot(backend, op->out),
-                                               .lists = backend->slots + backend->lists_at,
                                                .n_rows = rn_gpu_rows(backend, op->out, shape),
                                                .used = op->used,
                                                .experts = op->experts,
@@ -295,14 +266,7 @@ int rn_gpu_run_expert_matmul(struct rn_gpu_backend *backend, const struct rn_op 
                                                .per_expert_input = op->per_expert_input};
 
     RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
-    if (is_grouped(op, args.n_rows)) {
-        if (!is_listed(backend, op))
-            result = rn_gpu_launch(backend, RN_KERNEL_expert_lists, &args);
-        if (result == RN_GPU_OK)
-            result = rn_gpu_launch(backend, kernels.expert_group, &args);
-    } else {
-        result = rn_gpu_launch(backend, kernels.expert_matmul, &args);
-    }
+    result = rn_gpu_launch(backend, kernels.expert_matmul, &args);
     return result == RN_GPU_OK && op->counted && !backend->allows ? copy_ids(backend, op, args.n_rows) : result;
 }
 

@@ -62,9 +62,8 @@ uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend);
 /* ops_cache.c: the queries of an op, rotated as the cache's rows are (model/kv.h); 0 where these are not. */
 uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend);
 
-/* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`; and of those of
- * experts. */
-void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial, uint64_t *lists);
+/* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
+void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);
 
 /* measure.c: blocks of matmul_stream on this device; 0: there is not enough shared memory for it. measure: sets
  * stream_blocks for each type of which the plan multiplies at least so many bytes. Behind the weights, before the first

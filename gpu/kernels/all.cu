@@ -5,7 +5,6 @@
 #include "gpu/kernels/choose.cu"
 #include "gpu/kernels/draw.cu"
 #include "gpu/kernels/each.cu"
-#include "gpu/kernels/expert_groups.cu"
 #include "gpu/kernels/experts.cu"
 #include "gpu/kernels/heads.cu"
 #include "gpu/kernels/matmul_few.cu"

@@ -1,4 +1,4 @@
-/* What matmul_few, matmul_stream and expert_group share: activations of few rows in shared memory, split as lanes want them; a cell
+/* What matmul_few and matmul_stream share: activations of few rows in shared memory, split as lanes want them; a cell
  * of tiles times these; the segments' sums of a tile, and what is written of them. */
 #ifndef RN_GPU_FEW_CUH
 #define RN_GPU_FEW_CUH
@@ -8,20 +8,6 @@
 
 namespace few
 {
-
-/* Cells whose weights a lane has under way; and blocks that fit into a multiprocessor's registers then. */
-template <class F, uint32_t TILES> DEVICE constexpr uint32_t depth_of()
-{
-    return sizeof(typename F::raw) * TILES <= 36 ? 4 : sizeof(typename F::raw) * TILES <= 128 ? 2 : 1;
-}
-template <class F, uint32_t TILES> constexpr uint32_t blocks_of()
-{
-    return sizeof(typename F::raw) * TILES <= 80 && !F::BY_PRODUCT && !(F::MINIMA && TILES > 1) ? 3 : 2;
-}
-template <> constexpr uint32_t blocks_of<format_mxfp4, 1>()
-{
-    return 2; /* with three it spills on sm_90a */
-}
 
 /* A tile that a block has; `product` n: none. */
 struct tile_of_block {
@@ -35,16 +21,11 @@ struct activations {
     uint32_t first, rows, cols;
     shared<words4> words;
     shared<float> sums;
-
-    DEVICE uint32_t row_at(uint32_t i) const
-    {
-        return first + i;
-    }
 };
 
 /* Brings n cells from `cell` on to shared memory: eight steps of a row at a time, one for four lanes, and AT_ONCE times
  * as many under way. */
-template <class F, class IN> DEVICE void stage_cells(const IN &in, uint32_t cell, uint32_t n)
+template <class F> DEVICE void stage_cells(const activations &in, uint32_t cell, uint32_t n)
 {
     enum : uint32_t { AT_ONCE = 2 };
     uint32_t t = lane_of_warp() % 4, all = n * 2 * in.rows;
@@ -58,7 +39,7 @@ template <class F, class IN> DEVICE void stage_cells(const IN &in, uint32_t cell
             v[i / 2][i % 2] = floats4{{0, 0, 0, 0}};
             if (unit < all)
                 v[i / 2][i % 2] =
-                    read_row(in.a, in.row_at(row), in.cols, (cell * 2 + step) * STEP + i % 2 * 16 + 4 * t);
+                    read_row(in.a, in.first + row, in.cols, (cell * 2 + step) * STEP + i % 2 * 16 + 4 * t);
         }
         UNROLL
         for (uint32_t i = 0; i < AT_ONCE; i++) {
@@ -81,8 +62,8 @@ template <class F, class IN> DEVICE void stage_cells(const IN &in, uint32_t cell
 }
 
 /* A cell of all tiles of the block, the piece's `cell`-th. */
-template <class F, uint32_t TILES, class IN>
-DEVICE void multiply_tiles(const typename F::raw raw[TILES], const IN &in, uint32_t cell, uint32_t parts,
+template <class F, uint32_t TILES>
+DEVICE void multiply_tiles(const typename F::raw raw[TILES], const activations &in, uint32_t cell, uint32_t parts,
                            float acc[TILES][4])
 {
     uint32_t lane = lane_of_warp(), g = lane / 4, t = lane % 4;

@@ -310,29 +310,12 @@ struct rn_route_args {
 
 /* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is a
  * tiled matrix [rows, cols] for each expert, which lies where the table says, on the device or in pinned memory of the
- * host; where an id is none of an expert, out is left as it is.
- *
- * expert_matmul takes the pairs of a row and an expert one by one. With `lists`, of rn_expert_groups() groups, there are
- * two launches with the same arguments: expert_lists brings together up to RN_FEW_ROWS pairs with the same expert, pair
- * p = r * used + j, in the order of p; expert_group reads an expert's matrix once for each group. The bits are the
- * same. */
+ * host; where an id is none of an expert, out is left as it is. */
 struct rn_expert_matmul_args {
     rn_address matrices;          /* rn_address [experts] */
     rn_address bias, a, ids, out; /* f32 [experts, rows] or 0; [n_rows(, used), cols]; int32_t; f32 */
-    rn_address lists; /* uint32_t [groups][RN_GROUP_WORDS]: the expert, or RN_NO_PAIR; pairs, or RN_NO_PAIR */
     uint32_t n_rows, used, experts, rows, cols, parts, per_expert_input;
 };
-
-enum { RN_GROUP_WORDS = 1 + RN_FEW_ROWS };
-#define RN_NO_PAIR UINT32_MAX
-
-/* Groups that so many pairs make at most. */
-RN_ANYWHERE uint32_t rn_expert_groups(uint64_t pairs, uint32_t experts)
-{
-    uint64_t most = pairs / RN_FEW_ROWS + experts; /* an expert has one group at most that is not full */
-
-    return (uint32_t)(most < pairs ? most : pairs);
-}
 
 /* EXPERT_SUM and, without weights, SUM: out[r] = sum over j, in order, of weights[r][j] * a[r][j]. */
 struct rn_expert_sum_args {
@@ -569,7 +552,6 @@ struct rn_feed_args {
     X(matmul_stream_##type, products)      \
     X(matmul_many_##type, matmul)          \
     X(expert_matmul_##type, expert_matmul) \
-    X(expert_group_##type, expert_matmul)  \
     X(head_matmul_##type, head)            \
     X(head_sum_##type, head)
 #define RN_TILE_KERNELS(X) \
@@ -597,7 +579,6 @@ struct rn_feed_args {
     X(each, each)                     \
     X(gather, gather)                 \
     X(route, route)                   \
-    X(expert_lists, expert_matmul)    \
     X(expert_sum, expert_sum)         \
     X(draw, draw)                     \
     X(feed, feed)                     \
@@ -691,8 +672,8 @@ const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel);
 
 /* Kernels by the format of a weight (an id of model/quant.h). False: there is none for it. */
 struct rn_typed_kernels {
-    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_stream, matmul_many, expert_matmul, expert_group,
-        head_matmul, head_sum;
+    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_stream, matmul_many, expert_matmul, head_matmul,
+        head_sum;
 };
 bool rn_kernels_of_type(uint32_t type_id, struct rn_typed_kernels *kernels);
 

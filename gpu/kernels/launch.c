@@ -112,21 +112,6 @@ static struct rn_launch launch_expert(const struct rn_expert_matmul_args *args)
         {args->n_rows * args->used, ceil_to(args->rows, TILE_ROWS), 1}, 256, 8 * TILE_ROWS * sizeof(float)};
 }
 
-static struct rn_launch launch_lists(const struct rn_expert_matmul_args *args)
-{
-    return (struct rn_launch){{1, 1, 1}, 256, (256 + 2 * args->experts) * sizeof(uint32_t)};
-}
-
-static struct rn_launch launch_group(const struct rn_expert_matmul_args *args)
-{
-    uint32_t words = rn_few_words(RN_FEW_ROWS, args->cols);
-
-    return (struct rn_launch){
-        {rn_expert_groups((uint64_t)args->n_rows * args->used, args->experts), ceil_to(args->rows, TILE_ROWS), 1},
-        256,
-        8 * words * 16 + 4 * words + (8 * 16 * 8 + RN_FEW_ROWS) * (uint32_t)sizeof(float)};
-}
-
 static struct rn_launch launch_sum(const struct rn_expert_sum_args *args)
 {
     return (struct rn_launch){{ceil_to((uint64_t)args->n_rows * args->width, 256), 1, 1}, 256, 0};
@@ -349,8 +334,6 @@ LAUNCH(choose_pick, struct rn_choose_args)
 LAUNCH(attention_many, struct rn_attention_args)
 LAUNCH(route, struct rn_route_args)
 LAUNCH(expert, struct rn_expert_matmul_args)
-LAUNCH(lists, struct rn_expert_matmul_args)
-LAUNCH(group, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
 LAUNCH(conv, struct rn_conv_args)
 LAUNCH(linear, struct rn_linear_args)
@@ -371,8 +354,7 @@ LAUNCH(feed, struct rn_feed_args)
     ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, products, few), \
         ROW(matmul_pair_##type, products, pair), ROW(matmul_stream_##type, products, stream),             \
         ROW(matmul_many_##type, matmul, many), ROW(expert_matmul_##type, expert_matmul, expert),          \
-        ROW(expert_group_##type, expert_matmul, group), ROW(head_matmul_##type, head, head_matmul),       \
-        ROW(head_sum_##type, head, head_sum),
+        ROW(head_matmul_##type, head, head_matmul), ROW(head_sum_##type, head, head_sum),
 
 #define ROW_OF_TILE(id, type, as) ROW(tile_##type, tile, tile),
 #define ROWS_OF_KV_MANY(id, type) \
@@ -396,7 +378,6 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(kv_store_rotated, kv_store, kv_store),
     ROW(choose_pick, choose, choose_pick),
     ROW(route, route, route),
-    ROW(expert_lists, expert_matmul, lists),
     ROW(expert_sum, expert_sum, sum),
     ROW(draw, draw, draw),
     ROW(feed, feed, feed),
@@ -465,7 +446,7 @@ struct typed {
     {                                                                                                       \
         RN_KERNEL_tile_##type, RN_KERNEL_embed_##as, RN_KERNEL_matmul_few_##as, RN_KERNEL_matmul_pair_##as, \
             RN_KERNEL_matmul_stream_##as, RN_KERNEL_matmul_many_##as, RN_KERNEL_expert_matmul_##as,         \
-            RN_KERNEL_expert_group_##as, RN_KERNEL_head_matmul_##as, RN_KERNEL_head_sum_##as                \
+            RN_KERNEL_head_matmul_##as, RN_KERNEL_head_sum_##as                                             \
     }
 #define TYPED_AS(id, type, as) {id, UNIT_##as, BYTES_##as, KERNELS_OF(type, as)},
 #define TYPED(id, type) TYPED_AS(id, type, type)

@@ -11,6 +11,20 @@
 namespace few
 {
 
+/* Cells whose weights a lane has under way; and blocks that fit into a multiprocessor's registers then. */
+template <class F, uint32_t TILES> DEVICE constexpr uint32_t depth_of()
+{
+    return sizeof(typename F::raw) * TILES <= 36 ? 4 : sizeof(typename F::raw) * TILES <= 128 ? 2 : 1;
+}
+template <class F, uint32_t TILES> constexpr uint32_t blocks_of()
+{
+    return sizeof(typename F::raw) * TILES <= 80 && !F::BY_PRODUCT && !(F::MINIMA && TILES > 1) ? 3 : 2;
+}
+template <> constexpr uint32_t blocks_of<format_mxfp4, 1>()
+{
+    return 2; /* with three it spills on sm_90a */
+}
+
 template <class F>
 DEVICE tile_of_block tile_at(const rn_products_args &args, uint32_t cells, uint32_t tiles, uint32_t j)
 {

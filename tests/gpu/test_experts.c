@@ -91,68 +91,6 @@ static void route(void **state)
 
 /* ---- Their products ---- */
 
-/* In groups: the same bits as `out`, which the pairs one by one have given. */
-static void grouped(struct rig *rig, enum rn_kernel kernel, struct rn_expert_matmul_args args, const float *out)
-{
-    size_t pairs = (size_t)args.n_rows * args.used, n = pairs * args.rows;
-    uint32_t *lists = rig_device(rig, (size_t)rn_expert_groups(pairs, args.experts) * RN_GROUP_WORDS * sizeof *lists);
-    float *again = rig_device(rig, n * sizeof *again);
-
-    memset(again, 0, n * sizeof *again);
-    args.out = rig_at(again);
-    args.lists = rig_at(lists);
-    rig_run(rig, RN_KERNEL_expert_lists, &args);
-    rig_run(rig, kernel, &args);
-    assert_memory_equal(again, out, n * sizeof *again);
-}
-
-/* Lists against their meaning: each pair whose id is an expert's is in one group of that expert, in order, groups are
- * full but for an expert's last, and there are no others. */
-static void lists_of(uint32_t n_rows, uint32_t used, uint32_t experts, uint32_t few)
-{
-    struct rig rig;
-    struct rn_expert_matmul_args args = {.n_rows = n_rows, .used = used, .experts = experts};
-    uint32_t n = n_rows * used, groups = rn_expert_groups(n, experts), g = 0, e, i, k;
-    uint32_t *lists;
-    int32_t *ids;
-
-    rig_open(&rig);
-    lists = rig_device(&rig, (size_t)groups * RN_GROUP_WORDS * sizeof *lists);
-    ids = rig_device(&rig, n * sizeof *ids);
-    for (i = 0; i < n; i++)
-        ids[i] = (int32_t)rig_random(&rig, few) * (int32_t)(experts / few) - (rig_random(&rig, 16) == 0 ? 1000 : 0);
-    args.ids = rig_at(ids);
-    args.lists = rig_at(lists);
-    rig_run(&rig, RN_KERNEL_expert_lists, &args);
-    for (e = 0; e < experts; e++) {
-        for (i = 0, k = 0; i < n; i++) {
-            if (ids[i] != (int32_t)e)
-                continue;
-            assert_true(g + k / RN_FEW_ROWS < groups);
-            assert_int_equal(lists[(g + k / RN_FEW_ROWS) * RN_GROUP_WORDS], e);
-            assert_int_equal(lists[(g + k / RN_FEW_ROWS) * RN_GROUP_WORDS + 1 + k % RN_FEW_ROWS], i);
-            k++;
-        }
-        for (; k % RN_FEW_ROWS != 0; k++)
-            assert_int_equal(lists[(g + k / RN_FEW_ROWS) * RN_GROUP_WORDS + 1 + k % RN_FEW_ROWS], RN_NO_PAIR);
-        g += k / RN_FEW_ROWS;
-    }
-    for (i = g * RN_GROUP_WORDS; i < groups * RN_GROUP_WORDS; i++)
-        assert_int_equal(lists[i], RN_NO_PAIR);
-    rig_close(&rig);
-}
-
-static void lists(void **state)
-{
-    (void)state;
-    lists_of(1, 1, 1, 1);
-    lists_of(50, 8, 128, 128);
-    lists_of(64, 4, 300, 300);
-    lists_of(40, 8, 8, 1);    /* one has all */
-    lists_of(33, 6, 64, 2);   /* two share them */
-    lists_of(3, 2, 600, 600); /* more experts than threads */
-}
-
 static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per_expert_input)
 {
     enum { EXPERTS = 5, USED = 3 };
@@ -193,22 +131,12 @@ static void products_of(uint32_t type_id, uint32_t rows, uint32_t cols, bool per
     judge_weight(&judge, 1, RN_F32, rows, EXPERTS, 1, bias);
     memcpy(judge.memory[0], a, (size_t)ROWS * inputs * cols * sizeof *a);
     for (i = 0; i < ROWS * USED; i++)
-        ((int32_t *)judge.memory[1])[i] = ids[i] = (int32_t)rig_random(&rig, rows % 16 == 0 ? EXPERTS : 2); /* two: full groups, and what is left */
-    args = (struct rn_expert_matmul_args){.matrices = rig_at(matrices),
-                                          .bias = rig_at(bias),
-                                          .a = rig_at(a),
-                                          .ids = rig_at(ids),
-                                          .out = rig_at(out),
-                                          .n_rows = ROWS,
-                                          .used = USED,
-                                          .experts = EXPERTS,
-                                          .rows = rows,
-                                          .cols = cols,
-                                          .parts = 2,
-                                          .per_expert_input = per_expert_input};
+        ((int32_t *)judge.memory[1])[i] = ids[i] = (int32_t)rig_random(&rig, EXPERTS);
+    args = (struct rn_expert_matmul_args){
+        rig_at(matrices), rig_at(bias), rig_at(a), rig_at(ids), rig_at(out),     ROWS, USED,
+        EXPERTS,          rows,         cols,      2,           per_expert_input};
     rig_run(&rig, kernels.expert_matmul, &args);
     rig_expect("expert_matmul", out, judge_run(&judge, op, true), (size_t)ROWS * USED * rows, 1e-9);
-    grouped(&rig, kernels.expert_group, args, out);
 
     /* the bits of any product with that matrix */
     one = (struct rn_matmul_args){rig_at(tiled[ids[4]]),
@@ -259,18 +187,9 @@ static void strange_ids(void **state)
     ids[1] = 1;
     out = rig_floats(&rig, 32, 1);
     memset(out, 0, 32 * sizeof *out);
-    args = (struct rn_expert_matmul_args){.matrices = rig_at(matrices),
-                                          .a = rig_at(rig_floats(&rig, 32, 1)),
-                                          .ids = rig_at(ids),
-                                          .out = rig_at(out),
-                                          .n_rows = 1,
-                                          .used = 2,
-                                          .experts = 1,
-                                          .rows = 16,
-                                          .cols = 32,
-                                          .parts = 2};
+    args = (struct rn_expert_matmul_args){
+        rig_at(matrices), 0, rig_at(rig_floats(&rig, 32, 1)), rig_at(ids), rig_at(out), 1, 2, 1, 16, 32, 2, 0};
     rig_run(&rig, RN_KERNEL_expert_matmul_q8_0, &args);
-    grouped(&rig, RN_KERNEL_expert_group_q8_0, args, out);
     for (i = 0; i < 32; i++)
         assert_true(out[i] == 0);
     rig_close(&rig);
@@ -311,8 +230,10 @@ static void sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(route),       cmocka_unit_test(lists), cmocka_unit_test(products),
-        cmocka_unit_test(strange_ids), cmocka_unit_test(sums),
+        cmocka_unit_test(route),
+        cmocka_unit_test(products),
+        cmocka_unit_test(strange_ids),
+        cmocka_unit_test(sums),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
