@@ -254,6 +254,7 @@ static int take_memory(struct rn_gpu_backend *backend)
 static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t free_bytes, runnel_error *error)
 {
     struct rn_expert_room room;
+    uint64_t bytes;
     char text[128];
 
     if (backend->shared_wanted > 0)
@@ -262,19 +263,21 @@ static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t
                             backend->device->index, backend->device->name, backend->shared_wanted,
                             backend->plan->architecture, backend->device->shared_most);
     rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
-    if (backend->host_wanted) {
-        rn_gpu_expert_room(backend->plan, backend->limits.expert_bytes, &room);
+    rn_gpu_expert_room(backend->plan, backend->limits.expert_bytes, &room);
+    if (backend->host_wanted)
         return rn_error_set(error, RUNNEL_NO_MEMORY,
                             "cuda: device %u: no %.1f MiB of the host's memory, pinned, for the experts: %s",
                             backend->device->index, (double)room.host_bytes / (1 << 20), text);
-    }
-    if (result == RN_GPU_OUT_OF_MEMORY && backend->weights_bytes > free_bytes)
+    bytes = backend->weights_bytes + (backend->limits.expert_bytes > 0 ? room.device_bytes : 0);
+    if (result == RN_GPU_OUT_OF_MEMORY && bytes > free_bytes)
         return rn_error_set(
             error, RUNNEL_NO_MEMORY,
             "cuda: device %u, %s: the weights take %.1f MiB and %.1f MiB are free: the model does not fit; with fewer "
-            "device_layers it would",
-            backend->device->index, backend->device->name, (double)backend->weights_bytes / (1 << 20),
-            (double)free_bytes / (1 << 20));
+            "device_layers%s it would",
+            backend->device->index, backend->device->name, (double)bytes / (1 << 20), (double)free_bytes / (1 << 20),
+            room.n_places > 0                                 ? ", or less device_expert_bytes,"
+            : room.n > 0 && backend->limits.expert_bytes == 0 ? ", or device_expert_bytes,"
+                                                              : "");
     if (result == RN_GPU_OUT_OF_MEMORY)
         return rn_error_set(error, RUNNEL_NO_MEMORY,
                             "cuda: device %u: no memory for the weights, the activations and %u KV blocks: %s",
