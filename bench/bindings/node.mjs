@@ -170,7 +170,7 @@ function overGroup() {
   })();
   return (texts) => {
     group._begin(texts);
-    for (let o = 0; o < words.length; o += 10) group._add(words, o);
+    group._add(words, 0, words.length);
     group._wake();
   };
 }

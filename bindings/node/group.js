@@ -87,13 +87,15 @@ class Pieces {
     this.#text = this.#base > 0 ? this.#text + texts : texts;
   }
 
-  _add(words, o) {
+  /** Rows from word `from` to `to`. */
+  _add(words, from, to) {
     const at = this.#length * WORDS;
-    if (at === this.#words.length) this.#grow();
+    const end = at + to - from;
+    while (end > this.#words.length) this.#grow();
     const own = this.#words;
-    for (let k = 0; k < WORDS; k++) own[at + k] = words[o + k];
-    own[at + 4] += this.#base;
-    this.#length++;
+    own.set(words.subarray(from, to), at);
+    if (this.#base > 0) for (let o = at; o < end; o += WORDS) own[o + 4] += this.#base;
+    this.#length = end / WORDS;
   }
 
   /** What belongs to the last row. */
@@ -224,15 +226,15 @@ class Group {
     this.#back._begin(texts);
   }
 
-  /** The event of a token that has no extra. */
-  _add(words, o) {
-    if (!this.#returned) this.#back._add(words, o);
+  /** Events of tokens that have no extra. */
+  _add(words, from, to) {
+    if (!this.#returned) this.#back._add(words, from, to);
   }
 
   _event(words, o, extra) {
     const ended = words[o + 1] >= EVENT_DONE;
     if (ended) this.#live--;
-    this.#back._add(words, o);
+    this.#back._add(words, o, o + WORDS);
     if (ended) this.#back._ended.push(words[o]);
     else if (extra !== undefined) this.#back._addExtra(extra);
     if (this.#returned) this.#release(this.#back);

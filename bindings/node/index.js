@@ -344,15 +344,15 @@ class Engine {
     const floats = this.#floats[pack];
     const running = this.#running;
     const grouped = this.#grouped;
-    let group;
-    for (let o = 0, end = n * WORDS; o < end; o += WORDS) {
+    const end = n * WORDS;
+    for (let o = 0, next = WORDS; o < end; o = next, next += WORDS) {
       const slot = words[o];
       const its = grouped[slot];
-      if (words[o + 1] !== EVENT_TOKEN || words[o + 6] >= 0 || its === null) {
+      if (!isPlain(words, o) || its === null) {
         this.#onEvent(words, floats, o, texts);
-      } else if (its !== undefined) {
-        if (group !== its) group = this.#wakes(its, texts);
-        group._add(words, o);
+      } else if (its !== undefined) { // most often all that follow are the group's, too: they are copied at once
+        while (next < end && isPlain(words, next) && grouped[words[next]] === its) next += WORDS;
+        this.#wakes(its, texts)._add(words, o, next);
       } else {
         running[slot]._token(textOf(words, o, texts), words[o + 2], words[o + 3], words[o + 7], floats[o + 8], words[o + 9]);
       }
@@ -384,6 +384,11 @@ class Engine {
     }
     return group;
   }
+}
+
+/** A token's event without an extra. */
+function isPlain(words, o) {
+  return words[o + 1] === EVENT_TOKEN && words[o + 6] < 0;
 }
 
 function textOf(words, o, texts) {

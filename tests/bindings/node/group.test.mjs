@@ -43,6 +43,31 @@ test('the texts are those of generate, and each stream has one end', async () =>
   });
 });
 
+test('two groups and streams of their own share wakes, in any order', async () => {
+  const engine = new Engine({ gatherUs: 100000, computeThreads: 1 }); // so that one wake has events of all
+  const model = await engine.loadModel(modelPath);
+  const requests = Array.from({ length: 12 }, (_, seed) => ({ prompt: PROMPT, maxTokens: 24, ignoreEos: 2, temperature: 1, seed }));
+  const expected = await Promise.all(requests.map((request) => model.generate(request)));
+  const groups = [engine.group(), engine.group()];
+  const keys = [new Map(), new Map()];
+  const alone = [];
+  requests.forEach((request, i) => {
+    if (i % 3 === 2) alone.push([model.stream(request), i]);
+    else keys[i % 3].set(model.stream({ ...request, group: groups[i % 3] }), i);
+  });
+  for (const group of groups) group.end();
+  const readOne = async ([stream, i]) => {
+    let text = '';
+    for await (const piece of stream) text += piece.text;
+    assert.equal(text, expected[i].text);
+  };
+  const [first, second] = await Promise.all([...groups.map((group, k) => readAll(group, keys[k])), ...alone.map(readOne)]);
+  assert.deepEqual([first.size, second.size], [8, 8]);
+  for (const [k, texts] of [first, second].entries())
+    for (const i of keys[k].values()) assert.equal(texts.get(i), expected[i].text);
+  await engine.close();
+});
+
 test('pieces are those of a loop over the stream', async () => {
   await withModel(async (model, engine) => {
     const options = { prompt: PROMPT, maxTokens: 12, wantLogprobs: true, nTop: 2, wantProgress: true };
