@@ -167,7 +167,9 @@ uint32_t rn_gpu_match_add(const struct rn_plan *plan, uint32_t index)
     if (op->kind != RN_OP_MATMUL || index + 1 >= plan->n_ops || add->kind != RN_OP_ADD || add->a == add->b ||
         (add->a != op->out && add->b != op->out) || add->out == op->a)
         return 0;
-    return add->out == op->out || rn_gpu_is_dead(plan, op->out, index + 2) ? 2 : 0;
+    if (add->out != op->out && !rn_gpu_is_dead(plan, op->out, index + 2))
+        return 0;
+    return 1 + (rn_gpu_match_add_norm(plan, index + 1) > 0 ? 2 : 1);
 }
 
 uint32_t rn_gpu_match_gate(const struct rn_plan *plan, uint32_t index)
@@ -193,12 +195,20 @@ int rn_gpu_run_group(struct rn_gpu_backend *backend, const struct rn_op *op, uin
                                 : launch_products(backend, op, n, RN_END_NONE, op, n_rows);
 }
 
+/* The norm, if there is one, joins what comes last: of few rows by itself, behind the product that adds. */
 int rn_gpu_run_add(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape)
 {
     uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+    int result;
 
-    return n_rows > RN_FEW_ROWS ? rn_gpu_run_alone(backend, op, n, shape)
-                                : launch_products(backend, op, 1, RN_END_ADD, op + 1, n_rows);
+    if (n_rows > RN_FEW_ROWS) {
+        result = rn_gpu_run_matmul(backend, op, shape);
+        if (result != RN_GPU_OK)
+            return result;
+        return n == 3 ? rn_gpu_run_add_norm(backend, op + 1, 2, shape) : rn_gpu_run_each(backend, op + 1, shape);
+    }
+    result = launch_products(backend, op, 1, RN_END_ADD, op + 1, n_rows);
+    return result == RN_GPU_OK && n == 3 ? rn_gpu_run_norm(backend, op + 2, shape) : result;
 }
 
 int rn_gpu_run_gate(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,

@@ -45,12 +45,14 @@ struct rn_embed_args {
     float scale;
 };
 
-/* RMS_NORM, and LAYER_NORM where around_mean, as in ops.def; `group` is never 0. */
+/* RMS_NORM, and LAYER_NORM where around_mean, as in ops.def; `group` is never 0. With `add` it is ADD and the norm of
+ * that, to the bit: sum = a + add. `sum` may be a or add, and out any of them. */
 struct rn_norm_args {
     rn_address a, weight, bias, out; /* f32 [n_rows, width]; [weight_rows, group] or 0, both */
     uint32_t n_rows, width, group, weight_rows;
     float eps;
     uint32_t around_mean;
+    rn_address add, sum; /* f32 [n_rows, width], or 0, both */
 };
 
 /* out[r] = weight · a[r] (+ bias). `parts` is how many bfloat16 an activation is the sum of, 1 or 2: with 2 it has 16
