@@ -171,15 +171,18 @@ static int take_host(struct rn_gpu_backend *backend, uint64_t bytes, void **memo
 /* The workspaces of attention and of products lie behind the slots, angles behind them. */
 static int take_slots(struct rn_gpu_backend *backend)
 {
-    uint64_t split, partial, end;
+    uint64_t split, partial, order, slots, experts_split, end;
 
     rn_gpu_program_place(backend);
     rn_gpu_products_bytes(backend, &split, &partial);
+    rn_gpu_expert_bytes(backend, &order, &slots, &experts_split);
     backend->workspace_at = place_slots(backend);
     backend->rotated_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
     backend->split_at = backend->rotated_at + rn_gpu_aligned(rn_gpu_rotated_bytes(backend));
-    backend->partial_at = backend->split_at + rn_gpu_aligned(split);
-    end = rn_gpu_angles_place(backend, backend->partial_at + rn_gpu_aligned(partial));
+    backend->partial_at = backend->split_at + rn_gpu_aligned(split > experts_split ? split : experts_split);
+    backend->order_at = backend->partial_at + rn_gpu_aligned(partial);
+    backend->expert_slots_at = backend->order_at + rn_gpu_aligned(order);
+    end = rn_gpu_angles_place(backend, backend->expert_slots_at + rn_gpu_aligned(slots));
     return take_piece(backend, end, &backend->slots);
 }
 

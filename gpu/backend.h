@@ -141,11 +141,12 @@ struct rn_gpu_backend {
     uint64_t workspace_at; /* behind the slots: see rn_gpu_workspace_bytes */
     uint64_t rotated_at;   /* behind that: rotated queries (rn_gpu_rotated_bytes) */
     uint64_t split_at,
-        partial_at;            /* behind that: what matmul_many's launches leave each other (rn_gpu_products_bytes) */
-    uint64_t *angles_at;       /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
-    uint64_t *layer_at;        /* [plan->n_kv_layers]: a layer's keys, ... */
-    uint64_t *layer_values_at; /* ... and its values */
-    uint64_t weights_bytes;    /* of the weights */
+        partial_at; /* behind that: what matmul_many's launches leave each other (rn_gpu_products_bytes) */
+    uint64_t order_at, expert_slots_at; /* behind that: likewise of expert_many's, which has split_at, too */
+    uint64_t *angles_at;                /* [plan->n_ropes]: what rotations multiply by, behind the workspace */
+    uint64_t *layer_at;                 /* [plan->n_kv_layers]: a layer's keys, ... */
+    uint64_t *layer_values_at;          /* ... and its values */
+    uint64_t weights_bytes;             /* of the weights */
     uint64_t block_bytes, window_bytes; /* of a block, of one of layers with windows; 0: there are none */
     uint64_t state_stride;              /* bytes from one recurrent state to the next; 0: the plan has none */
 

@@ -100,10 +100,17 @@ int rn_gpu_run_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, co
     return run_many(backend, &kernels, !is_split(backend, op), args);
 }
 
-void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial)
+/* That a step has of any slot. */
+static uint32_t most_rows(const struct rn_gpu_backend *backend)
 {
     const struct rn_backend_limits *limits = &backend->limits;
-    uint32_t most = limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows;
+
+    return limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows;
+}
+
+void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial)
+{
+    uint32_t most = most_rows(backend);
     uint32_t units = (uint32_t)backend->device->units;
 
     *split = *partial = 0;
@@ -159,7 +166,9 @@ uint32_t rn_gpu_match_add(const struct rn_plan *plan, uint32_t index)
     if (op->kind != RN_OP_MATMUL || index + 1 >= plan->n_ops || add->kind != RN_OP_ADD || add->a == add->b ||
         (add->a != op->out && add->b != op->out) || add->out == op->a)
         return 0;
-    return add->out == op->out || rn_gpu_is_dead(plan, op->out, index + 2) ? 2 : 0;
+    if (add->out != op->out && !rn_gpu_is_dead(plan, op->out, index + 2))
+        return 0;
+    return 1 + (rn_gpu_match_add_norm(plan, index + 1) > 0 ? 2 : 1);
 }
 
 uint32_t rn_gpu_match_gate(const struct rn_plan *plan, uint32_t index)
@@ -185,12 +194,20 @@ int rn_gpu_run_group(struct rn_gpu_backend *backend, const struct rn_op *op, uin
                                 : launch_products(backend, op, n, RN_END_NONE, op, n_rows);
 }
 
+/* The norm, if there is one, joins what comes last: of few rows by itself, behind the product that adds. */
 int rn_gpu_run_add(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape)
 {
     uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+    int result;
 
-    return n_rows > RN_FEW_ROWS ? rn_gpu_run_alone(backend, op, n, shape)
-                                : launch_products(backend, op, 1, RN_END_ADD, op + 1, n_rows);
+    if (n_rows > RN_FEW_ROWS) {
+        result = rn_gpu_run_matmul(backend, op, shape);
+        if (result != RN_GPU_OK)
+            return result;
+        return n == 3 ? rn_gpu_run_add_norm(backend, op + 1, 2, shape) : rn_gpu_run_each(backend, op + 1, shape);
+    }
+    result = launch_products(backend, op, 1, RN_END_ADD, op + 1, n_rows);
+    return result == RN_GPU_OK && n == 3 ? rn_gpu_run_norm(backend, op + 2, shape) : result;
 }
 
 int rn_gpu_run_gate(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
@@ -247,27 +264,91 @@ static int copy_ids(struct rn_gpu_backend *backend, const struct rn_op *op, uint
                             (size_t)n_rows * op->used * sizeof(int32_t), backend->stream);
 }
 
+/* An op before this one has grouped the same pairs: these ids have not been chosen anew since. */
+static bool is_grouped(const struct rn_gpu_backend *backend, const struct rn_op *op)
+{
+    for (const struct rn_op *before = op; before-- > backend->plan->ops;) {
+        if (before->kind == RN_OP_EXPERT_MATMUL)
+            return before->b == op->b && before->used == op->used && before->experts == op->experts &&
+                   before->out != op->b;
+        if (before->out == op->b || before->out2 == op->b)
+            return false;
+    }
+    return false;
+}
+
+/* Likewise: it has split the same rows. */
+static bool is_split_for_experts(const struct rn_gpu_backend *backend, const struct rn_op *op)
+{
+    const struct rn_op *before = op - 1;
+
+    return op > backend->plan->ops && before->kind == RN_OP_EXPERT_MATMUL && before->a == op->a &&
+           before->per_expert_input == op->per_expert_input && before->out != op->a && is_grouped(backend, op);
+}
+
+static int launch_experts(struct rn_gpu_backend *backend, const struct rn_op *op,
+                          const struct rn_expert_matmul_args *args)
+{
+    struct rn_typed_kernels kernels;
+    int result = RN_GPU_OK;
+
+    RN_CHECK(rn_kernels_of_type(backend->plan->weights[op->weight].type_id, &kernels)); /* prepare has looked */
+    if (args->group == 1)
+        return rn_gpu_launch(backend, kernels.expert_matmul, args);
+    if (!is_grouped(backend, op))
+        result = rn_gpu_launch(backend, RN_KERNEL_expert_group, args);
+    if (result == RN_GPU_OK && args->group == RN_EXPERT_FEW)
+        return rn_gpu_launch(backend, kernels.expert_few, args);
+    if (result == RN_GPU_OK && !is_split_for_experts(backend, op))
+        result = rn_gpu_launch(backend, RN_KERNEL_expert_split, args);
+    return result == RN_GPU_OK ? rn_gpu_launch(backend, kernels.expert_many, args) : result;
+}
+
 int rn_gpu_run_expert_matmul(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_weight *weight = &backend->plan->weights[op->weight];
-    struct rn_typed_kernels kernels;
+    uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
     int result;
     const struct rn_expert_matmul_args args = {.matrices = rn_gpu_matrices(backend, op->weight),
                                                .bias = rn_gpu_vector(backend, op->bias),
                                                .a = rn_gpu_slot(backend, op->a),
                                                .ids = rn_gpu_slot(backend, op->b),
                                                .out = rn_gpu_slot(backend, op->out),
-                                               .n_rows = rn_gpu_rows(backend, op->out, shape),
+                                               .n_rows = n_rows,
                                                .used = op->used,
                                                .experts = op->experts,
                                                .rows = weight->rows,
                                                .cols = weight->cols,
                                                .parts = PARTS,
-                                               .per_expert_input = op->per_expert_input};
+                                               .per_expert_input = op->per_expert_input,
+                                               .group = rn_expert_group_of(n_rows, op->used, op->experts),
+                                               .order = backend->slots + backend->order_at,
+                                               .slots = backend->slots + backend->expert_slots_at,
+                                               .split = backend->slots + backend->split_at};
 
-    RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
-    result = rn_gpu_launch(backend, kernels.expert_matmul, &args);
-    return result == RN_GPU_OK && op->counted && !backend->allows ? copy_ids(backend, op, args.n_rows) : result;
+    result = launch_experts(backend, op, &args);
+    return result == RN_GPU_OK && op->counted && !backend->allows ? copy_ids(backend, op, n_rows) : result;
+}
+
+/* The most that any number of rows up to `most` wants. */
+void rn_gpu_expert_bytes(const struct rn_gpu_backend *backend, uint64_t *order, uint64_t *slots, uint64_t *split)
+{
+    uint32_t most = most_rows(backend);
+
+    *order = *slots = *split = 0;
+    for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
+        const struct rn_op *op = &backend->plan->ops[i];
+        uint32_t n = most * op->used, group = rn_expert_group_of(most, op->used, op->experts);
+        uint64_t bytes;
+
+        if (op->kind != RN_OP_EXPERT_MATMUL || group == 1)
+            continue;
+        *order = rn_expert_order_bytes(n) > *order ? rn_expert_order_bytes(n) : *order;
+        bytes = rn_expert_slots_bytes(n, op->experts, RN_EXPERT_FEW); /* fewer rows may have smaller groups */
+        *slots = bytes > *slots ? bytes : *slots;
+        bytes = rn_expert_split_bytes(op->per_expert_input ? n : most, backend->plan->weights[op->weight].cols);
+        *split = group == RN_EXPERT_MANY && bytes > *split ? bytes : *split;
+    }
 }
 
 uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend)

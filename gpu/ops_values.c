@@ -1,10 +1,12 @@
 /* Norms, and values one by one: see ops.h. */
 #include "gpu/ops.h"
 
-int rn_gpu_run_norm(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+/* A norm; `add`: the ADD before it, or NULL. */
+static int launch_norm(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_op *add,
+                       const struct rn_gpu_shape *shape)
 {
     uint32_t width = rn_gpu_width(backend, op->a);
-    const struct rn_norm_args args = {.a = rn_gpu_slot(backend, op->a),
+    const struct rn_norm_args args = {.a = rn_gpu_slot(backend, add != NULL ? add->a : op->a),
                                       .weight = rn_gpu_vector(backend, op->weight),
                                       .bias = rn_gpu_vector(backend, op->bias),
                                       .out = rn_gpu_slot(backend, op->out),
@@ -13,9 +15,34 @@ int rn_gpu_run_norm(struct rn_gpu_backend *backend, const struct rn_op *op, cons
                                       .group = op->group == 0 ? width : op->group,
                                       .weight_rows = op->weight < 0 ? 1 : backend->plan->weights[op->weight].rows,
                                       .eps = (float)op->eps,
-                                      .around_mean = op->kind == RN_OP_LAYER_NORM};
+                                      .around_mean = op->kind == RN_OP_LAYER_NORM,
+                                      .add = add != NULL ? rn_gpu_slot(backend, add->b) : 0,
+                                      .sum = add != NULL ? rn_gpu_slot(backend, add->out) : 0};
 
     return rn_gpu_launch(backend, RN_KERNEL_norm, &args);
+}
+
+int rn_gpu_run_norm(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    return launch_norm(backend, op, NULL, shape);
+}
+
+uint32_t rn_gpu_match_add_norm(const struct rn_plan *plan, uint32_t index)
+{
+    const struct rn_op *add = &plan->ops[index], *norm = add + 1;
+    const struct rn_slot *sum = &plan->slots[add->out];
+
+    if (add->kind != RN_OP_ADD || index + 1 >= plan->n_ops ||
+        (norm->kind != RN_OP_RMS_NORM && norm->kind != RN_OP_LAYER_NORM) || norm->a != add->out)
+        return 0;
+    return plan->slots[norm->out].selected == sum->selected && plan->slots[norm->out].logits == sum->logits ? 2 : 0;
+}
+
+int rn_gpu_run_add_norm(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
+                        const struct rn_gpu_shape *shape)
+{
+    RN_ASSERT(n == 2);
+    return launch_norm(backend, op + 1, op, shape);
 }
 
 static uint32_t each_kind(enum rn_op_kind kind)

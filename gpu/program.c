@@ -90,6 +90,7 @@ static const struct {
 } several[] = {{rn_gpu_match_gate, rn_gpu_run_gate},
                {rn_gpu_match_group, rn_gpu_run_group},
                {rn_gpu_match_add, rn_gpu_run_add},
+               {rn_gpu_match_add_norm, rn_gpu_run_add_norm},
                {rn_gpu_match_rope_store, rn_gpu_run_rope_store}};
 
 bool rn_gpu_is_dead(const struct rn_plan *plan, int16_t slot, uint32_t index)

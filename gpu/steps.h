@@ -65,6 +65,9 @@ uint64_t rn_gpu_rotated_bytes(const struct rn_gpu_backend *backend);
 /* ops_products.c: memory between the launches of a product with many rows: of `split` and of `partial`. */
 void rn_gpu_products_bytes(const struct rn_gpu_backend *backend, uint64_t *split, uint64_t *partial);
 
+/* ops_products.c: likewise of products of experts with groups of pairs. */
+void rn_gpu_expert_bytes(const struct rn_gpu_backend *backend, uint64_t *order, uint64_t *slots, uint64_t *split);
+
 /* measure.c: blocks of matmul_stream on this device; 0: there is not enough shared memory for it. measure: sets
  * stream_blocks for each type of which the plan multiplies at least so many bytes. Behind the weights, before the first
  * step. */

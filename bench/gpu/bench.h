@@ -35,6 +35,7 @@ void gpu_launch_one(struct gpu_bench *b, enum rn_kernel kernel, const void *args
 /* The parts. */
 void bench_copy(struct gpu_bench *b);
 void bench_products(struct gpu_bench *b);
+void bench_experts(struct gpu_bench *b);
 void bench_attention(struct gpu_bench *b);
 void bench_model(struct gpu_bench *b, const char *path);
 

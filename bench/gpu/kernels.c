@@ -1,4 +1,4 @@
-/* The copy line, products and attention: see main.c. */
+/* The copy line, products, experts and attention: see main.c. */
 #include <stdio.h>
 
 #include "bench/gpu/bench.h"
@@ -104,6 +104,111 @@ void bench_products(struct gpu_bench *b)
             time_product(b, rn_type(types[t]), types[t], shapes[s][0], shapes[s][1]);
 }
 
+/* ---- Experts ---- */
+
+enum { EXPERTS = 128, USED = 8, EXPERT_ROWS = 768, EXPERT_COLS = 2048 };
+
+struct experts {
+    struct gpu_bench *b;
+    struct rn_typed_kernels kernels;
+    struct rn_expert_matmul_args args;
+};
+
+/* Each launch groups and splits anew; in a step three products share one grouping. */
+static void launch_experts(void *user, uint32_t i)
+{
+    const struct experts *e = user;
+
+    (void)i;
+    if (e->args.group == 1) {
+        gpu_launch_one(e->b, e->kernels.expert_matmul, &e->args);
+        return;
+    }
+    gpu_launch_one(e->b, RN_KERNEL_expert_group, &e->args);
+    if (e->args.group == RN_EXPERT_MANY)
+        gpu_launch_one(e->b, RN_KERNEL_expert_split, &e->args);
+    gpu_launch_one(e->b, e->args.group == RN_EXPERT_MANY ? e->kernels.expert_many : e->kernels.expert_few, &e->args);
+}
+
+static uint64_t send(struct gpu_bench *b, const void *data, uint64_t bytes)
+{
+    uint64_t memory;
+
+    gpu_good(b, "memory", b->driver->memory_new(b->driver, &memory, bytes));
+    gpu_good(b, "copy in", b->driver->copy_in(b->driver, memory, data, bytes, b->stream));
+    gpu_good(b, "copy in", b->driver->stream_finish(b->driver, b->stream));
+    return memory;
+}
+
+/* So many rows, each with USED experts by chance; the bytes are those of the experts that have rows. */
+static void time_experts(struct gpu_bench *b, uint32_t type_id, uint64_t weight, uint32_t n_rows)
+{
+    static const uint32_t sizes[] = {1, RN_EXPERT_FEW, RN_EXPERT_MANY};
+    static rn_address matrices[EXPERTS];
+    static int32_t ids[512 * USED];
+    uint64_t bytes = rn_tiled_bytes(type_id, EXPERT_ROWS, EXPERT_COLS), chosen = 0;
+    bool is_chosen[EXPERTS] = {false};
+    struct experts e = {.b = b};
+
+    for (uint32_t i = 0; i < EXPERTS; i++)
+        matrices[i] = weight + i * bytes;
+    for (uint32_t i = 0; i < n_rows * USED; i++) {
+        ids[i] = (int32_t)(gpu_random(b) % EXPERTS);
+        chosen += is_chosen[ids[i]] ? 0 : 1;
+        is_chosen[ids[i]] = true;
+    }
+    rn_kernels_of_type(type_id, &e.kernels);
+    e.args = (struct rn_expert_matmul_args){
+        .matrices = send(b, matrices, sizeof matrices),
+        .a = gpu_take(b, (uint64_t)n_rows * EXPERT_COLS * 4, true),
+        .ids = send(b, ids, (uint64_t)n_rows * USED * sizeof ids[0]),
+        .out = gpu_take(b, (uint64_t)n_rows * USED * EXPERT_ROWS * 4, true),
+        .n_rows = n_rows,
+        .used = USED,
+        .experts = EXPERTS,
+        .rows = EXPERT_ROWS,
+        .cols = EXPERT_COLS,
+        .parts = 2,
+        .order = gpu_take(b, rn_expert_order_bytes((uint64_t)n_rows * USED), false),
+        .slots = gpu_take(b, rn_expert_slots_bytes(n_rows * USED, EXPERTS, RN_EXPERT_FEW), false),
+        .split = gpu_take(b, rn_expert_split_bytes(n_rows, EXPERT_COLS), false)};
+    printf("  %u:", n_rows);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        double t;
+
+        e.args.group = sizes[i];
+        t = gpu_time(b, b->stream, launch_experts, &e, LAUNCHES);
+        printf(" %s%u: %.1f us %.0f %%", sizes[i] == rn_expert_group_of(n_rows, USED, EXPERTS) ? "*" : "", sizes[i],
+               t * 1e6, 100 * (double)(chosen * bytes) / t / b->copy_bytes_per_s);
+    }
+    gpu_release(b, e.args.matrices);
+    gpu_release(b, e.args.a);
+    gpu_release(b, e.args.ids);
+    gpu_release(b, e.args.out);
+    gpu_release(b, e.args.order);
+    gpu_release(b, e.args.slots);
+    gpu_release(b, e.args.split);
+}
+
+void bench_experts(struct gpu_bench *b)
+{
+    static const uint32_t types[] = {RN_BF16, RN_Q8_0, RN_Q4_0, RN_Q4_K, RN_MXFP4};
+    static const uint32_t counts[] = {1, 4, 16, 64, 256, 512};
+
+    printf("experts, %u of %u of %u x %u; rows: of each group of pairs (* is what a step takes) the time, and the "
+           "weights of experts with rows over the copy line\n",
+           USED, EXPERTS, EXPERT_ROWS, EXPERT_COLS);
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        uint64_t weight = gpu_take(b, EXPERTS * rn_tiled_bytes(types[t], EXPERT_ROWS, EXPERT_COLS), false);
+
+        printf("%-5s", rn_type(types[t])->name);
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+            time_experts(b, types[t], weight, counts[i]);
+        printf("\n");
+        gpu_release(b, weight);
+    }
+}
+
 /* ---- Attention ---- */
 
 enum { HEADS = 32, KV_HEADS = 8, DIM = 128, BLOCK_LOG = 5, BLOCK = 1 << BLOCK_LOG };
@@ -126,12 +231,7 @@ static void launch_attention(void *user, uint32_t i)
 
 static uint64_t send_words(struct gpu_bench *b, const uint32_t *words, uint32_t n)
 {
-    uint64_t memory;
-
-    gpu_good(b, "memory", b->driver->memory_new(b->driver, &memory, n * sizeof *words));
-    gpu_good(b, "words", b->driver->copy_in(b->driver, memory, words, n * sizeof *words, b->stream));
-    gpu_good(b, "words", b->driver->stream_finish(b->driver, b->stream));
-    return memory;
+    return send(b, words, n * sizeof *words);
 }
 
 /* n_seqs rows of as many sequences, or n_rows of one sequence. */

@@ -1,11 +1,12 @@
 /* The speed of the CUDA device: how close kernels and steps come to the memory's.
  *
- *     bench_gpu [--library FILE] copy | products | attention | MODEL.gguf ...
+ *     bench_gpu [--library FILE] copy | products | experts | attention | MODEL.gguf ...
  *
  * copy       bytes read plus written by a large copy on the device, the best of some: the line that all else is held
  *            against
  * products   MATMUL of each format, for 1 to 512 rows, in shapes of llama-3.2-1b and llama-3-8b; few rows also by
  *            matmul_stream
+ * experts    EXPERT_MATMUL of 8 of 128 experts for 1 to 512 rows, pair by pair and by groups of pairs
  * attention  one layer of llama-3-8b behind so many positions
  * a model    whole steps, and the share of each op in them
  *
@@ -148,6 +149,8 @@ int main(int n, char **words)
     for (bench_copy(&b); at < n; at++) {
         if (strcmp(words[at], "products") == 0)
             bench_products(&b);
+        else if (strcmp(words[at], "experts") == 0)
+            bench_experts(&b);
         else if (strcmp(words[at], "attention") == 0)
             bench_attention(&b);
         else if (strcmp(words[at], "copy") != 0)

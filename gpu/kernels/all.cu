@@ -6,6 +6,7 @@
 #include "gpu/kernels/draw.cu"
 #include "gpu/kernels/each.cu"
 #include "gpu/kernels/experts.cu"
+#include "gpu/kernels/experts_grouped.cu"
 #include "gpu/kernels/heads.cu"
 #include "gpu/kernels/matmul_few.cu"
 #include "gpu/kernels/matmul_many.cu"

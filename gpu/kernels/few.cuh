@@ -21,11 +21,16 @@ struct activations {
     uint32_t first, rows, cols;
     shared<words4> words;
     shared<float> sums;
+
+    DEVICE uint32_t row_at(uint32_t row) const
+    {
+        return first + row;
+    }
 };
 
 /* Brings n cells from `cell` on to shared memory: eight steps of a row at a time, one for four lanes, and AT_ONCE times
- * as many under way. */
-template <class F> DEVICE void stage_cells(const activations &in, uint32_t cell, uint32_t n)
+ * as many under way. `in`: activations, or what has a row_at of its own. */
+template <class F, class A> DEVICE void stage_cells(const A &in, uint32_t cell, uint32_t n)
 {
     enum : uint32_t { AT_ONCE = 2 };
     uint32_t t = lane_of_warp() % 4, all = n * 2 * in.rows;
@@ -39,7 +44,7 @@ template <class F> DEVICE void stage_cells(const activations &in, uint32_t cell,
             v[i / 2][i % 2] = floats4{{0, 0, 0, 0}};
             if (unit < all)
                 v[i / 2][i % 2] =
-                    read_row(in.a, in.first + row, in.cols, (cell * 2 + step) * STEP + i % 2 * 16 + 4 * t);
+                    read_row(in.a, in.row_at(row), in.cols, (cell * 2 + step) * STEP + i % 2 * 16 + 4 * t);
         }
         UNROLL
         for (uint32_t i = 0; i < AT_ONCE; i++) {

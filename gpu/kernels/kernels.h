@@ -45,12 +45,14 @@ struct rn_embed_args {
     float scale;
 };
 
-/* RMS_NORM, and LAYER_NORM where around_mean, as in ops.def; `group` is never 0. */
+/* RMS_NORM, and LAYER_NORM where around_mean, as in ops.def; `group` is never 0. With `add` it is ADD and the norm of
+ * that, to the bit: sum = a + add. `sum` may be a or add, and out any of them. */
 struct rn_norm_args {
     rn_address a, weight, bias, out; /* f32 [n_rows, width]; [weight_rows, group] or 0, both */
     uint32_t n_rows, width, group, weight_rows;
     float eps;
     uint32_t around_mean;
+    rn_address add, sum; /* f32 [n_rows, width], or 0, both */
 };
 
 /* out[r] = weight · a[r] (+ bias). `parts` is how many bfloat16 an activation is the sum of, 1 or 2: with 2 it has 16
@@ -310,12 +312,49 @@ struct rn_route_args {
 
 /* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is a
  * tiled matrix [rows, cols] for each expert, which lies where the table says, on the device or in pinned memory of the
- * host; where an id is none of an expert, out is left as it is. */
+ * host; where an id is none of an expert, out is left as it is.
+ *
+ * A pair is a row and one of its experts. With a group of 1 expert_matmul does all, a pair a block. With RN_EXPERT_FEW
+ * there are two launches with the same arguments, expert_group and expert_few; with RN_EXPERT_MANY three, expert_group,
+ * expert_split and expert_many. They read an expert's matrix once for a group of its pairs. Ops of the same ids, n_rows,
+ * used, experts and group can share what one expert_group has written, and those of the same a and cols, too, what one
+ * expert_split has. The bits are the same whatever the group is. */
 struct rn_expert_matmul_args {
     rn_address matrices;          /* rn_address [experts] */
     rn_address bias, a, ids, out; /* f32 [experts, rows] or 0; [n_rows(, used), cols]; int32_t; f32 */
     uint32_t n_rows, used, experts, rows, cols, parts, per_expert_input;
+    uint32_t group;                 /* pairs that a block has at once: 1, RN_EXPERT_FEW or RN_EXPERT_MANY */
+    rn_address order, slots, split; /* with a group above 1: see below; multiples of 16 */
 };
+enum {
+    RN_EXPERT_FEW = 8,
+    RN_EXPERT_MANY = 32,
+    RN_EXPERT_STAGES = 4, /* of activations in shared memory */
+    RN_EXPERT_STAGE_BYTES = 64 * 32 * 4 + 2 * 64 * 4,
+    RN_EXPERT_MANY_SHARED_BYTES =
+        RN_EXPERT_STAGES * RN_EXPERT_STAGE_BYTES + RN_EXPERT_MANY * RN_MANY_WEIGHTS * 4 + RN_EXPERT_MANY * 4
+};
+
+/* Slots of pairs that experts have together at most, for a group above 1; and bytes of `order`, `slots` and `split`. */
+RN_ANYWHERE uint32_t rn_expert_slots(uint32_t n_pairs, uint32_t experts, uint32_t group)
+{
+    return n_pairs / group + (experts < n_pairs ? experts : n_pairs);
+}
+static inline uint64_t rn_expert_order_bytes(uint64_t n_pairs)
+{
+    return n_pairs * sizeof(uint32_t);
+}
+static inline uint64_t rn_expert_slots_bytes(uint32_t n_pairs, uint32_t experts, uint32_t group)
+{
+    return (uint64_t)rn_expert_slots(n_pairs, experts, group) * 16;
+}
+static inline uint64_t rn_expert_split_bytes(uint64_t inputs, uint64_t cols)
+{
+    return inputs * ((cols + 63) / 64) * (64 * 4 + 2 * 4);
+}
+
+/* The group that suits so many rows. */
+uint32_t rn_expert_group_of(uint32_t n_rows, uint32_t used, uint32_t experts);
 
 /* EXPERT_SUM and, without weights, SUM: out[r] = sum over j, in order, of weights[r][j] * a[r][j]. */
 struct rn_expert_sum_args {
@@ -552,6 +591,8 @@ struct rn_feed_args {
     X(matmul_stream_##type, products)      \
     X(matmul_many_##type, matmul)          \
     X(expert_matmul_##type, expert_matmul) \
+    X(expert_few_##type, expert_matmul)    \
+    X(expert_many_##type, expert_matmul)   \
     X(head_matmul_##type, head)            \
     X(head_sum_##type, head)
 #define RN_TILE_KERNELS(X) \
@@ -579,6 +620,8 @@ struct rn_feed_args {
     X(each, each)                     \
     X(gather, gather)                 \
     X(route, route)                   \
+    X(expert_group, expert_matmul)    \
+    X(expert_split, expert_matmul)    \
     X(expert_sum, expert_sum)         \
     X(draw, draw)                     \
     X(feed, feed)                     \
@@ -672,8 +715,8 @@ const struct rn_kernel_info *rn_kernel_info(enum rn_kernel kernel);
 
 /* Kernels by the format of a weight (an id of model/quant.h). False: there is none for it. */
 struct rn_typed_kernels {
-    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_stream, matmul_many, expert_matmul, head_matmul,
-        head_sum;
+    enum rn_kernel tile, embed, matmul_few, matmul_pair, matmul_stream, matmul_many, expert_matmul, expert_few,
+        expert_many, head_matmul, head_sum;
 };
 bool rn_kernels_of_type(uint32_t type_id, struct rn_typed_kernels *kernels);
 

@@ -112,6 +112,52 @@ static struct rn_launch launch_expert(const struct rn_expert_matmul_args *args)
         {args->n_rows * args->used, ceil_to(args->rows, TILE_ROWS), 1}, 256, 8 * TILE_ROWS * sizeof(float)};
 }
 
+static uint32_t slots_of(const struct rn_expert_matmul_args *args)
+{
+    return rn_expert_slots(args->n_rows * args->used, args->experts, args->group);
+}
+
+/* A block for each expert. */
+static struct rn_launch launch_expert_group(const struct rn_expert_matmul_args *args)
+{
+    return (struct rn_launch){{args->n_rows > 0 ? args->experts : 0, 1, 1}, 256, 8 * sizeof(uint32_t)};
+}
+
+static struct rn_launch launch_expert_split(const struct rn_expert_matmul_args *args)
+{
+    uint32_t inputs = args->per_expert_input != 0 ? args->n_rows * args->used : args->n_rows;
+
+    return (struct rn_launch){{ceil_to(args->cols, CELL), ceil_to(inputs, RN_MANY_ROWS), 1}, 256, 0};
+}
+
+/* As launch_few, for any number of a slot's pairs; two numbers of each pair. */
+static struct rn_launch launch_expert_few(const struct rn_expert_matmul_args *args)
+{
+    uint32_t words = 0;
+
+    for (uint32_t n = 1; n <= RN_EXPERT_FEW; n++)
+        words = rn_few_words(n, args->cols) > words ? rn_few_words(n, args->cols) : words;
+    return (struct rn_launch){{ceil_to(args->rows, TILE_ROWS), slots_of(args), 1},
+                              256,
+                              words * (8 * 16 + 4) + 8 * 16 * 8 * (uint32_t)sizeof(float) +
+                                  2 * RN_EXPERT_FEW * (uint32_t)sizeof(uint32_t)};
+}
+
+static struct rn_launch launch_expert_many(const struct rn_expert_matmul_args *args)
+{
+    return (struct rn_launch){
+        {slots_of(args), ceil_to(args->rows, RN_MANY_WEIGHTS), 1}, 256, RN_EXPERT_MANY_SHARED_BYTES};
+}
+
+uint32_t rn_expert_group_of(uint32_t n_rows, uint32_t used, uint32_t experts)
+{
+    uint64_t n_pairs = (uint64_t)n_rows * used;
+
+    if (n_rows < 2 || n_pairs * 4 < experts)
+        return 1;
+    return n_pairs > (uint64_t)RN_EXPERT_FEW * experts ? RN_EXPERT_MANY : RN_EXPERT_FEW;
+}
+
 static struct rn_launch launch_sum(const struct rn_expert_sum_args *args)
 {
     return (struct rn_launch){{ceil_to((uint64_t)args->n_rows * args->width, 256), 1, 1}, 256, 0};
@@ -334,6 +380,10 @@ LAUNCH(choose_pick, struct rn_choose_args)
 LAUNCH(attention_many, struct rn_attention_args)
 LAUNCH(route, struct rn_route_args)
 LAUNCH(expert, struct rn_expert_matmul_args)
+LAUNCH(expert_group, struct rn_expert_matmul_args)
+LAUNCH(expert_split, struct rn_expert_matmul_args)
+LAUNCH(expert_few, struct rn_expert_matmul_args)
+LAUNCH(expert_many, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
 LAUNCH(conv, struct rn_conv_args)
 LAUNCH(linear, struct rn_linear_args)
@@ -350,10 +400,11 @@ LAUNCH(feed, struct rn_feed_args)
 
 #define ROW(kernel, args, form) \
     [RN_KERNEL_##kernel] = {"rn_kernel_" #kernel, sizeof(struct rn_##args##_args), any_##form}
-#define ROWS_OF_TYPE(id, type)                                                                            \
-    ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, products, few), \
-        ROW(matmul_pair_##type, products, pair), ROW(matmul_stream_##type, products, stream),             \
-        ROW(matmul_many_##type, matmul, many), ROW(expert_matmul_##type, expert_matmul, expert),          \
+#define ROWS_OF_TYPE(id, type)                                                                                  \
+    ROW(tile_##type, tile, tile), ROW(embed_##type, embed, embed), ROW(matmul_few_##type, products, few),       \
+        ROW(matmul_pair_##type, products, pair), ROW(matmul_stream_##type, products, stream),                   \
+        ROW(matmul_many_##type, matmul, many), ROW(expert_matmul_##type, expert_matmul, expert),                \
+        ROW(expert_few_##type, expert_matmul, expert_few), ROW(expert_many_##type, expert_matmul, expert_many), \
         ROW(head_matmul_##type, head, head_matmul), ROW(head_sum_##type, head, head_sum),
 
 #define ROW_OF_TILE(id, type, as) ROW(tile_##type, tile, tile),
@@ -378,6 +429,8 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(kv_store_rotated, kv_store, kv_store),
     ROW(choose_pick, choose, choose_pick),
     ROW(route, route, route),
+    ROW(expert_group, expert_matmul, expert_group),
+    ROW(expert_split, expert_matmul, expert_split),
     ROW(expert_sum, expert_sum, sum),
     ROW(draw, draw, draw),
     ROW(feed, feed, feed),
@@ -442,11 +495,11 @@ struct typed {
     struct rn_typed_kernels kernels;
 };
 
-#define KERNELS_OF(type, as)                                                                                \
-    {                                                                                                       \
-        RN_KERNEL_tile_##type, RN_KERNEL_embed_##as, RN_KERNEL_matmul_few_##as, RN_KERNEL_matmul_pair_##as, \
-            RN_KERNEL_matmul_stream_##as, RN_KERNEL_matmul_many_##as, RN_KERNEL_expert_matmul_##as,         \
-            RN_KERNEL_head_matmul_##as, RN_KERNEL_head_sum_##as                                             \
+#define KERNELS_OF(type, as)                                                                                           \
+    {                                                                                                                  \
+        RN_KERNEL_tile_##type, RN_KERNEL_embed_##as, RN_KERNEL_matmul_few_##as, RN_KERNEL_matmul_pair_##as,            \
+            RN_KERNEL_matmul_stream_##as, RN_KERNEL_matmul_many_##as, RN_KERNEL_expert_matmul_##as,                    \
+            RN_KERNEL_expert_few_##as, RN_KERNEL_expert_many_##as, RN_KERNEL_head_matmul_##as, RN_KERNEL_head_sum_##as \
     }
 #define TYPED_AS(id, type, as) {id, UNIT_##as, BYTES_##as, KERNELS_OF(type, as)},
 #define TYPED(id, type) TYPED_AS(id, type, type)

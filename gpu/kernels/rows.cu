@@ -67,13 +67,33 @@ struct group_numbers {
     float held[NORM_HELD];
 
     DEVICE group_numbers(const rn_norm_args &args)
-        : a(args.a, (uint64_t)args.n_rows * args.width), begin((uint64_t)block_x() * args.group), n(args.group)
+        : a(args.add != 0 ? args.sum : args.a, (uint64_t)args.n_rows * args.width),
+          begin((uint64_t)block_x() * args.group), n(args.group)
+    {
+        global<float> in(args.a, (uint64_t)args.n_rows * args.width);
+
+        UNROLL
+        for (uint32_t j = 0; j < NORM_HELD; j++) {
+            uint32_t i = j * NORM_THREADS + thread_of_block();
+            held[j] = i < n ? in.get(begin + i) : 0;
+        }
+        if (args.add != 0)
+            put_sums(in, global<float>(args.add, (uint64_t)args.n_rows * args.width));
+    }
+    /* A thread's sums, which nobody else reads. */
+    DEVICE void put_sums(const global<float> &in, const global<float> &add)
     {
         UNROLL
         for (uint32_t j = 0; j < NORM_HELD; j++) {
             uint32_t i = j * NORM_THREADS + thread_of_block();
-            held[j] = i < n ? a.get(begin + i) : 0;
+            held[j] += i < n ? add.get(begin + i) : 0;
         }
+        UNROLL
+        for (uint32_t j = 0; j < NORM_HELD; j++)
+            if (j * NORM_THREADS + thread_of_block() < n)
+                a.put(begin + j * NORM_THREADS + thread_of_block(), held[j]);
+        for (uint32_t i = NORM_HELD * NORM_THREADS + thread_of_block(); i < n; i += NORM_THREADS)
+            a.put(begin + i, in.get(begin + i) + add.get(begin + i));
     }
     /* f(i, a[i]) of each of them, in order. */
     template <class T> DEVICE void each(const T &f) const

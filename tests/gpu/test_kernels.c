@@ -116,24 +116,78 @@ static void norm_of(bool around_mean, uint32_t width, uint32_t group, uint32_t w
     judge_weight(&judge, 0, RN_F32, group, weight_rows, 1, weight);
     judge_weight(&judge, 1, RN_F32, group, weight_rows, 1, bias);
     memcpy(judge.memory[0], a, (size_t)ROWS * width * sizeof *a);
-    args = (struct rn_norm_args){rig_at(a),
-                                 weight_rows == 0 ? 0 : rig_at(weight),
-                                 with_bias ? rig_at(bias) : 0,
-                                 rig_at(out),
-                                 ROWS,
-                                 width,
-                                 group,
-                                 weight_rows,
-                                 1e-5f,
-                                 around_mean};
+    args = (struct rn_norm_args){.a = rig_at(a),
+                                 .weight = weight_rows == 0 ? 0 : rig_at(weight),
+                                 .bias = with_bias ? rig_at(bias) : 0,
+                                 .out = rig_at(out),
+                                 .n_rows = ROWS,
+                                 .width = width,
+                                 .group = group,
+                                 .weight_rows = weight_rows,
+                                 .eps = 1e-5f,
+                                 .around_mean = around_mean};
     rig_run(&rig, RN_KERNEL_norm, &args);
     rig_expect("norm", out, judge_run(&judge, op, false), (size_t)ROWS * width, 1e-12);
+    rig_close(&rig);
+}
+
+/* ADD and a norm of that in one launch: the bits of two; where: the sum is apart, in place of a, or of add. */
+static void norm_of_sum(bool around_mean, uint32_t width, uint32_t group, uint32_t where)
+{
+    size_t n = (size_t)ROWS * width;
+    struct rig rig;
+    float *a, *add, *weight, *sum, *out, *want_sum, *want;
+
+    rig_open(&rig);
+    a = rig_floats(&rig, n, 3);
+    add = rig_floats(&rig, n, 2);
+    weight = rig_floats(&rig, group, 1);
+    want_sum = rig_device(&rig, n * sizeof *want_sum);
+    want = rig_device(&rig, n * sizeof *want);
+    out = rig_device(&rig, n * sizeof *out);
+    sum = where == 0 ? rig_device(&rig, n * sizeof *sum) : where == 1 ? a : add;
+    rig_run(&rig, RN_KERNEL_each,
+            &(struct rn_each_args){.a = rig_at(a),
+                                   .b = rig_at(add),
+                                   .out = rig_at(want_sum),
+                                   .n = n,
+                                   .kind = RN_EACH_ADD,
+                                   .width = width,
+                                   .part = 1});
+    rig_run(&rig, RN_KERNEL_norm,
+            &(struct rn_norm_args){.a = rig_at(want_sum),
+                                   .weight = rig_at(weight),
+                                   .out = rig_at(want),
+                                   .n_rows = ROWS,
+                                   .width = width,
+                                   .group = group,
+                                   .weight_rows = 1,
+                                   .eps = 1e-5f,
+                                   .around_mean = around_mean});
+    rig_run(&rig, RN_KERNEL_norm,
+            &(struct rn_norm_args){.a = rig_at(a),
+                                   .weight = rig_at(weight),
+                                   .out = rig_at(out),
+                                   .n_rows = ROWS,
+                                   .width = width,
+                                   .group = group,
+                                   .weight_rows = 1,
+                                   .eps = 1e-5f,
+                                   .around_mean = around_mean,
+                                   .add = rig_at(add),
+                                   .sum = rig_at(sum)});
+    assert_memory_equal(sum, want_sum, n * sizeof *sum);
+    assert_memory_equal(out, want, n * sizeof *out);
     rig_close(&rig);
 }
 
 static void norms(void **state)
 {
     (void)state;
+    norm_of_sum(false, 2500, 2500, 0); /* more than a block holds in registers */
+    norm_of_sum(false, 2500, 2500, 1);
+    norm_of_sum(true, 2304, 2304, 2);
+    norm_of_sum(false, 96, 32, 1);
     norm_of(false, 2048, 2048, 1, false);
     norm_of(false, 300, 300, 0, false);
     norm_of(false, 256, 64, 1, false);
