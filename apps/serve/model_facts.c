@@ -120,32 +120,34 @@ static bool begins(const runnel_tensor *tensor, const char *text)
 }
 
 /* Whether the tensor's data lie on the device that has the blocks from `first` on, and what follows them. The embedding
- * is there where it is the head, too. */
-static bool is_on_device(const runnel_tensor *tensor, uint32_t first, bool has_head)
+ * is there where it is the head, too; experts that are apart from their layers are not. */
+static bool is_on_device(const runnel_tensor *tensor, uint32_t first, bool has_head, bool apart)
 {
+    if (apart && memmem(tensor->name, tensor->name_bytes, "_exps.", strlen("_exps.")) != NULL)
+        return false;
     if (begins(tensor, "blk."))
         return strtoul(tensor->name + strlen("blk."), NULL, 10) >= first;
-    return !begins(tensor, "token_embd.") || !has_head;
+    return first == 0 || !begins(tensor, "token_embd.") || !has_head;
 }
 
-/* Where only some layers are there, their weights, and their part of the KV. */
+/* Where not all is there, the weights of the layers that are, the experts that have a place, and a part of the KV. */
 static uint64_t read_device_bytes(const struct serve_model *model, const runnel_file *file)
 {
     runnel_model_info info = {.struct_size = sizeof info};
     runnel_tensor tensor = {.struct_size = sizeof tensor};
+    bool apart = model->options.device_experts > 0, has_head = false;
     uint64_t bytes = 0;
-    bool has_head = false;
 
     if (runnel_model_get_info(model->handle, &info) != RUNNEL_OK || info.device_layers == 0)
         return 0;
-    if (info.device_layers >= info.layers)
+    if (info.device_layers >= info.layers && !apart)
         return info.weight_bytes + info.kv_bytes + info.draft_kv_bytes;
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
         has_head = has_head || begins(&tensor, "output.");
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
-        if (is_on_device(&tensor, info.layers - info.device_layers, has_head))
+        if (is_on_device(&tensor, info.layers - info.device_layers, has_head, apart))
             bytes += tensor.bytes;
-    return bytes + (uint64_t)((double)info.kv_bytes * info.device_layers / info.layers);
+    return bytes + info.device_expert_bytes + (uint64_t)((double)info.kv_bytes * info.device_layers / info.layers);
 }
 
 void serve_facts_read(const struct serve_model *model, struct serve_facts *facts)

@@ -133,6 +133,11 @@ class Device(unittest.TestCase):
             self.assertEqual((status, answer["choices"][0]["text"]), (200, want.stdout.decode().rstrip("\n")))
             metrics = server.get("/metrics")[1].decode()
             self.assertRegex(metrics, r"runnel_expert_device_hits_total\{[^}]*\} [1-9]")
+            tensors = json.loads(run("info", model, "--json").stdout)["tensors"]
+            weights, experts = (sum(t["bytes"] for t in tensors if part in t["name"]) for part in ("", "_exps."))
+            loaded, = json.loads(server.get("/api/ps")[1])["models"]
+            places = loaded["size_vram"] - (loaded["size"] - experts)  # KV and the other weights are there, too
+            self.assertTrue(experts * 6 / 24 <= places <= experts * 6 / 24 + 24 * 256, (places, experts))
 
     def test_experts_that_cannot_be_apart(self):
         self.assertIn("has no experts", self.refused("--device", "cuda", "--cuda-library", EMULATED,
