@@ -136,6 +136,10 @@ static uint32_t slot_of(const struct rn_msg *msg)
 
 static void trace(void *user, const struct rn_actor *actor, const struct rn_msg *msg)
 {
+    struct sim *sim = user;
+
+    for (uint32_t m = 0; m < SIM_MODELS; m++)
+        sim->models[m].mover_acted |= sim->models[m].handle != NULL && actor == &sim->models[m].handle->mover.actor;
     sim_sign(user, (uint64_t)actor->id << 40 | (uint64_t)msg->head.kind << 32 | slot_of(msg));
     sim_tell(user, "actor %u %s: %s of slot %u", actor->id, actor->class->name, rn_message_name(msg->head.kind),
              slot_of(msg));
@@ -229,6 +233,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     if (model->n_lives == 0 || !sim_has(sim, SIM_COLD) || sim_chance(sim, 20))
         model->salt = sim->seed << 16 | model->n_lives << 8 | (sim_chance(sim, 30) ? 0 : index);
     model->n_lives++;
+    model->mover_acted = true;
     model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, model->salt);
     parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
     if (model->oracle == NULL || parts.vocab == NULL ||

@@ -108,6 +108,7 @@ struct sim_model {
     bool quick;             /* its passes mostly take no time beside a step */
     struct liar_plan liar;
     uint32_t n_lives; /* of this place */
+    bool mover_acted; /* since its mover's tables were looked at, which nobody else changes */
     uint64_t n_seen;  /* blocks that its hit ceiling had seen when that was looked at */
     uint64_t salt;    /* of the last life: a cold tier is found again by who has the same */
 };

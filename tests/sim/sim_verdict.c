@@ -240,6 +240,14 @@ static bool is_ceiling_whole(struct sim_model *model)
     return rn_hit_ceiling_check(ceiling);
 }
 
+static bool is_mover_whole(struct sim_model *model)
+{
+    bool acted = model->mover_acted;
+
+    model->mover_acted = false;
+    return !acted || rn_mover_check(&model->handle->mover);
+}
+
 /* The actor of the model whose state is not whole; NULL: all are. */
 static const char *broken_actor(const runnel_model *model)
 {
@@ -314,7 +322,7 @@ void sim_check_tick(struct sim *sim)
         check_tier(sim, i);
         check_paths(sim, i);
         sim_check_drafter(sim, i);
-        if (!rn_mover_check(&sim->models[i].handle->mover))
+        if (!is_mover_whole(&sim->models[i]))
             sim_fail(sim, "the tables of model %u's mover are not whole", i);
         if (!rn_draft_actor_check(&sim->models[i].handle->draft))
             sim_fail(sim, "the draft streams of model %u are not whole", i);
