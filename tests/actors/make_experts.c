@@ -46,7 +46,7 @@ static void cut_columns(struct edit_tensor *tensor, uint32_t block, const char *
     for (size_t e = 0; e < EXPERTS; e++)
         for (size_t r = 0; r < rows; r++)
             memcpy(data + (e * rows + r) * part, (const char *)tensor->data + (r * EXPERTS + e) * part, part);
-    tensor->data = data; /* until the program ends */
+    tensor->data = data; /* until the file is written */
     cut(tensor, block, name, 0);
 }
 
@@ -84,6 +84,10 @@ static void make(const struct rn_gguf *gguf, struct writer *w)
     edit_u32(edit, "llama.expert_count", EXPERTS);
     edit_u32(edit, "llama.expert_used_count", USED);
     edit_write(edit, w);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        free((void *)(uintptr_t)tensor_of(edit, i, "ffn_down_exps")->data);
+        free((void *)(uintptr_t)tensor_of(edit, i, "ffn_gate_inp")->data);
+    }
     free(edit);
 }
 
