@@ -358,9 +358,10 @@ uint64_t rn_gpu_ids_bytes(const struct rn_gpu_backend *backend)
 
 void rn_gpu_ids_count(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
-    for (uint32_t i = 0; i < backend->plan->n_ops && backend->host_ids != NULL; i++) {
+    const int32_t *ids = backend->host_ids;
+
+    for (uint32_t i = 0; i < backend->plan->n_ops && ids != NULL; i++) {
         const struct rn_op *op = &backend->plan->ops[i];
-        const int32_t *ids = backend->host_ids + ids_before(backend, op);
         uint32_t n;
 
         if (op->kind != RN_OP_EXPERT_MATMUL || !op->counted)
@@ -370,6 +371,7 @@ void rn_gpu_ids_count(struct rn_gpu_backend *backend, const struct rn_gpu_shape 
         for (uint32_t k = 0; k < n; k++)
             if (ids[k] >= 0 && (uint32_t)ids[k] < op->experts)
                 rn_expert_use_add(backend->limits.expert_use, (uint32_t)op->layer, (uint32_t)ids[k], 1);
+        ids += (uint64_t)backend->limits.max_rows * op->used; /* as ids_before has it */
     }
 }
 
