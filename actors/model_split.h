@@ -10,11 +10,10 @@ struct rn_expert_room;
 struct rn_model_parts;
 struct rn_plan;
 
-/* Sets expert_bytes, host, front, back, device_layers and caps of model->parts: by its options; or, of a device with memory of its
- * own that does not hold the weights and the KV of a context, as many layers as it holds; says so in the log. INVALID:
- * the model has fewer layers than asked for, or no experts, or the device no memory of its own, and it was not chosen
- * by "auto";
- * UNSUPPORTED: it cannot be cut; NO_MEMORY. */
+/* Sets expert_bytes, host, front, back, device_layers and caps of model->parts: by its options; or, of a device with
+ * memory of its own that does not hold the weights and the KV of a context, as many layers as it holds; says so in the
+ * log. INVALID: the model has fewer layers than asked for, or no experts, or the device no memory of its own, and it was
+ * not chosen by "auto"; UNSUPPORTED: it cannot be cut; NO_MEMORY. */
 runnel_status rn_model_split(struct runnel_model *model, runnel_error *error);
 
 /* Of the device, or of both. NULL: no memory. */

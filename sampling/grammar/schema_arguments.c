@@ -16,16 +16,22 @@
 #define CDATA_END "]]>"
 #define MARKED_BREAKS "{}[](),:\"'" /* bytes that end a bare name */
 
-rn_expr rn_schema_lacking(struct rn_grammar *g, rn_expr from, rn_expr what)
+static rn_expr any_text(struct rn_grammar *g)
 {
     static const struct rn_code_points all[] = {{0, 0x10ffff}};
-    rn_expr any = rn_grammar_repeat(g, rn_grammar_set(g, all, 1, false), 0, RN_GRAMMAR_FOREVER);
+
+    return rn_grammar_repeat(g, rn_grammar_set(g, all, 1, false), 0, RN_GRAMMAR_FOREVER);
+}
+
+rn_expr rn_schema_lacking(struct rn_grammar *g, rn_expr from, rn_expr what)
+{
+    rn_expr any = any_text(g);
 
     return rn_grammar_without(g, from == RN_GRAMMAR_NONE ? any : from,
                               rn_grammar_sequence(g, (rn_expr[]){any, what, any}, 3));
 }
 
-static rn_expr pattern(struct rn_schema_maker *m, const char *text)
+rn_expr rn_schema_form_pattern(struct rn_schema_maker *m, const char *text)
 {
     return m->form->pattern(m->form->user, m->g, text);
 }
@@ -145,7 +151,7 @@ static rn_expr looks_like_value(struct rn_grammar *g)
     static const struct rn_code_points white[] = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}, digit[] = {{'0', '9'}};
     static const struct rn_code_points number[] = {{'0', '9'}, {'.', '.'}, {'e', 'e'},
                                                    {'E', 'E'}, {'+', '+'}, {'-', '-'}};
-    static const struct rn_code_points bracket[] = {{'{', '{'}, {'[', '['}, {'(', '('}}, all[] = {{0, 0x10ffff}};
+    static const struct rn_code_points bracket[] = {{'{', '{'}, {'[', '['}, {'(', '('}};
     rn_expr space = rn_grammar_repeat(g, rn_grammar_set(g, white, 3, false), 0, RN_GRAMMAR_FOREVER), parts[9];
     size_t n = 0;
 
@@ -156,20 +162,14 @@ static rn_expr looks_like_value(struct rn_grammar *g)
         (rn_expr[]){rn_grammar_repeat(g, rn_grammar_bytes(g, "-", 1), 0, 1), rn_grammar_set(g, digit, 1, false),
                     rn_grammar_repeat(g, rn_grammar_set(g, number, 6, false), 0, RN_GRAMMAR_FOREVER)},
         3);
-    parts[n++] =
-        rn_grammar_sequence(g,
-                            (rn_expr[]){rn_grammar_set(g, bracket, 3, false),
-                                        rn_grammar_repeat(g, rn_grammar_set(g, all, 1, false), 0, RN_GRAMMAR_FOREVER)},
-                            2);
+    parts[n++] = rn_grammar_sequence(g, (rn_expr[]){rn_grammar_set(g, bracket, 3, false), any_text(g)}, 2);
     return rn_grammar_sequence(g, (rn_expr[]){space, rn_grammar_alternatives(g, parts, n), space}, 3);
 }
 
 /* Those of the texts that neither begin nor end with a newline, which a reader would take for a line of its own. */
 static rn_expr without_lines(struct rn_schema_maker *m, rn_expr text)
 {
-    static const struct rn_code_points all[] = {{0, 0x10ffff}};
-    rn_expr any = rn_grammar_repeat(m->g, rn_grammar_set(m->g, all, 1, false), 0, RN_GRAMMAR_FOREVER);
-    rn_expr line = rn_schema_literal_text(m, "\n");
+    rn_expr any = any_text(m->g), line = rn_schema_literal_text(m, "\n");
 
     return rn_grammar_without(m->g, text,
                               or_else(m, rn_grammar_sequence(m->g, (rn_expr[]){line, any}, 2),
@@ -202,7 +202,8 @@ static rn_expr opened_by(struct rn_schema_maker *m, int opener, rn_expr value)
     bool lines = params->lines && !params->inline_too;
     rn_expr line = lines ? rn_schema_literal_text(m, "\n") : rn_grammar_empty(m->g);
 
-    return rn_grammar_sequence(m->g, (rn_expr[]){pattern(m, params->openers[opener].pattern), line, value, line}, 4);
+    return rn_grammar_sequence(
+        m->g, (rn_expr[]){rn_schema_form_pattern(m, params->openers[opener].pattern), line, value, line}, 4);
 }
 
 /* The opener with this rule; -1: there is none. */
@@ -245,7 +246,9 @@ static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, c
     if (e == RN_GRAMMAR_NONE)
         return RN_GRAMMAR_NONE;
     e = rn_grammar_sequence(m->g,
-                            (rn_expr[]){pattern(m, params->open), name_text(m, name), e, pattern(m, params->close)}, 4);
+                            (rn_expr[]){rn_schema_form_pattern(m, params->open), name_text(m, name), e,
+                                        rn_schema_form_pattern(m, params->close)},
+                            4);
     return tags ? rn_grammar_sequence(m->g, (rn_expr[]){e, name_text(m, name), rn_schema_literal_text(m, ">")}, 3) : e;
 }
 
@@ -301,7 +304,7 @@ rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, c
 rn_expr rn_schema_between(struct rn_schema_maker *m)
 {
     if (m->form->kind == RN_ARGUMENTS_PARAMS)
-        return pattern(m, RN_F_SPACE);
+        return rn_schema_form_pattern(m, RN_F_SPACE);
     if (m->form->kind == RN_ARGUMENTS_PYTHON)
         return rn_grammar_sequence(
             m->g, (rn_expr[]){rn_schema_literal_text(m, ","), rn_schema_optional(m, rn_schema_literal_text(m, " "))},

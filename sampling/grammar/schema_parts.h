@@ -401,6 +401,9 @@ bool rn_schema_ambiguous(struct rn_schema_maker *m);
 rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal);
 rn_expr rn_schema_between(struct rn_schema_maker *m);
 
+/* A pattern of the calls' format, without names. */
+rn_expr rn_schema_form_pattern(struct rn_schema_maker *m, const char *text);
+
 /* What stands in a parameter between its opener and what closes it. types: as a reader sees them; NONE: nothing may. */
 rn_expr rn_schema_parameter(struct rn_schema_maker *m, const struct rn_literal_list *goal, uint32_t types);
 

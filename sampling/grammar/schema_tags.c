@@ -10,11 +10,6 @@
 #include "sampling/grammar/schema_parts.h"
 #include "text/answer/tools.h"
 
-static rn_expr pattern(struct rn_schema_maker *m, const char *text)
-{
-    return m->form->pattern(m->form->user, m->g, text);
-}
-
 uint32_t rn_schema_seen_member(struct rn_schema_maker *m, const struct rn_str *name, struct rn_value *seen)
 {
     *seen = rn_answer_tools_member(m->root, m->seen, name->bytes, name->n);
@@ -92,7 +87,8 @@ void rn_schema_make_tags(struct rn_schema_maker *m, struct rn_schema_tags tags)
         } else {
             one = rn_grammar_alternatives(m->g, NULL, 0);
         }
-        one = rn_grammar_sequence(m->g, (rn_expr[]){pattern(m, RN_F_SPACE), one, pattern(m, RN_F_SPACE)}, 3);
+        one = rn_grammar_sequence(
+            m->g, (rn_expr[]){rn_schema_form_pattern(m, RN_F_SPACE), one, rn_schema_form_pattern(m, RN_F_SPACE)}, 3);
         if ((kinds & RN_KIND_NULL) != 0)
             one = rn_grammar_alternatives(m->g, (rn_expr[]){one, rn_schema_literal_text(m, "null")}, 2);
         rn_schema_look(m);
@@ -117,7 +113,9 @@ rn_expr rn_schema_tagged(struct rn_schema_maker *m, const struct rn_literal_list
     m->in_tags = true;
     if (e == RN_GRAMMAR_NONE)
         return rn_grammar_alternatives(m->g, NULL, 0);
-    e = rn_grammar_sequence(m->g, (rn_expr[]){pattern(m, params->open), tag, e, pattern(m, params->close), tag, end},
+    e = rn_grammar_sequence(m->g,
+                            (rn_expr[]){rn_schema_form_pattern(m, params->open), tag, e,
+                                        rn_schema_form_pattern(m, params->close), tag, end},
                             6);
-    return first ? e : rn_grammar_sequence(m->g, (rn_expr[]){pattern(m, RN_F_SPACE), e}, 2);
+    return first ? e : rn_grammar_sequence(m->g, (rn_expr[]){rn_schema_form_pattern(m, RN_F_SPACE), e}, 2);
 }

@@ -27,7 +27,8 @@ static void value_ends(struct rn_answer *a)
 {
     if (a->rows.calls->params->item != NULL)
         rn_answer_nest_ends(a, false);
-    a->mode = RN_MODE_PARAMS;
+    else
+        a->mode = RN_MODE_PARAMS;
 }
 
 enum rn_answer_step rn_answer_on_params(struct rn_answer *a)
