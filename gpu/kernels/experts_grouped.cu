@@ -178,17 +178,11 @@ struct gathered : few::activations {
     }
 };
 
-/* Cells whose weights a lane has under way. */
-template <class F> DEVICE constexpr uint32_t depth_of()
-{
-    return sizeof(typename F::raw) <= 36 ? 4 : sizeof(typename F::raw) <= 128 ? 2 : 1;
-}
-
 /* shared   of each warp a piece of activations and their sums, and the segments' sums: as matmul_few; the slot's rows of
  *          a, and its pairs */
 template <class F> DEVICE void expert_few(const rn_expert_matmul_args &args)
 {
-    constexpr uint32_t DEPTH = depth_of<F>();
+    constexpr uint32_t DEPTH = few::depth_of<F, 1>();
     slot s = slot_of_block(args, block_y());
     uint32_t cells = (args.cols + CELL - 1) / CELL, per = segment_cells(cells), lane = lane_of_warp();
     uint32_t begin = warp_of_block() * per, end = begin + per < cells ? begin + per : cells;

@@ -9,6 +9,12 @@
 namespace few
 {
 
+/* Cells whose weights a lane has under way. */
+template <class F, uint32_t TILES> DEVICE constexpr uint32_t depth_of()
+{
+    return sizeof(typename F::raw) * TILES <= 36 ? 4 : sizeof(typename F::raw) * TILES <= 128 ? 2 : 1;
+}
+
 /* A tile that a block has; `product` n: none. */
 struct tile_of_block {
     uint32_t product, row; /* first row of the weight */

@@ -11,11 +11,7 @@
 namespace few
 {
 
-/* Cells whose weights a lane has under way; and blocks that fit into a multiprocessor's registers then. */
-template <class F, uint32_t TILES> DEVICE constexpr uint32_t depth_of()
-{
-    return sizeof(typename F::raw) * TILES <= 36 ? 4 : sizeof(typename F::raw) * TILES <= 128 ? 2 : 1;
-}
+/* Blocks that fit into a multiprocessor's registers, with so many cells under way. */
 template <class F, uint32_t TILES> constexpr uint32_t blocks_of()
 {
     return sizeof(typename F::raw) * TILES <= 80 && !F::BY_PRODUCT && !(F::MINIMA && TILES > 1) ? 3 : 2;
