@@ -13,6 +13,8 @@
 
 #define WORTH_STATE \
     4 /* blocks between two checkpoints: a step for what is left behind one takes about as long as one */
+#define WORTH_COPY \
+    8 /* of a block, the part from which on a copy is made: it holds the source too, until the request ends */
 #define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
 
 static uint32_t block_tokens(const struct rn_prefix_cache *cache)
@@ -151,15 +153,38 @@ static void fit_session(const struct rn_prefix_cache *cache, const struct rn_ses
         fit->n_done = whole * block_tokens(cache);
 }
 
+/* The place behind so many whole blocks, of which `last` is the last. */
+static struct rn_partial_place place_behind(const struct rn_request *request, struct rn_prefix_ref last, uint32_t n)
+{
+    const struct rn_prefix_ref none = {RN_PREFIX_NO_NODE, 0};
+
+    return (struct rn_partial_place){salt_of(request), n > 0 ? last : none};
+}
+
+/* The block that has the most of ids[n] behind those that were found; how many, 0: too few to be worth a copy. */
+static uint32_t find_partial(struct rn_prefix_cache *cache, const struct rn_request *request,
+                             const struct rn_prefix_match *found, const int32_t *ids, uint32_t n, uint32_t *block)
+{
+    struct rn_partial_place place = place_behind(request, found->ready, found->n_ready);
+    uint32_t n_common = rn_tails_find(&cache->tails, found->ready, ids, n, block), left;
+    uint32_t n_left = rn_partial_blocks_find(&cache->blocks.partials, &place, ids, n, &left);
+
+    if (n_left > n_common) {
+        n_common = n_left;
+        *block = left;
+    }
+    return n_common * WORTH_COPY >= block_tokens(cache) ? n_common : 0;
+}
+
 /* False: the session has as much itself. One that was taken back copies nothing: the source is a block more, and it
  * must fit the pool alone. */
-static bool fit_tree(const struct rn_prefix_cache *cache, const struct rn_request *request, const int32_t *tokens,
+static bool fit_tree(struct rn_prefix_cache *cache, const struct rn_request *request, const int32_t *tokens,
                      uint32_t wanted, uint32_t own, struct rn_prefix_fit *fit)
 {
     uint32_t n_whole = fit->found.n_ready * block_tokens(cache), n_common = 0;
 
     if (shares(cache, request) && !request->resumed)
-        n_common = rn_tails_find(&cache->tails, fit->found.ready, tokens + n_whole, wanted - n_whole, &fit->source);
+        n_common = find_partial(cache, request, &fit->found, tokens + n_whole, wanted - n_whole, &fit->source);
     if (n_whole + n_common <= own)
         return false;
     fit->from_tree = true;
@@ -526,6 +551,26 @@ static uint32_t publish_rest(struct rn_prefix_cache *cache, const struct rn_requ
     return n;
 }
 
+/* What a request that has ended leaves behind its whole blocks, of which the tree has n. Not of a session, which goes on
+ * writing there; not if the tree has the same in another block; and what is not worth a copy is not worth a block. */
+static void keep_partial(struct rn_prefix_cache *cache, const struct rn_request *request, struct rn_prefix_ref last,
+                         uint32_t n)
+{
+    uint32_t per_block = block_tokens(cache), block;
+    uint32_t n_computed = request->n_done < request->n_tokens ? request->n_done : request->n_tokens;
+    uint32_t n_left = n_computed % per_block;
+    const int32_t *ids = request->tokens + (size_t)n * per_block;
+    struct rn_partial_place place = place_behind(request, last, n);
+
+    if (request->outcome == RN_OUTCOME_NONE || request->session_generation != 0 || request->copy == RN_COPY_WANTED ||
+        n_computed / per_block != n || n_left * WORTH_COPY < per_block || cache->states.n > 0 ||
+        cache->context->limits->window > 0 ||
+        rn_prefix_tree_nearest(tree_of(cache), last, ids, n_left, &block) == n_left)
+        return;
+    RN_ASSERT(n < request->n_blocks && request->n_gone == 0);
+    rn_partial_blocks_keep(&cache->blocks.partials, &place, ids, n_left, request->blocks[n]);
+}
+
 /* A copy that was not made leaves its place to the block that was to be copied. */
 static void settle_copy(struct rn_prefix_cache *cache, struct rn_request *request)
 {
@@ -571,6 +616,7 @@ void rn_prefix_cache_leave(struct rn_prefix_cache *cache, struct rn_request *req
         n_shared = publish_rest(cache, request, &stream->path);
         rn_directory_left(cache->directory, request, stream->path.at, n_shared);
         pin(cache, request, stream->path.at, n_shared);
+        keep_partial(cache, request, stream->path.at, n_shared);
     }
     rn_prefix_tree_leave(tree_of(cache), &stream->path, &woken);
     rn_directory_distrust(cache->directory, true);

@@ -3,7 +3,6 @@
 #include "base/check.h"
 
 #define NO_SLOT UINT32_MAX
-#define WORTH 8 /* of a block, the part from which on a copy is made: it holds the source too, until the request ends */
 
 void rn_tails_init(struct rn_tails *tails, struct rn_prefix_tree *tree, const struct rn_cached_stream *streams)
 {
@@ -50,7 +49,7 @@ uint32_t rn_tails_find(const struct rn_tails *tails, struct rn_prefix_ref at, co
         }
     }
     RN_ASSERT(n_common <= n && n_common <= per_block);
-    return n_common * WORTH >= per_block ? n_common : 0;
+    return n_common;
 }
 
 bool rn_tails_check(const struct rn_tails *tails, uint32_t n_streams)

@@ -9,7 +9,9 @@
  * whole block. Tokens are compared, never hashes. A tail is offered only by the request that has computed the whole
  * block before it, and that the tree has of it: should that request turn out bad, the tree forgets the block with
  * all that was built behind it, and so whatever was built on the tail. Positions of a sequence are written once, in
- * order: what is copied never changes under its writer's hands. */
+ * order: what is copied never changes under its writer's hands.
+ *
+ * What a request leaves behind its last whole block when it ends is in cache/partial_blocks.h. */
 #ifndef RN_ACTORS_TIER_TAILS_H
 #define RN_ACTORS_TIER_TAILS_H
 
@@ -28,8 +30,8 @@ void rn_tails_init(struct rn_tails *tails, struct rn_prefix_tree *tree, const st
 /* The whole prompt of the stream in that slot is computed and published: its tail can be copied. */
 void rn_tails_offer(struct rn_tails *tails, struct rn_cached_stream *stream, uint32_t slot);
 
-/* The block that has the most tokens in common with ids[n] behind the node; how many, 0: too few to be worth the copy.
- * Borrowed: until the tree evicts, or its request leaves. */
+/* The block that has the most tokens in common with ids[n] behind the node; how many, 0: there is none. Borrowed: until
+ * the tree evicts, or its request leaves. */
 uint32_t rn_tails_find(const struct rn_tails *tails, struct rn_prefix_ref at, const int32_t *ids, uint32_t n,
                        uint32_t *block);
 

@@ -20,9 +20,13 @@ runnel_status rn_tier_blocks_init(struct rn_tier_blocks *blocks, const struct rn
         seeded.seed = (uintptr_t)blocks;
     if (rn_prefix_tree_init(&blocks->tree, context->heap, &blocks->pool, &seeded) != RUNNEL_OK)
         goto fail_tree;
+    if (rn_partial_blocks_init(&blocks->partials, context->heap, &blocks->pool, &blocks->tree) != RUNNEL_OK)
+        goto fail_partials;
     if (context->limits->window == 0 ||
         rn_block_pool_init(&blocks->windows, context->heap, context->limits->n_windows) == RUNNEL_OK)
         return RUNNEL_OK;
+    rn_partial_blocks_fini(&blocks->partials);
+fail_partials:
     rn_prefix_tree_fini(&blocks->tree);
 fail_tree:
     rn_block_pool_fini(&blocks->pool);
@@ -32,6 +36,7 @@ fail_tree:
 void rn_tier_blocks_fini(struct rn_tier_blocks *blocks)
 {
     rn_block_pool_fini(&blocks->windows);
+    rn_partial_blocks_fini(&blocks->partials);
     rn_prefix_tree_fini(&blocks->tree);
     rn_block_pool_fini(&blocks->pool);
 }
@@ -55,10 +60,12 @@ static void count_used(struct rn_tier_blocks *blocks, int64_t n)
     rn_telemetry_blocks(blocks->context, n);
 }
 
-/* The tree's reference, if it has one, is the only one. */
+/* The reference of the tree or of the partial blocks, if there is one, is the only one. */
 static bool is_unused(const struct rn_tier_blocks *blocks, uint32_t number)
 {
-    return rn_block_pool_references(&blocks->pool, number) == rn_prefix_tree_has(&blocks->tree, number);
+    uint32_t n_cached = rn_prefix_tree_has(&blocks->tree, number) + rn_partial_blocks_have(&blocks->partials, number);
+
+    return rn_block_pool_references(&blocks->pool, number) == n_cached;
 }
 
 void rn_tier_blocks_take(struct rn_tier_blocks *blocks, uint32_t n, uint32_t *numbers)
@@ -104,8 +111,10 @@ bool rn_tier_blocks_is_own(const struct rn_tier_blocks *blocks, uint32_t number)
 
 uint32_t rn_tier_blocks_evict(struct rn_tier_blocks *blocks, uint32_t n)
 {
-    uint32_t n_freed = rn_prefix_tree_evict(&blocks->tree, n);
+    uint32_t n_freed = rn_partial_blocks_evict(&blocks->partials, n, false);
 
+    n_freed += rn_prefix_tree_evict(&blocks->tree, n - n_freed);
+    n_freed += rn_partial_blocks_evict(&blocks->partials, n - n_freed, true);
     RN_ASSERT(n_freed <= blocks->pool.n_free);
     rn_telemetry_evicted(blocks->context, n_freed);
     return n_freed;
@@ -124,6 +133,6 @@ bool rn_tier_blocks_check(const struct rn_tier_blocks *blocks)
     for (uint32_t i = 0; i < blocks->pool.n_blocks; i++)
         n_used += !is_unused(blocks, i);
     return (blocks->windows.heap == NULL || rn_block_pool_check(&blocks->windows)) &&
-           rn_block_pool_check(&blocks->pool) && rn_prefix_tree_check(&blocks->tree) && n_used == blocks->n_used &&
-           blocks->n_lent <= blocks->n_used;
+           rn_block_pool_check(&blocks->pool) && rn_prefix_tree_check(&blocks->tree) &&
+           rn_partial_blocks_check(&blocks->partials) && n_used == blocks->n_used && blocks->n_lent <= blocks->n_used;
 }

@@ -1,9 +1,9 @@
-/* The KV blocks of a model: the block pool and the prefix tree over it, with the counts that the metrics show. Part of
- * the prefix cache (prefix_cache.h); the directory of lower tiers and admission take and give back blocks here.
+/* The KV blocks of a model: the block pool, the prefix tree and the partial blocks over it, with the counts that the
+ * metrics show. Part of the prefix cache (prefix_cache.h); the directory of lower tiers and admission take and give back blocks here.
  *
  *   free        in the pool
  *   used        a request or a session holds it, or the mover writes into it; the tree may hold it too
- *   cached      the tree alone holds it: evicted when blocks run short
+ *   cached      the tree alone holds it, or the partial blocks: evicted when blocks run short
  *   lent        the mover reads it or writes into it, and it could be had otherwise: it comes back soon
  *
  * Belongs to the tier actor. */
@@ -11,6 +11,7 @@
 #define RN_ACTORS_TIER_BLOCKS_H
 
 #include "cache/block_pool.h"
+#include "cache/partial_blocks.h"
 #include "cache/prefix_tree.h"
 
 struct rn_context;
@@ -19,6 +20,7 @@ struct rn_tier_blocks {
     const struct rn_context *context;
     struct rn_block_pool pool;
     struct rn_prefix_tree tree;
+    struct rn_partial_blocks partials;
     struct rn_block_pool windows; /* of layers with windows that have blocks of their own (window_marks.h) */
     uint32_t n_used;              /* blocks that a request or a session holds */
     uint32_t n_lent;
@@ -51,7 +53,7 @@ void rn_tier_blocks_release_lent(struct rn_tier_blocks *blocks, uint32_t number)
 /* True: nobody but one holder has it. */
 bool rn_tier_blocks_is_own(const struct rn_tier_blocks *blocks, uint32_t number);
 
-/* Frees up to n blocks that only the tree holds; how many. */
+/* Frees up to n blocks that are cached; how many. */
 uint32_t rn_tier_blocks_evict(struct rn_tier_blocks *blocks, uint32_t n);
 
 /* Sets `woken` if a path was told. Nothing else may happen to the tree before this. */

@@ -268,7 +268,8 @@ static void make_prompt(int32_t *tokens, uint32_t n, uint32_t fork, int32_t tail
         tokens[i] = i < fork ? (int32_t)(i * 7 % 101) : tail;
 }
 
-static runnel_stream submit(struct capture *capture, const int32_t *tokens, uint32_t n, int64_t max_tokens)
+static runnel_stream submit_with(struct capture *capture, const int32_t *tokens, uint32_t n, int64_t max_tokens,
+                                 uint64_t salt)
 {
     runnel_request request = make_request(NULL, max_tokens, capture);
     runnel_stream stream;
@@ -276,9 +277,15 @@ static runnel_stream submit(struct capture *capture, const int32_t *tokens, uint
     memset(capture, 0, sizeof *capture);
     request.tokens = tokens;
     request.n_tokens = n;
+    request.cache_salt = salt;
     assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     settle();
     return stream;
+}
+
+static runnel_stream submit(struct capture *capture, const int32_t *tokens, uint32_t n, int64_t max_tokens)
+{
+    return submit_with(capture, tokens, n, max_tokens, 0);
 }
 
 /* It is done, with the right tokens and so many from the cache. */
@@ -372,6 +379,62 @@ static void tails(void **state)
     assert_int_equal(stats_of(manual.engine).blocks_used, 0);
 }
 
+/* What a request that has ended computed behind its last whole block is copied, at the beginning of a sequence too; by who
+ * has its salt alone. Of a request that failed nothing is left. It gives way to those that need the room. */
+static void left_behind(void **state)
+{
+    int32_t tokens[3][90];
+    struct capture captures[3];
+    const struct rn_tier_blocks *blocks = &manual.model->tier.cache.blocks;
+
+    (void)state;
+    make_prompt(tokens[0], 90, 90, 0);
+    make_prompt(tokens[1], 90, 3, 1);
+    make_prompt(tokens[2], 90, 5, 2);
+    submit(&captures[0], tokens[0], 6, 1); /* shorter than a block */
+    run_out();
+    assert_done(&captures[0], tokens[0], 6, 0);
+    assert_int_equal(blocks->pool.n_free, BLOCKS - 1);
+    assert_int_equal(stats_of(manual.engine).blocks_used, 0);
+    for (int again = 0; again < 3; again++) { /* only the position whose logits are wanted */
+        submit(&captures[0], tokens[0], 6, 1);
+        run_out();
+        assert_done(&captures[0], tokens[0], 6, 5);
+        assert_int_equal(blocks->pool.n_free, BLOCKS - 1);
+    }
+    submit(&captures[0], tokens[1], 12, 1); /* three in common */
+    submit(&captures[1], tokens[2], 4, 1);  /* at the same time: four, of which the last is wanted */
+    run_out();
+    assert_done(&captures[0], tokens[1], 12, 3);
+    assert_done(&captures[1], tokens[2], 4, 3);
+    submit(&captures[0], tokens[1], 14, 1); /* behind a whole block, what the one of 12 has left there */
+    run_out();
+    assert_done(&captures[0], tokens[1], 14, 12);
+    submit_with(&captures[0], tokens[0], 6, 1, 7);
+    run_out();
+    assert_done(&captures[0], tokens[0], 6, 0);
+    assert_int_equal(stats_of(manual.engine).blocks_used, 0);
+
+    submit(&captures[0], tokens[2], 7, 4);
+    step(ORACLE_FAULT_DEVICE);
+    run_out();
+    assert_int_equal(captures[0].last.type, RUNNEL_EVENT_FAILED);
+    capture_clear(&captures[0]);
+    submit(&captures[0], tokens[2], 7, 1);
+    run_out();
+    assert_done(&captures[0], tokens[2], 7, 3); /* as far as the block of tokens[1] has it */
+
+    for (int i = 0; i < 3; i++) /* three that need more blocks than there are */
+        submit(&captures[i], tokens[i], 90, 30);
+    run_out();
+    assert_true(stats_of(manual.engine).evicted_blocks > 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(captures[i].last.type, RUNNEL_EVENT_DONE);
+        capture_clear(&captures[i]);
+    }
+    assert_quiet(manual.engine, 0);
+}
+
 /* Whose tail others have copied fails: nothing that they have computed stays in the tree. */
 static void tail_of_a_failed_one(void **state)
 {
@@ -453,7 +516,7 @@ static void failed(void **state)
         make_prompt(tokens, 60, 60, 0);
         submit(&captures[0], base, 20, 0);
         run_out();
-        assert_done(&captures[0], base, 20, way * 16);
+        assert_done(&captures[0], base, 20, way == 0 ? 0 : 19);
         before = ready();
         submit(&captures[0], tokens, 60, 4);
         submit(&captures[1], tokens, 60, 4);
@@ -466,7 +529,7 @@ static void failed(void **state)
         assert_int_equal(ready(), before);
         run_out();
         /* Had it been admitted already, its blocks would be the failed one's. Here it waited to the end. */
-        assert_done(&captures[1], tokens, 60, 16);
+        assert_done(&captures[1], tokens, 60, 20); /* and with what `base` left behind its blocks */
         capture_clear(&captures[0]);
         assert_true(ready() > before);
         rn_prefix_tree_purge(&manual.model->tier.cache.blocks.tree, (struct rn_prefix_salt){{0, 0}},
@@ -612,6 +675,7 @@ int main(void)
         cmocka_unit_test(salts),
         cmocka_unit_test_setup_teardown(waits, setup, manual_end),
         cmocka_unit_test_setup_teardown(tails, setup, manual_end),
+        cmocka_unit_test_setup_teardown(left_behind, setup, manual_end),
         cmocka_unit_test_setup_teardown(tail_of_a_failed_one, setup, manual_end),
         cmocka_unit_test_setup_teardown(cancelled, setup, manual_end),
         cmocka_unit_test_setup_teardown(cancelled_and_stopped, setup, manual_end),

@@ -147,7 +147,8 @@ static void expect_blocks(struct sim *sim, const runnel_metrics *m)
             continue;
         }
         total += model->handle->parts.limits.n_blocks;
-        evicted += rn_prefix_tree_stats(&model->handle->tier.cache.blocks.tree).evicted;
+        evicted += rn_prefix_tree_stats(&model->handle->tier.cache.blocks.tree).evicted +
+                   model->handle->tier.cache.blocks.partials.n_evicted;
     }
     if (!all)
         return;

@@ -367,13 +367,19 @@ static void count_request(struct held *held, const struct rn_request *request)
     held->shorts += request->lane == RN_LANE_SHORT;
 }
 
-/* Blocks that somebody besides the tree holds. */
+/* The references to a block that the cache holds: of the tree and of the partial blocks. */
+static uint32_t n_cached(const struct rn_tier_blocks *blocks, uint32_t block)
+{
+    return rn_prefix_tree_has(&blocks->tree, block) + rn_partial_blocks_have(&blocks->partials, block);
+}
+
+/* Blocks that somebody besides the cache holds. */
 static uint64_t blocks_used(const struct rn_tier *tier)
 {
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < tier->cache.blocks.pool.n_blocks; i++)
-        n += tier->cache.blocks.pool.references[i] > rn_prefix_tree_has(&tier->cache.blocks.tree, i);
+        n += tier->cache.blocks.pool.references[i] > n_cached(&tier->cache.blocks, i);
     return n;
 }
 
@@ -411,12 +417,12 @@ static void check_owners(struct sim *sim, uint32_t index)
     for (uint32_t i = 0; i < model->decode.n_running; i++)
         count_request(&held, model->decode.running[i]);
     for (uint32_t i = 0; i < pool->n_blocks; i++) {
-        uint32_t n = held.references[i] + rn_prefix_tree_has(&model->tier.cache.blocks.tree, i);
+        uint32_t n = held.references[i] + n_cached(&model->tier.cache.blocks, i);
 
         /* What the mover has been lent is the tier's to know; with the last of it all is exact again. */
         if (copies(&sim->models[index]) ? pool->references[i] < n : pool->references[i] != n)
-            sim_fail(sim, "model %u: block %u has %u references, %u owners and the tree", index, i, pool->references[i],
-                     held.references[i]);
+            sim_fail(sim, "model %u: block %u has %u references, %u owners and the cache", index, i,
+                     pool->references[i], held.references[i]);
     }
     for (const struct rn_request *r = model->tier.admission.waiting.first; r != NULL; r = r->next)
         if (model->tier.cache.streams[r->slot].path.state == RN_PATH_WAITING && model->prefill.waiting.n == 0 &&
