@@ -84,17 +84,20 @@ static bool has_parts(struct rn_value message)
     return message.kind == RN_VALUE_DICT && rn_dict_at(message, "content").kind == RN_VALUE_LIST;
 }
 
-/* *parts is set where a message, or one of a list of messages, has its content in parts. */
+/* *parts is set where a message, or one of a list of messages, has its content in parts. NULL: not messages; of tools each
+ * number counts, as in a schema. */
 static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *parts,
                                 runnel_error *error)
 {
+    bool exact = array && parts == NULL;
     struct rn_arena arena;
     struct rn_value value;
     runnel_error inner = {0};
     runnel_status status;
 
     rn_arena_init(&arena, heap, SIZE_MAX);
-    status = rn_json_parse(&arena, json, strlen(json), &value, &inner);
+    status = exact ? rn_json_parse_exact(&arena, json, strlen(json), &value, &inner)
+                   : rn_json_parse(&arena, json, strlen(json), &value, &inner);
     if (status == RUNNEL_NO_MEMORY)
         rn_error_set(error, status, "no memory for %s", what);
     else if (status != RUNNEL_OK)

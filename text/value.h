@@ -88,7 +88,9 @@ enum rn_value_kind {
     RN_VALUE_LIST,
     RN_VALUE_TUPLE,
     RN_VALUE_DICT,
-    RN_VALUE_OBJECT /* of the template interpreter: functions, loops, iterators */
+    RN_VALUE_OBJECT, /* of the template interpreter: functions, loops, iterators */
+    RN_VALUE_DECIMAL /* of rn_json_parse_exact alone: `string` is a number that no INT is, as "-12.5": no exponent, no
+                        zeros in front or behind the fraction */
 };
 
 struct rn_object; /* template_impl.h */
@@ -99,8 +101,8 @@ struct rn_value {
         bool boolean;
         int64_t integer;
         double real;
-        const struct rn_str *string;
-        struct rn_list *list; /* also of a tuple */
+        const struct rn_str *string; /* also of a decimal */
+        struct rn_list *list;        /* also of a tuple */
         struct rn_dict *dict;
         struct rn_object *object;
         const struct rn_str *why; /* of UNDEFINED: what to say when it is used; NULL: nothing special */
@@ -147,6 +149,13 @@ struct rn_dict {
  * arena's trap. */
 runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
                             runnel_error *error);
+
+#define RN_JSON_DIGITS 800 /* of a number that is parsed exactly, before and behind its point */
+
+/* The same, but no number is rounded: one without a fraction that fits 64 bits is an INT, also 2.0 and 1e3, and any
+ * other a DECIMAL. INVALID too: a name twice in an object, a number beyond doubles or of more than RN_JSON_DIGITS digits. */
+runnel_status rn_json_parse_exact(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
+                                  runnel_error *error);
 
 /* ---- Reading a tree ---- */
 

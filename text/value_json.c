@@ -1,61 +1,161 @@
-/* JSON text to values: jansson parses, its tree is copied into the arena. See rn_json_parse in value.h. */
+/* JSON text to values: jansson parses, its tree is copied into the arena. See rn_json_parse in value.h.
+ *
+ * jansson makes doubles of numbers with a fraction. To keep their digits, the text is read beside its tree, in which names
+ * and values stand in the same order as long as no name stands twice in an object. */
+#include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "text/value.h"
 
-static struct rn_value convert(struct rn_arena *arena, const json_t *json);
+struct reader {
+    struct rn_arena *arena;
+    const char *at, *end; /* what is left of the text, if numbers are to be exact; else NULL */
+};
+
+static struct rn_value convert(struct reader *r, const json_t *json);
 
 static struct rn_value convert_string(struct rn_arena *arena, const char *bytes, size_t n)
 {
     return rn_string_value(rn_str_new(arena, bytes, n, RN_ORIGIN_DATA));
 }
 
-static struct rn_value convert_array(struct rn_arena *arena, const json_t *json)
+static struct rn_value convert_array(struct reader *r, const json_t *json)
 {
     size_t n = json_array_size(json), i;
-    struct rn_list *list = rn_list_new(arena, n);
+    struct rn_list *list = rn_list_new(r->arena, n);
 
-    rn_enter(arena);
+    rn_enter(r->arena);
     for (i = 0; i < n; i++)
-        rn_list_push(arena, list, convert(arena, json_array_get(json, i)));
-    rn_leave(arena);
+        rn_list_push(r->arena, list, convert(r, json_array_get(json, i)));
+    rn_leave(r->arena);
     return rn_list_value(list);
 }
 
-static struct rn_value convert_object(struct rn_arena *arena, const json_t *json)
+static struct rn_value convert_object(struct reader *r, const json_t *json)
 {
-    struct rn_dict *dict = rn_dict_new(arena);
+    struct rn_dict *dict = rn_dict_new(r->arena);
     json_t *object = (json_t *)(uintptr_t)json; /* iteration does not change it */
     void *at;
 
-    rn_enter(arena);
+    rn_enter(r->arena);
     for (at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at))
-        rn_dict_set(arena, dict, convert_string(arena, json_object_iter_key(at), json_object_iter_key_len(at)),
-                    convert(arena, json_object_iter_value(at)));
-    rn_leave(arena);
+        rn_dict_set(r->arena, dict, convert_string(r->arena, json_object_iter_key(at), json_object_iter_key_len(at)),
+                    convert(r, json_object_iter_value(at)));
+    rn_leave(r->arena);
     return rn_dict_value(dict);
 }
 
-static struct rn_value convert(struct rn_arena *arena, const json_t *json)
+/* The next number of the text, which is JSON; *n its bytes. */
+static const char *next_number(struct reader *r, size_t *n)
+{
+    const char *number;
+
+    while (strchr("-0123456789", *r->at) == NULL) {
+        if (*r->at++ != '"')
+            continue;
+        while (*r->at != '"')
+            r->at += *r->at == '\\' ? 2 : 1;
+        r->at++;
+    }
+    for (number = r->at; r->at < r->end && strchr("+-.eE0123456789", *r->at) != NULL && *r->at != '\0';)
+        r->at++;
+    *n = (size_t)(r->at - number);
+    return number;
+}
+
+/* text[n] as -?[0-9]+(.[0-9]+)?([eE][+-]?[0-9]+)?; its digits and where the point is among them, behind n_int of them:
+ * that may be before the first or behind the last. */
+struct digits {
+    bool negative;
+    char *digits;
+    long n, n_int;
+};
+
+static struct digits read_digits(struct rn_arena *arena, const char *text, size_t n)
+{
+    struct digits d = {.negative = text[0] == '-', .digits = rn_arena_take(arena, n, 1)};
+    size_t i = d.negative;
+    long point = -1, exponent = 0;
+
+    for (; i < n && text[i] != 'e' && text[i] != 'E'; i++) {
+        if (text[i] == '.')
+            point = d.n;
+        else
+            d.digits[d.n++] = text[i];
+    }
+    d.n_int = point < 0 ? d.n : point;
+    for (size_t k = i + 1; k < n && labs(exponent) <= RN_JSON_DIGITS; k++)
+        if (text[k] >= '0' && text[k] <= '9')
+            exponent = 10 * exponent + (text[k] - '0');
+    if (i + 1 < n && text[i + 1] == '-')
+        exponent = -exponent;
+    for (; d.n > 0 && d.digits[0] == '0'; d.n--, d.n_int--)
+        d.digits++;
+    while (d.n > 0 && d.digits[d.n - 1] == '0')
+        d.n--;
+    if (d.n == 0)
+        return (struct digits){.n = 0};
+    if (d.n > RN_JSON_DIGITS || labs(exponent) > RN_JSON_DIGITS || labs(d.n_int + exponent) > RN_JSON_DIGITS)
+        rn_raise(arena, RUNNEL_INVALID, "a number of more than %d digits", RN_JSON_DIGITS);
+    d.n_int += exponent;
+    return d;
+}
+
+/* As value.h says that a DECIMAL is written, which for an integer is its usual form. */
+static struct rn_value convert_number(struct reader *r)
+{
+    size_t n, at = 0;
+    const char *number = next_number(r, &n);
+    struct digits d = read_digits(r->arena, number, n);
+    char *text = rn_arena_take(r->arena, (size_t)(d.n + labs(d.n_int)) + 4, 1);
+    long end = d.n > d.n_int ? d.n : d.n_int;
+    struct rn_value value;
+
+    if (d.negative)
+        text[at++] = '-';
+    if (d.n_int <= 0)
+        text[at++] = '0';
+    for (long i = d.n_int < 0 ? d.n_int : 0; i < end; i++) {
+        if (i == d.n_int)
+            text[at++] = '.';
+        text[at++] = i >= 0 && i < d.n ? d.digits[i] : '0';
+    }
+    text[at] = '\0';
+    if (d.n <= d.n_int || d.n == 0) {
+        int64_t integer;
+
+        errno = 0;
+        integer = strtoll(text, NULL, 10);
+        if (errno == 0)
+            return rn_int(integer);
+    }
+    value = convert_string(r->arena, text, at);
+    value.kind = RN_VALUE_DECIMAL;
+    return value;
+}
+
+static struct rn_value convert(struct reader *r, const json_t *json)
 {
     struct rn_value value = rn_none();
 
     switch (json_typeof(json)) {
     case JSON_OBJECT:
-        value = convert_object(arena, json);
+        value = convert_object(r, json);
         break;
     case JSON_ARRAY:
-        value = convert_array(arena, json);
+        value = convert_array(r, json);
         break;
     case JSON_STRING:
-        value = convert_string(arena, json_string_value(json), json_string_length(json));
+        value = convert_string(r->arena, json_string_value(json), json_string_length(json));
         break;
     case JSON_INTEGER:
-        value = rn_int(json_integer_value(json));
-        break;
     case JSON_REAL:
-        value = rn_float(json_real_value(json));
+        if (r->at != NULL)
+            value = convert_number(r);
+        else
+            value = json_is_integer(json) ? rn_int(json_integer_value(json)) : rn_float(json_real_value(json));
         break;
     case JSON_TRUE:
     case JSON_FALSE:
@@ -101,9 +201,11 @@ static char *widen_integers(struct rn_heap *heap, const char *text, size_t n, si
     return out;
 }
 
-static json_t *load(struct rn_heap *heap, const char *text, size_t n, json_error_t *parse, runnel_status *status)
+static json_t *load(struct rn_heap *heap, const char *text, size_t n, bool exact, json_error_t *parse,
+                    runnel_status *status)
 {
-    json_t *json = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, parse);
+    size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (exact ? JSON_REJECT_DUPLICATES : 0);
+    json_t *json = json_loadb(text, n, flags, parse);
 
     *status = RUNNEL_INVALID;
     if (json == NULL && json_error_code(parse) == json_error_numeric_overflow) {
@@ -112,7 +214,7 @@ static json_t *load(struct rn_heap *heap, const char *text, size_t n, json_error
         if (wide == NULL)
             *status = RUNNEL_NO_MEMORY;
         else
-            json = json_loadb(wide, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, parse);
+            json = json_loadb(wide, n, flags, parse);
         rn_free(heap, wide);
     } else if (json == NULL && json_error_code(parse) == json_error_out_of_memory) {
         *status = RUNNEL_NO_MEMORY;
@@ -121,20 +223,20 @@ static json_t *load(struct rn_heap *heap, const char *text, size_t n, json_error
 }
 
 /* Apart from its caller, whose variables must not be changed between setjmp and longjmp. */
-static runnel_status convert_all(struct rn_arena *arena, const json_t *json, struct rn_value *out)
+static runnel_status convert_all(struct reader *r, const json_t *json, struct rn_value *out)
 {
     jmp_buf here;
 
-    arena->trap = &here;
+    r->arena->trap = &here;
     if (setjmp(here) != 0)
-        return arena->status;
-    *out = convert(arena, json);
+        return r->arena->status;
+    *out = convert(r, json);
     return RUNNEL_OK;
 }
 
-runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
-                            runnel_error *error)
+static runnel_status parse_json(struct reader r, const char *text, size_t n, struct rn_value *out, runnel_error *error)
 {
+    struct rn_arena *arena = r.arena;
     jmp_buf *trap = arena->trap;
     uint32_t depth = arena->depth, depth_limit = arena->depth_limit;
     runnel_status status;
@@ -143,14 +245,14 @@ runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, 
 
     if (n > RN_JSON_BYTES)
         return rn_error_set(error, RUNNEL_INVALID, "JSON of %zu bytes; at most %zu", n, RN_JSON_BYTES);
-    json = load(arena->heap, text, n, &parse, &status);
+    json = load(arena->heap, text, n, r.at != NULL, &parse, &status);
     if (json == NULL && status == RUNNEL_NO_MEMORY)
         return rn_error_set(error, status, "no memory to parse JSON");
     if (json == NULL)
         return rn_error_set(error, status, "JSON line %d, column %d: %s", parse.line, parse.column, parse.text);
     arena->depth = 0;
     arena->depth_limit = RN_JSON_DEPTH;
-    status = convert_all(arena, json, out);
+    status = convert_all(&r, json, out);
     json_decref(json);
     arena->trap = trap;
     arena->depth = depth;
@@ -158,4 +260,16 @@ runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, 
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "JSON: %s", arena->message);
     return RUNNEL_OK;
+}
+
+runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
+                            runnel_error *error)
+{
+    return parse_json((struct reader){.arena = arena}, text, n, out, error);
+}
+
+runnel_status rn_json_parse_exact(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
+                                  runnel_error *error)
+{
+    return parse_json((struct reader){arena, text, text + n}, text, n, out, error);
 }

@@ -344,7 +344,7 @@ rn_expr rn_grammar_schema(struct rn_grammar *g, const char *text, size_t n, cons
         return RN_GRAMMAR_NONE;
     }
     start(&job, g, options);
-    status = rn_json_parse(&job.arena, text, n, &job.m.root, &error);
+    status = rn_json_parse_exact(&job.arena, text, n, &job.m.root, &error);
     if (status != RUNNEL_OK) {
         rn_grammar_fail(g, status == RUNNEL_NO_MEMORY ? status : RUNNEL_FORMAT, "the schema: %s", error.message);
         return finish(&job, status);

@@ -2,7 +2,6 @@
  *
  * Negated, a keyword that speaks of one kind of values says "of that kind, and not so": {"maxLength": 3} is broken by
  * strings of four characters, and by nothing else. */
-#include <math.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -98,11 +97,11 @@ static const struct rn_dict *map_at(const struct place *p)
     return p->value.dict;
 }
 
-/* A count: an integer, also 2.0. Large ones are all alike. */
+/* A count: an integer. Large ones are all alike. */
 static uint32_t count_at(const struct place *p, const char *keyword, struct rn_value value)
 {
-    if (value.kind == RN_VALUE_FLOAT && value.real == floor(value.real) && value.real >= 0)
-        value = rn_int(value.real < 4e9 ? (int64_t)value.real : INT64_MAX);
+    if (value.kind == RN_VALUE_DECIMAL && rn_schema_kind(value) == RN_KIND_INTEGER && value.string->bytes[0] != '-')
+        value = rn_int(INT64_MAX);
     if (value.kind != RN_VALUE_INT || value.integer < 0)
         rn_schema_malformed(p->m, p->schema, keyword, "a number of things: an integer, not negative");
     return value.integer < RN_GRAMMAR_FOREVER - 1 ? (uint32_t)value.integer : RN_GRAMMAR_FOREVER - 1;
@@ -293,7 +292,7 @@ static const struct rn_atom *reference(const struct place *p)
 
 static const struct rn_decimal *number_at(const struct place *p)
 {
-    if (p->value.kind != RN_VALUE_INT && p->value.kind != RN_VALUE_FLOAT)
+    if (p->value.kind != RN_VALUE_INT && p->value.kind != RN_VALUE_DECIMAL)
         rn_schema_malformed(p->m, p->schema, p->keyword, "a number");
     return rn_schema_decimal(p->m->arena, p->value);
 }

@@ -12,12 +12,10 @@
  *
  * Signs are apart: a minus, and a magnitude above zero. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "sampling/grammar/schema_parts.h"
-#include "text/template/number.h"
 
 #define UNITS_MOST 3u
 #define STATES_MOST 20000u
@@ -38,45 +36,33 @@ static const struct rn_decimal *trimmed(struct rn_decimal *d)
     return d;
 }
 
-/* What text[n], as repr writes it, stands for: "-12.5", "1e-07", "3.1e+200". */
-static const struct rn_decimal *read_decimal(struct rn_arena *arena, const char *text, size_t n)
+const struct rn_decimal *rn_schema_decimal(struct rn_arena *arena, struct rn_value value)
 {
     struct rn_decimal *d = rn_arena_take(arena, 1, sizeof *d);
-    const char *e = memchr(text, 'e', n);
-    size_t end = e != NULL ? (size_t)(e - text) : n, i, room;
-    long exponent = e != NULL ? strtol(e + 1, NULL, 10) : 0, point = -1, at;
+    char integer[24];
+    const char *text = integer;
     uint8_t *digits;
+    size_t n, i, at = 0, point;
 
-    room = end + 2 * (size_t)labs(exponent) + 2;
-    digits = rn_arena_take(arena, room, 1);
-    memset(digits, 0, room);
-    at = exponent < 0 ? -exponent : 0; /* zeros in front */
+    if (value.kind == RN_VALUE_INT) {
+        n = (size_t)snprintf(integer, sizeof integer, "%lld", (long long)value.integer);
+    } else {
+        text = value.string->bytes;
+        n = value.string->n;
+    }
+    digits = rn_arena_take(arena, n, 1);
     d->negative = text[0] == '-';
-    for (i = d->negative; i < end; i++) {
+    point = n;
+    for (i = d->negative; i < n; i++) {
         if (text[i] == '.')
-            point = at;
+            point = i;
         else
             digits[at++] = (uint8_t)(text[i] - '0');
     }
-    point = (point < 0 ? at : point) + exponent;
-    at = at > point ? at : point;
-    d->n_int = (uint32_t)point;
-    d->n_frac = (uint32_t)(at - point);
+    d->n_int = (uint32_t)(point - d->negative);
+    d->n_frac = (uint32_t)at - d->n_int;
     d->digits = digits;
     return trimmed(d);
-}
-
-const struct rn_decimal *rn_schema_decimal(struct rn_arena *arena, struct rn_value value)
-{
-    char text[RN_TPL_FLOAT_TEXT + 1];
-    size_t n;
-
-    if (value.kind == RN_VALUE_INT)
-        n = (size_t)snprintf(text, sizeof text, "%lld", (long long)value.integer);
-    else
-        n = rn_tpl_number_repr(value.real, text);
-    text[n] = '\0';
-    return read_decimal(arena, text, n);
 }
 
 static int compare_magnitudes(const struct rn_decimal *a, const struct rn_decimal *b)

@@ -1,6 +1,5 @@
 /* Values that stand in a schema (enum, const): whether other schemas allow them, and how they are spelled. See
  * schema_parts.h. A value is allowed by JSON Schema's rules, keyword by keyword. */
-#include <math.h>
 #include <string.h>
 
 #include "sampling/grammar/schema_parts.h"
@@ -13,7 +12,7 @@ bool rn_str_same(const struct rn_str *a, const struct rn_str *b)
 
 static bool is_whole(struct rn_value value)
 {
-    return value.kind == RN_VALUE_INT || (value.kind == RN_VALUE_FLOAT && value.real == floor(value.real));
+    return value.kind == RN_VALUE_INT || memchr(value.string->bytes, '.', value.string->n) == NULL;
 }
 
 uint32_t rn_schema_kind(struct rn_value value)
@@ -22,7 +21,7 @@ uint32_t rn_schema_kind(struct rn_value value)
     case RN_VALUE_BOOL:
         return value.boolean ? RN_KIND_TRUE : RN_KIND_FALSE;
     case RN_VALUE_INT:
-    case RN_VALUE_FLOAT:
+    case RN_VALUE_DECIMAL:
         return is_whole(value) ? RN_KIND_INTEGER : RN_KIND_FRACTION;
     case RN_VALUE_STRING:
         return RN_KIND_STRING;
@@ -35,12 +34,12 @@ uint32_t rn_schema_kind(struct rn_value value)
     }
 }
 
+/* No decimal is an integer of 64 bits, and each is written in one way. */
 static bool numbers_equal(struct rn_value a, struct rn_value b)
 {
-    if (a.kind == b.kind)
-        return a.kind == RN_VALUE_INT ? a.integer == b.integer : a.real == b.real;
-    return (a.kind == RN_VALUE_INT ? (double)a.integer : a.real) ==
-           (b.kind == RN_VALUE_INT ? (double)b.integer : b.real);
+    if (a.kind != b.kind)
+        return false;
+    return a.kind == RN_VALUE_INT ? a.integer == b.integer : rn_str_same(a.string, b.string);
 }
 
 bool rn_schema_equal(struct rn_value a, struct rn_value b)
@@ -308,7 +307,7 @@ rn_expr rn_schema_value(struct rn_schema_maker *m, struct rn_value value)
     case RN_VALUE_BOOL:
         return rn_schema_literal_text(m, value.boolean ? "true" : "false");
     case RN_VALUE_INT:
-    case RN_VALUE_FLOAT:
+    case RN_VALUE_DECIMAL:
         text = rn_decimal_text(m->arena, rn_schema_decimal(m->arena, value), &n);
         return rn_grammar_bytes(m->g, text, n);
     case RN_VALUE_STRING:

@@ -76,6 +76,84 @@ static void test_duplicates_and_numbers(void **state)
     done(&p);
 }
 
+/* Each number keeps its digits, where they stand. The texts are Python's: format(Decimal(number), "f"), with zeros cut. */
+static void test_exact_numbers(void **state)
+{
+    static const struct {
+        const char *number, *text; /* NULL: the integer */
+        int64_t integer;
+    } numbers[] = {
+        {"0", NULL, 0},
+        {"-0.0", NULL, 0},
+        {"0e99999999999999999999", NULL, 0},
+        {"2.0", NULL, 2},
+        {"1e3", NULL, 1000},
+        {"-12.50E+1", NULL, -125},
+        {"9007199254740993.0", NULL, 9007199254740993},
+        {"9223372036854775807", NULL, INT64_MAX},
+        {"-9223372036854775808", NULL, INT64_MIN},
+        {"9223372036854775808", "9223372036854775808", 0},
+        {"-9223372036854775809", "-9223372036854775809", 0},
+        {"18446744073709551615", "18446744073709551615", 0},
+        {"12345678901234567890123", "12345678901234567890123", 0},
+        {"1.8446744073709551615e19", "18446744073709551615", 0},
+        {"1.5e21", "1500000000000000000000", 0},
+        {"-12.5", "-12.5", 0},
+        {"0.1000", "0.1", 0},
+        {"100.25e-2", "1.0025", 0},
+        {"100.25e-4", "0.010025", 0},
+        {"0.30000000000000000001", "0.30000000000000000001", 0},
+        {"1e-7", "0.0000001", 0},
+    };
+    char json[4096];
+    size_t n = 0;
+    struct parsed p;
+    const struct rn_list *list;
+
+    (void)state;
+    n += (size_t)sprintf(json + n, "{\"a 1 \\\" 2\":{\"b\":[true,\"3\",{\"4\":null}]},\"c\":[");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        n += (size_t)sprintf(json + n, "%s\"-5\\\\\" , %s", i > 0 ? "," : "", numbers[i].number);
+    n += (size_t)sprintf(json + n, "]}");
+    rn_heap_init(&p.heap, NULL);
+    rn_arena_init(&p.arena, &p.heap, 1 << 20);
+    assert_int_equal(rn_json_parse_exact(&p.arena, json, n, &p.value, &p.error), RUNNEL_OK);
+    list = rn_dict_at(p.value, "c").list;
+    assert_int_equal(list->n, 2 * (sizeof numbers / sizeof numbers[0]));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct rn_value value = list->items[2 * i + 1];
+
+        assert_int_equal(value.kind, numbers[i].text != NULL ? RN_VALUE_DECIMAL : RN_VALUE_INT);
+        if (numbers[i].text == NULL)
+            assert_int_equal(value.integer, numbers[i].integer);
+        else if (value.string->n != strlen(numbers[i].text) ||
+                 memcmp(value.string->bytes, numbers[i].text, value.string->n) != 0)
+            fail_msg("%s: %.*s", numbers[i].number, (int)value.string->n, value.string->bytes);
+    }
+    done(&p);
+}
+
+static void test_exact_refused(void **state)
+{
+    char long_number[RN_JSON_DIGITS + 8];
+    const char *const bad[] = {"{\"a\":1,\"b\":2,\"a\":3}", "1e-801", "0.01e-800", "1e999", long_number, "[1,]"};
+
+    (void)state;
+    memset(long_number, '7', sizeof long_number);
+    memcpy(long_number, "0.", 2);
+    long_number[sizeof long_number - 1] = '\0';
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct parsed p;
+
+        memset(&p, 0, sizeof p);
+        rn_heap_init(&p.heap, NULL);
+        rn_arena_init(&p.arena, &p.heap, 1 << 20);
+        assert_int_equal(rn_json_parse_exact(&p.arena, bad[i], strlen(bad[i]), &p.value, &p.error), RUNNEL_INVALID);
+        assert_true(strlen(p.error.message) > 0);
+        done(&p);
+    }
+}
+
 static void test_many_members(void **state)
 {
     char *json = malloc(1 << 20), key[16];
@@ -131,8 +209,10 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_duplicates_and_numbers),
-                                       cmocka_unit_test(test_many_members), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types),         cmocka_unit_test(test_duplicates_and_numbers),
+        cmocka_unit_test(test_exact_numbers), cmocka_unit_test(test_exact_refused),
+        cmocka_unit_test(test_many_members),  cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ runnel_status rn_answer_tools_init(struct rn_answer_tools *tools, struct rn_heap
     tools->list = rn_undefined();
     if (json == NULL)
         return RUNNEL_OK;
-    status = rn_json_parse(&tools->arena, json, n, &tools->list, NULL);
+    status = rn_json_parse_exact(&tools->arena, json, n, &tools->list, NULL);
     if (status != RUNNEL_OK || tools->list.kind != RN_VALUE_LIST) {
         tools->list = rn_undefined();
         rn_arena_fini(&tools->arena);
@@ -95,8 +95,8 @@ static uint32_t type_of_name(struct rn_value name)
 static uint32_t type_of_value(struct rn_value value)
 {
     static const uint32_t types[] = {
-        [RN_VALUE_NONE] = RN_SCHEMA_NULL,    [RN_VALUE_BOOL] = RN_SCHEMA_BOOLEAN,  [RN_VALUE_INT] = RN_SCHEMA_NUMBER,
-        [RN_VALUE_FLOAT] = RN_SCHEMA_NUMBER, [RN_VALUE_STRING] = RN_SCHEMA_STRING, [RN_VALUE_LIST] = RN_SCHEMA_ARRAY,
+        [RN_VALUE_NONE] = RN_SCHEMA_NULL,      [RN_VALUE_BOOL] = RN_SCHEMA_BOOLEAN,  [RN_VALUE_INT] = RN_SCHEMA_NUMBER,
+        [RN_VALUE_DECIMAL] = RN_SCHEMA_NUMBER, [RN_VALUE_STRING] = RN_SCHEMA_STRING, [RN_VALUE_LIST] = RN_SCHEMA_ARRAY,
         [RN_VALUE_DICT] = RN_SCHEMA_OBJECT,
     };
 
