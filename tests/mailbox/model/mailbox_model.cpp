@@ -11,7 +11,9 @@
  *    wake leaves some behind;
  *  - the messages of one sender arrive in order; at most CREDITS are inside.
  *
- * PLANT=n breaks one thing, and Relacy must find it:
+ *   mailbox_model ITERATIONS [PLANT]
+ *
+ * PLANT breaks one thing, and Relacy must find it:
  *   1  the link is published relaxed
  *   2  the empty mark is a load and a store instead of one exchange: a send between them is lost
  *   3  the head is swapped without acquire
@@ -23,33 +25,27 @@
 
 #include "mailbox/orders.h"
 
-#ifndef PLANT
-#define PLANT 0
-#endif
+/* Which thing is broken; 0: none. Not by the preprocessor: Relacy takes its orders when it runs, and seconds to compile. */
+static int plant;
 
-#if PLANT == 1
-#undef RN_ORDER_LINK
-#define RN_ORDER_LINK memory_order_relaxed
-#elif PLANT == 3
-#undef RN_ORDER_HEAD_SWAP
-#define RN_ORDER_HEAD_SWAP memory_order_release
-#elif PLANT == 4
-#undef RN_ORDER_HEAD_SWAP
-#define RN_ORDER_HEAD_SWAP memory_order_acquire
-#elif PLANT == 5
-#undef RN_ORDER_MARK
-#define RN_ORDER_MARK memory_order_relaxed
-#elif PLANT == 6
-#undef RN_ORDER_LINK_READ
-#define RN_ORDER_LINK_READ memory_order_relaxed
-#endif
+static rl::memory_order as_it_is(rl::memory_order order, rl::debug_info_param)
+{
+    return order;
+}
+
+/* A step's order, weaker where plant `n` is in. */
+#define ORDER(step, n, weaker) (plant == (n) ? rl::weaker : as_it_is(step)), $
+#define ORDER_LINK ORDER(RN_ORDER_LINK, 1, mo_relaxed)
+#define ORDER_HEAD_SWAP (plant == 3 ? rl::mo_release : plant == 4 ? rl::mo_acquire : as_it_is(RN_ORDER_HEAD_SWAP)), $
+#define ORDER_MARK ORDER(RN_ORDER_MARK, 5, mo_relaxed)
+#define ORDER_LINK_READ ORDER(RN_ORDER_LINK_READ, 6, mo_relaxed)
 
 /* Left out where the loss itself is to be seen, which comes later than the race. */
-#if PLANT == 2
-#define GHOST(variable, value) ((void)0)
-#else
-#define GHOST(variable, value) (VAR(variable) = (value))
-#endif
+#define GHOST(variable, value) \
+    do { \
+        if (plant != 2) \
+            VAR(variable) = (value); \
+    } while (0)
 
 namespace
 {
@@ -115,10 +111,10 @@ struct mailbox {
         using namespace rl;
         m->next.store(static_cast<message *>(0), RN_ORDER_LINK_CLEAR);
         GHOST(m->cleared, 1);
-        uintptr_t previous = head.exchange(address(m), RN_ORDER_HEAD_SWAP);
+        uintptr_t previous = head.exchange(address(m), ORDER_HEAD_SWAP);
         message *before = reinterpret_cast<message *>(previous & ~MARK);
         GHOST(before->cleared, 0);
-        before->next.store(m, RN_ORDER_LINK);
+        before->next.store(m, ORDER_LINK);
         return (previous & MARK) != 0;
     }
 
@@ -136,14 +132,13 @@ struct mailbox {
         uint64_t count = received.load(memory_order_relaxed);
 
         VAR(tail) = next;
-#if PLANT != 7
-        inside--;
-#endif
+        if (plant != 7)
+            inside--;
         received.store(count + 1, RN_ORDER_RECEIVED);
-#if PLANT == 7
-        rl::yield(1, $);
-        inside--;
-#endif
+        if (plant == 7) {
+            rl::yield(1, $);
+            inside--;
+        }
         return m;
     }
 
@@ -151,21 +146,21 @@ struct mailbox {
     {
         using namespace rl;
         message *last = VAR(tail);
-        message *next = last->next.load(RN_ORDER_LINK_READ);
+        message *next = last->next.load(ORDER_LINK_READ);
 
         if (last == &stub) {
             if (next == 0)
                 return 0;
             VAR(tail) = next;
             last = next;
-            next = last->next.load(RN_ORDER_LINK_READ);
+            next = last->next.load(ORDER_LINK_READ);
         }
         if (next != 0)
             return hand_out(last, next);
         if (head.load(RN_ORDER_HEAD_PEEK) != address(last))
             return 0;
         RL_ASSERT(!enqueue(&stub));
-        next = last->next.load(RN_ORDER_LINK_READ);
+        next = last->next.load(ORDER_LINK_READ);
         return next != 0 ? hand_out(last, next) : 0;
     }
 
@@ -176,16 +171,15 @@ struct mailbox {
 
         if (VAR(tail) != &stub)
             return false;
-#if PLANT == 2
-        if (head.load(memory_order_acquire) != expected)
-            return false;
-        head.store(expected | MARK, RN_ORDER_MARK);
-        return true;
-#else
-        if (head.compare_exchange_strong(expected, expected | MARK, RN_ORDER_MARK, RN_ORDER_MARK_FAIL))
+        if (plant == 2) {
+            if (head.load(memory_order_acquire) != expected)
+                return false;
+            head.store(expected | MARK, ORDER_MARK);
+            return true;
+        }
+        if (head.compare_exchange_strong(expected, expected | MARK, ORDER_MARK, RN_ORDER_MARK_FAIL))
             return true;
         return expected == (address(&stub) | MARK);
-#endif
     }
 };
 
@@ -265,6 +259,7 @@ int main(int argc, char **argv)
     rl::test_params params;
 
     params.iteration_count = argc > 1 ? static_cast<rl::iteration_t>(atoll(argv[1])) : 20000;
+    plant = argc > 2 ? atoi(argv[2]) : 0;
     params.execution_depth_limit = 5000;
     return rl::simulate<scene>(params) ? 0 : 1;
 }

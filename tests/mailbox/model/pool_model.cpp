@@ -2,7 +2,9 @@
  * mailbox/orders.h. Three threads share two cells, sign what they hold and find their signature
  * again; the cells' content is plain, so two owners of one cell are a data race.
  *
- * PLANT=n breaks one thing, and Relacy must find it:
+ *   pool_model ITERATIONS [PLANT]
+ *
+ * PLANT breaks one thing, and Relacy must find it:
  *   1  a cell is given back relaxed
  *   2  a cell is taken relaxed
  *   3  the tag stands still (ABA) */
@@ -10,17 +12,17 @@
 
 #include "mailbox/orders.h"
 
-#ifndef PLANT
-#define PLANT 0
-#endif
+/* Which thing is broken; 0: none. Not by the preprocessor: Relacy takes its orders when it runs, and seconds to compile. */
+static int plant;
 
-#if PLANT == 1
-#undef RN_ORDER_GIVE
-#define RN_ORDER_GIVE memory_order_relaxed
-#elif PLANT == 2
-#undef RN_ORDER_TAKE
-#define RN_ORDER_TAKE memory_order_relaxed
-#endif
+static rl::memory_order as_it_is(rl::memory_order order, rl::debug_info_param)
+{
+    return order;
+}
+
+#define ORDER(step, n) (plant == (n) ? rl::mo_relaxed : as_it_is(step)), $
+#define ORDER_GIVE ORDER(RN_ORDER_GIVE, 1)
+#define ORDER_TAKE ORDER(RN_ORDER_TAKE, 2)
 
 namespace
 {
@@ -29,11 +31,6 @@ const int THREADS = 3;
 const int ROUNDS = 3;
 const uint32_t CELLS = 2;
 const uint32_t NONE = 0xffffffffu;
-#if PLANT == 3
-const uint64_t STEP = 0;
-#else
-const uint64_t STEP = 1;
-#endif
 
 struct pool {
     rl::atomic<uint64_t> head;
@@ -42,7 +39,7 @@ struct pool {
 
     static uint64_t next_head(uint64_t old, uint32_t top)
     {
-        return ((old >> 32) + STEP) << 32 | top;
+        return ((old >> 32) + (plant == 3 ? 0 : 1)) << 32 | top;
     }
 
     void init()
@@ -58,7 +55,7 @@ struct pool {
     uint32_t take()
     {
         using namespace rl;
-        uint64_t seen = head.load(RN_ORDER_TAKE);
+        uint64_t seen = head.load(ORDER_TAKE);
         uint32_t index, below;
 
         do {
@@ -66,7 +63,7 @@ struct pool {
             if (index == NONE)
                 return NONE;
             below = next[index].load(memory_order_relaxed);
-        } while (!head.compare_exchange_weak(seen, next_head(seen, below), RN_ORDER_TAKE, RN_ORDER_TAKE));
+        } while (!head.compare_exchange_weak(seen, next_head(seen, below), ORDER_TAKE, ORDER_TAKE));
         return index;
     }
 
@@ -77,7 +74,7 @@ struct pool {
 
         do {
             next[index].store(static_cast<uint32_t>(seen), memory_order_relaxed);
-        } while (!head.compare_exchange_weak(seen, next_head(seen, index), RN_ORDER_GIVE, memory_order_relaxed));
+        } while (!head.compare_exchange_weak(seen, next_head(seen, index), ORDER_GIVE, memory_order_relaxed));
     }
 };
 
@@ -132,6 +129,7 @@ int main(int argc, char **argv)
     rl::test_params params;
 
     params.iteration_count = argc > 1 ? static_cast<rl::iteration_t>(atoll(argv[1])) : 20000;
+    plant = argc > 2 ? atoi(argv[2]) : 0;
     params.execution_depth_limit = 5000;
     return rl::simulate<scene>(params) ? 0 : 1;
 }
