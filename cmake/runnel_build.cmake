@@ -155,6 +155,19 @@ function(rn_test name)
     rn_labelled(test_${name} ${T_LABELS})
 endfunction()
 
+# rn_without_sanitizers(test...): tests that no sanitizer's stage runs. Nor does it build their programs.
+function(rn_without_sanitizers)
+    if(NOT RUNNEL_SANITIZE)
+        return()
+    endif()
+    set_tests_properties(${ARGN} PROPERTIES DISABLED ON)
+    foreach(test ${ARGN})
+        if(TARGET test_${test})
+            set_target_properties(test_${test} PROPERTIES EXCLUDE_FROM_ALL ON)
+        endif()
+    endforeach()
+endfunction()
+
 # rn_labelled(TARGET LABEL...): the target tests_LABEL builds TARGET, so that who runs the tests of one label need not
 # build the others.
 function(rn_labelled target)
