@@ -138,8 +138,12 @@ static void trace(void *user, const struct rn_actor *actor, const struct rn_msg 
 {
     struct sim *sim = user;
 
-    for (uint32_t m = 0; m < SIM_MODELS; m++)
-        sim->models[m].mover_acted |= sim->models[m].handle != NULL && actor == &sim->models[m].handle->mover.actor;
+    for (uint32_t m = 0; m < SIM_MODELS; m++) {
+        struct sim_model *model = &sim->models[m];
+
+        model->mover_acted |= model->handle != NULL && actor == &model->handle->mover.actor;
+        model->tier_acted |= model->handle != NULL && actor == &model->handle->tier.actor;
+    }
     sim_sign(user, (uint64_t)actor->id << 40 | (uint64_t)msg->head.kind << 32 | slot_of(msg));
     sim_tell(user, "actor %u %s: %s of slot %u", actor->id, actor->class->name, rn_message_name(msg->head.kind),
              slot_of(msg));
@@ -233,7 +237,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     if (model->n_lives == 0 || !sim_has(sim, SIM_COLD) || sim_chance(sim, 20))
         model->salt = sim->seed << 16 | model->n_lives << 8 | (sim_chance(sim, 30) ? 0 : index);
     model->n_lives++;
-    model->mover_acted = true;
+    model->mover_acted = model->tier_acted = true;
     model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, model->salt);
     parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
     if (model->oracle == NULL || parts.vocab == NULL ||
@@ -582,6 +586,8 @@ static void end(struct sim *sim)
     if (sim->failed)
         return;
     settle(sim);
+    for (uint32_t i = 0; i < SIM_MODELS; i++) /* whoever acted last */
+        sim->models[i].mover_acted = sim->models[i].tier_acted = true;
     sim_check_tick(sim);
     sim_check_quiet(sim);
     expect_quiet(sim, false);

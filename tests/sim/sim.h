@@ -109,6 +109,7 @@ struct sim_model {
     struct liar_plan liar;
     uint32_t n_lives; /* of this place */
     bool mover_acted; /* since its mover's tables were looked at, which nobody else changes */
+    bool tier_acted;  /* since its tier's objects were */
     uint64_t n_seen;  /* blocks that its hit ceiling had seen when that was looked at */
     uint64_t salt;    /* of the last life: a cold tier is found again by who has the same */
 };

@@ -213,8 +213,10 @@ static bool computes(const struct sim_model *model)
 static void check_tier(struct sim *sim, uint32_t index)
 {
     const struct rn_tier *tier = &sim->models[index].handle->tier;
+    bool acted = sim->models[index].tier_acted;
 
-    if (rn_tier_check(tier))
+    sim->models[index].tier_acted = false;
+    if (!acted || rn_tier_check(tier))
         return;
     if (!rn_block_pool_check(&tier->cache.blocks.pool))
         sim_fail(sim, "the block pool of model %u is not whole", index);
