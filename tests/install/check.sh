@@ -11,7 +11,11 @@ build=$1 source=$2 cc=$3 cxx=$4 generator=$5
 as_built=(-DRUNNEL_WERROR="$6" -DRUNNEL_ASSERTS="$7" -DRUNNEL_CUDA=OFF)
 consumer=$source/tests/install/consumer
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Where the whole library is built again: beside BUILD, so that paths relative to it are the same. A compiler cache that
+# looks at those (ccache's base_dir) has the objects, too.
+beside=$(mktemp -d "$build-install-XXXXXX")
+alone=$(mktemp -d "$build-install-XXXXXX")
+trap 'rm -rf "$work" "$beside" "$alone"' EXIT
 failed=0
 
 complain() {
@@ -74,25 +78,26 @@ quietly "C++ with pkg-config --static" "$cxx" "$work/consumer.cpp" -o "$work/cpp
 ! nm --undefined-only "$libdir/librunnel.a" | grep -qi 'je_\|mallocx\|mallctl' || complain "the archive wants jemalloc's symbols"
 
 # 3. and 4. CMake, installed and as a part of another project.
-# cmake_consumer NAME OPTION...
+# cmake_consumer NAME FOLDER OPTION...
 cmake_consumer() {
-    local name=$1 program
+    local name=$1 folder=$2 program
 
-    shift
-    quietly "$name: configure" cmake -S "$consumer" -B "$work/$name" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+    shift 2
+    quietly "$name: configure" cmake -S "$consumer" -B "$folder" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" "$@" || return 0
-    quietly "$name: build" cmake --build "$work/$name" || return 0
+    quietly "$name: build" cmake --build "$folder" || return 0
     for program in c_runnel cpp_runnel c_runnel_static cpp_runnel_static; do
-        runs "$name: $program" "$work/$name/$program"
-        ! readelf -d "$work/$name/$program" | grep -q jemalloc || complain "$name: $program needs jemalloc"
+        runs "$name: $program" "$folder/$program"
+        ! readelf -d "$folder/$program" | grep -q jemalloc || complain "$name: $program needs jemalloc"
     done
-    readelf -d "$work/$name/c_runnel" | grep -q 'NEEDED.*\[librunnel\.so' || complain "$name: runnel::runnel is not shared"
-    ! readelf -d "$work/$name/c_runnel_static" | grep -q librunnel || complain "$name: runnel::runnel_static is not static"
+    readelf -d "$folder/c_runnel" | grep -q 'NEEDED.*\[librunnel\.so' || complain "$name: runnel::runnel is not shared"
+    ! readelf -d "$folder/c_runnel_static" | grep -q librunnel || complain "$name: runnel::runnel_static is not static"
 }
-PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=$libdir/pkgconfig cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" \
+PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=$libdir/pkgconfig cmake_consumer find_package "$work/find_package" \
+    -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DRUNNEL_EXPECT="$version"
 ! grep -i 'uv_\|jansson\|hiredis' "$work/find_package/CMakeCache.txt" || complain "find_package looks for private dependencies"
-cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" "${as_built[@]}"
+cmake_consumer add_subdirectory "$beside" -DRUNNEL_SOURCE="$source" "${as_built[@]}"
 
 # 5. The example on README's page, by the CMake lines beside it.
 mkdir "$work/page"
@@ -104,12 +109,12 @@ if quietly "README: configure" cmake -S "$work/page" -B "$work/page/build" -G "$
 fi
 
 # 6. Who has built the program alone can install, all at once and a component at a time.
-quietly "program: configure" cmake -S "$source" -B "$work/alone" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+quietly "program: configure" cmake -S "$source" -B "$alone" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" "${as_built[@]}" -DRUNNEL_BUILD_TESTS=OFF \
-    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$work/alone" --target runnel
-quietly "program: install" cmake --install "$work/alone" --prefix "$work/whole" || true
+    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$alone" --target runnel
+quietly "program: install" cmake --install "$alone" --prefix "$work/whole" || true
 for component in runtime development program; do
-    quietly "program: install" cmake --install "$work/alone" --prefix "$work/$component" --component $component || true
+    quietly "program: install" cmake --install "$alone" --prefix "$work/$component" --component $component || true
     [ -f "$work/$component/share/doc/runnel/LICENSE" ] || complain "component $component: no licence"
 done
 # lacks|brings COMPONENT PATTERN
