@@ -146,9 +146,11 @@ static void plain(const struct shape *s, const struct cache *c, uint32_t last, u
     for (d = 0; d < s->v_dim; d++)
         out[d] = 0;
     for (t = first_of(s, last); t <= last; t++) {
-        sum += exp(p[t] - most);
+        double weight = exp(p[t] - most);
+
+        sum += weight;
         for (d = 0; d < s->v_dim; d++)
-            out[d] += exp(p[t] - most) * c->v[t * s->v_dim + d];
+            out[d] += weight * c->v[t * s->v_dim + d];
     }
     for (d = 0; d < s->v_dim; d++)
         out[d] /= sum;
@@ -453,12 +455,13 @@ static void test_stores(void **state)
 {
     static const uint32_t dims[] = {1, 8, 13, 64, 80, 96, 128};
     float a[MAX_DIM];
-    uint8_t want[MAX_DIM * 4], got[MAX_DIM * 4], planes[MAX_DIM * 4 * 8];
+    uint8_t want[MAX_DIM * 4], got[MAX_DIM * 4], planes[MAX_DIM * 4 * 8], untouched[sizeof planes];
     const struct rn_level *level;
     uint32_t unit, i, t;
     size_t bytes, l, n, j;
 
     (void)state;
+    memset(untouched, 0xa5, sizeof untouched);
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
         for (n = 0; level != NULL && n < 100 * sizeof dims / sizeof *dims; n++) {
@@ -479,8 +482,9 @@ static void test_stores(void **state)
                 level->rows->key_store(planes + 3 * unit, a, dims[n % 7], 8, (runnel_kv_type)t);
                 gather(got, planes + 3 * unit, bytes, unit, 8);
                 assert_memory_equal(got, want, bytes);
-                for (j = 0; j < sizeof planes; j++)
-                    assert_true(j / unit % 8 == 3 ? true : planes[j] == 0xa5);
+                for (j = 3 * unit; j < sizeof planes; j += 8 * unit)
+                    memset(planes + j, 0xa5, unit);
+                assert_memory_equal(planes, untouched, sizeof planes);
             }
         }
     }
