@@ -33,6 +33,12 @@ def metadata(model=MODEL):
     return {entry["key"]: entry["value"] for entry in told["metadata"] if "value" in entry}
 
 
+def sanitized():
+    """Whether the program is instrumented: slower by far, and what is freed stays with the process for a while."""
+    with open(program, "rb") as file:
+        return b"__asan_init" in file.read()
+
+
 def set_columns(terminal, columns):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 

@@ -314,7 +314,7 @@ class Arguments(unittest.TestCase):
                 os.close(writer)
                 self.assertEqual((done.returncode, done.stderr), (130, b""))
 
-    ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--ctx", "4096", "-n", "4000"]
+    ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--ctx", "4096", "-n", "2500"]
 
     def begin_endless(self, *args):
         """Its answer is longer than what the pipe holds: it cannot end before somebody reads on."""
