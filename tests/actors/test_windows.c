@@ -19,10 +19,11 @@ enum { CONTEXT = 640, BATCH = 40, PROMPT = 500, STEM = 330, PROMPTS = 5, TURN = 
 static const char *const models[] = {"gemma3-dense",  "gpt-oss-moe",  "llama4-moe",
                                      "cohere2-dense", "gemma2-dense", "gemma3n-dense"};
 
-/* On an emulated device one model, and few prompts at once. */
+/* On an emulated device one model, and few prompts at once. Sanitizers see the same blocks and threads with each model;
+ * its ops are those of tests/oracle. */
 static size_t n_models(void)
 {
-    return test_device() != NULL ? 1 : sizeof models / sizeof models[0];
+    return test_device() != NULL ? 1 : UNLESS_SANITIZED(sizeof models / sizeof models[0], 2);
 }
 
 static uint32_t n_at_once(void)
@@ -103,10 +104,10 @@ static uint32_t length_of(uint32_t i)
     return PROMPT - i % PROMPTS * 117;
 }
 
-/* Prompts of all lengths at once, each the same as by itself with all positions. */
+/* Prompts of all lengths at once (some twice), each the same as by itself with all positions. */
 static void run_at_once(struct pair *p, uint32_t n)
 {
-    static struct answer answers[2 * PROMPTS], alone;
+    static struct answer answers[2 * PROMPTS], alone[PROMPTS];
 
     assert_true(n <= 2 * PROMPTS);
     for (uint32_t i = 0; i < n; i++) {
@@ -115,14 +116,19 @@ static void run_at_once(struct pair *p, uint32_t n)
         assert_int_equal(runnel_generate(p->bounded, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     }
     for (uint32_t i = 0; i < n; i++) {
-        runnel_request request = request_of(&alone, p->prompts[i % PROMPTS], length_of(i));
+        struct answer *same = &alone[i % PROMPTS];
 
         run_until_end(p->engine, &answers[i].capture);
-        assert_int_equal(run_request(p->engine, p->plain, &request), RUNNEL_EVENT_DONE);
-        assert_same_answer(&answers[i], &alone);
+        if (i < PROMPTS) {
+            runnel_request request = request_of(same, p->prompts[i], length_of(i));
+
+            assert_int_equal(run_request(p->engine, p->plain, &request), RUNNEL_EVENT_DONE);
+        }
+        assert_same_answer(&answers[i], same);
         capture_clear(&answers[i].capture);
-        capture_clear(&alone.capture);
     }
+    for (uint32_t i = 0; i < n && i < PROMPTS; i++)
+        capture_clear(&alone[i].capture);
 }
 
 static void second_turn(struct pair *p)
