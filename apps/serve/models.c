@@ -108,7 +108,8 @@ static void fail(struct serve_model *model, const char *sentence)
     struct serve *serve = model->serve;
 
     model->load = SERVE_FAILED;
-    snprintf(model->error, sizeof model->error, "%s", sentence);
+    if (sentence != model->error)
+        snprintf(model->error, sizeof model->error, "%s", sentence);
     serve_complain(serve, "%s: %s", model->name, model->error);
     refuse_all(model, 500, "server_error", "model_load_failed");
     if (serve->models.n == 1 && model->pinned && !serve->reloaded) { /* a server without a model is of no use */

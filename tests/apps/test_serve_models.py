@@ -171,12 +171,15 @@ class OnDemand(Folder):
         self.put("good")
         bad = self.folder / "bad.gguf"
         bad.write_bytes(pathlib.Path(MODEL).read_bytes()[:100000])
+        (self.folder / "short.gguf").write_bytes(b"GGUF\0")
         server = self.serve()
         held = self.begin(server, "good")
         for body in ({"model": "bad"}, {"model": "bad", "stream": True}):
             status, answer = server.post(TEXT, {**SHORT, **body})
             self.assertEqual((status, answer["error"]["code"]), (500, "model_load_failed"))
-            self.assertIn("bad", answer["error"]["message"])
+            self.assertRegex(answer["error"]["message"], "'bad' could not be loaded: .*the file's end")
+        self.assertRegex(self.ask(server, "short")[1]["error"]["message"], "'short' could not be loaded: .*the file ends")
+        self.assertRegex(server.said(), r"short: .*the file ends")
         self.assertGreater(len(held.recv(4096)), 0)
         held.close()
         self.put("bad")
