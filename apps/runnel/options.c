@@ -259,7 +259,7 @@ const struct app_option app_option_table[] = {
     {"--max-streams", 0, "N", OPTION_INTEGER, AT(max_streams), 1, 65536, false, NULL, APP_SERVE,
      "answers at once, those that wait too; more get 503; default 1024"},
     {"--max-queue", 0, "BYTES", OPTION_SIZE, AT(max_queued_bytes), 0, 0, false, NULL, APP_SERVE,
-     "memory of requests above which more are refused; default 1G"},
+     "memory of requests, and of bodies, above which more are refused; default 1G"},
     {"--max-connections", 0, "N", OPTION_INTEGER, AT(max_connections), 1, 1 << 20, false, NULL, APP_SERVE,
      "default 4096"},
     {"--max-body", 0, "BYTES", OPTION_SIZE, AT(max_body_bytes), 0, 0, false, NULL, APP_SERVE,

@@ -10,8 +10,8 @@
  * http_user is NULL then. Requests of a connection
  * come one after the other: the next one (also where it was sent early) is read when the one before has been answered.
  *
- * Bounded: bytes of a head, header fields, bytes of a body, bytes of answers that wait for a slow reader, connections,
- * and the time that a head, a body, an idle connection and a reader that does not read may take. What is beyond a bound
+ * Bounded: bytes of a head, header fields, bytes of a body and of all bodies together, bytes of answers that wait for a
+ * slow reader, connections, and the time that a head, a body, an idle connection and a reader that does not read may take. What is beyond a bound
  * or no proper HTTP gets a status where one can still be sent (400, 408, 413, 414, 417, 431, 501, 503, 505), and the
  * connection ends. A request that two readers could take for different ones (RFC 9112, section 6: two lengths, a length
  * beside chunks, folded fields, bare line ends, an unknown coding) is refused, never repaired.
@@ -34,6 +34,7 @@ struct http_limits {
     size_t body_bytes;    /* 0: 32 MiB */
     size_t waiting_bytes; /* of an answer that its reader has not taken: above it on_slow is called; 0: 1 MiB */
     size_t connections;   /* more are answered 503 and closed; 0: 4096 */
+    uint64_t held_bytes;  /* of all bodies together, at least body_bytes; more are answered 503; 0: 1 GiB */
     uint32_t head_ms;     /* from a connection's first byte of a request to the end of its head; 0: 10,000 */
     uint32_t body_ms;     /* without any byte of the body; 0: 30,000 */
     uint32_t idle_ms;     /* between two requests; 0: 75,000 */
@@ -95,6 +96,7 @@ void http_server_free(struct http_server *server);
 
 struct http_stats {
     uint64_t connections, accepted, refused, requests, bytes_in, bytes_out, writes;
+    uint64_t held; /* bytes of bodies, now */
 };
 void http_server_stats(const struct http_server *server, struct http_stats *stats);
 
@@ -112,8 +114,10 @@ const char *http_field(const struct http_exchange *exchange, const char *name);
 
 const char *http_body(const struct http_exchange *exchange, size_t *n); /* NUL behind it; in on_head: none */
 
-/* The same bytes, which are the caller's from now on (free); the exchange has none any more. NULL: there were none. */
+/* The same bytes, which are the caller's from now on (free); the exchange has none any more. NULL: there were none. They
+ * count as held until http_body_done says that these n bytes are freed. */
 char *http_take_body(struct http_exchange *exchange, size_t *n);
+void http_body_done(struct http_server *server, size_t n);
 
 uint64_t http_number(const struct http_exchange *exchange);  /* of the exchange in this server, from 1 */
 const char *http_peer(const struct http_exchange *exchange); /* "127.0.0.1:5000", "unix" */

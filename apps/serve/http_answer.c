@@ -160,6 +160,7 @@ static void end_exchange(struct http_exchange *exchange)
     struct http_server *server = exchange->connection->server;
 
     exchange->over = true;
+    http_bodies_forget(exchange);
     if (!exchange->announced) {
         free_exchange(exchange);
         return;

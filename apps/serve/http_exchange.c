@@ -35,6 +35,7 @@ char *http_take_body(struct http_exchange *exchange, size_t *n)
     *n = request->body_bytes;
     request->body = NULL;
     request->body_bytes = request->body_room = 0;
+    exchange->held = 0; /* they count in the server's until http_body_done */
     return body;
 }
 

@@ -67,7 +67,7 @@ static void take_some(struct http_connection *connection)
     struct http_server *server = connection->server;
     uint64_t least = connection->body_since + server->limits.body_ms + connection->exchange->request.body_bytes;
 
-    if (connection->state != HTTP_READING_BODY)
+    if (connection->state != HTTP_READING_BODY || !http_bodies_fit(connection))
         return;
     if (uv_now(server->loop) > least)
         http_answer_refuse(connection, 408, "the body comes too slowly");
@@ -100,10 +100,10 @@ static size_t read_requests(struct http_connection *connection, const char *byte
             http_answer_refuse(connection, connection->exchange->request.status, connection->exchange->request.reason);
         else if (step == HTTP_STEP_HEAD)
             take_head(connection, at < n);
-        else if (step == HTTP_STEP_WHOLE)
-            take_whole(connection);
-        else
+        else if (step == HTTP_STEP_MORE)
             take_some(connection);
+        else if (http_bodies_fit(connection))
+            take_whole(connection);
     }
     return at;
 }

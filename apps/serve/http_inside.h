@@ -74,6 +74,7 @@ struct http_exchange {
     struct http_request request;
     void *user;
     uint64_t number, sent;    /* sent: bytes of the answer's body */
+    uint64_t held;            /* bytes of the request's body that count in the server's */
     int status;               /* of the answer; 0: none */
     struct http_bytes fields; /* of the answer, as lines */
     uint8_t n_fields;
@@ -142,6 +143,7 @@ struct http_server {
     struct http_tls_files *tls;
     struct http_stats stats;
     size_t n_refused, handles;
+    uint64_t held; /* bytes of bodies: those of exchanges, and those that were taken */
     uint64_t numbers, date_second;
     bool draining, freed;
     void (*on_drained)(void *user);
@@ -176,7 +178,15 @@ void http_input_receive(struct http_connection *connection);
 void http_input_ahead(struct http_connection *connection);
 void http_input_end(struct http_connection *connection);
 
-/* http_answer.c. refuse: ends the exchange, if there is one, with a status of ours, and the connection behind it. gone:
+/* http_bodies.c. fit: some of the connection's body has come; makes room for it by refusing others, or it. False: it
+ * was refused itself. forget: the exchange's body counts no more. */
+bool http_bodies_fit(struct http_connection *connection);
+void http_bodies_forget(struct http_exchange *exchange);
+
+/* http_exchange.c. An exchange of the connection of which nothing was read; NULL: no memory. */
+struct http_exchange *http_exchange_new(struct http_connection *connection);
+
+/* http_answer.c. refuse: ends the exchange with a status of ours, and the connection behind it. gone:
  * the exchange, if there is one, is told to the handlers that know it, and freed. */
 void http_answer_refuse(struct http_connection *connection, int status, const char *reason);
 void http_answer_continue(struct http_connection *connection);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HELD_BYTES (UINT64_C(1) << 30)
 #define SLEEP_MS 100 /* listeners, where the process has no descriptors left */
 
 static void give(size_t *limit, size_t value)
@@ -30,6 +31,8 @@ static void fill_limits(struct http_server *server, const struct http_limits *li
     give(&own->body_bytes, 32 << 20);
     give(&own->waiting_bytes, 1 << 20);
     give(&own->connections, 4096);
+    own->held_bytes = own->held_bytes == 0 ? HELD_BYTES : own->held_bytes;
+    own->held_bytes = own->held_bytes < own->body_bytes ? own->body_bytes : own->held_bytes;
     give_ms(&own->head_ms, 10000);
     give_ms(&own->body_ms, 30000);
     give_ms(&own->idle_ms, 75000);
@@ -227,4 +230,5 @@ void http_server_sleep(struct http_server *server)
 void http_server_stats(const struct http_server *server, struct http_stats *stats)
 {
     *stats = server->stats;
+    stats->held = server->held;
 }

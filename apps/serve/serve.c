@@ -192,6 +192,7 @@ static int open_server(struct serve *serve)
                                            .user = serve};
     const struct http_limits limits = {.body_bytes = options->max_body_bytes,
                                        .connections = (size_t)options->max_connections,
+                                       .held_bytes = options->max_queued_bytes,
                                        .gather_ms = (uint32_t)options->gather_ms};
     runnel_engine_options engine_options;
     int code = APP_OK;

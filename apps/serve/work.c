@@ -160,6 +160,8 @@ static void body_read(struct serve_work *work, bool ran)
     struct reading *reading = (struct reading *)work;
     struct http_exchange *exchange = work->visit->exchange;
 
+    if (!work->serve->ending) /* else there may be no server of HTTP any more */
+        http_body_done(work->serve->http, reading->bytes);
     if (!ran && exchange != NULL)
         openai_no_memory(&reading->error);
     if (exchange == NULL) {

@@ -3,11 +3,13 @@
 sentence or a text, at a cost that is bounded; nobody else waits for it; and thousands of different ones leave memory
 bounded. What a request costs is its processor time beside that of a grammar that takes all steps of compiling that there
 are (some 0.3 s), so that no verdict hangs on the machine's speed."""
+import contextlib
 import json
 import os
 import pathlib
 import random
 import re
+import socket
 import threading
 import unittest
 
@@ -126,6 +128,12 @@ def some(i, ways):
     return [ways[i % len(ways)]] if SMALL else ways
 
 
+def resident(server):
+    """KiB of memory that it has."""
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])
+
+
 class Hostile(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -208,23 +216,45 @@ class Hostile(unittest.TestCase):
         self.assertEqual(done, [400] * hostile)
 
     @unittest.skipIf(SMALL, "memory is not the program's own")
+    def test_bodies_are_bounded(self):
+        """Forty begin a body each, none goes on; who comes then is served."""
+        server, clients, size = Server("--max-body", "8M", "--max-queue", "32M"), [], 7 << 20
+        before = resident(server)
+        for _ in range(40):
+            clients.append(socket.create_connection(("127.0.0.1", server.port), timeout=common.PATIENCE))
+            with contextlib.suppress(ConnectionError):  # it was refused in the middle
+                clients[-1].sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                                    % (TEXT.encode(), 8 << 20) + b" " * size)
+            self.assertLess(resident(server) - before, 64 << 10)
+        for _ in range(4):
+            body = json.dumps({"prompt": "a", "max_tokens": 1, "temperature": 0}) + " " * (2 << 20)
+            self.assertEqual(server.post(TEXT, body)[0], 200)
+        self.assertLess(resident(server) - before, 64 << 10)
+        for client in clients:
+            client.close()
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_bodies_that_were_read_leave_room(self):
+        server = Server("--max-body", "1M", "--max-queue", "1M")
+        for _ in range(6):
+            body = json.dumps({"prompt": "a", "max_tokens": 1, "temperature": 0}) + " " * (600 << 10)
+            self.assertEqual(server.post(TEXT, body)[0], 200)
+        self.assertEqual(server.stop()[0], 0)
+
+    @unittest.skipIf(SMALL, "memory is not the program's own")
     def test_memory_is_bounded(self):
         """What is compiled is kept in caches that fill up; after that, others make room."""
         drawn, server = random.Random(1), Server()
         client = server.connect()
 
-        def resident():
-            status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
-            return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])
-
         def send(n, words):
-            before = resident()
+            before = resident(server)
             for _ in range(n):
                 schema = {"enum": [f"{drawn.getrandbits(120):030x}" for _ in range(words)]}
                 client.request("POST", TEXT, json.dumps({"prompt": "a", "max_tokens": 1, "json_schema": schema}))
                 answer = client.getresponse()
                 self.assertEqual((answer.status, len(answer.read()) > 0), (200, True))
-            return resident() - before
+            return resident(server) - before
 
         filled, rest, tiny = send(160, 1000), send(80, 1000), send(1200, 1)
         self.assertGreater(filled, 60 << 10)  # it is there that they lie

@@ -448,6 +448,86 @@ static void test_connections(void **state)
     rig_close(&rig);
 }
 
+/* Sends the head and `n` bytes of a body of `length` bytes; what the server does not take is left. */
+static int begin_body(struct rig *rig, size_t length, const char *bytes, size_t n)
+{
+    int fd = rig_connect(rig);
+    char head[128];
+
+    snprintf(head, sizeof head, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", length);
+    assert_true(rig_say(rig, fd, head));
+    rig_send(rig, fd, bytes, n);
+    return fd;
+}
+
+/* All bodies together have a bound. Those that are larger than the others make room; one that is smaller always fits. */
+static void test_bodies(void **state)
+{
+    enum { LONG = 1 << 20, N = 12 };
+    static const struct http_limits limits = {.body_bytes = LONG, .held_bytes = 4 * LONG};
+    static char bytes[LONG];
+    struct http_stats stats;
+    struct rig rig;
+    int fds[N], small, fit;
+
+    (void)state;
+    memset(bytes, 'a', sizeof bytes);
+    rig_open(&rig, &limits);
+    small = begin_body(&rig, 1000, bytes, 500);
+    for (int i = 0; i < N; i++) {
+        fds[i] = begin_body(&rig, LONG, bytes, LONG - 1);
+        http_server_stats(rig.server, &stats);
+        assert_true(stats.held <= 4 * LONG);
+    }
+    do {
+        rig_turn_now(&rig);
+        http_server_stats(rig.server, &stats);
+        assert_true(stats.held <= 4 * LONG);
+    } while (rig.routes.gone < N - 4);
+    assert_true(rig.routes.gone < N && stats.held > 2 * LONG);
+    fit = begin_body(&rig, LONG / 4, bytes, LONG / 4);
+    shutdown(fit, SHUT_WR);
+    expect(&rig, fit, "HTTP/1.1 200 ");
+    assert_true(rig_send(&rig, small, bytes, 500));
+    shutdown(small, SHUT_WR);
+    expect(&rig, small, "HTTP/1.1 200 ");
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    close(fit);
+    close(small);
+    check_clear(&rig);
+    http_server_stats(rig.server, &stats);
+    assert_int_equal(stats.held, 0);
+    rig_close(&rig);
+}
+
+/* A body that has the server to itself fits, whatever the bound; the answer tells who was refused. */
+static void test_one_body(void **state)
+{
+    enum { LONG = 1 << 18 };
+    static const struct http_limits limits = {.body_bytes = LONG, .held_bytes = 1};
+    static char bytes[LONG];
+    struct rig rig;
+    int one, other;
+
+    (void)state;
+    rig_open(&rig, &limits);
+    one = begin_body(&rig, LONG, bytes, LONG);
+    shutdown(one, SHUT_WR);
+    expect(&rig, one, "HTTP/1.1 200 ");
+    close(one);
+    one = begin_body(&rig, LONG, bytes, LONG - 1);
+    other = begin_body(&rig, LONG, bytes, 2);
+    expect(&rig, one, "HTTP/1.1 503 ");
+    assert_true(rig_send(&rig, other, bytes, LONG - 2));
+    shutdown(other, SHUT_WR);
+    expect(&rig, other, "HTTP/1.1 200 ");
+    close(one);
+    close(other);
+    check_clear(&rig);
+    rig_close(&rig);
+}
+
 /* No descriptors left: who comes waits, the loop sleeps, and all are served when there are some again. */
 static void test_no_descriptors(void **state)
 {
@@ -771,6 +851,8 @@ int main(void)
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_trickle),
         cmocka_unit_test(test_connections),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_one_body),
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_two_thousand),
         cmocka_unit_test(test_drain),
