@@ -280,6 +280,8 @@ static const char *type_of_error(int status)
         return "permission_error";
     case 404:
         return "not_found_error";
+    case 413:
+        return "request_too_large";
     case 429:
         return "rate_limit_error";
     case 503:

@@ -67,8 +67,11 @@ struct http_handlers {
     void (*on_end)(void *user, struct http_exchange *exchange);
 
     /* The body of a refusal by the server itself (400, 408, 413, 414, 417, 431, 501, 503, 505), valid until the next
-     * call; path: of the request, as far as a path was read, "" else. NULL: the reason as a line of text. */
-    const char *(*refusal)(void *user, const char *path, int status, const char *reason, const char **type, size_t *n);
+     * call; path: of the request, as far as a path was read, "" else. NULL: the reason as a line of text. It may read
+     * the exchange (http_method and http_path are NULL, and fields absent, where they were not read) and add fields to
+     * the answer. on_gone follows where on_head was called, and http_status is not 0 then. */
+    const char *(*refusal)(void *user, struct http_exchange *exchange, const char *path, int status, const char *reason,
+                           const char **type, size_t *n);
     void *user;
 };
 

@@ -210,35 +210,14 @@ void http_answer_gone(struct http_connection *connection)
     end_exchange(exchange);
 }
 
-static void put_refusal(struct http_connection *connection, const char *path, int status, const char *reason,
-                        bool silent)
-{
-    const struct http_handlers *handlers = &connection->server->handlers;
-    const char *type = "text/plain; charset=utf-8", *body = reason;
-    char line[256];
-    size_t n = 0;
-
-    if (handlers->refusal != NULL) {
-        body = handlers->refusal(handlers->user, path, status, reason, &type, &n);
-    } else {
-        snprintf(line, sizeof line, "%s\n", reason);
-        body = line;
-        n = strlen(line);
-    }
-    put_status(connection, status, type);
-    put_line(connection, "Content-Length: %zu\r\nConnection: close\r\n\r\n", n);
-    if (!silent)
-        put(connection, body, n);
-}
-
 /* As far as it was read; a longer one than `room` is of no use. */
 static void copy_path(const struct http_exchange *exchange, char *path, size_t room)
 {
-    const struct http_request *request = exchange != NULL ? &exchange->request : NULL;
+    const struct http_request *request = &exchange->request;
     size_t n = 0;
 
     path[0] = '\0';
-    if (request == NULL || request->target == NULL)
+    if (request->target == NULL)
         return;
     while (request->path == NULL && n < request->target_bytes && request->target[n] != '?')
         n++;
@@ -246,20 +225,45 @@ static void copy_path(const struct http_exchange *exchange, char *path, size_t r
              request->path != NULL ? request->path : request->target);
 }
 
+static void put_refusal(struct http_exchange *exchange, int status, const char *reason)
+{
+    struct http_connection *connection = exchange->connection;
+    const struct http_handlers *handlers = &connection->server->handlers;
+    const char *type = "text/plain; charset=utf-8", *body = reason;
+    char line[256], path[64];
+    size_t n = 0;
+
+    exchange->status = status;
+    exchange->silent = exchange->request.method != NULL && strcmp(exchange->request.method, "HEAD") == 0;
+    copy_path(exchange, path, sizeof path);
+    if (handlers->refusal != NULL) {
+        body = handlers->refusal(handlers->user, exchange, path, status, reason, &type, &n);
+    } else {
+        snprintf(line, sizeof line, "%s\n", reason);
+        body = line;
+        n = strlen(line);
+    }
+    put_status(connection, status, type);
+    put_line(connection, "Content-Length: %zu\r\nConnection: close\r\n", n);
+    if (exchange->n_fields > 0)
+        put(connection, exchange->fields.at, http_bytes_count(&exchange->fields));
+    put_text(connection, "\r\n");
+    if (exchange->silent)
+        return;
+    put(connection, body, n);
+    exchange->sent = n;
+}
+
 void http_answer_refuse(struct http_connection *connection, int status, const char *reason)
 {
-    const struct http_exchange *exchange = connection->exchange;
-    bool silent = exchange != NULL && exchange->request.method != NULL && strcmp(exchange->request.method, "HEAD") == 0;
-    char path[64];
-
-    copy_path(exchange, path, sizeof path);
-    if (connection->exchange != NULL && !connection->exchange->begun)
-        connection->exchange->status = status;
+    if (connection->exchange != NULL)
+        put_refusal(connection->exchange, status, reason);
+    else
+        connection->lost = true; /* no memory for one */
     http_answer_gone(connection);
     if (connection->state == HTTP_CLOSED)
         return;
     http_deadline_clear(&connection->reading);
-    put_refusal(connection, path, status, reason, silent);
     connection->keep = false;
     connection->state = HTTP_ENDING;
     http_connection_mark(connection);

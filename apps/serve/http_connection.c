@@ -93,6 +93,7 @@ struct http_connection *http_connection_new(struct http_listener *listener, int 
     server->handles++;
     if (refused) {
         server->n_refused++;
+        connection->exchange = http_exchange_new(connection);
         http_answer_refuse(connection, 503, "too many connections");
     } else {
         server->stats.connections++;

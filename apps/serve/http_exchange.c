@@ -1,6 +1,19 @@
 /* See http.h: what handlers ask of a request. */
 #include "http_inside.h"
 
+#include <stdlib.h>
+
+struct http_exchange *http_exchange_new(struct http_connection *connection)
+{
+    struct http_exchange *exchange = calloc(1, sizeof *exchange);
+
+    if (exchange == NULL)
+        return NULL;
+    exchange->connection = connection;
+    http_request_init(&exchange->request, &connection->server->bounds);
+    return exchange;
+}
+
 const char *http_method(const struct http_exchange *exchange)
 {
     return exchange->request.method;

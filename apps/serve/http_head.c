@@ -188,11 +188,6 @@ static bool check_expectation(struct http_request *request)
     return true;
 }
 
-bool http_head_check(struct http_request *request)
-{
-    return check_lines(request) && check_host(request) && check_body(request) && check_expectation(request);
-}
-
 /* ---- Texts ---- */
 
 /* The values of all fields with the name of field i, behind each other; the others lose their names. A line has four
@@ -237,6 +232,21 @@ static bool join_fields(struct http_request *request)
     return true;
 }
 
+bool http_head_check(struct http_request *request)
+{
+    int status = 0;
+    const char *reason = NULL;
+
+    if (!check_lines(request))
+        return false;
+    if (check_host(request) && check_body(request) && check_expectation(request))
+        return true;
+    status = request->status; /* all that is asked is known: the refusal may tell of it */
+    reason = request->reason;
+    http_head_finish(request);
+    return http_refuse(request, status, reason);
+}
+
 bool http_head_finish(struct http_request *request)
 {
     const char *reason;
@@ -251,5 +261,6 @@ bool http_head_finish(struct http_request *request)
         request->fields[i].name[request->fields[i].name_bytes] = '\0';
         request->fields[i].value[request->fields[i].value_bytes] = '\0';
     }
+    request->finished = true;
     return join_fields(request);
 }

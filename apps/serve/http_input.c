@@ -13,18 +13,13 @@
 
 static bool begin(struct http_connection *connection)
 {
-    struct http_server *server = connection->server;
-    struct http_exchange *exchange = calloc(1, sizeof *exchange);
-
-    if (exchange == NULL) {
+    connection->exchange = http_exchange_new(connection);
+    if (connection->exchange == NULL) {
         connection->lost = true;
         return false;
     }
-    exchange->connection = connection;
-    http_request_init(&exchange->request, &server->bounds);
-    connection->exchange = exchange;
     connection->state = HTTP_READING_HEAD;
-    http_deadline_set(server, &connection->reading, HTTP_FOR_HEAD);
+    http_deadline_set(connection->server, &connection->reading, HTTP_FOR_HEAD);
     return true;
 }
 

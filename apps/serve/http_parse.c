@@ -244,7 +244,7 @@ enum http_step http_request_feed(struct http_request *request, const char *bytes
 
 const char *http_request_field(const struct http_request *request, const char *name)
 {
-    for (size_t i = 0; i < request->n_fields; i++)
+    for (size_t i = 0; request->finished && i < request->n_fields; i++)
         if (strcasecmp(request->fields[i].name, name) == 0)
             return request->fields[i].value;
     return NULL;

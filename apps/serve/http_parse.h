@@ -74,6 +74,7 @@ struct http_request {
     size_t framing;  /* bytes of chunk lines and trailers */
     bool chunked, one_zero, keep, expects;
     bool read_head, read_whole; /* what llhttp says */
+    bool finished;              /* the head is: its fields can be read */
 
     int status; /* of a refusal */
     const char *reason;
@@ -90,7 +91,8 @@ enum http_step http_request_feed(struct http_request *request, const char *bytes
 const char *http_request_field(const struct http_request *request, const char *name);
 
 /* http_head.c: the whole head, of which the lines end in line feeds. check finds request line, fields and lengths and
- * writes nothing into it; finish writes the NULs and the path. False: refused. */
+ * writes nothing into it; finish writes the NULs and the path. False: refused; check has called finish then, if all
+ * lines were good. */
 bool http_head_check(struct http_request *request);
 bool http_head_finish(struct http_request *request);
 

@@ -101,7 +101,7 @@ static void put_plain(FILE *to, const struct serve_visit *visit)
 {
     app_put_time(to);
     fprintf(to, " %s ", visit->method);
-    app_escaped(to, visit->path, strlen(visit->path), 0);
+    app_escaped(to, visit->path[0] != '\0' ? visit->path : "-", strlen(visit->path) + (visit->path[0] == '\0'), 0);
     fprintf(to, " %d", visit->status);
     if (visit->key != NULL && visit->key->name[0] != '\0')
         fprintf(to, ", key %s", visit->key->name);

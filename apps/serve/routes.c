@@ -165,7 +165,7 @@ const struct serve_route *serve_route_of(const struct http_exchange *exchange)
     return find_route(exchange, &known);
 }
 
-static const struct serve_dialect *dialect_of(const char *path)
+const struct serve_dialect *serve_dialect_at(const char *path)
 {
     static const struct {
         const char *stem; /* also of what is not served */
@@ -183,30 +183,7 @@ static const struct serve_dialect *dialect_of(const char *path)
 
 const struct serve_dialect *serve_dialect_of(const struct http_exchange *exchange)
 {
-    return dialect_of(http_path(exchange));
-}
-
-/* What HTTP itself refuses has the form of its route, too. */
-const char *serve_refusal(void *user, const char *path, int status, const char *reason, const char **type, size_t *n)
-{
-    static const struct {
-        int status;
-        const char *code;
-    } codes[] = {
-        {408, "request_timeout"}, {413, "content_too_large"}, {414, "uri_too_long"}, {431, "headers_too_large"}};
-    struct serve *serve = user;
-    struct openai_error error = {.http = status, .type = status < 500 ? "invalid_request_error" : "unavailable_error"};
-    FILE *to = serve_write(serve);
-
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
-        if (codes[i].status == status)
-            error.code = codes[i].code;
-    snprintf(error.message, sizeof error.message, "%s", reason);
-    dialect_of(path)->put_error(to, &error, NULL);
-    fflush(to);
-    *type = "application/json";
-    *n = serve->out.n;
-    return serve->out.bytes;
+    return serve_dialect_at(http_path(exchange));
 }
 
 /* ---- Pages of other hosts (CORS) --------------------------------------------------------- */
@@ -292,13 +269,66 @@ static void add_allowed(struct http_exchange *exchange)
 static void describe(struct serve_visit *visit, const struct serve_route *route)
 {
     static const char *const methods[] = {"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"};
+    const char *method = http_method(visit->exchange); /* NULL: it was not read */
 
     visit->method = "other";
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
-        if (strcmp(http_method(visit->exchange), methods[i]) == 0)
+    for (size_t i = 0; method != NULL && i < sizeof methods / sizeof methods[0]; i++)
+        if (strcmp(method, methods[i]) == 0)
             visit->method = methods[i];
     visit->route = route != NULL ? route->path : NULL;
     visit->is_public = route != NULL && route->auth == SCOPE_PUBLIC;
+}
+
+/* ---- Refusals of HTTP itself -------------------------------------------------------------- */
+
+/* One that came to no handler: its visit begins and ends here. */
+static struct serve_visit *visit_of_refused(struct serve *serve, struct http_exchange *exchange, const char *path)
+{
+    struct serve_visit *visit = visit_begin(serve, exchange, path);
+
+    if (visit == NULL)
+        return NULL;
+    add_cors(serve, exchange);
+    describe(visit, NULL);
+    visit->exchange = NULL;
+    return visit;
+}
+
+/* They have the form of their route, an id and a line of the log, too. */
+const char *serve_refusal(void *user, struct http_exchange *exchange, const char *path, int status, const char *reason,
+                          const char **type, size_t *n)
+{
+    static const struct {
+        int status;
+        const char *code;
+    } codes[] = {{408, "request_timeout"},
+                 {413, "content_too_large"},
+                 {414, "uri_too_long"},
+                 {431, "headers_too_large"},
+                 {503, "server_busy"}};
+    struct serve *serve = user;
+    struct openai_error error = {.http = status, .type = status < 500 ? "invalid_request_error" : "unavailable_error"};
+    struct serve_visit *visit = visit_of(exchange), *own = NULL;
+    FILE *to = serve_write(serve);
+
+    if (visit == NULL)
+        visit = own = visit_of_refused(serve, exchange, path);
+    if (status == 503)
+        http_add_field(exchange, "Retry-After", "1");
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (codes[i].status == status)
+            error.code = codes[i].code;
+    snprintf(error.message, sizeof error.message, "%s", reason);
+    serve_dialect_at(path)->put_error(to, &error, visit != NULL ? visit->id : NULL);
+    fflush(to);
+    if (own != NULL) {
+        own->status = status;
+        own->sent_bytes = strcmp(own->method, "HEAD") == 0 ? 0 : serve->out.n;
+        visit_unref(own);
+    }
+    *type = "application/json";
+    *n = serve->out.n;
+    return serve->out.bytes;
 }
 
 static void refuse_unknown(struct serve *serve, struct http_exchange *exchange, bool known)
@@ -417,8 +447,8 @@ void serve_on_gone(void *user, struct http_exchange *exchange)
 
     if (visit == NULL)
         return;
-    visit->cancelled = true;
-    visit->exchange = NULL; /* what is done for it from now on sees that */
+    visit->cancelled = task != NULL || http_status(exchange) == 0; /* else the server has refused the rest of it */
+    visit->exchange = NULL;                                        /* what is done for it from now on sees that */
     serve_visit_forget(visit);
     if (task != NULL) {
         visit->task = NULL;

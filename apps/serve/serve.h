@@ -169,12 +169,14 @@ void serve_on_request(void *user, struct http_exchange *exchange);
 void serve_on_gone(void *user, struct http_exchange *exchange);
 void serve_on_slow(void *user, struct http_exchange *exchange);
 void serve_on_taken(void *user, struct http_exchange *exchange);
-const char *serve_refusal(void *user, const char *path, int status, const char *reason, const char **type, size_t *n);
+const char *serve_refusal(void *user, struct http_exchange *exchange, const char *path, int status, const char *reason,
+                          const char **type, size_t *n);
 
 /* Calls the handler of the exchange's route. */
 void serve_dispatch(struct http_exchange *exchange);
 
-/* Of the exchange's path; OpenAI's where there is none. */
+/* Of a path, and of the exchange's; OpenAI's where there is none. */
+const struct serve_dialect *serve_dialect_at(const char *path);
 const struct serve_dialect *serve_dialect_of(const struct http_exchange *exchange);
 
 /* ---- reply.c: answers that are there at once; the exchange is gone afterwards ---- */

@@ -18,28 +18,35 @@ static bool is_sane(const char *id)
     return n > 0 && n < VISIT_ID_BYTES;
 }
 
-struct serve_visit *visit_new(struct serve *serve, struct http_exchange *exchange)
+struct serve_visit *visit_begin(struct serve *serve, struct http_exchange *exchange, const char *path)
 {
     struct serve_visit *visit = calloc(1, sizeof *visit);
     const char *id = http_field(exchange, "x-request-id");
     char made[48];
 
-    http_set_user(exchange, visit);
-    if (visit == NULL) {
-        http_answer(exchange, 503, NULL, NULL, 0);
+    if (visit == NULL)
         return NULL;
-    }
     visit->serve = serve;
     visit->exchange = exchange;
     visit->refs = 1;
     visit->began_ns = uv_hrtime();
     serve_new_id(serve, "req_", made);
     snprintf(visit->id, sizeof visit->id, "%s", id != NULL && is_sane(id) ? id : made);
-    snprintf(visit->path, sizeof visit->path, "%s", http_path(exchange));
+    snprintf(visit->path, sizeof visit->path, "%s", path);
     snprintf(visit->peer, sizeof visit->peer, "%s", http_peer(exchange));
     http_add_field(exchange, "X-Request-Id", visit->id);
-    if (serve_dialect_of(exchange) == &serve_anthropic) /* what its clients look for */
+    if (serve_dialect_at(path) == &serve_anthropic) /* what its clients look for */
         http_add_field(exchange, "Request-Id", visit->id);
+    return visit;
+}
+
+struct serve_visit *visit_new(struct serve *serve, struct http_exchange *exchange)
+{
+    struct serve_visit *visit = visit_begin(serve, exchange, http_path(exchange));
+
+    http_set_user(exchange, visit);
+    if (visit == NULL)
+        http_answer(exchange, 503, NULL, NULL, 0);
     return visit;
 }
 

@@ -37,7 +37,10 @@ struct serve_visit {
     uint32_t refs;
 };
 
-/* Begins one, with the fields of the answer that each has. NULL: no memory, and the exchange was answered. */
+/* Begins one, with the fields of the answer that each has. NULL: no memory. */
+struct serve_visit *visit_begin(struct serve *serve, struct http_exchange *exchange, const char *path);
+
+/* The exchange's, to which it belongs. NULL: no memory, and the exchange was answered. */
 struct serve_visit *visit_new(struct serve *serve, struct http_exchange *exchange);
 struct serve_visit *visit_of(const struct http_exchange *exchange);
 

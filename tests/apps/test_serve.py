@@ -172,6 +172,59 @@ class Serve(unittest.TestCase):
         self.assertEqual((status, json.loads(data)["error"]["code"]), (431, "headers_too_large"))
         self.assertEqual(server.stop()[0], 0)
 
+    def test_refusals_of_http_are_told(self):
+        """Each has an id, of its client where its head could be read, and a line of the log."""
+        server = Server("--max-body", 1000, "--log-json")
+        long, chunked, own = {"Content-Length": "2000"}, {"Transfer-Encoding": "chunked"}, {"X-Request-Id": "mine"}
+        told = []
+        for method, path, headers, body, status in (
+                ("POST", "/v1/messages", {**long, **own}, b"", 413), ("POST", CHAT, {**own, "Expect": "x"}, b"", 417),
+                ("POST", "/v1/messages", {**chunked, **own}, b"7d0\r\n" + b"x" * 2000, 413),
+                ("GET", "/v1/" + "a" * 40000, own, b"", 414), ("GET", "/ready", {**own, "X": "a" * 40000}, b"", 431),
+                ("HEAD", CHAT, {**own, **long}, b"", 413), ("POST", CHAT, {**own, "Content-Length": "x"}, b"", 400)):
+            client = server.connect()
+            client.putrequest(method, path, skip_accept_encoding=True)
+            for name, value in headers.items():
+                client.putheader(name, value)
+            client.endheaders(body)
+            answer = client.getresponse()
+            data, name = answer.read(), answer.headers["x-request-id"]
+            self.assertEqual((answer.status, data == b""), (status, method == "HEAD"))
+            if path == "/v1/messages":
+                self.assertEqual((json.loads(data)["request_id"], answer.headers["request-id"]), (name, name))
+                self.assertEqual(json.loads(data)["error"]["type"], "request_too_large")
+            if status in (414, 431):
+                self.assertRegex(name, "^req_")
+            else:
+                self.assertEqual(name, "mine")
+            told.append((name, status, 0 if method == "HEAD" else len(data), False))
+            client.close()
+            while sum('"message":"request"' in entry for entry in server.lines()) < len(told):
+                pass
+        code, said = server.stop()
+        lines = [entry for entry in map(json.loads, said.splitlines()) if entry["message"] == "request"]
+        self.assertEqual(code, 0)
+        self.assertEqual([(e["id"], e["status"], e["bytes"], e["cancelled"]) for e in lines], told)
+        self.assertEqual([(e["method"], e["route"]) for e in lines[:2]], [("POST", "/v1/messages"), ("POST", CHAT)])
+        self.assertEqual([e["method"] for e in lines[3:6]], ["other", "other", "HEAD"])
+
+    def test_too_many_connections_are_told(self):
+        server = Server("--max-connections", 2)
+        clients, refused = [server.connect() for _ in range(3)], []
+        for client in clients:
+            client.request("GET", "/health")
+            answer = client.getresponse()
+            answer.read()
+            if answer.status == 503:
+                self.assertEqual(answer.headers["retry-after"], "1")
+                refused.append(answer.headers["x-request-id"])
+        for client in clients:
+            client.close()
+        code, said = server.stop()
+        self.assertEqual((code, len(refused) > 0), (0, True))
+        for name in refused:
+            self.assertRegex(said, rf"(?m)^\S+ other - 503, \d+ bytes, \S+ ms, {name}$")
+
     def test_echo_with_logprobs(self):
         """Of the prompt's tokens what the program says of them; behind them those of the answer."""
         body = {"prompt": STORY, "temperature": 0, "max_tokens": 12, "logprobs": 3}
