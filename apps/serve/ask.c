@@ -116,8 +116,7 @@ static runnel_status submit_answer(struct serve_task *task, size_t i, uint64_t s
     request.label = task->head.id;
     request.cache_salt = salt_of(task);
     request.tenant = task->visit->key->tenant;
-    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect == &serve_anthropic ||
-                                                     task->wish.timings || task->wish.progress);
+    request.want_progress = task->request.stream && (task->request.usage_always || task->dialect->tells_prompt);
     request.coalesce_bytes = request.want_logprobs || task->request.keeps_ids ? 0 : COALESCE_BYTES;
     return runnel_generate(task->model->handle, &request, &task->streams[i].id, error);
 }

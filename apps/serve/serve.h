@@ -44,7 +44,9 @@ struct serve_dialect {
     /* Fields that `translate` does not know go on as they are: they are OpenAI's. */
     bool passes;
 
-    bool llama_entries; /* of its requests */
+    bool llama_entries;      /* of its requests */
+    const char *input_field; /* of its bodies: that of the texts or ids; NULL: as OpenAI has it */
+    bool tells_prompt;       /* its pieces have the prompt's length from the first one on */
 
     /* A whole answer: all its streams have ended with DONE. */
     void (*answer)(struct serve_task *task, FILE *to);

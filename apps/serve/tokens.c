@@ -207,16 +207,17 @@ void serve_tokenize(struct serve *serve, struct http_exchange *exchange, const c
 
 /* ---- Tokens to text ---------------------------------------------------------------------- */
 
-static bool read_ids(const json_t *ids, int32_t *out, struct openai_error *error)
+static bool read_ids(const json_t *ids, uint32_t n_vocabulary, int32_t *out, struct openai_error *error)
 {
     for (size_t i = 0; i < json_array_size(ids); i++) {
         json_int_t id = json_integer_value(json_array_get(ids, i));
 
         if (!openai_expect(error, "tokens", json_array_get(ids, i), JSON_INTEGER))
             return false;
-        if (id < 0 || id > INT32_MAX)
-            return openai_refuse(error, "invalid_value", "tokens", "tokens[%zu] is %lld, which is no token", i,
-                                 (long long)id);
+        if (id < 0 || id >= n_vocabulary)
+            return openai_refuse(error, "invalid_value", "tokens",
+                                 "tokens[%zu] is %lld, which is no token: the model has %u", i, (long long)id,
+                                 n_vocabulary);
         out[i] = (int32_t)id;
     }
     return true;
@@ -255,7 +256,7 @@ static void fill_text(struct page *page)
     tokens = calloc(json_array_size(ids) + 1, sizeof *tokens);
     if (tokens == NULL)
         openai_no_memory(&page->error);
-    else if (read_ids(ids, tokens, &page->error))
+    else if (read_ids(ids, page->model->info.vocab_tokens, tokens, &page->error))
         detokenize(page, tokens, json_array_size(ids));
     free(tokens);
 }

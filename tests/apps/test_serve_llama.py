@@ -64,6 +64,8 @@ class Llama(unittest.TestCase):
         self.assertEqual((got["tokens_predicted"], got["tokens_evaluated"]),
                          (want["usage"]["completion_tokens"], want["usage"]["prompt_tokens"]))
         self.same(self.pieces(), [got])
+        self.assertEqual({event["tokens_evaluated"] for _, event in self.server.events("/completion", ASK)},
+                         {got["tokens_evaluated"]})
         self.assertEqual(self.server.post("/completion", {"prompt": STORY, "n_predict": "x"})[0], 400)
 
     def test_how_it_ended(self):
