@@ -146,14 +146,17 @@ static bool add(struct reader *reader, struct serve_model *model)
     return true;
 }
 
-static bool is_name(const char *text)
+static bool names(const char *text, size_t n)
 {
-    size_t n = text != NULL ? strlen(text) : 0;
-
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 127)
             return false;
     return n > 0 && n < SERVE_NAME_BYTES;
+}
+
+static bool is_name(const char *text)
+{
+    return text != NULL && names(text, strlen(text));
 }
 
 /* ---- The command line -------------------------------------------------------------------- */
@@ -187,9 +190,12 @@ static bool add_operand(struct reader *reader, const char *operand)
 {
     const char *equal = strchr(operand, '=');
     bool named = equal != NULL && memchr(operand, '/', (size_t)(equal - operand)) == NULL; /* NAME=FILE */
-    struct serve_model *model =
-        new_model(reader, named ? equal + 1 : operand, named ? operand : NULL, named ? (size_t)(equal - operand) : 0);
+    size_t n = named ? (size_t)(equal - operand) : 0;
+    struct serve_model *model = NULL;
 
+    if (named && !names(operand, n))
+        return complain(reader, "%.200s: a name has 1 to 127 bytes and no control characters", operand);
+    model = new_model(reader, named ? equal + 1 : operand, named ? operand : NULL, n);
     if (model == NULL)
         return false;
     model->pinned = true;

@@ -670,6 +670,8 @@ class Limits(unittest.TestCase):
         for words, code, part in ((("serve",), 2, b"MODEL"), (("serve", "/nosuch.gguf", "--port", "0"), 1, b"/nosuch"),
                                   (("serve", MODEL, MODEL, "--port", "0"), 2, b"two models"),
                                   (("serve", MODEL, "--port", "99999"), 2, b"--port"),
+                                  (("serve", f"={MODEL}", "--port", "0"), 2, b"1 to 127"),
+                                  (("serve", f"{'a' * 128}={MODEL}", "--port", "0"), 2, b"1 to 127"),
                                   (("serve", MODEL, "--tls-cert", "x"), 2, b"--tls-key"),
                                   (("serve", MODEL, "--host", "999.1.1.1", "--port", "0"), 1, b"cannot listen"),
                                   (("serve", MODEL, "--api-key-file", "/dev/null", "--port", "0"), 1, b"no key"),
