@@ -269,6 +269,7 @@ static void completion_logprobs(struct openai_choice *choice, const runnel_event
     const char *comma = choice->n_entries > 0 ? "," : "";
     char piece[PIECE_BYTES], other[PIECE_BYTES];
     size_t n = piece_of(choice->model, event->token, piece), m = 0;
+    bool told = isnan(event->logprob); /* the token itself, which stands behind the best if it is none of them */
 
     fputs(comma, choice->entries.to);
     if (isnan(event->logprob))
@@ -285,6 +286,13 @@ static void completion_logprobs(struct openai_choice *choice, const runnel_event
         put_token_string(choice->tops.to, choice, event->top[i].token, other, m);
         fputc(':', choice->tops.to);
         put_logprob(choice->tops.to, event->top[i].logprob);
+        told = told || event->top[i].token == event->token;
+    }
+    if (!told) {
+        fputs(event->n_top > 0 ? "," : "", choice->tops.to);
+        put_token_string(choice->tops.to, choice, event->token, piece, n);
+        fputc(':', choice->tops.to);
+        put_logprob(choice->tops.to, event->logprob);
     }
     if (!isnan(event->logprob))
         fputc('}', choice->tops.to);
