@@ -56,6 +56,66 @@ void openai_error_of(runnel_status status, const char *sentence, struct openai_e
     }
 }
 
+/* ---- Members of the library's requests --------------------------------------------------- */
+
+struct place {
+    const char *field; /* of the body */
+    const char *part;  /* what the member's parts are, where they lie elsewhere in the field; NULL: they do not */
+    size_t n;          /* bytes of the member's name in the sentence */
+};
+
+static bool find_member(const struct openai_request *request, const char *sentence, struct place *place)
+{
+    static const struct {
+        const char *member, *field, *part;
+    } members[] = {{"sampling.biases", "logit_bias", ": entry"},
+                   {"sampling.samplers.order", "samplers", NULL},
+                   {"sampling.samplers", "samplers", NULL},
+                   {"sampling.samplers.dry_breakers", "dry_sequence_breakers", NULL},
+                   {"tokens", NULL, ": token"},
+                   {"stop_tokens", "stop_token_ids", NULL},
+                   {"stops", "stop", NULL},
+                   {"max_tokens", "max_tokens", NULL},
+                   {"context_keep", "context_keep", NULL},
+                   {"dimensions", "dimensions", NULL}};
+    static const char samplers[] = "sampling.samplers.";
+
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        place->n = strlen(members[i].member);
+        if (strncmp(sentence, members[i].member, place->n) != 0 || strchr(" :[", sentence[place->n]) == NULL)
+            continue;
+        place->field = members[i].field != NULL       ? members[i].field
+                       : request->input_field != NULL ? request->input_field
+                                                      : openai_field_needed(request->endpoint);
+        place->part = members[i].part;
+        return true;
+    }
+    if (strncmp(sentence, samplers, sizeof samplers - 1) == 0) {
+        place->n = strcspn(sentence, " :[");
+        place->field = openai_sampler_field(sentence + sizeof samplers - 1, place->n - (sizeof samplers - 1));
+        return place->field != NULL;
+    }
+    return false;
+}
+
+void openai_request_fault(const struct openai_request *request, struct openai_error *error)
+{
+    struct place place = {0};
+    char sentence[RUNNEL_ERROR_BYTES];
+    int index = 0;
+
+    openai_grammar_fault(request, error);
+    if (error->http != 400 || error->param[0] != '\0' || !find_member(request, error->message, &place))
+        return;
+    snprintf(sentence, sizeof sentence, "%s", error->message + place.n);
+    if (place.part == NULL && sentence[0] == '[')
+        index = (int)strcspn(sentence, "]") + 1;
+    snprintf(error->param, sizeof error->param, "%s%.*s", place.field, index, sentence);
+    snprintf(error->message, sizeof error->message, "%s%s%s", place.field, place.part != NULL ? place.part : "",
+             sentence);
+    error->code = "invalid_value";
+}
+
 bool openai_no_memory(struct openai_error *error)
 {
     openai_error_of(RUNNEL_NO_MEMORY, "not enough memory for the request", error);

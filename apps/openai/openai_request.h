@@ -81,11 +81,12 @@ struct openai_request {
     int64_t priority;  /* served: of runnel_request */
     int32_t *stop_ids; /* [n_stop_ids]: served: tokens that end an answer; owned */
     size_t n_stop_ids;
-    char *cache_salt;   /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
-    char *model;        /* as the body names it; NULL: it does not. Owned, like all below */
-    int64_t n;          /* answers per prompt */
-    bool echo;          /* completions: the text begins with the prompt */
-    bool parse_special; /* completions: control tokens written in the prompt become control tokens */
+    char *cache_salt; /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
+    const char *input_field; /* what a dialect calls the field of its prompts; NULL: as OpenAI does. A literal */
+    char *model;             /* as the body names it; NULL: it does not. Owned, like all below */
+    int64_t n;               /* answers per prompt */
+    bool echo;               /* completions: the text begins with the prompt */
+    bool parse_special;      /* completions: control tokens written in the prompt become control tokens */
     bool logprobs;
     bool llama_entries;        /* log-probabilities as llama.cpp's server writes them, a list with ids */
     bool keeps_ids;            /* of the answer's tokens ... */
@@ -241,7 +242,13 @@ const char *openai_field_needed(enum openai_endpoint endpoint);
 /* True for an array of tools of type function, each with a name. */
 bool openai_tools_check(const json_t *tools, struct openai_error *error);
 
-/* What the library says of a request, as an error of this form: 400 where the request is at fault, else 500. */
+/* What the library says of a request, as an error of this form: 400 where the request is at fault, else 500. fault:
+ * where the sentence is of a member of the library's request or of its grammar, it becomes one of the field of the body
+ * that has it. */
 void openai_error_of(runnel_status status, const char *sentence, struct openai_error *error);
+void openai_request_fault(const struct openai_request *request, struct openai_error *error);
+
+/* The field of a member of runnel_samplers, member[0..n); NULL: there is none. */
+const char *openai_sampler_field(const char *member, size_t n);
 
 #endif

@@ -11,16 +11,24 @@ enum kind { REAL, WHOLE };
 #define KIND_uint32_t WHOLE
 
 struct number {
-    const char *name;
+    const char *name, *member;
     enum kind kind;
     size_t at; /* in runnel_samplers */
     double least, most;
 };
 
 #define NUMBER(type, member, sampler, value, least, most, option, json, help) \
-    {json, KIND_##type, offsetof(runnel_samplers, member), least, most},
+    {json, #member, KIND_##type, offsetof(runnel_samplers, member), least, most},
 
 static const struct number numbers[] = {RUNNEL_SAMPLERS_NUMBERS(NUMBER)};
+
+const char *openai_sampler_field(const char *member, size_t n)
+{
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (strlen(numbers[i].member) == n && memcmp(numbers[i].member, member, n) == 0)
+            return numbers[i].name;
+    return NULL;
+}
 
 static int refuse_range(const struct number *number, double value, struct openai_error *error)
 {

@@ -192,7 +192,7 @@ void batch_line_fault(struct batch_line *line, size_t at, runnel_status status, 
     line->fault_at = at;
     line->fault = BATCH_BAD_REQUEST;
     openai_error_of(status, sentence, &line->error);
-    openai_grammar_fault(&line->request, &line->error);
+    openai_request_fault(&line->request, &line->error);
 }
 
 uint64_t batch_line_seed(const struct batch_line *line)

@@ -251,7 +251,7 @@ static void submit_all(struct serve_task *task)
         return;
     }
     serve_error_of(&error, &fault);
-    openai_grammar_fault(&task->request, &fault);
+    openai_request_fault(&task->request, &fault);
     if (error.status == RUNNEL_UNSUPPORTED && (task->request.endpoint & OPENAI_SCORES) != 0) {
         fault.http = 501;
         fault.type = "not_supported_error";
@@ -277,6 +277,7 @@ static bool submit_more(struct serve_task *task)
     if (error.status == RUNNEL_BUSY)
         return true;
     serve_error_of(&error, &fault);
+    openai_request_fault(&task->request, &fault);
     refuse(task, &fault, 0);
     return false;
 }
@@ -478,6 +479,7 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
     good =
         openai_request_read(&task->request, endpoint, OPENAI_SERVED, body, error) && can_stream(&task->request, error);
     json_decref(translated);
+    task->request.input_field = task->dialect->input_field;
     if (good && task->dialect->llama_entries) {
         task->request.llama_entries = true;
         task->request.echo = false; /* OpenAI's alone, like best_of and return_token_ids */

@@ -312,5 +312,7 @@ const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
                                            .ping = ": still here\n\n",
                                            .put_error = serve_put_error};
 
-const struct serve_dialect serve_llama_embedding = {
-    .translate = llama_translate_embedding, .answer = answer_embedding, .put_error = serve_put_error};
+const struct serve_dialect serve_llama_embedding = {.translate = llama_translate_embedding,
+                                                    .input_field = "content",
+                                                    .answer = answer_embedding,
+                                                    .put_error = serve_put_error};

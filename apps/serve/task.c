@@ -162,7 +162,7 @@ static void fail_as(struct serve_task *task, runnel_status status, const char *s
 
     snprintf(error.message, sizeof error.message, "%s", sentence);
     serve_error_of(&error, &fault);
-    openai_grammar_fault(&task->request, &fault);
+    openai_request_fault(&task->request, &fault);
     fail(task, &fault);
 }
 

@@ -71,7 +71,17 @@ BAD = [  # url, body, status, code, param
     (TEXT, {"prompt": "a", "n": 2, "best_of": 3, "stream": True}, 400, "unsupported_value", "best_of"),
     (TEXT, {"prompt": "a", "temperature": 9}, 400, "invalid_value", "temperature"),
     (TEXT, {"prompt": "a", "stop_token_ids": [-1]}, 400, "invalid_value", "stop_token_ids[0]"),
-    (TEXT, {"prompt": [[1, 1 << 30]], "max_tokens": 1}, 400, None, None),
+    (TEXT, {"prompt": [[1, 1 << 30]], "max_tokens": 1}, 400, "invalid_value", "prompt"),
+    (TEXT, {"prompt": "a", "logit_bias": {"99999999": 1}}, 400, "invalid_value", "logit_bias"),
+    (TEXT, {"prompt": "a", "samplers": "top_k;nosuch"}, 400, "invalid_value", "samplers"),
+    (TEXT, {"prompt": "a", "mirostat": 1, "adaptive_target": 0.5}, 400, "invalid_value", "samplers"),
+    (TEXT, {"prompt": "a", "stop_token_ids": [3, 99999]}, 400, "invalid_value", "stop_token_ids[1]"),
+    (TEXT, {"prompt": "a", "context_keep": 1 << 30}, 400, "invalid_value", "context_keep"),
+    (TEXT, {"prompt": "a", "max_tokens": 5.5}, 400, "invalid_type", "max_tokens"),
+    (EMBED, {"input": "a", "dimensions": 99999}, 400, "invalid_value", "dimensions"),
+    (EMBED, {"input": [[99999]]}, 400, "invalid_value", "input"),
+    ("/embedding", {"content": [99999]}, 400, "invalid_value", "content"),
+    ("/completion", {"prompt": [99999]}, 400, "invalid_value", "prompt"),
     (TEXT, {"prompt": "a", "logit_bias": {"5": "x"}}, 400, "invalid_type", "logit_bias.5"),
     (TEXT, {"prompt": "word " * 20000, "max_tokens": 5}, 400, "context_length_exceeded", None),
     (TEXT, {"prompt": "a", "guided_regex": "("}, 400, "invalid_value", "guided_regex"),
@@ -404,6 +414,7 @@ class Serve(unittest.TestCase):
                 error = answer["error"]
                 self.assertEqual(sorted(error), ["code", "message", "param", "type"])
                 self.assertEqual((error["code"], error["param"]), (code, param), error)
+                self.assertNotRegex(error["message"], r"sampling\.|^tokens\[\d+\] =|stop_tokens")
                 if isinstance(body, dict) and url in (TEXT, CHAT) and "stream" not in body:
                     self.assertEqual(self.server.post(url, {**body, "stream": True}), (got, answer))
 
