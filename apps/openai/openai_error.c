@@ -1,4 +1,4 @@
-/* Errors in OpenAI's form, and names of endpoints. See openai_request.h. */
+/* Errors in OpenAI's form, values of JSON, and names of endpoints. See openai_request.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +33,65 @@ bool openai_expect(struct openai_error *error, const char *param, const json_t *
         return true;
     return openai_refuse(error, "invalid_type", param, "%s must be %s, not %s", param, type_name(type),
                          type_name(json_typeof(value)));
+}
+
+const char *openai_word(const json_t *value)
+{
+    const char *word = json_string_value(value);
+
+    return word == NULL || strlen(word) == json_string_length(value) ? word : "";
+}
+
+bool openai_expect_word(struct openai_error *error, const char *param, const json_t *value)
+{
+    return openai_expect(error, param, value, JSON_STRING) &&
+           (strlen(json_string_value(value)) == json_string_length(value) ||
+            openai_refuse(error, "invalid_value", param, "%s has a zero byte", param));
+}
+
+json_t *openai_parse(const char *bytes, size_t n, json_error_t *where)
+{
+    return json_loadb(bytes, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, where);
+}
+
+/* The integer that a value is; NULL: it is none, or no memory. */
+static json_t *whole(const json_t *value)
+{
+    double number = json_real_value(value), most = 9223372036854775808.0;
+
+    if (!json_is_real(value) || number < -most || number >= most || number != (double)(json_int_t)number)
+        return NULL;
+    return json_integer((json_int_t)number);
+}
+
+static void make_array_whole(json_t *array)
+{
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        json_t *value = json_array_get(array, i), *integer = whole(value);
+
+        if (integer != NULL)
+            json_array_set_new(array, i, integer);
+        else if (json_is_array(value))
+            make_array_whole(value);
+    }
+}
+
+void openai_make_whole(json_t *body)
+{
+    const char *name = NULL;
+    json_t *value = NULL, *integer = NULL;
+    void *next = NULL;
+
+    json_object_foreach_safe(body, next, name, value)
+    {
+        integer = whole(value);
+        if (integer != NULL)
+            json_object_set_new(body, name, integer);
+        else if (json_is_array(value))
+            make_array_whole(value);
+        else if (json_is_object(value) && strcmp(name, "options") == 0)
+            openai_make_whole(value);
+    }
 }
 
 void openai_error_of(runnel_status status, const char *sentence, struct openai_error *error)

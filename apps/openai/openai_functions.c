@@ -36,7 +36,7 @@ bool openai_take_functions(struct openai_reader *reader, const char *name, const
 bool openai_take_function_call(struct openai_reader *reader, const char *name, const json_t *value)
 {
     const json_t *chosen = json_object_get(value, "name");
-    const char *word = json_string_value(value);
+    const char *word = openai_word(value);
     json_t *choice = NULL;
     bool good = false;
 
@@ -58,7 +58,7 @@ bool openai_take_function_call(struct openai_reader *reader, const char *name, c
 /* An assistant's call, and what the function said, in the form of tools. */
 bool openai_fix_function(json_t *message, const char *where, struct openai_error *error)
 {
-    const char *role = json_string_value(json_object_get(message, "role"));
+    const char *role = openai_word(json_object_get(message, "role"));
     json_t *call = json_object_get(message, "function_call"), *calls = NULL;
     char param[96];
 

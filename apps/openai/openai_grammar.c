@@ -108,7 +108,7 @@ static bool read_choices(struct reader *reader, const json_t *value)
 static bool read_either(struct reader *reader, const json_t *value)
 {
     const char *text = json_string_value(value);
-    bool gbnf = text != NULL && strstr(text, "::=") != NULL;
+    bool gbnf = text != NULL && memmem(text, json_string_length(value), "::=", 3) != NULL;
 
     return read_string(reader, gbnf ? RUNNEL_GRAMMAR_GBNF : RUNNEL_GRAMMAR_EBNF, value);
 }
@@ -153,7 +153,7 @@ bool openai_read_format(struct openai_request *request, const char *name, const 
                         struct openai_error *error)
 {
     struct reader reader = {request, error, name};
-    const char *type = json_string_value(json_object_get(value, "type"));
+    const char *type = openai_word(json_object_get(value, "type"));
     const json_t *of = json_object_get(value, "json_schema");
     char nested[48];
 
@@ -295,7 +295,7 @@ bool openai_read_tool_choice(struct openai_request *request, const char *name, c
 {
     static const char *const words[] = {"none", "auto", "required"};
     const json_t *function = json_object_get(value, "function");
-    const char *choice = json_string_value(value), *type = json_string_value(json_object_get(value, "type"));
+    const char *choice = openai_word(value), *type = openai_word(json_object_get(value, "type"));
 
     if (choice == NULL && !json_is_object(value))
         return openai_refuse(error, "invalid_type", name, "%s must be a string or an object", name);
@@ -307,7 +307,7 @@ bool openai_read_tool_choice(struct openai_request *request, const char *name, c
     if (choice != NULL || type == NULL || strcmp(type, "function") != 0)
         return openai_refuse(error, "unsupported_value", name,
                              "%s: only 'none', 'auto', 'required' and a function are supported", name);
-    choice = json_string_value(json_object_get(function != NULL ? function : value, "name"));
+    choice = openai_word(json_object_get(function != NULL ? function : value, "name"));
     if (choice == NULL || choice[0] == '\0')
         return openai_refuse(error, "missing_required_parameter", name, "%s: the function has no name", name);
     request->tool_choice = strdup(choice);
@@ -318,8 +318,7 @@ bool openai_read_tool_choice(struct openai_request *request, const char *name, c
 static bool has_tool(const json_t *tools, const char *name)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
-        const char *own =
-            json_string_value(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
+        const char *own = openai_word(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
 
         if (own != NULL && strcmp(own, name) == 0)
             return true;

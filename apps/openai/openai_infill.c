@@ -42,7 +42,7 @@ static bool take_file(struct openai_reader *reader, const json_t *value, size_t 
     if (!openai_expect(reader->error, param, text, JSON_STRING))
         return false;
     snprintf(param, sizeof param, "input_extra[%zu].filename", i);
-    if (name != NULL && !json_is_null(name) && !openai_expect(reader->error, param, name, JSON_STRING))
+    if (name != NULL && !json_is_null(name) && !openai_expect_word(reader->error, param, name))
         return false;
     reader->r->n_files++;
     file->text = copy(text);

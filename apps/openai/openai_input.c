@@ -67,12 +67,12 @@ static bool add_message(struct talk *talk, const json_t *item, size_t i)
     if (role == NULL)
         return false;
     snprintf(param, sizeof param, "input[%zu].role", i);
-    if (!openai_known_word(openai_roles, json_string_value(role)))
+    if (!openai_known_word(openai_roles, openai_word(role)))
         return openai_refuse(talk->error, "invalid_value", param, "%s: '%.40s' is not a role", param,
-                             json_string_value(role));
+                             openai_word(role));
     text = text_of(talk, json_object_get(item, "content"), i, "content");
     return text != NULL && append(talk, json_pack("{s:O, s:o}", "role", role, "content", text),
-                                  strcmp(json_string_value(role), "assistant") == 0);
+                                  strcmp(openai_word(role), "assistant") == 0);
 }
 
 /* What a model has thought: in its content, or, where a client keeps that alone, in its summary. */
@@ -158,12 +158,12 @@ static bool add_item(struct talk *talk, const json_t *item, size_t i)
         return false;
     if (type != NULL && !json_is_null(type) && member(talk, item, i, "type", JSON_STRING) == NULL)
         return false;
-    add = find_item(json_is_string(type) ? json_string_value(type) : "message");
+    add = find_item(json_is_string(type) ? openai_word(type) : "message");
     if (add == NULL)
         return openai_refuse(talk->error, "unsupported_value", param,
                              "%s: items are of type message, reasoning, function_call or function_call_output, "
                              "not '%.40s'",
-                             param, json_string_value(type));
+                             param, openai_word(type));
     return add(talk, item, i);
 }
 
@@ -224,7 +224,7 @@ bool openai_finish_input(struct openai_reader *reader)
 static json_t *tool_of(const json_t *tool, size_t i, struct openai_error *error)
 {
     static const char *const members[] = {"name", "description", "parameters", "strict"};
-    const char *type = json_string_value(json_object_get(tool, "type"));
+    const char *type = openai_word(json_object_get(tool, "type"));
     const json_t *strict = json_object_get(tool, "strict");
     json_t *function = NULL;
     char param[96];
@@ -239,7 +239,7 @@ static json_t *tool_of(const json_t *tool, size_t i, struct openai_error *error)
         return NULL;
     }
     snprintf(param, sizeof param, "tools[%zu].name", i);
-    if (!openai_expect(error, param, json_object_get(tool, "name"), JSON_STRING))
+    if (!openai_expect_word(error, param, json_object_get(tool, "name")))
         return NULL;
     snprintf(param, sizeof param, "tools[%zu].strict", i);
     if (strict != NULL && !json_is_null(strict) && !openai_expect(error, param, strict, JSON_TRUE))
@@ -280,7 +280,7 @@ bool openai_take_tools(struct openai_reader *reader, const char *name, const jso
 static bool take_allowed(struct openai_reader *reader, const json_t *value)
 {
     const json_t *mode = json_object_get(value, "mode");
-    const char *word = json_string_value(mode);
+    const char *word = openai_word(mode);
 
     reader->allowed = json_object_get(value, "tools");
     if (!openai_expect(reader->error, "tool_choice.mode", mode, JSON_STRING) ||
@@ -294,7 +294,7 @@ static bool take_allowed(struct openai_reader *reader, const json_t *value)
 
 bool openai_take_choice(struct openai_reader *reader, const char *name, const json_t *value)
 {
-    const char *type = json_string_value(json_object_get(value, "type"));
+    const char *type = openai_word(json_object_get(value, "type"));
     bool allowed = type != NULL && strcmp(type, "allowed_tools") == 0;
 
     if (allowed ? !take_allowed(reader, value) : !openai_read_tool_choice(reader->r, name, value, reader->error))
@@ -307,7 +307,7 @@ bool openai_take_choice(struct openai_reader *reader, const char *name, const js
 static bool is_allowed(const json_t *allowed, const char *tool)
 {
     for (size_t i = 0; i < json_array_size(allowed); i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(allowed, i), "name"));
+        const char *name = openai_word(json_object_get(json_array_get(allowed, i), "name"));
 
         if (name != NULL && strcmp(name, tool) == 0)
             return true;
@@ -317,7 +317,7 @@ static bool is_allowed(const json_t *allowed, const char *tool)
 
 static const char *name_of(const json_t *tools, size_t i)
 {
-    return json_string_value(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
+    return openai_word(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
 }
 
 bool openai_finish_choice(struct openai_reader *reader)
@@ -383,7 +383,7 @@ bool openai_take_truncation(struct openai_reader *reader, const char *name, cons
 {
     if (!openai_expect(reader->error, name, value, JSON_STRING))
         return false;
-    return strcmp(json_string_value(value), "disabled") == 0 ||
+    return strcmp(openai_word(value), "disabled") == 0 ||
            openai_refuse(reader->error, "unsupported_value", name, "%s: only 'disabled' is supported", name);
 }
 
@@ -406,11 +406,11 @@ bool openai_take_include(struct openai_reader *reader, const char *name, const j
         snprintf(param, sizeof param, "include[%zu]", i);
         if (!openai_expect(reader->error, param, word, JSON_STRING))
             return false;
-        if (strcmp(json_string_value(word), "message.output_text.logprobs") == 0)
+        if (strcmp(openai_word(word), "message.output_text.logprobs") == 0)
             reader->r->logprobs = true;
-        else if (strcmp(json_string_value(word), "reasoning.encrypted_content") != 0)
+        else if (strcmp(openai_word(word), "reasoning.encrypted_content") != 0)
             return openai_refuse(reader->error, "unsupported_value", param, "%s: '%.60s' is not supported", param,
-                                 json_string_value(word));
+                                 openai_word(word));
     }
     return true;
 }

@@ -20,7 +20,7 @@ bool openai_known_word(const char *const *words, const char *word)
 static const json_t *part_text(const json_t *part, const char *where, size_t i, const char *const *types,
                                struct openai_error *error)
 {
-    const char *type = json_string_value(json_object_get(part, "type"));
+    const char *type = openai_word(json_object_get(part, "type"));
     const json_t *text = json_object_get(part, "text");
     char param[96];
 
@@ -126,7 +126,7 @@ static bool fix_message(json_t *message, size_t i, struct openai_error *error)
     snprintf(param, sizeof param, "messages[%zu].role", i);
     if (!openai_expect(error, param, json_object_get(message, "role"), JSON_STRING))
         return false;
-    role = json_string_value(json_object_get(message, "role"));
+    role = openai_word(json_object_get(message, "role"));
     if (!openai_known_word(openai_roles, role))
         return openai_refuse(error, "invalid_value", param, "%s: '%.40s' is not a role", param, role);
     snprintf(param, sizeof param, "messages[%zu]", i);
@@ -163,7 +163,7 @@ bool openai_is_begun(const json_t *messages)
 {
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
     const json_t *content = json_object_get(last, "content");
-    const char *role = json_string_value(json_object_get(last, "role"));
+    const char *role = openai_word(json_object_get(last, "role"));
 
     return role != NULL && strcmp(role, "assistant") == 0 &&
            json_array_size(json_object_get(last, "tool_calls")) == 0 &&
@@ -180,7 +180,7 @@ bool openai_tools_check(const json_t *tools, struct openai_error *error)
         return false;
     json_array_foreach(tools, i, tool)
     {
-        const char *type = json_string_value(json_object_get(tool, "type"));
+        const char *type = openai_word(json_object_get(tool, "type"));
 
         snprintf(param, sizeof param, "tools[%zu].type", i);
         if (type == NULL || strcmp(type, "function") != 0)
@@ -189,7 +189,7 @@ bool openai_tools_check(const json_t *tools, struct openai_error *error)
         if (!openai_expect(error, param, json_object_get(tool, "function"), JSON_OBJECT))
             return false;
         snprintf(param, sizeof param, "tools[%zu].function.name", i);
-        if (!openai_expect(error, param, json_object_get(json_object_get(tool, "function"), "name"), JSON_STRING))
+        if (!openai_expect_word(error, param, json_object_get(json_object_get(tool, "function"), "name")))
             return false;
         strict = json_object_get(json_object_get(tool, "function"), "strict");
         snprintf(param, sizeof param, "tools[%zu].function.strict", i);

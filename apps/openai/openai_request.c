@@ -59,7 +59,7 @@ bool openai_read_integer(struct openai_error *error, const char *name, const jso
 
 static bool read_model(struct openai_reader *reader, const char *name, const json_t *value)
 {
-    if (!openai_expect(reader->error, name, value, JSON_STRING))
+    if (!openai_expect_word(reader->error, name, value))
         return false;
     reader->r->model = strdup(json_string_value(value));
     return reader->r->model != NULL || openai_no_memory(reader->error);
@@ -303,8 +303,8 @@ static bool read_encoding(struct openai_reader *reader, const char *name, const 
 {
     if (!openai_expect(reader->error, name, value, JSON_STRING))
         return false;
-    reader->r->base64 = strcmp(json_string_value(value), "base64") == 0;
-    if (reader->r->base64 || strcmp(json_string_value(value), "float") == 0)
+    reader->r->base64 = strcmp(openai_word(value), "base64") == 0;
+    if (reader->r->base64 || strcmp(openai_word(value), "float") == 0)
         return true;
     return openai_refuse(reader->error, "invalid_value", name, "%s must be 'float' or 'base64'", name);
 }
@@ -356,7 +356,7 @@ static bool read_format(struct openai_reader *reader, const char *name, const js
 
 static bool read_modalities(struct openai_reader *reader, const char *name, const json_t *value)
 {
-    const char *first = json_string_value(json_array_get(value, 0));
+    const char *first = openai_word(json_array_get(value, 0));
 
     if (!openai_expect(reader->error, name, value, JSON_ARRAY))
         return false;

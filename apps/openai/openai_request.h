@@ -155,6 +155,19 @@ bool openai_no_memory(struct openai_error *error);
  * so. */
 bool openai_expect(struct openai_error *error, const char *param, const json_t *value, json_type type);
 
+/* Names and words have no zero byte. word: of a string, "" where it has one; NULL: the value is none. expect: false,
+ * with an error, when the value is no such string. */
+const char *openai_word(const json_t *value);
+bool openai_expect_word(struct openai_error *error, const char *param, const json_t *value);
+
+/* JSON as requests are written in it, of any type: texts may have zero bytes, and no object has a name twice. A new
+ * reference; NULL: *where says why. */
+json_t *openai_parse(const char *bytes, size_t n, json_error_t *where);
+
+/* Whole numbers of a body (5.0) become integers: its own, those of its arrays, and of Ollama's options. What is passed
+ * on as it is (schemas, variables, conversations) stays. */
+void openai_make_whole(json_t *body);
+
 /* A whole number in [min, max]. */
 bool openai_read_integer(struct openai_error *error, const char *name, const json_t *value, double min, double max,
                          int64_t *out);

@@ -89,12 +89,14 @@ static int read_order(struct openai_request *request, const char *name, const js
     char *order;
 
     if (json_is_string(value)) {
+        if (!openai_expect_word(error, name, value))
+            return -1;
         order = strdup(json_string_value(value));
     } else {
         if (!openai_expect(error, name, value, JSON_ARRAY))
             return -1;
         for (size_t i = 0; i < json_array_size(value); i++) {
-            if (!openai_expect(error, name, json_array_get(value, i), JSON_STRING))
+            if (!openai_expect_word(error, name, json_array_get(value, i)))
                 return -1;
             capacity += json_string_length(json_array_get(value, i)) + 1;
         }
@@ -125,7 +127,7 @@ static int read_breakers(struct openai_request *request, const char *name, const
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *text = json_array_get(value, i);
 
-        if (!openai_expect(error, name, text, JSON_STRING))
+        if (!openai_expect_word(error, name, text))
             return -1;
         if (json_string_length(text) == 0 || json_string_length(text) > RUNNEL_MAX_BREAKER_BYTES) {
             openai_refuse(error, "invalid_value", name, "%s[%zu]: not 1..%d bytes", name, i, RUNNEL_MAX_BREAKER_BYTES);
@@ -141,7 +143,7 @@ static int read_breakers(struct openai_request *request, const char *name, const
 
 static int read_eos(struct openai_request *request, const char *name, const json_t *value, struct openai_error *error)
 {
-    bool forbid = json_is_string(value) && strcmp(json_string_value(value), "forbid") == 0;
+    bool forbid = json_is_string(value) && strcmp(openai_word(value), "forbid") == 0;
 
     if (!forbid && !openai_expect(error, name, value, JSON_TRUE))
         return -1;

@@ -72,7 +72,7 @@ bool openai_take_return(struct openai_reader *reader, const char *name, const js
 /* Cohere's: which members of the documents are read. Here it is their text. */
 bool openai_take_rank_fields(struct openai_reader *reader, const char *name, const json_t *value)
 {
-    const char *first = json_string_value(json_array_get(value, 0));
+    const char *first = openai_word(json_array_get(value, 0));
 
     if (!openai_expect(reader->error, name, value, JSON_ARRAY))
         return false;

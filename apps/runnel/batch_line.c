@@ -56,14 +56,14 @@ static bool read_method(struct batch_line *line, const json_t *method)
 {
     if (!openai_expect(&line->error, "method", method, JSON_STRING))
         return false;
-    if (strcmp(json_string_value(method), "POST") == 0)
+    if (strcmp(openai_word(method), "POST") == 0)
         return true;
     return openai_refuse(&line->error, "invalid_method", "method", "method must be 'POST'");
 }
 
 static bool read_url(struct batch_line *line, const json_t *url, enum openai_endpoint *endpoint)
 {
-    const char *text = json_string_value(url);
+    const char *text = openai_word(url);
 
     if (!openai_expect(&line->error, "url", url, JSON_STRING))
         return false;
@@ -114,7 +114,7 @@ static void read_json(struct batch_line *line, const struct batch_raw *raw)
 {
     size_t skip = mark_bytes(raw);
     json_error_t error;
-    json_t *root = json_loadb(raw->bytes + skip, raw->n - skip, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    json_t *root = openai_parse(raw->bytes + skip, raw->n - skip, &error);
 
     if (root == NULL && json_error_code(&error) == json_error_out_of_memory) {
         openai_error_of(RUNNEL_NO_MEMORY, "", &line->error);
@@ -126,6 +126,7 @@ static void read_json(struct batch_line *line, const struct batch_raw *raw)
         bad_line(line);
         return;
     }
+    openai_make_whole(json_object_get(root, "body"));
     read_object(line, root);
     json_decref(root);
 }

@@ -33,7 +33,7 @@ struct reader {
 
 static const char *type_of(const json_t *block)
 {
-    const char *type = json_string_value(json_object_get(block, "type"));
+    const char *type = openai_word(json_object_get(block, "type"));
 
     return type != NULL ? type : "";
 }
@@ -45,6 +45,23 @@ static bool add(struct reader *reader, json_t *message)
 }
 
 /* ---- Contents ---------------------------------------------------------------------------- */
+
+/* first, what is between, second: as one text; NULL: no memory. */
+static json_t *joined(const json_t *first, const char *between, const json_t *second)
+{
+    size_t a = json_string_length(first), b = strlen(between), c = json_string_length(second);
+    char *bytes = malloc(a + b + c + 1);
+    json_t *text = NULL;
+
+    if (bytes == NULL)
+        return NULL;
+    memcpy(bytes, json_string_value(first), a);
+    memcpy(bytes + a, between, b);
+    memcpy(bytes + a + b, json_string_value(second), c);
+    text = json_stringn(bytes, a + b + c);
+    free(bytes);
+    return text;
+}
 
 /* The text of a content, which is a text or a list of text blocks, as one text; NULL: *error, or no memory. */
 static json_t *joined_text(const json_t *content, const char *param, struct openai_error *error)
@@ -68,8 +85,7 @@ static json_t *joined_text(const json_t *content, const char *param, struct open
             json_decref(text);
             return NULL;
         }
-        longer = json_sprintf("%s%s%s", json_string_value(text), json_string_length(text) > 0 ? "\n" : "",
-                              json_string_value(json_object_get(block, "text")));
+        longer = joined(text, json_string_length(text) > 0 ? "\n" : "", json_object_get(block, "text"));
         json_decref(text);
         text = longer;
     }
@@ -89,8 +105,9 @@ static bool add_result(struct reader *reader, const json_t *block, const char *p
         return false;
     }
     if (json_is_true(failed) && strncasecmp(json_string_value(text), "error", 5) != 0) {
-        json_t *longer = json_sprintf("Error: %s", json_string_value(text));
+        json_t *empty = json_string(""), *longer = joined(empty, "Error: ", text);
 
+        json_decref(empty);
         json_decref(text);
         text = longer;
     }
@@ -198,7 +215,7 @@ static bool read_assistant(struct reader *reader, const json_t *content, const c
 static bool read_message(struct reader *reader, const json_t *message, size_t i)
 {
     const json_t *role = json_object_get(message, "role"), *content = json_object_get(message, "content");
-    const char *name = json_string_value(role);
+    const char *name = openai_word(role);
     char param[48];
 
     snprintf(param, sizeof param, "messages[%zu]", i);

@@ -262,7 +262,7 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     batch->tenant = owner_of(record);
     batch->owner = (struct batch_owner){ask, pay, serve};
     batch->only_model = model->name;
-    batch->only_url = json_string_value(json_object_get(object, "endpoint"));
+    batch->only_url = openai_word(json_object_get(object, "endpoint"));
     batch->input.fd = -1;
     return run;
 }
@@ -426,8 +426,8 @@ const struct openai_field serve_batch_fields[] = {{"input_file_id", OPENAI_STRIN
 static void find_model(const char *text, size_t n, struct wish *wish)
 {
     const char *end = memchr(text, '\n', n);
-    json_t *line = json_loadb(text, end != NULL ? (size_t)(end - text) : n, 0, NULL);
-    const char *model = json_string_value(json_object_get(json_object_get(line, "body"), "model"));
+    json_t *line = openai_parse(text, end != NULL ? (size_t)(end - text) : n, NULL);
+    const char *model = openai_word(json_object_get(json_object_get(line, "body"), "model"));
 
     if (model != NULL)
         snprintf(wish->model, sizeof wish->model, "%s", model);
@@ -488,10 +488,10 @@ static bool read_wish(struct serve *serve, const json_t *body, uint64_t owner, s
                       struct openai_error *error)
 {
     struct serve_store *store = &serve->files->store;
-    const char *window = json_string_value(json_object_get(body, "completion_window"));
+    const char *window = openai_word(json_object_get(body, "completion_window"));
 
-    *wish = (struct wish){.input = json_string_value(json_object_get(body, "input_file_id")),
-                          .endpoint = json_string_value(json_object_get(body, "endpoint")),
+    *wish = (struct wish){.input = openai_word(json_object_get(body, "input_file_id")),
+                          .endpoint = openai_word(json_object_get(body, "endpoint")),
                           .metadata = json_object_get(body, "metadata")};
     if (!openai_fields_check(serve_batch_fields, body, error))
         return false;

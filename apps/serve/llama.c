@@ -125,12 +125,12 @@ static json_t *value_at(json_t *object, const char *path)
 /* Of text[0..n), an answer, what response_fields name, each under its path. */
 static void put_fields(FILE *to, const json_t *fields, const char *text, size_t n)
 {
-    json_t *whole = json_loadb(text, n, 0, NULL), *picked = json_object(), *field = NULL;
+    json_t *whole = json_loadb(text, n, JSON_ALLOW_NUL, NULL), *picked = json_object(), *field = NULL;
     size_t i = 0;
 
     json_array_foreach(fields, i, field)
     {
-        const char *path = json_string_value(field);
+        const char *path = openai_word(field);
         json_t *value = path != NULL ? value_at(whole, path) : NULL;
 
         if (value != NULL)

@@ -123,7 +123,7 @@ static bool read_samplers(const json_t *body, json_t *out)
         return true;
     json_array_foreach(names, i, name)
     {
-        if (good && !(json_is_string(name) && strcmp(json_string_value(name), "infill") == 0))
+        if (good && !(json_is_string(name) && strcmp(openai_word(name), "infill") == 0))
             good = json_array_append(rest, (json_t *)(uintptr_t)name) == 0;
     }
     good = good && json_object_set(out, "samplers", rest) == 0;
@@ -207,8 +207,7 @@ void llama_wish(struct serve_task *task, const json_t *body)
     task->wish.fields = json_array_size(fields) > 0 ? json_deep_copy(fields) : NULL;
     json_array_foreach(fields, i, field)
     {
-        task->wish.prompt =
-            task->wish.prompt || (json_is_string(field) && strcmp(json_string_value(field), "prompt") == 0);
+        task->wish.prompt = task->wish.prompt || (json_is_string(field) && strcmp(openai_word(field), "prompt") == 0);
     }
     task->request.keeps_ids = task->wish.ids || task->request.stream;
 }

@@ -119,7 +119,7 @@ static bool read_think(const json_t *body, json_t *out, struct openai_error *err
 {
     static const char *const efforts[] = {"low", "medium", "high"};
     json_t *think = json_object_get(body, "think");
-    const char *effort = json_string_value(think);
+    const char *effort = openai_word(think);
     bool known = think == NULL || json_is_null(think) || json_is_boolean(think);
 
     for (size_t i = 0; i < sizeof efforts / sizeof efforts[0]; i++)
@@ -137,10 +137,10 @@ static bool read_think(const json_t *body, json_t *out, struct openai_error *err
 static bool read_format(const json_t *body, json_t *out, struct openai_error *error)
 {
     const json_t *format = json_object_get(body, "format");
-    const char *name = json_string_value(format);
+    const char *name = openai_word(format);
     json_t *value = NULL;
 
-    if (format == NULL || json_is_null(format) || (name != NULL && name[0] == '\0'))
+    if (format == NULL || json_is_null(format) || (name != NULL && json_string_length(format) == 0))
         return true;
     if (name != NULL && strcmp(name, "json") == 0)
         value = json_pack("{s:s}", "type", "json_object");

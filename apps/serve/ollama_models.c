@@ -61,7 +61,7 @@ bool serve_read_keep_alive(const json_t *body, int64_t *ms, struct openai_error 
 {
     const json_t *value = json_object_get(body, "keep_alive");
     double seconds = json_is_number(value)   ? json_number_value(value)
-                     : json_is_string(value) ? seconds_of(json_string_value(value))
+                     : json_is_string(value) ? seconds_of(openai_word(value))
                                              : NAN;
 
     *ms = KEEP_UNSAID;
@@ -105,7 +105,7 @@ static void answer_load(struct serve *serve, struct http_exchange *exchange, con
 bool serve_ollama_load(struct serve *serve, struct http_exchange *exchange, const json_t *body)
 {
     const struct serve_dialect *dialect = serve_dialect_of(exchange);
-    const char *name = json_string_value(json_object_get(body, "model"));
+    const char *name = openai_word(json_object_get(body, "model"));
     struct serve_model *model = name != NULL ? serve_model_named(&serve->models, name) : NULL;
     struct openai_error error;
     int64_t keep_ms = 0;
@@ -134,7 +134,7 @@ const struct openai_field serve_load_fields[] = {{"model", OPENAI_STRING, true, 
 static void load_or_unload(struct serve *serve, struct http_exchange *exchange, bool loads)
 {
     json_t *body = serve_read_json(serve, exchange);
-    const char *name = json_string_value(json_object_get(body, "model"));
+    const char *name = openai_word(json_object_get(body, "model"));
     struct serve_model *model = name != NULL ? serve_model_named(&serve->models, name) : NULL;
 
     if (body == NULL)
@@ -351,12 +351,12 @@ void serve_ollama_show(struct serve *serve, struct http_exchange *exchange, cons
     name = json_object_get(body, "model");
     if (name == NULL || json_is_null(name))
         name = json_object_get(body, "name");
-    if (!openai_expect(&error, "model", name, JSON_STRING)) {
+    if (!openai_expect_word(&error, "model", name)) {
         json_decref(body);
         serve_refuse(serve, exchange, &error, 0);
         return;
     }
-    model = serve_find_model(serve, exchange, json_string_value(name));
+    model = serve_find_model(serve, exchange, openai_word(name));
     json_decref(body);
     if (model == NULL)
         return;

@@ -24,6 +24,7 @@ static const struct {
     {"409", OF_FILES, "a batch reads the file"},
     {"413", WITH_BODY, "the body is too long"},
     {"414", ALWAYS, "the request line is too long"},
+    {"415", WITH_BODY, "the body has a content coding"},
     {"429", IF_KEYED, "too many requests of this key"},
     {"431", ALWAYS, "the header fields are too long"},
     {"500", ALWAYS, "the server is at fault"},

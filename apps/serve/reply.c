@@ -83,14 +83,14 @@ void serve_reply_taken(struct serve *serve, struct http_exchange *exchange, int 
 json_t *serve_parse(const char *body, size_t n, const struct openai_field *fields, struct openai_error *error)
 {
     json_error_t where;
-    json_t *value = json_loadb(body, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    json_t *value = openai_parse(body, n, &where);
 
     if (value == NULL)
         openai_refuse(error, "invalid_json", NULL, "the body is not JSON: %.160s (line %d, column %d)", where.text,
                       where.line, where.column);
     else if (!json_is_object(value))
         openai_refuse(error, "invalid_type", NULL, "the body is not an object of JSON");
-    else if (fields == NULL || openai_fields_check(fields, value, error))
+    else if (openai_make_whole(value), fields == NULL || openai_fields_check(fields, value, error))
         return value;
     json_decref(value);
     return NULL;

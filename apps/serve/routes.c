@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #include "anthropic.h"
 
@@ -358,6 +359,20 @@ static void refuse_scope(struct serve *serve, struct http_exchange *exchange, co
     serve_refuse(serve, exchange, &error, 0);
 }
 
+static bool is_coded(const struct http_exchange *exchange)
+{
+    const char *coding = http_field(exchange, "content-encoding");
+
+    return coding != NULL && coding[0] != '\0' && strcasecmp(coding, "identity") != 0;
+}
+
+static void refuse_coded(struct serve *serve, struct http_exchange *exchange)
+{
+    http_add_field(exchange, "Accept-Encoding", "identity");
+    serve_refuse_as(serve, exchange, 415, "invalid_request_error", "unsupported_encoding",
+                    "bodies are taken as they are: no Content-Encoding is supported", 0);
+}
+
 /* What takes the model's time counts against a key's rates. */
 static bool is_metered(const struct serve_route *route)
 {
@@ -392,6 +407,8 @@ void serve_on_head(void *user, struct http_exchange *exchange)
         return;
     else if ((route->auth & key->scopes) == 0)
         refuse_scope(serve, exchange, route);
+    else if (is_coded(exchange))
+        refuse_coded(serve, exchange);
     else if (serve->draining)
         serve_refuse_as(serve, exchange, 503, "unavailable_error", "draining", "the server is going down", 1000);
     else if (is_metered(route))

@@ -178,7 +178,7 @@ static void load(struct serve_store *store, const char *name)
     snprintf(id, sizeof id, "%.*s", (int)(strlen(name) - 5), name);
     if (!store_path(store, id, ".json", path, sizeof path))
         return;
-    record = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    record = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     if (is_sound(record, id)) {
         json_array_append(store->records[kind], record);
         store->bytes += kind == STORE_FILES ? bytes_of(record) : 0;

@@ -62,8 +62,8 @@ static struct serve_model *find_model(struct serve *serve, struct http_exchange 
     const json_t *name = json_object_get(body, "model");
     struct openai_error error;
 
-    if (name == NULL || json_is_null(name) || openai_expect(&error, "model", name, JSON_STRING))
-        return serve_find_model(serve, exchange, json_string_value(name));
+    if (name == NULL || json_is_null(name) || openai_expect_word(&error, "model", name))
+        return serve_find_model(serve, exchange, openai_word(name));
     serve_refuse(serve, exchange, &error, 0);
     return NULL;
 }

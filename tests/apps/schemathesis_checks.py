@@ -12,13 +12,12 @@ SAID = re.compile("|".join((
     r"half the context$", r"never fit", r"tokens, \d+ fit$", r"the model's context \d+$",  # the length in tokens
     r"\d bytes",  # a length in bytes, not in characters
     r"must be above 0$", r"too big|number overflow",  # JSON's numbers are those of C ...
-    r"must be an integer, not a number|must be a string or an array of token ids",  # ... and 5.0 is no integer
+    r"must be a string or an array of token ids",
     r"more than the model's", r"at most \d+ run at once$",  # of the model and of the server
     r"^function_call|^messages\[\d+\]\.name is missing$",  # a function of the request; answers of functions have a name
     r"prompt must be a text where there is a suffix", r"^the prompt is empty|has no message$",  # nothing to say
     r"stays$",  # /models/unload
     r"^rank_fields is more",  # of Cohere's
-    r"\\u0000 is not allowed",  # in a text
     r"suffix is not supported|does not go with a (raw|suffix)|templates of clients",  # of Ollama's
     r"does not go with add_generation|no text that could go on|does not write the last",  # continue_final_message
 )))

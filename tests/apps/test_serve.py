@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import socket
 import struct
@@ -19,6 +20,7 @@ from common import MODEL, run
 from server import NAME, Server, template
 
 STORY = "Once upon a time"
+VOCABULARY = 2048
 LONG = {"prompt": STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
 WHOLE = [  # url, body: answered at once and by a batch job, to the same byte
     (TEXT, {"prompt": STORY, "max_tokens": 24, "seed": 1}),
@@ -95,6 +97,12 @@ BAD = [  # url, body, status, code, param
     ("/tokenize", {"content": 5}, 400, "invalid_type", "content"),
     ("/detokenize", {"tokens": [1, "a"]}, 400, "invalid_type", "tokens"),
     ("/detokenize", {"tokens": [1 << 40]}, 400, "invalid_value", "tokens"),
+    ("/detokenize", {"tokens": [1, VOCABULARY]}, 400, "invalid_value", "tokens"),
+    ("/detokenize", {"tokens": [-1]}, 400, "invalid_value", "tokens"),
+    (TEXT, {"prompt": "a", "model": NAME + "\0x"}, 400, "invalid_value", "model"),
+    ("/tokenize", {"content": "a", "model": NAME + "\0x"}, 400, "invalid_value", "model"),
+    ("/models/unload", {"model": NAME + "\0x"}, 404, "model_not_found", "model"),
+    (TEXT, '{"prompt": "a", "prompt": "b"}', 400, "invalid_json", None),
     ("/apply-template", {}, 400, "missing_required_parameter", "messages"),
 ]
 
@@ -418,6 +426,37 @@ class Serve(unittest.TestCase):
                 if isinstance(body, dict) and url in (TEXT, CHAT) and "stream" not in body:
                     self.assertEqual(self.server.post(url, {**body, "stream": True}), (got, answer))
 
+    def test_whole_numbers_are_integers(self):
+        """As JSON Schema has it, however they are written."""
+        text = {"prompt": [[300, 301]], "max_tokens": 6, "seed": 4, "n": 2, "top_k": 40, "logprobs": 1,
+                "stop_token_ids": [3], "repetition_penalty": 2, "min_tokens": 1}
+        llama = {"prompt": STORY, "n_predict": 6, "seed": 4, "repeat_last_n": 3, "n_probs": 1, "logit_bias": [[5, 1]]}
+        ollama = {"prompt": "a", "stream": False, "options": {"num_predict": 6, "seed": 4, "top_k": 9}}
+        messages = {"messages": USER, "max_tokens": 6, "temperature": 0}
+        for path, body, names in ((TEXT, text, ("choices",)), ("/completion", llama, ("content", "tokens_predicted")),
+                                  ("/api/generate", ollama, ("response", "eval_count")),
+                                  ("/v1/messages", messages, ("content",)), ("/detokenize", {"tokens": [300]}, ("content",))):
+            with self.subTest(path=path):
+                status, want = self.server.post(path, body)
+                self.assertEqual(status, 200, want)
+                status, got = self.server.post(path, re.sub(r"\b(\d+)\b(?=[,\]}])", r"\1.0", json.dumps(body)))
+                self.assertEqual(status, 200, got)
+                self.assertEqual([got[name] for name in names], [want[name] for name in names])
+        text.pop("stop_token_ids")  # a server's
+        told = [bodies([line("a", TEXT, text)]), bodies([line("a", TEXT, {**text, "max_tokens": 6.0, "n": 2.0})])]
+        self.assertEqual(told[0][0]["choices"], told[1][0]["choices"])
+
+    def test_the_token_itself_is_among_the_best(self):
+        """Or behind them, as OpenAI has it."""
+        _, got = self.server.post(TEXT, {"prompt": STORY, "max_tokens": 24, "logprobs": 2, "temperature": 1.9, "seed": 1})
+        lists = got["choices"][0]["logprobs"]
+        sizes = set()
+        for token, logprob, top in zip(lists["tokens"], lists["token_logprobs"], lists["top_logprobs"], strict=True):
+            self.assertEqual(top[token], logprob)
+            self.assertEqual(list(top.values()), sorted(top.values(), reverse=True))
+            sizes.add(len(top))
+        self.assertEqual(sizes, {2, 3})
+
     def test_what_clients_send_beside(self):
         body = {"prompt": STORY, "max_tokens": 4, "temperature": 0}
         _, want = self.server.post(TEXT, body)
@@ -453,11 +492,44 @@ class Serve(unittest.TestCase):
         ids = [int(x) for x in run("tokenize", MODEL, "-p", text, "--ids").stdout.split()]
         self.assertEqual(self.server.post("/tokenize", {"content": text})[1]["tokens"], ids)
         self.assertEqual(self.server.post("/detokenize", {"tokens": ids})[1]["content"], text)
+        self.assertEqual(self.server.post("/detokenize", {"tokens": [VOCABULARY - 1]})[0], 200)
         special = self.server.post("/tokenize", {"content": "<|im_end|>", "parse_special": True})[1]
         self.assertEqual(special["count"], 1)
         prompt = self.server.post("/apply-template", {"messages": USER})[1]["prompt"]
         self.assertIn("What is 2+2?", prompt)
         self.assertIn("<|im_start|>", prompt)
+
+    def test_zero_bytes(self):
+        """Texts may have them, in each dialect; what was read is counted."""
+        text = "The\0 fox\0"
+        n = self.server.post("/tokenize", {"content": text, "add_special": True})[1]["count"]
+        self.assertGreater(n, self.server.post("/tokenize", {"content": "The", "add_special": True})[1]["count"] + 2)
+        short = {"max_tokens": 1, "temperature": 0}
+        self.assertEqual(self.server.post(TEXT, {"prompt": text, **short})[1]["usage"]["prompt_tokens"], n)
+        self.assertEqual(self.server.post("/completion", {"prompt": text, **short})[1]["tokens_evaluated"], n)
+        self.assertEqual(self.server.post("/api/generate", {"prompt": text, "raw": True, "stream": False})[1]
+                         ["prompt_eval_count"], n)
+        prompts = [self.server.post("/apply-template", {"messages": [{"role": "user", "content": content}]})[1]["prompt"]
+                   for content in (f"{text}\nend", "end")]
+        self.assertIn(f"{text}\nend", prompts[0])
+        n = self.server.post(CHAT, {"messages": [{"role": "user", "content": f"{text}\nend"}], **short})[1]["usage"]
+        blocks = [{"type": "text", "text": text}, {"type": "text", "text": "end"}]
+        for messages in ([{"role": "user", "content": blocks}],):
+            self.assertEqual(self.server.post("/v1/messages/count_tokens", {"messages": messages})[1]["input_tokens"],
+                             n["prompt_tokens"])
+        result = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "t", "content": f"Error: {text}\nend"}]
+        n = self.server.post(CHAT, {"messages": result, **short})[1]["usage"]["prompt_tokens"]
+        blocks = [{"type": "tool_result", "tool_use_id": "t", "is_error": True, "content": blocks}]
+        messages = [{"role": "user", "content": "a"}, {"role": "user", "content": blocks}]
+        self.assertEqual(self.server.post("/v1/messages/count_tokens", {"messages": messages})[1]["input_tokens"], n)
+
+    def test_bodies_in_a_coding(self):
+        for path in (TEXT, "/v1/messages"):
+            status, data, headers = self.server.ask("POST", path, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"})
+            self.assertEqual((status, headers["accept-encoding"]), (415, "identity"))
+            self.assertIn("Content-Encoding", json.loads(data)["error"]["message"])
+        body = json.dumps({"prompt": "a", "max_tokens": 1})
+        self.assertEqual(self.server.ask("POST", TEXT, body, {"Content-Encoding": "identity"})[0], 200)
 
     def wait_for(self, name, value):
         while self.server.metric(name) != value:

@@ -129,9 +129,9 @@ class Batches(unittest.TestCase):
 
     def test_a_batch_writes_what_the_program_writes(self):
         client = Client(self.server)
-        status, batch = client.begin(LINES, metadata={"k": "v"})
+        status, batch = client.begin(LINES, metadata={"k": "v\0w"})
         self.assertEqual((status, batch["object"], batch["request_counts"]["total"], batch["metadata"]),
-                         (200, "batch", 5, {"k": "v"}))
+                         (200, "batch", 5, {"k": "v\0w"}))
         batch = client.wait(batch)
         self.assertEqual((batch["status"], batch["request_counts"]),
                          ("completed", {"total": 5, "completed": 3, "failed": 2}))
@@ -148,6 +148,9 @@ class Batches(unittest.TestCase):
         self.assertEqual(client.json("GET", "/v1/batches")[1]["data"], [batch])
         left = sorted(name.split(".")[-1] for name in os.listdir(os.path.join(self.folder, "files")) if "batch-" in name)
         self.assertEqual(left, ["json"])
+        self.assertEqual(self.server.stop()[0], 0)
+        self.server = self.start()
+        self.assertEqual(Client(self.server).json("GET", "/v1/batches")[1]["data"], [batch])
 
     def test_lines_must_be_of_the_batch(self):
         client = Client(self.server)

@@ -173,6 +173,8 @@ class Llama(unittest.TestCase):
             self.assertFalse({"timings", "prompt_progress"} & set(piece))
 
     def test_response_fields(self):
+        asked = {"grammar": 'root ::= "a" [\\x00] "b"', "response_fields": ["content", "content\0"]}
+        self.assertEqual(self.ask(**asked), {"content": "a\0b"})
         names = ["content", "generation_settings/n_predict", "stop_type", "no/such", "content/x", "tokens_predicted"]
         whole = self.ask()
         want = {"content": whole["content"], "generation_settings/n_predict": 24, "stop_type": "limit",
