@@ -226,7 +226,8 @@ RUNNEL_API void runnel_eagle_options_default(runnel_eagle_options *options);
  * and returns at once; the head's file appears at `head` when the training is done. It has a thread of its own at the
  * lowest priority; the model's passes go to the engine's compute threads in small pieces between those of streams. The
  * same file, corpus, options and machine give the same head. options NULL: defaults. Returns OK; INVALID names the
- * option; IO: a path that cannot be opened; BUSY: 16 trainings have not been freed; CLOSED; NO_MEMORY. */
+ * option; IO: a path that cannot be opened, or no regular file where one shall be written; BUSY: 16 trainings have not
+ * been freed; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus,
                                             size_t corpus_bytes, const char *head, const runnel_eagle_options *options,
                                             runnel_training **training, runnel_error *error);
@@ -267,10 +268,10 @@ RUNNEL_API void runnel_session_file_default(runnel_session_file *file);
 /* Writes to a file what the session is once the turns submitted before this call have ended; the session goes on
  * meanwhile. The stream has one event: DONE (usage: prompt_tokens are the tokens in the file, cached_tokens those with
  * their KV), CANCELLED, or FAILED (IO or NO_MEMORY). The file is written under another name in the same folder, synced
- * and renamed: at any moment either the old or the new one is there, whole. Only its owner can read it. The engine has
- * one thread for the disk: a load in front is waited for, and then a cancel takes effect after it. Returns OK; INVALID;
- * NOT_FOUND: no such session; BUSY: too many streams; STATE: the model is not loaded for generation; CLOSED;
- * NO_MEMORY. */
+ * and renamed: at any moment either the old or the new one is there, whole. Only its owner can read it. Of a symbolic
+ * link the target is replaced; what is there and no regular file is IO. The engine has one thread for the disk: a load
+ * in front is waited for, and then a cancel takes effect after it. Returns OK; INVALID; NOT_FOUND: no such session;
+ * BUSY: too many streams; STATE: the model is not loaded for generation; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_session session,
                                                const runnel_session_file *file, runnel_stream *stream,
                                                runnel_error *error);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file_target.h"
 
 enum { ALIGNMENT = 32, PIECE = 4096 /* values converted at once */ };
 
@@ -179,6 +180,7 @@ static bool write_file(FILE *file, const struct rn_gguf_writer *w, const struct 
     return written && fflush(file) == 0 && fsync(fileno(file)) == 0;
 }
 
+/* To a regular file, or to where nothing is. */
 static runnel_status save(const struct rn_gguf_writer *w, const struct rn_gguf_bytes *head, const char *path,
                           runnel_error *error)
 {
@@ -206,6 +208,7 @@ static runnel_status save(const struct rn_gguf_writer *w, const struct rn_gguf_b
 runnel_status rn_gguf_writer_save(struct rn_gguf_writer *w, const char *path, runnel_error *error)
 {
     struct rn_gguf_bytes head = {0};
+    char *target = NULL;
     runnel_status status;
 
     put(w, &head, "GGUF", 4);
@@ -215,7 +218,10 @@ runnel_status rn_gguf_writer_save(struct rn_gguf_writer *w, const char *path, ru
     if (w->status != RUNNEL_OK)
         status = rn_error_set(error, w->status, "%s: no memory to write it", path);
     else
-        status = save(w, &head, path, error);
+        status = rn_file_target(w->heap, path, &target, error);
+    if (status == RUNNEL_OK)
+        status = save(w, &head, target, error);
+    rn_free(w->heap, target);
     rn_free(w->heap, head.bytes);
     return status;
 }

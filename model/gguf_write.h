@@ -51,7 +51,8 @@ void rn_gguf_put_tensor(struct rn_gguf_writer *writer, const char *name, enum rn
                         const uint64_t *dims, const float *values);
 
 /* Writes "<path>.new", brings it to the disk and renames it to `path`: a kill at any moment leaves the old file or
- * the new one. IO names the file; NO_MEMORY; INVALID: the path is too long. */
+ * the new one. A symbolic link stays, its target is replaced. IO names the file, also one that is there and no regular
+ * file; NO_MEMORY; INVALID: the path is too long. */
 runnel_status rn_gguf_writer_save(struct rn_gguf_writer *writer, const char *path, runnel_error *error);
 
 #endif

@@ -67,7 +67,8 @@ float rn_trainer_rate(const struct rn_trainer_options *options, uint32_t step);
 uint64_t rn_trainer_place(uint64_t seed, uint32_t step, uint32_t text, uint64_t places);
 
 /* The whole state, in a file of its own that replaces `path` at once (a temporary beside it, then renamed): a kill
- * at any moment leaves the old file or the new one. Blocks on the disk. IO names the file. */
+ * at any moment leaves the old file or the new one. A symbolic link stays, its target is replaced. Blocks on the disk.
+ * IO names the file; also one that is there and no regular file. */
 runnel_status rn_trainer_save(const struct rn_trainer *trainer, const char *path, runnel_error *error);
 
 /* Into a trainer just initialised with the same shape, options and origin. STATE: it is of another training, and what

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file_target.h"
 #include "base/rng.h"
 #include "train/trainer.h"
 
@@ -88,7 +89,8 @@ static bool write_all(FILE *file, const struct rn_trainer *t)
            fwrite(&sum, sizeof sum, 1, file) == 1 && fflush(file) == 0 && fsync(fileno(file)) == 0;
 }
 
-runnel_status rn_trainer_save(const struct rn_trainer *t, const char *path, runnel_error *error)
+/* To a regular file, or to where nothing is. */
+static runnel_status save(const struct rn_trainer *t, const char *path, runnel_error *error)
 {
     char temporary[4096];
     FILE *file;
@@ -106,6 +108,17 @@ runnel_status rn_trainer_save(const struct rn_trainer *t, const char *path, runn
     io_error(error, temporary, "cannot be written");
     remove(temporary);
     return RUNNEL_IO;
+}
+
+runnel_status rn_trainer_save(const struct rn_trainer *t, const char *path, runnel_error *error)
+{
+    char *target;
+    runnel_status status = rn_file_target(t->heap, path, &target, error);
+
+    if (status == RUNNEL_OK)
+        status = save(t, target, error);
+    rn_free(t->heap, target);
+    return status;
 }
 
 /* What the file's head says against what this training is. */

@@ -288,7 +288,7 @@ static bool check_options(const struct app_options *options)
         app_error("--summary -: answers go to standard output");
         return false;
     }
-    return true;
+    return options->summary_file == NULL || batch_check_summary(options->summary_file);
 }
 
 int app_batch(const struct app_options *options)

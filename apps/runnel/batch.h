@@ -69,6 +69,9 @@ void batch_show(struct batch *batch);
 /* What the job has come to, on standard error, unless --quiet. */
 void batch_summary(const struct batch *batch, const struct batch_counts *counts);
 
+/* Whether --summary names what can be written: asked before the work begins. False after a message. */
+bool batch_check_summary(const char *path);
+
 /* And as JSON, to the file of --summary; batch->code says how the job ends. False after a message. */
 bool batch_write_summary(const struct batch *batch, const struct batch_counts *counts);
 

@@ -1,8 +1,10 @@
 /* How far a batch job is: a bar while it runs, a summary at its end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -110,8 +112,53 @@ static void put_summary(FILE *to, const struct batch *batch, const struct batch_
             (double)batch->tokens / seconds);
 }
 
+/* The program's own standard output or error, by another name; -1: neither. */
+static int own_output(const struct stat *named)
+{
+    struct stat own;
+
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &own) == 0 && own.st_dev == named->st_dev && own.st_ino == named->st_ino)
+            return fd;
+    return -1;
+}
+
+bool batch_check_summary(const char *path)
+{
+    struct stat named;
+
+    if (app_is_standard(path) || stat(path, &named) != 0 || own_output(&named) >= 0 || S_ISREG(named.st_mode) ||
+        S_ISFIFO(named.st_mode) || S_ISCHR(named.st_mode))
+        return true;
+    app_error("--summary %s: not a file, a pipe or a terminal", path);
+    return false;
+}
+
+static bool complain(const char *path)
+{
+    app_error("%s: %s", path, strerror(errno));
+    return false;
+}
+
+/* To what is open already; takes the descriptor over. */
+static bool write_through(const struct batch *batch, const struct batch_counts *counts, const char *path, int fd)
+{
+    FILE *to = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool good = to != NULL;
+
+    fflush(stdout);
+    if (good) {
+        put_summary(to, batch, counts);
+        good = ferror(to) == 0;
+        good = fclose(to) == 0 && good;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return good ? true : complain(path);
+}
+
 /* Whole, or not there: it is written beside its place. */
-static bool write_file(const struct batch *batch, const struct batch_counts *counts, const char *path, const char *part)
+static bool replace(const struct batch *batch, const struct batch_counts *counts, const char *path, const char *part)
 {
     FILE *to = fopen(part, "we");
     bool good = to != NULL;
@@ -123,27 +170,46 @@ static bool write_file(const struct batch *batch, const struct batch_counts *cou
     }
     if (good)
         return true;
-    app_error("%s: %s", path, strerror(errno));
+    complain(path);
     if (to != NULL)
         unlink(part);
     return false;
 }
 
+/* A regular file, the one behind the links, or none yet. */
+static bool write_file(const struct batch *batch, const struct batch_counts *counts, const char *path)
+{
+    char *target = realpath(path, NULL), *part = NULL;
+    bool good = false;
+
+    if (asprintf(&part, "%s.part", target != NULL ? target : path) < 0)
+        app_error("not enough memory");
+    else
+        good = replace(batch, counts, target != NULL ? target : path, part);
+    free(part);
+    free(target);
+    return good;
+}
+
 bool batch_write_summary(const struct batch *batch, const struct batch_counts *counts)
 {
     const char *path = batch->app.options->summary_file;
-    char *part = NULL;
-    bool good = false;
+    struct stat named;
+    int own;
 
     if (app_is_standard(path)) {
         put_summary(stdout, batch, counts);
         return app_output_code() == APP_OK;
     }
-    if (asprintf(&part, "%s.part", path) < 0) {
-        app_error("not enough memory");
-        return false;
+    if (stat(path, &named) != 0) {
+        if (lstat(path, &named) != 0)
+            return write_file(batch, counts, path);
+        /* a link to nothing: there is nothing to lose */
+        return write_through(batch, counts, path, open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     }
-    good = write_file(batch, counts, path, part);
-    free(part);
-    return good;
+    own = own_output(&named);
+    if (own >= 0)
+        return write_through(batch, counts, path, fcntl(own, F_DUPFD_CLOEXEC, 3));
+    return S_ISREG(named.st_mode) ? write_file(batch, counts, path)
+                                  : write_through(batch, counts, path, open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
 }

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/bytes.h"
+#include "base/file_target.h"
 #include "cache/store/fingerprint_hash.h"
 
 static const unsigned char magic[8] = {'R', 'N', 'S', 'E', 'S', 'S', 0x1a, '\n'};
@@ -347,13 +348,16 @@ static void pack(const struct rn_session_head *head, const int32_t *tokens, cons
 static runnel_status open_temporary(struct rn_session_writer *writer, const char *path, runnel_error *error)
 {
     static const char suffix[] = ".XXXXXX";
-    size_t n = strlen(path);
+    runnel_status status = rn_file_target(writer->heap, path, &writer->path, error);
+    size_t n;
 
-    writer->path = rn_strndup(writer->heap, path, n);
+    if (status != RUNNEL_OK)
+        return status;
+    n = strlen(writer->path);
     writer->temporary = rn_alloc(writer->heap, n + sizeof suffix, 1);
-    if (writer->path == NULL || writer->temporary == NULL)
+    if (writer->temporary == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its name", path);
-    memcpy(writer->temporary, path, n);
+    memcpy(writer->temporary, writer->path, n);
     memcpy(writer->temporary + n, suffix, sizeof suffix);
     writer->fd = mkostemp(writer->temporary, O_CLOEXEC);
     if (writer->fd < 0) {

@@ -8,7 +8,7 @@
  * is either what was written, or an error; memory taken is bounded by the size of the file.
  *
  * Written beside the place it goes to, synced, renamed: whenever the writer is killed, the file there is the old one or
- * the new one, whole.
+ * the new one, whole. Where the path is a symbolic link, that place is its target's; what is no regular file is refused.
  *
  * All functions block on the disk; no state is shared: any thread. */
 #ifndef RN_CACHE_STORE_SESSION_FILE_H
@@ -68,7 +68,8 @@ struct rn_session_writer {
     uint32_t next, n_blocks;
 };
 
-/* Begins a file for `path`, next to it, readable for its owner alone. IO, NO_MEMORY: nothing is left behind. */
+/* Begins a file for `path`, next to it, readable for its owner alone. IO (also: what is there is no regular file),
+ * NO_MEMORY: nothing is left behind. */
 runnel_status rn_session_writer_open(struct rn_session_writer *writer, struct rn_heap *heap, const char *path,
                                      const struct rn_session_head *head, const int32_t *tokens, const void *note,
                                      runnel_error *error);

@@ -113,6 +113,13 @@ static void test_refused(void **state)
     options = quick(4);
     assert_int_equal(train(&options, TRAINED_BYTES, "/nowhere/head", 0, &error), RUNNEL_TRAINING_FAILED);
     assert_int_equal(error.status, RUNNEL_IO);
+    for (int i = 0; i < 2; i++) { /* what cannot be written at the end is refused at the beginning */
+        options = quick(4), options.state = i ? "/tmp" : NULL;
+        assert_int_equal(
+            runnel_eagle_train(engine, model, corpus, 100, i ? head_path : "/tmp", &options, &training, &error),
+            RUNNEL_IO);
+        assert_string_equal(error.message, "/tmp: not a regular file");
+    }
 }
 
 static runnel_training *begin(runnel_engine *of, const char *to, const runnel_eagle_options *options)

@@ -373,6 +373,44 @@ class Summary(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"none/s: No such file", result.stderr)
 
+    def test_where_it_goes(self):
+        """A pipe and the program's own output are written to, a link's target is replaced, a folder is refused."""
+        job = Job([story(0)])
+        pipe, link, target = (job.path / name for name in ("pipe", "link", "target"))
+        os.mkfifo(pipe)
+        link.symlink_to("target")
+        reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+        self.assertEqual(job.run("--summary", pipe, "-q").returncode, 0)
+        if not pipe.is_fifo():  # else the reader waits for ever
+            reader.kill()
+        told = json.loads(reader.communicate(timeout=common.PATIENCE)[0])
+        self.assertEqual((told["status"], pipe.is_fifo()), ("completed", True))
+        for before in (None, "old"):
+            if before is not None:
+                target.write_text(before)
+            self.assertEqual(job.run("--resume", "--summary", link, "-q").returncode, 0)
+            self.assertTrue(link.is_symlink())
+            self.assertEqual(json.loads(target.read_text())["object"], "batch")
+        with open(job.path / "all", "w") as both:  # a file that the shell has opened as standard error
+            both.write("before\n")
+            both.flush()
+            command = job.command("--resume", "--summary", "/proc/self/fd/2", "-q")
+            self.assertEqual(subprocess.run(command, stderr=both, timeout=common.PATIENCE).returncode, 0)
+        before, told = (job.path / "all").read_text().splitlines()
+        self.assertEqual((before, json.loads(told)["object"]), ("before", "batch"))
+        read, write = os.pipe()  # as a shell's >(command)
+        command = job.command("--resume", "--summary", f"/dev/fd/{write}", "-q")
+        done = subprocess.run(command, pass_fds=[write], capture_output=True, timeout=common.PATIENCE)
+        os.close(write)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(read) as told:
+            self.assertEqual(json.load(told)["object"], "batch")
+        (job.path / "folder").mkdir()
+        done = job.run("--overwrite", "--summary", job.path / "folder")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"not a file, a pipe or a terminal", done.stderr)
+        self.assertEqual(len(job.answers()), 1)  # it was refused before anything began
+
     def test_shifts(self):
         """What answers that went on have lost stands in each line and in the sum: as often as the context was full."""
         keep, ctx, n, prompt = 3, 64, 200, "Once upon a time there was an owl"

@@ -74,6 +74,21 @@ class Sessions(unittest.TestCase):
         self.assertIn("/load needs a file: /load FILE", errors[1])
         self.assertIn("nosuch: No such file", errors[2])
 
+    def test_links_and_pipes(self):
+        """A link's target is replaced, also one that is not there yet; what is no regular file stays what it is."""
+        link, pipe = self.folder / "link", self.folder / "pipe"
+        link.symlink_to("talk.session")
+        os.mkfifo(pipe)
+        for line in LINES[:2]:
+            self.assertEqual(chat([line], "--session", link).returncode, 0)
+            self.assertTrue(link.is_symlink())
+        self.assertIn(b"it holds 2 turns", chat([], "--session", self.file).stderr)
+        done = chat([LINES[0], f"/save {pipe}", f"/save {self.folder}"], "-q")
+        self.assertEqual(done.stderr.decode().splitlines(),
+                         [f"runnel: {path}: not a regular file" for path in (pipe, self.folder)])
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["link", "pipe", "talk.session"])
+
     def check_refused(self, model, what):
         before = self.file.read_bytes()
         result = chat(["Hello"], "--session", self.file, model=model)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -144,10 +145,70 @@ static void test_no_place(void **state)
     rn_gguf_writer_fini(&w);
 }
 
+static runnel_status save_small(const char *to, runnel_error *error)
+{
+    struct rn_gguf_writer w;
+    runnel_status status;
+
+    rn_error_clear(error);
+    rn_gguf_writer_init(&w, &heap);
+    rn_gguf_put_u32(&w, "a", 1);
+    status = rn_gguf_writer_save(&w, to, error);
+    rn_gguf_writer_fini(&w);
+    assert_true(rn_heap_blocks(&heap) == 0);
+    return status;
+}
+
+static void assert_refused(const char *what)
+{
+    runnel_error error;
+
+    assert_int_equal(save_small(what, &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, "not a regular file"));
+}
+
+/* Of links the target is written, through several and where nothing is yet; what is no regular file stays. */
+static void test_links_and_pipes(void **state)
+{
+    char folder[] = "/tmp/runnel-test-XXXXXX", names[5][64], bytes[200];
+    static const char *const each[5] = {"target", "folder/near", "far", "pipe", "circle"};
+    struct stat is;
+    runnel_error error;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(names[0], sizeof names[0], "%s/folder", folder);
+    assert_int_equal(mkdir(names[0], 0700), 0);
+    for (int i = 0; i < 5; i++)
+        snprintf(names[i], sizeof names[i], "%s/%s", folder, each[i]);
+    assert_int_equal(symlink("../target", names[1]), 0);
+    assert_int_equal(symlink(names[1], names[2]), 0);
+    assert_int_equal(mkfifo(names[3], 0600), 0);
+    assert_int_equal(symlink("circle", names[4]), 0);
+    for (int there = 0; there < 2; there++) {
+        if (there)
+            write_whole(names[0], "old", 3);
+        assert_int_equal(save_small(names[2], &error), RUNNEL_OK);
+        assert_int_equal(read_whole(names[0], bytes, sizeof bytes), 64);
+        assert_true(lstat(names[1], &is) == 0 && S_ISLNK(is.st_mode));
+        assert_true(lstat(names[2], &is) == 0 && S_ISLNK(is.st_mode));
+    }
+    assert_refused(names[3]);
+    assert_true(lstat(names[3], &is) == 0 && S_ISFIFO(is.st_mode));
+    assert_refused(names[4]);
+    assert_refused(folder);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(unlink(names[i]), 0);
+    snprintf(names[0], sizeof names[0], "%s/folder", folder);
+    assert_int_equal(rmdir(names[0]), 0); /* nothing was left beside the link ... */
+    assert_int_equal(rmdir(folder), 0);   /* ... or the target */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_read_back),
-                                       cmocka_unit_test(test_no_memory), cmocka_unit_test(test_no_place)};
+                                       cmocka_unit_test(test_no_memory), cmocka_unit_test(test_no_place),
+                                       cmocka_unit_test(test_links_and_pipes)};
     int failed;
 
     rn_heap_init(&heap, NULL);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -257,6 +258,8 @@ static void test_other_files(void **state)
     struct rn_trainer_origin other = origin;
     struct rn_trainer trainer;
     runnel_error error = {0};
+    struct stat is;
+    char target[80];
 
     (void)state;
     begin(&trainer, &usual);
@@ -284,6 +287,19 @@ static void test_other_files(void **state)
     assert_int_equal(load(&shape, &usual, &origin, &error), RUNNEL_IO);
     rn_error_clear(&error);
     assert_int_equal(rn_trainer_save(&trainer, "/proc/no/such", &error), RUNNEL_IO);
+    rn_error_clear(&error);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(rn_trainer_save(&trainer, path, &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, "not a regular file"));
+    assert_true(lstat(path, &is) == 0 && S_ISFIFO(is.st_mode));
+    assert_int_equal(unlink(path), 0);
+    snprintf(target, sizeof target, "%s-target", path);
+    assert_int_equal(symlink(target, path), 0);
+    rn_error_clear(&error);
+    assert_int_equal(rn_trainer_save(&trainer, path, &error), RUNNEL_OK);
+    assert_int_equal(load(&shape, &usual, &origin, &error), RUNNEL_OK);
+    assert_true(lstat(path, &is) == 0 && S_ISLNK(is.st_mode) && lstat(target, &is) == 0 && S_ISREG(is.st_mode));
+    unlink(target);
     rn_trainer_fini(&trainer);
     assert_true(rn_heap_blocks(&heap) == 0);
 }
