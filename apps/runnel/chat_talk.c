@@ -129,7 +129,7 @@ static const char *behind_value(const char *at)
 
 bool chat_talk_read(struct chat_talk *talk, const char *json, size_t n)
 {
-    json_t *all = json_loadb(json, n, 0, NULL);
+    json_t *all = json_loadb(json, n, JSON_ALLOW_NUL, NULL);
     const char *at = json_is_array(all) ? memchr(json, '[', n) : NULL;
     bool good = at != NULL;
 

@@ -74,6 +74,18 @@ class Sessions(unittest.TestCase):
         self.assertIn("/load needs a file: /load FILE", errors[1])
         self.assertIn("nosuch: No such file", errors[2])
 
+    def test_nul(self):
+        """Of the user's line, and of the answer: a kept conversation goes on behind either."""
+        whole = chat(["a\0b", "Hello"])
+        self.assertEqual(chat(["a\0b"], "--session", self.file).returncode, 0)
+        rest = chat(["Hello"], "--session", self.file)
+        self.assertEqual((rest.returncode, rest.stdout), (0, whole.stdout.splitlines(True)[-1]), rest.stderr)
+        self.file.unlink()
+        one = chat(["Hello", f"/save {self.file}", f"/load {self.file}"], "--regex", r"a\x00b")
+        self.assertEqual((one.returncode, one.stdout), (0, b"a\0b\n"), one.stderr)
+        self.assertIn(b"it holds 1 turn;", one.stderr)
+        self.assertEqual(chat(["Hello"], "--session", self.file).returncode, 0)
+
     def test_links_and_pipes(self):
         """A link's target is replaced, also one that is not there yet; what is no regular file stays what it is."""
         link, pipe = self.folder / "link", self.folder / "pipe"
