@@ -14,7 +14,22 @@ void rn_error_clear(runnel_error *error)
     }
 }
 
-/* Copies `in` with control bytes as "\xNN"; truncates at the end of `out`. */
+/* Of text[0..n), which was cut there, what is left without the beginning of a character of UTF-8 at its end. */
+static size_t whole_characters(const char *text, size_t n)
+{
+    size_t tail = 0, needed;
+    unsigned char lead;
+
+    while (tail < 3 && tail < n && ((unsigned char)text[n - 1 - tail] & 0xc0) == 0x80)
+        tail++;
+    if (tail == n)
+        return n;
+    lead = (unsigned char)text[n - 1 - tail];
+    needed = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+    return needed > tail + 1 ? n - 1 - tail : n;
+}
+
+/* Copies `in` with control bytes as "\xNN"; truncates at the end of `out`, between two characters. */
 static void escape(char *out, size_t capacity, const char *in)
 {
     static const char hex[] = "0123456789abcdef";
@@ -31,7 +46,7 @@ static void escape(char *out, size_t capacity, const char *in)
             out[n++] = hex[c & 15];
         }
     }
-    out[n] = '\0';
+    out[*in != '\0' ? whole_characters(out, n) : n] = '\0';
 }
 
 runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)

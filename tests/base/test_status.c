@@ -50,6 +50,31 @@ static void test_control_bytes_are_escaped(void **state)
     assert_string_equal(error.message, "key a\\x0ab\\x1b[31m\\x7f\\x09\xc3\xa9"); /* UTF-8 passes */
 }
 
+/* Wherever a sentence of characters of `width` bytes is cut: it ends behind a whole one. */
+static void test_cut_between_characters(void **state)
+{
+    static const char *const characters[] = {"e", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x99\x82"};
+    char name[RUNNEL_ERROR_BYTES + 8];
+
+    (void)state;
+    for (size_t width = 1; width <= 4; width++) {
+        for (size_t first = 0; first < 8; first++) {
+            runnel_error error = {0};
+            size_t n = first;
+
+            memset(name, 'x', first);
+            for (; n + width < sizeof name; n += width)
+                memcpy(name + n, characters[width - 1], width);
+            name[n] = '\0';
+            rn_error_set(&error, RUNNEL_FORMAT, "%s", name);
+            n = strlen(error.message);
+            assert_in_range(n, sizeof error.message - 16, sizeof error.message - 1);
+            assert_int_equal((n - first) % width, 0);
+            assert_memory_equal(error.message, name, n);
+        }
+    }
+}
+
 /* Every byte value at every distance from the end: terminated, inside the array, no control byte. */
 static void test_never_overflows(void **state)
 {
@@ -87,7 +112,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sets_code_and_sentence), cmocka_unit_test(test_null_error),
         cmocka_unit_test(test_first_error_stays),      cmocka_unit_test(test_control_bytes_are_escaped),
-        cmocka_unit_test(test_never_overflows),        cmocka_unit_test(test_names_and_texts),
+        cmocka_unit_test(test_cut_between_characters), cmocka_unit_test(test_never_overflows),
+        cmocka_unit_test(test_names_and_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

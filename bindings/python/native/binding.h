@@ -124,6 +124,9 @@ void *rnpy_room(size_t bytes, PyObject *keep);
 int rnpy_ints(PyObject *value, const char *name, const int32_t **ints, size_t *n, PyObject *keep);
 /* A read-only memoryview of a copy; format "f", "i", "Q". */
 PyObject *rnpy_view(const void *data, size_t bytes, const char *format);
+/* Text of the library's as a str, whatever its bytes: those that are not UTF-8 become U+FFFD. NULL: None. */
+PyObject *rnpy_str(const char *text);
+PyObject *rnpy_str_n(const char *text, size_t bytes);
 /* Into a dict, taking over the reference; value NULL is an error. 0 or -1. */
 int rnpy_put(PyObject *dict, const char *name, PyObject *value);
 

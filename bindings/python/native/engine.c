@@ -441,9 +441,9 @@ static PyObject *engine_prometheus(PyObject *object, PyObject *unused)
 
 static PyObject *stream_info(const runnel_stream_info *info)
 {
-    return Py_BuildValue("{s:K,s:s,s:s,s:O,s:K,s:s}", "stream", info->stream.id, "model", info->model, "phase",
-                         runnel_phase_name(info->phase), "paused", info->paused ? Py_True : Py_False, "tokens",
-                         info->tokens, "label", info->label);
+    return Py_BuildValue("{s:K,s:N,s:s,s:O,s:K,s:N}", "stream", info->stream.id, "model", rnpy_str(info->model),
+                         "phase", runnel_phase_name(info->phase), "paused", info->paused ? Py_True : Py_False, "tokens",
+                         info->tokens, "label", rnpy_str(info->label));
 }
 
 static PyObject *engine_streams(PyObject *object, PyObject *unused)
@@ -489,7 +489,7 @@ static PyObject *engine_expert_use(PyObject *object, PyObject *argument)
     }
     rnpy_engine_leave(self);
     if (status == RUNNEL_OK)
-        result = Py_BuildValue("{s:s,s:I,s:I,s:K,s:K,s:K,s:N}", "model", use.model, "n_blocks", use.n_blocks,
+        result = Py_BuildValue("{s:N,s:I,s:I,s:K,s:K,s:K,s:N}", "model", rnpy_str(use.model), "n_blocks", use.n_blocks,
                                "n_experts", use.n_experts, "hits", (unsigned long long)use.hits, "misses",
                                (unsigned long long)use.misses, "fetched_bytes", (unsigned long long)use.fetched_bytes,
                                "counts", rnpy_view(counts, n * sizeof *counts, "Q"));

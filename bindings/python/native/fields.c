@@ -407,11 +407,16 @@ static PyObject *histogram(const runnel_histogram *from)
     return dict;
 }
 
-static PyObject *decoded(const char *text, size_t bytes)
+PyObject *rnpy_str_n(const char *text, size_t bytes)
 {
     if (text == NULL)
         Py_RETURN_NONE;
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace");
+}
+
+PyObject *rnpy_str(const char *text)
+{
+    return rnpy_str_n(text, text == NULL ? 0 : strlen(text));
 }
 
 static PyObject *get_text(const rnpy_fields *fields, const rnpy_field *field, const char *base)
@@ -420,8 +425,8 @@ static PyObject *get_text(const rnpy_fields *fields, const rnpy_field *field, co
     const char *text = *(const char *const *)(base + field->offset);
 
     if (count != NULL)
-        return decoded(text, *(const size_t *)(base + count->offset));
-    return decoded(text, text == NULL ? 0 : strlen(text));
+        return rnpy_str_n(text, *(const size_t *)(base + count->offset));
+    return rnpy_str(text);
 }
 
 static PyObject *get_ints(const rnpy_fields *fields, const rnpy_field *field, const char *base)
@@ -453,7 +458,7 @@ static PyObject *get_field(const rnpy_fields *fields, const rnpy_field *field, c
     case RNPY_TEXT:
         return get_text(fields, field, base);
     case RNPY_CHARS:
-        return decoded(at, strnlen(at, field->bytes));
+        return rnpy_str_n(at, strnlen(at, field->bytes));
     case RNPY_INTS:
         return get_ints(fields, field, base);
     case RNPY_HISTOGRAM:

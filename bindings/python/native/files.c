@@ -83,7 +83,7 @@ static PyObject *file_metadata(PyObject *object, PyObject *argument)
     status = runnel_file_metadata(open, index, &entry);
     if (status != RUNNEL_OK)
         return rnpy_raise(status, NULL, 0);
-    return Py_BuildValue("{s:s#,s:s,s:K}", "key", entry.key, (Py_ssize_t)entry.key_bytes, "type", entry.type, "count",
+    return Py_BuildValue("{s:N,s:s,s:K}", "key", rnpy_str_n(entry.key, entry.key_bytes), "type", entry.type, "count",
                          (unsigned long long)entry.count);
 }
 

@@ -24,11 +24,13 @@ static PyObject *error_of(runnel_status status)
 
 PyObject *rnpy_raise(runnel_status status, const char *message, uint32_t retry_ms)
 {
-    PyObject *type = error_of(status), *error, *retry;
+    PyObject *type = error_of(status), *text, *error, *retry;
 
     if (message == NULL || message[0] == '\0')
         message = runnel_status_text(status);
-    error = PyObject_CallFunction(type, "s", message);
+    text = rnpy_str(message);
+    error = text == NULL ? NULL : PyObject_CallFunctionObjArgs(type, text, NULL);
+    Py_XDECREF(text);
     if (error == NULL)
         return NULL;
     if (retry_ms > 0) {

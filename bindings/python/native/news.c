@@ -136,11 +136,11 @@ static PyObject *span_dict(const span *at)
 {
     const runnel_trace_event *event = &at->event;
 
-    return Py_BuildValue("{s:i,s:I,s:s,s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:s}", "kind", (int)event->kind, "track",
-                         event->track, "name", at->name, "model", at->model, "messages", at->messages, "begin_ns",
-                         event->begin_ns, "end_ns", event->end_ns, "stream", event->stream, "rows", event->rows,
-                         "sequences", event->sequences, "prompt_tokens", event->prompt_tokens, "tokens", event->tokens,
-                         "label", at->label);
+    return Py_BuildValue("{s:i,s:I,s:N,s:N,s:N,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:N}", "kind", (int)event->kind, "track",
+                         event->track, "name", rnpy_str(at->name), "model", rnpy_str(at->model), "messages",
+                         rnpy_str(at->messages), "begin_ns", event->begin_ns, "end_ns", event->end_ns, "stream",
+                         event->stream, "rows", event->rows, "sequences", event->sequences, "prompt_tokens",
+                         event->prompt_tokens, "tokens", event->tokens, "label", rnpy_str(at->label));
 }
 
 /* What Python's function raises is told as an exception that nobody can catch is. */
@@ -163,7 +163,7 @@ void rnpy_news_tell(rnpy_news *news, PyObject *on_log, PyObject *on_trace)
     if (atomic_load(&news->waiting) == 0)
         return;
     while (on_log != NULL && take_line(news, &text))
-        call(on_log, Py_BuildValue("(is)", (int)text.level, text.text));
+        call(on_log, Py_BuildValue("(iN)", (int)text.level, rnpy_str(text.text)));
     while (on_trace != NULL && take_span(news, &at))
         call(on_trace, Py_BuildValue("(N)", span_dict(&at)));
     lost = take_lost(news);

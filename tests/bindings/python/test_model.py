@@ -351,3 +351,36 @@ def test_blocking_calls_say_the_same(blocking_model, tmp_path):
         next(stream)
         assert stream.cancel()
         assert stream.result().finish == "cancelled"
+
+
+@pytest.mark.parametrize("shift", range(2))
+async def test_errors_with_names_that_are_not_whole(engine, model, tmp_path, shift):
+    """A sentence that a long name fills, or bytes that are not UTF-8, are an error of runnel's all the same."""
+    name = "a" * shift + "é" * 600
+    template = "{{ raise_exception('" + name + "') }}"
+    broken = tmp_path / "broken.gguf"
+    with open(MODEL, "rb") as file:
+        broken.write_bytes(file.read().replace(b"\5\0\0\0\0\0\0\0llama", b"\5\0\0\0\0\0\0\0lla\xc6a", 1))
+    for path in ("a" * shift + "é" * 250, b"\xff.gguf", broken):
+        with pytest.raises(runnel.Error) as caught:
+            await engine.load_model(path)
+        assert str(caught.value)[:4] in ("aééé", "éééé", "\N{REPLACEMENT CHARACTER}.gg", str(broken)[:4])
+    assert "lla\N{REPLACEMENT CHARACTER}a" in str(caught.value)
+    for options in ({"order": name}, {"messages": [{"role": "user", "content": "x"}], "template_name": name},
+                    {"messages": [{"role": "user", "content": "x"}], "template_text": template}):
+        with pytest.raises(runnel.Error, match="é{14}"):
+            await model.generate(None if "messages" in options else PROMPT, **options)
+    with runnel.blocking.Engine(compute_threads=1) as blocking, pytest.raises(runnel.Error):
+        blocking.load_model("é" * 250)
+
+
+async def test_lines_that_are_not_whole(model_path, tmp_path):
+    lines = []
+    name = os.path.join(os.fsencode(tmp_path), b"caf\xe9.gguf")
+    os.symlink(model_path, name)
+    async with runnel.Engine(compute_threads=1, log_level="debug", on_log=lambda level, line: lines.append(line)) as engine:
+        model = await engine.load_model(name)
+        await model.generate(PROMPT, max_tokens=1)
+        await asyncio.sleep(0.05)
+        assert runnel.Engine.metrics(engine) and model.info()
+    assert any("caf\N{REPLACEMENT CHARACTER}.gguf" in line for line in lines)
