@@ -244,8 +244,10 @@ static void set_unsigned(const rnpy_field *field, char *at, PyObject *value)
         return;
     *(uint64_t *)at = PyLong_AsUnsignedLongLong(index);
     Py_DECREF(index);
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
         rnpy_invalid("%s: a number from 0 to 2^64 - 1 is wanted", field->name);
+    }
 }
 
 static void set_number(const rnpy_field *field, char *at, PyObject *value)

@@ -270,6 +270,14 @@ async def test_errors_are_exceptions_with_their_names(engine, model, model_path)
         await model.generate(PROMPT, ignore_eos=2, context_keep=0, deadline_ms=1)
     with pytest.raises(runnel.FormatError, match="line 1, column 2"):
         await model.generate(PROMPT, grammar=runnel.Grammar.regex("("))
+    for name, value in (("seed", -1), ("seed", 2**64), ("cache_salt", -1)):
+        with pytest.raises(runnel.InvalidError, match=name + ": a number from 0"):
+            model.stream(PROMPT, **{name: value})
+    with pytest.raises(runnel.InvalidError, match="kv_bytes: a number from 0"):
+        await engine.load_model(model_path, kv_bytes=-1)
+    with pytest.raises(TypeError):
+        model.stream(PROMPT, seed="one")
+    assert (await model.generate(PROMPT, seed=2**64 - 1, temperature=1, max_tokens=1)).usage.completion_tokens == 1
 
 
 async def test_busy_says_when_to_try_again(model_path):
