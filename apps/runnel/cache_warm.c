@@ -2,7 +2,7 @@
  *
  * A line is a prompt, or an object {"prompt": ..}; empty lines are left out. Each is computed alone, without an answer,
  * and pinned, which brings it into these tiers at once; what is still on its way there is written before the model is
- * freed. */
+ * freed. That a tier has not taken all of it is a failure: whoever runs this wants the prompts there. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,9 @@ struct warm {
     struct app app;
     const struct app_options *options;
     uint64_t prompts, tokens, cached, failed;
+    uint64_t blocks; /* whole ones that were computed, and are to be kept */
+    uint64_t lost;   /* blocks that could not be moved */
+    bool nothing;    /* a tier has taken none */
 };
 
 static bool on_event(void *user, const runnel_event *event)
@@ -28,6 +31,7 @@ static bool on_event(void *user, const runnel_event *event)
 /* Computes one prompt. An exit code; a prompt that is refused is counted and not the end. */
 static int compute(struct warm *warm, uint64_t line, const char *prompt, size_t n)
 {
+    const uint64_t per_block = warm->app.info.block_tokens;
     struct app_outcome outcome = {0};
     runnel_request request;
     int code;
@@ -42,6 +46,8 @@ static int compute(struct warm *warm, uint64_t line, const char *prompt, size_t 
     warm->prompts++;
     warm->tokens += outcome.usage.prompt_tokens;
     warm->cached += outcome.usage.cached_tokens;
+    if (outcome.usage.prompt_tokens > 0)
+        warm->blocks += (outcome.usage.prompt_tokens - 1) / per_block - outcome.usage.cached_tokens / per_block;
     if (code == APP_OK || code == APP_CANCELLED)
         return code;
     app_error("line %" PRIu64 ": not computed", line);
@@ -90,7 +96,39 @@ static int compute_all(struct warm *warm, const struct app_text *text)
     return code;
 }
 
-/* What the folder holds when all has been written. */
+/* Frees the model, waits until it has gone, and with it what it was to write, and looks what has become of that. */
+static void finish(struct warm *warm)
+{
+    const struct app_options *options = warm->options;
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+    runnel_metrics now = {.struct_size = sizeof now};
+    bool took = true;
+
+    app_telemetry_metrics(warm->app.engine);
+    runnel_model_free(warm->app.model);
+    warm->app.model = NULL;
+    while (runnel_engine_get_stats(warm->app.engine, &stats) == RUNNEL_OK && stats.models > 0)
+        runnel_engine_wait(warm->app.engine, 2);
+    if (runnel_engine_metrics(warm->app.engine, &now) != RUNNEL_OK)
+        return;
+    took = (options->cache_dir == NULL || now.cold_bytes_in > 0) &&
+           (options->cache_shared == NULL || now.shared_bytes_in > 0);
+    warm->lost = now.cache_errors;
+    warm->nothing = warm->blocks > 0 && !took && now.cache_skipped == 0; /* skipped: they were there already */
+}
+
+/* Whether all that was computed is kept. False after a message. */
+static bool judge(const struct warm *warm)
+{
+    if (warm->lost > 0)
+        app_error("%" PRIu64 " block%s could not be moved to the tiers or from there: not all is kept", warm->lost,
+                  app_plural(warm->lost));
+    else if (warm->nothing)
+        app_error("a tier has taken nothing: it is not kept there");
+    return warm->lost == 0 && !warm->nothing;
+}
+
+/* What was computed, and what the folder holds when all has been written. */
 static int report(const struct warm *warm)
 {
     runnel_cache_totals kept = {.struct_size = sizeof kept};
@@ -100,13 +138,14 @@ static int report(const struct warm *warm)
         runnel_cache_ls(warm->options->cache_dir, NULL, NULL, &kept, &error) != RUNNEL_OK)
         return app_fail(&error);
     if (warm->options->json)
-        printf("{\"prompts\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64 ",\"failed\":%" PRIu64
-               ",\"records\":%" PRIu64 "}\n",
-               warm->prompts, warm->tokens, warm->cached, warm->failed, kept.records);
+        printf("{\"prompts\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64 ",\"failed\":%" PRIu64,
+               warm->prompts, warm->tokens, warm->cached, warm->failed);
     else
-        printf("%" PRIu64 " prompts, %" PRIu64 " tokens, %" PRIu64 " of them computed before; %" PRIu64
-               " failed; %" PRIu64 " records in the folder\n",
-               warm->prompts, warm->tokens, warm->cached, warm->failed, kept.records);
+        printf("%" PRIu64 " prompts, %" PRIu64 " tokens, %" PRIu64 " of them computed before; %" PRIu64 " failed",
+               warm->prompts, warm->tokens, warm->cached, warm->failed);
+    if (warm->options->cache_dir != NULL)
+        printf(warm->options->json ? ",\"records\":%" PRIu64 : "; %" PRIu64 " records in the folder", kept.records);
+    puts(warm->options->json ? "}" : "");
     return app_output_code();
 }
 
@@ -128,9 +167,11 @@ int app_cache_warm(const struct app_options *options)
     code = app_open(&warm.app, &model, false);
     if (code == APP_OK)
         code = compute_all(&warm, &text);
+    if (code == APP_OK)
+        finish(&warm);
     app_close(&warm.app);
     free(text.bytes);
     if (code == APP_OK)
         code = report(&warm);
-    return code == APP_OK && warm.failed > 0 ? APP_FAILURE : code;
+    return code == APP_OK && (!judge(&warm) || warm.failed > 0) ? APP_FAILURE : code;
 }

@@ -3,7 +3,9 @@
 them. The judge of every text is a run without any cache tier."""
 import json
 import pathlib
+import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -42,6 +44,33 @@ class Folder(unittest.TestCase):
                 self.assertEqual(text, plain)
                 self.assertGreater(usage["cold_tokens"], without["prompt_tokens"] * 3 // 4)
                 self.assertEqual(without.get("cold_tokens", 0), 0)
+
+    def test_not_kept(self):
+        """A tier that takes nothing, or not all: exit code 1, and what is said of a folder is true."""
+        prompts = "".join(f"Number {i}: " + PROMPTS[0] + "\n" for i in range(8)).encode()
+
+        def small():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, resource.RLIM_INFINITY))
+
+        with tempfile.TemporaryDirectory() as path:
+            done = run("cache", "warm", MODEL, "-", "--cache-shared", f"unix:{path}/none", stdin=prompts)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertNotIn(b"folder", done.stdout)
+            self.assertRegex(done.stderr, b"(?m)^runnel: .*(not all is kept|it is not kept there)$")
+            done = run("cache", "warm", MODEL, "-", "--cache-shared", f"unix:{path}/none", "--json", "-q", stdin=b"Hello")
+            self.assertEqual(done.returncode, 0)  # no whole block: there was nothing to keep
+            self.assertNotIn("records", json.loads(done.stdout))
+            cache = pathlib.Path(path) / "cache"
+            command = [common.program, "cache", "warm", MODEL, "-", "--cache-dir", cache, "--json"]
+            done = subprocess.run(command, input=prompts, capture_output=True, preexec_fn=small, timeout=common.PATIENCE)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(b"not all is kept", done.stderr)
+            part = json.loads(done.stdout)["records"]
+            for _ in range(2):  # with room it goes on where it was; a second time there is nothing to do
+                done = run("cache", "warm", MODEL, "-", "--cache-dir", cache, "--json", stdin=prompts)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreater(json.loads(done.stdout)["records"], part)
 
     def test_refused(self):
         with tempfile.TemporaryDirectory() as path:
