@@ -302,7 +302,7 @@ PyObject *rnpy_cache_ls(PyObject *module, PyObject *arguments)
     const char *path;
 
     (void)module;
-    if (all.list == NULL || !PyArg_ParseTuple(arguments, "s", &path)) {
+    if (all.list == NULL || !PyArg_ParseTuple(arguments, "y", &path)) {
         Py_XDECREF(all.list);
         return NULL;
     }
@@ -321,7 +321,7 @@ PyObject *rnpy_cache_inspect(PyObject *module, PyObject *arguments)
     runnel_status status;
 
     (void)module;
-    if (all.list == NULL || !PyArg_ParseTuple(arguments, "sz", &path, &fingerprint)) {
+    if (all.list == NULL || !PyArg_ParseTuple(arguments, "yz", &path, &fingerprint)) {
         Py_XDECREF(all.list);
         return NULL;
     }
@@ -341,7 +341,7 @@ PyObject *rnpy_cache_verify(PyObject *module, PyObject *arguments)
     runnel_status status;
 
     (void)module;
-    if (all.list == NULL || !PyArg_ParseTuple(arguments, "sz", &path, &fingerprint)) {
+    if (all.list == NULL || !PyArg_ParseTuple(arguments, "yz", &path, &fingerprint)) {
         Py_XDECREF(all.list);
         return NULL;
     }
@@ -364,7 +364,7 @@ PyObject *rnpy_cache_purge(PyObject *module, PyObject *arguments)
 
     (void)module;
     runnel_cache_purge_options_default(&purge);
-    ready = keep != NULL && PyArg_ParseTuple(arguments, "sO!", &path, &PyDict_Type, &options) &&
+    ready = keep != NULL && PyArg_ParseTuple(arguments, "yO!", &path, &PyDict_Type, &options) &&
             rnpy_set_fields(&rnpy_purge_fields, &purge, options, keep) == 0;
     if (ready) {
         rnpy_gil_release();

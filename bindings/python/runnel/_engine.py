@@ -70,7 +70,7 @@ class Engine(EngineBase):
         host = self._hosts.current()
         host.began()
         try:
-            core = _runnel.Model(self._core, os.fspath(path), plain_options(options), host, on_progress)
+            core = _runnel.Model(self._core, os.fsencode(path), plain_options(options), host, on_progress)
         except BaseException:
             host.ended()
             raise

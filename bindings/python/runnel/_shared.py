@@ -56,7 +56,7 @@ _PATHS = {"draft_path", "device_library", "cache_dir", "weights_dir", "state", "
 
 
 def plain_options(options):
-    """Options as the extension takes them: constants by number, JSON as text, paths as str."""
+    """Options as the extension takes them: constants by number, JSON as text, paths as bytes."""
     plain = {}
     for name, value in options.items():
         if isinstance(value, str) and name in _NAMED:
@@ -68,7 +68,7 @@ def plain_options(options):
         elif name in _JSON and value is not None and not isinstance(value, (str, bytes)):
             value = json.dumps(value)
         elif name in _PATHS and value is not None:
-            value = os.fspath(value)
+            value = os.fsencode(value)
         elif isinstance(value, SessionBase):
             if not value._id:
                 raise _runnel.ClosedError("the session is closed")
@@ -421,5 +421,5 @@ class Training:
 
 
 def start_training(core, hosts, model, corpus, head, options):
-    paths = os.fspath(model), corpus, os.fspath(head)
+    paths = os.fsencode(model), corpus, os.fsencode(head)
     return Training(_runnel.Training(core, *paths, plain_options(options)), hosts)

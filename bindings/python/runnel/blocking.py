@@ -46,7 +46,7 @@ class Engine(EngineBase):
 
     def load_model(self, path, *, on_progress=None, **options):
         """Loads a GGUF file; on_progress(fraction) is called on this thread."""
-        core = _runnel.Model(self._core, os.fspath(path), plain_options(options), None, on_progress)
+        core = _runnel.Model(self._core, os.fsencode(path), plain_options(options), None, on_progress)
         core.block()
         return Model(self, core)
 

@@ -10,7 +10,7 @@ class File:
     """A GGUF file opened for inspection: `with File(path) as file`."""
 
     def __init__(self, path, *, architectures=None):
-        self._core = _runnel.File(os.fspath(path))
+        self._core = _runnel.File(os.fsencode(path))
         if architectures is not None:
             self.set_architectures(architectures)
 
@@ -82,7 +82,7 @@ def inspect_template(template):
 
 def read_note(path):
     """The note of a session's file, as bytes."""
-    return _runnel.read_note(os.fspath(path))
+    return _runnel.read_note(os.fsencode(path))
 
 
 def _listed(pair):
@@ -92,19 +92,19 @@ def _listed(pair):
 
 def cache_ls(path):
     """What a cache folder has: a list of entries, and totals."""
-    return _listed(_runnel.cache_ls(os.fspath(path)))
+    return _listed(_runnel.cache_ls(os.fsencode(path)))
 
 
 def cache_inspect(path, fingerprint=None):
     """The records of one fingerprint, parents first."""
-    return [Record(**record) for record in _runnel.cache_inspect(os.fspath(path), fingerprint)]
+    return [Record(**record) for record in _runnel.cache_inspect(os.fsencode(path), fingerprint)]
 
 
 def cache_verify(path, fingerprint=None):
     """Reads everything: a list of what is damaged, and totals."""
-    return _listed(_runnel.cache_verify(os.fspath(path), fingerprint))
+    return _listed(_runnel.cache_verify(os.fsencode(path), fingerprint))
 
 
 def cache_purge(path, **options):
     """Removes records; options are those of runnel_cache_purge_options. Totals of what was removed."""
-    return Record(**_runnel.cache_purge(os.fspath(path), options))
+    return Record(**_runnel.cache_purge(os.fsencode(path), options))

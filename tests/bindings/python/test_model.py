@@ -384,3 +384,28 @@ async def test_lines_that_are_not_whole(model_path, tmp_path):
         await asyncio.sleep(0.05)
         assert runnel.Engine.metrics(engine) and model.info()
     assert any("caf\N{REPLACEMENT CHARACTER}.gguf" in line for line in lines)
+
+
+async def test_names_of_files_are_bytes(engine, model_path, tmp_path):
+    """A name that is not UTF-8, as the file system gives it to a str: to be opened wherever a path is."""
+    name = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    os.mkdir(name)
+    os.symlink(model_path, os.path.join(name, b"a.gguf"))
+    path, = tmp_path.glob("*/*.gguf")
+    with runnel.files.File(path) as file, runnel.files.File(str(path)) as other:
+        assert file.info() == other.info()
+    model = await engine.load_model(path, cache_dir=path.parent / "cache", draft_path=str(path), kv_bytes=4 << 20)
+    session = model.session()
+    await session.generate(PROMPT, max_tokens=2)
+    await session.save(path.parent / "talk", note=b"mine")
+    assert runnel.files.read_note(path.parent / "talk") == b"mine"
+    await model.load_session(str(path.parent / "talk"))
+    assert runnel.files.cache_ls(path.parent / "cache")[1].damaged == 0
+    with pytest.raises(runnel.IOError):
+        runnel.files.cache_verify(path.parent / "none")
+    with runnel.blocking.Engine(compute_threads=1) as blocking:
+        blocking.load_model(str(path))
+        with blocking.train(path, PROMPT * 200, path.parent / "head", steps=1, text_tokens=16, texts=1, unroll=1) as training:
+            for _ in training:
+                pass
+    assert (path.parent / "head").exists()
