@@ -13,6 +13,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, Field
 
@@ -56,6 +57,16 @@ def _chunk(chunk):
     return ChatGenerationChunk(message=AIMessageChunk(
         content=choice.delta.content or "", tool_call_chunks=calls, additional_kwargs=_reasoning(choice.delta),
         response_metadata=ended))
+
+
+def _with_raw(parser):
+    def parse(message):
+        try:
+            return {"raw": message, "parsed": parser.invoke(message), "parsing_error": None}
+        except OutputParserException as error:  # cut off by the length
+            return {"raw": message, "parsed": None, "parsing_error": error}
+
+    return RunnableLambda(parse)
 
 
 class ChatRunnel(BaseChatModel):
@@ -122,11 +133,10 @@ class ChatRunnel(BaseChatModel):
                          **kwargs)
 
     def with_structured_output(self, schema, *, include_raw=False, **kwargs):
-        """Answers are JSON that fits the schema: no other text can be drawn."""
-        if include_raw:
-            return super().with_structured_output(schema, include_raw=True, **kwargs)
+        """Answers are JSON that fits the schema: no other text can be drawn. include_raw: a dict of the message as
+        `raw`, what it says as `parsed`, and, where the answer was cut off, `parsing_error`."""
         # closed: else a model may invent names for ever
         grammar = Grammar.json_schema(convert_to_json_schema(schema), closed=True, allow_unenforced=True)
         is_class = isinstance(schema, type) and issubclass(schema, BaseModel)
         parser = PydanticOutputParser(pydantic_object=schema) if is_class else JsonOutputParser()
-        return self.bind(grammar=grammar) | parser
+        return self.bind(grammar=grammar) | (_with_raw(parser) if include_raw else parser)

@@ -60,3 +60,16 @@ async def test_structured_output_in_a_chain(chat):
     assert isinstance((prompt | free.with_structured_output(Person)).invoke({"name": "Ann"}), Person)
     parts = await (prompt | free.with_structured_output(Person.model_json_schema())).ainvoke({"name": "Ann"})
     Person.model_validate(parts)
+
+
+async def test_structured_output_with_the_message(chat):
+    whole = chat.model_copy(update={"max_tokens": 100}).with_structured_output(Person, include_raw=True)
+    for said in (whole.invoke("Who?"), await whole.ainvoke("Who?")):
+        assert said["parsed"] == Person.model_validate_json(said["raw"].content) and said["parsing_error"] is None
+    for schema in (Person, Person.model_json_schema()):
+        cut = chat.model_copy(update={"max_tokens": 3}).with_structured_output(schema, include_raw=True,
+                                                                               method="json_schema")
+        said = cut.invoke("Who?")
+        assert said["raw"].content.lstrip().startswith("{") and said["raw"].usage_metadata["output_tokens"] == 3
+    assert chat.model_copy(update={"max_tokens": 3}).with_structured_output(Person, include_raw=True).invoke("Who?")[
+        "parsing_error"] is not None
