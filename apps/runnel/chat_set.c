@@ -20,6 +20,9 @@ static const struct app_option *parameter(size_t i)
 
     if (o == NULL || (o->commands & APP_RUN) == 0) /* what a chat alone has is of its beginning */
         return NULL;
+    for (size_t before = 0; before < i; before++) /* an option may reach several members: it is one parameter */
+        if (reached[before] != NULL && strcmp(reached[before], reached[i]) == 0)
+            return NULL;
     return o->kind == OPTION_INTEGER || o->kind == OPTION_UNSIGNED || o->kind == OPTION_REAL || o->kind == OPTION_FLAG
                ? o
                : NULL;
@@ -73,7 +76,7 @@ static int list(const struct chat *chat)
 static int complain_name(const char *name, size_t n)
 {
     const char *names[N_REACHED], *near;
-    char copy[64], all[512] = "";
+    char copy[64], all[64 * N_REACHED] = "";
     size_t count = 0;
 
     for (size_t i = 0; i < N_REACHED; i++) {

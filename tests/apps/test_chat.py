@@ -93,7 +93,10 @@ class Commands(Folder):
         self.assertRegex(err, r"(?m)^  top-k +7$")
         self.assertEqual(result.returncode, 0, err)
         self.assertIn("did you mean temperature", self.complaint("/set temperatur 1"))
-        self.assertIn("there are temperature", self.complaint("/set xyzzyxyzzy 1"))
+        listed = re.findall(r"(?m)^  ([a-z][a-z-]+) +\S+$", err)
+        self.assertEqual(len(listed), len(set(listed)), listed)
+        self.assertIn("mirostat", listed)
+        self.assertTrue(self.complaint("/set xyzzyxyzzy 1").rstrip().endswith("there are " + ", ".join(listed)))
         self.assertIn("/set temperature", self.complaint("/set temperature hot"))
         self.assertIn("on or off", self.complaint("/set ignore-eos maybe"))
 
