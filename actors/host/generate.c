@@ -76,7 +76,9 @@ static runnel_status read_request(const runnel_request *given, runnel_request *r
 
 static runnel_status check_stops(const runnel_request *request, uint32_t n_vocab, runnel_error *error)
 {
-    if (request->n_stops > RUNNEL_MAX_STOPS || (request->n_stops > 0 && request->stops == NULL))
+    if (request->stops == NULL && request->n_stops > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "stops is NULL but n_stops is %zu", request->n_stops);
+    if (request->n_stops > RUNNEL_MAX_STOPS)
         return rn_error_set(error, RUNNEL_INVALID, "stops: at most %d", RUNNEL_MAX_STOPS);
     for (size_t i = 0; i < request->n_stops; i++) {
         size_t n = request->stops[i] == NULL ? 0 : strnlen(request->stops[i], RUNNEL_MAX_STOP_BYTES + 1);
@@ -86,7 +88,10 @@ static runnel_status check_stops(const runnel_request *request, uint32_t n_vocab
         if (!rn_utf8_valid(request->stops[i], n))
             return rn_error_set(error, RUNNEL_INVALID, "stops[%zu]: not UTF-8", i);
     }
-    if (request->n_stop_tokens > n_vocab || (request->n_stop_tokens > 0 && request->stop_tokens == NULL))
+    if (request->stop_tokens == NULL && request->n_stop_tokens > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "stop_tokens is NULL but n_stop_tokens is %zu",
+                            request->n_stop_tokens);
+    if (request->n_stop_tokens > n_vocab)
         return rn_error_set(error, RUNNEL_INVALID, "stop_tokens: more than the vocabulary has");
     for (size_t i = 0; i < request->n_stop_tokens; i++)
         if (request->stop_tokens[i] < 0 || (uint32_t)request->stop_tokens[i] >= n_vocab)

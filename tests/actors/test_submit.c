@@ -209,7 +209,13 @@ static void limits(void **state)
     refused(&r, RUNNEL_INVALID, "stops[0]");
     r.stops = many;
     r.n_stops = RUNNEL_MAX_STOPS + 1;
-    refused(&r, RUNNEL_INVALID, "stops");
+    refused(&r, RUNNEL_INVALID, "stops: at most 16");
+    r = base_request();
+    r.n_stops = 3;
+    refused(&r, RUNNEL_INVALID, "stops is NULL but n_stops is 3");
+    r = base_request();
+    r.n_stop_tokens = 3;
+    refused(&r, RUNNEL_INVALID, "stop_tokens is NULL but n_stop_tokens is 3");
     r = base_request();
     r.stop_tokens = stop;
     r.n_stop_tokens = 1;
