@@ -137,6 +137,12 @@ static bool out_of_memory(napi_env env)
     return false;
 }
 
+/* The largest whole number that `most` stands for: 2^64 - 1 and 2^63 - 1 are none of a double. */
+static unsigned long long last_of(double most)
+{
+    return most >= (double)UINT64_MAX ? UINT64_MAX : most >= (double)INT64_MAX ? INT64_MAX : (unsigned long long)most;
+}
+
 /* A whole number in [least, most]: a Number, a BigInt or a Boolean. */
 static bool read_integer(napi_env env, const char *name, napi_value value, double least, double most, uint64_t *bits)
 {
@@ -167,7 +173,7 @@ static bool read_integer(napi_env env, const char *name, napi_value value, doubl
             return true;
         }
     }
-    snprintf(range, sizeof range, "an integer from %.0f to %.0f%s", least, most,
+    snprintf(range, sizeof range, "an integer from %.0f to %llu%s", least, last_of(most),
              most > 9007199254740992.0 ? " (a BigInt beyond 2^53)" : "");
     return refuse(env, name, range);
 }

@@ -35,6 +35,21 @@ test('tokens are the program\'s, and come back', async () => {
   });
 });
 
+test('a number that is out of range is told its range', async () => {
+  await withModel(async (model) => {
+    for (const [name, value, range] of [
+      ['seed', -1, '0 to 18446744073709551615 (a BigInt beyond 2^53)'],
+      ['seed', 1n << 64n, '0 to 18446744073709551615 (a BigInt beyond 2^53)'],
+      ['maxTokens', 1n << 63n, '-9223372036854775808 to 9223372036854775807 (a BigInt beyond 2^53)'],
+      ['topK', 2 ** 32, '0 to 4294967295'],
+    ])
+      assert.throws(() => model.stream({ prompt: PROMPT, [name]: value }),
+        { code: 'INVALID', message: `${name} must be an integer from ${range}` });
+    const most = { prompt: PROMPT, seed: (1n << 64n) - 1n, maxTokens: 1 };
+    assert.equal((await model.generate(most)).usage.completionTokens, 1);
+  });
+});
+
 test('templates', async () => {
   assert.equal(await runnel.renderTemplate('{{ a }} and {{ b|upper }}', { a: 1, b: 'x' }), '1 and X');
   await assert.rejects(runnel.renderTemplate('{% if %}'), RunnelError);
