@@ -365,7 +365,7 @@ const struct app_option app_option_table[] = {
     {"--log-level", 0, "LEVEL", OPTION_CHOICE, AT(log_level), 0, 0, false, "none|error|warning|info|debug", ALL,
      "what the engine tells: none, error, warning (default), info or debug"},
     {"--quiet", 'q', NULL, OPTION_FLAG, AT(quiet), 0, 0, false, NULL, LOADING,
-     "no progress, figures or warnings on standard error; --log-level brings the warnings back"},
+     "no progress, figures or warnings on standard error (see --log-level)"},
     {"--help", 'h', NULL, OPTION_FLAG, AT(help), 0, 0, false, NULL, ALL, "this text"},
 };
 
