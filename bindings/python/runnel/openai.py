@@ -392,8 +392,10 @@ class _Completion(_Answer):
             known = logprob is not None
             lists["tokens"].append(_spelled(data))
             lists["token_logprobs"].append(_finite(logprob) if known else None)
-            lists["top_logprobs"].append({_spelled(self._piece(other)): _finite(value) for other, value in top}
-                                         if known else None)
+            best = {_spelled(self._piece(other)): _finite(value) for other, value in top}
+            if known and token not in [other for other, _ in top]:
+                best[_spelled(data)] = _finite(logprob)
+            lists["top_logprobs"].append(best if known else None)
             lists["text_offset"].append(self._characters[index])
             if known or not self._is_own_bos(index, token):
                 self._characters[index] += sum(byte & 0xC0 != 0x80 for byte in data)
