@@ -215,9 +215,8 @@ static bool read_ids(const json_t *ids, uint32_t n_vocabulary, int32_t *out, str
         if (!openai_expect(error, "tokens", json_array_get(ids, i), JSON_INTEGER))
             return false;
         if (id < 0 || id >= n_vocabulary)
-            return openai_refuse(error, "invalid_value", "tokens",
-                                 "tokens[%zu] is %lld, which is no token: the model has %u", i, (long long)id,
-                                 n_vocabulary);
+            return openai_refuse(error, "invalid_value", "tokens", "tokens[%zu] is %lld; the vocabulary has %u tokens",
+                                 i, (long long)id, n_vocabulary);
         out[i] = (int32_t)id;
     }
     return true;
