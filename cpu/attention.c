@@ -30,13 +30,24 @@ static bool is_chosen(const struct rn_fast_context *c, const struct rn_op *op, u
     return op->b >= 0 && c->step->rows[row].position >= op->used;
 }
 
+/* How many positions the row chose: behind blocks that are not whole there may be none. */
+static uint32_t count_chosen(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const int32_t *chosen = (const int32_t *)rn_fast_row(c, op->b, row);
+    uint32_t n = op->used;
+
+    while (n > 1 && chosen[n - 1] < 0)
+        n--;
+    return n;
+}
+
 /* Of a row that looks at chosen positions their numbers in the choice. */
 static struct sight sight_of(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     uint32_t position = c->step->rows[row].position;
 
     if (is_chosen(c, op, row))
-        return (struct sight){0, op->used - 1};
+        return (struct sight){0, count_chosen(c, op, row) - 1};
     if (op->bidirectional)
         return sight_both_ways(c->step, op, row);
     return (struct sight){rn_attend_first(position, rn_op_window(op, position)), position};

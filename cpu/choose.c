@@ -39,6 +39,7 @@ static const int32_t *chosen_of(const struct rn_fast_context *c, int16_t slot, u
 static void score_span(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, uint32_t from,
                        uint32_t to, float *scores)
 {
+    static const float signs[2] = {1, -1};
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     struct rn_attend t = {.q = rn_fast_row(c, op->a, row),
                           .rows = 1,
@@ -59,7 +60,7 @@ static void score_span(const struct rn_fast_context *c, const struct rn_op *op, 
 
     if (!rn_fast_in_line(c->fast, row))
         rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, 0, row, &t);
-    c->fast->level->attention->score(&t, rn_fast_row(c, op->b, row), scores);
+    c->fast->level->attention->score(&t, op->b < 0 ? signs : rn_fast_row(c, op->b, row), scores);
 }
 
 /* ---- Choice ---- */
@@ -146,6 +147,48 @@ static void choose(const float *scores, uint32_t count, uint32_t n, int32_t *out
     }
 }
 
+/* The score of block `b` of the positions [0, n): see ops.def. */
+static float score_of_block(const struct rn_op *op, const float *scores, uint32_t n, uint32_t b)
+{
+    uint32_t p = b * op->per, end = p + op->per < n ? p + op->per : n;
+    float score = op->best > 0 ? scores[p] : scores[end - 1];
+
+    for (; op->best > 0 && p < end; p++)
+        score = scores[p] > score || isnan(score) ? scores[p] : score;
+    return score;
+}
+
+/* Blocks of the positions [0, n), of which there are more than `used`. Of the scores those of blocks are left. */
+static void choose_blocks(const struct rn_op *op, float *scores, uint32_t n, int32_t *out)
+{
+    uint32_t most = op->used / op->per, blocks = op->best > 0 ? (n + op->per - 1) / op->per : n / op->per, b, p, k = 0;
+    int32_t *chosen = out + op->used - most; /* what has been written is never ahead of what is read */
+
+    RN_ASSERT(blocks > most); /* there are more positions than may be chosen */
+    for (b = 0; b < blocks; b++)
+        scores[b] = op->best > 0 && b + op->best >= blocks ? INFINITY : score_of_block(op, scores, n, b);
+    choose(scores, blocks, most, chosen);
+    for (b = 0; b < most; b++) {
+        const uint32_t from = (uint32_t)chosen[b] * op->per;
+
+        for (p = from; p < from + op->per && p < n; p++)
+            out[k++] = (int32_t)p;
+    }
+    for (p = blocks * op->per; op->best == 0 && p < n; p++)
+        out[k++] = (int32_t)p;
+    while (k < op->used)
+        out[k++] = -1;
+}
+
+/* Likewise, or single ones. */
+static void choose_among(const struct rn_op *op, float *scores, uint32_t n, int32_t *out)
+{
+    if (op->per > 1)
+        choose_blocks(op, scores, n, out);
+    else
+        choose(scores, n, op->used, out);
+}
+
 /* All positions up to the row's own. */
 static void choose_all(uint32_t position, uint32_t n, int32_t *out)
 {
@@ -174,7 +217,7 @@ static void choose_span(const struct rn_fast_context *c, const struct rn_op *op,
     if (atomic_fetch_add_explicit(&c->fast->scored[row], 1, memory_order_acq_rel) + 1 < n)
         return;
     atomic_store_explicit(&c->fast->scored[row], 0, memory_order_relaxed); /* a barrier is before its next use */
-    choose(scores, position + 1, op->used, out);
+    choose_among(op, scores, position + 1, out);
 }
 
 static void choose_row(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
@@ -188,7 +231,7 @@ static void choose_row(const struct rn_fast_context *c, const struct rn_op *op, 
         return;
     }
     score_span(c, op, row, 0, position + 1, scores);
-    choose(scores, position + 1, op->used, out);
+    choose_among(op, scores, position + 1, out);
 }
 
 /* The spans of a choice that has begun are computed even where the step was stopped: `scored` counts them. */

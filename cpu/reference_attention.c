@@ -213,7 +213,8 @@ static struct sight sight_of(const struct rn_reference *ref, const struct rn_op 
 
     if (op->b >= 0) {
         sight.chosen = (const int32_t *)ref->slots[op->b] + (size_t)row * op->used;
-        sight.n = position < op->used ? position + 1 : op->used;
+        for (sight.n = op->used; sight.n > 1 && sight.chosen[sight.n - 1] < 0; sight.n--)
+            ;
         sight.own = sight.n - 1;
         return sight;
     }
@@ -310,7 +311,8 @@ static void take_queries(struct rn_reference *ref, const struct rn_op *op, uint3
 /* ref->scores of the positions up to row r's: sums over heads of b[h] * max(0, query of h times key). */
 static void score_positions(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step, uint32_t r)
 {
-    const float *weights = floats(ref, op->b) + (size_t)r * op->heads;
+    static const float signs[2] = {1, -1};
+    const float *weights = op->b < 0 ? signs : floats(ref, op->b) + (size_t)r * op->heads;
     const struct rn_step_seq *seq = &step->seqs[step->rows[r].seq];
     uint32_t n = step->rows[r].position + 1, h, p, i;
     double product;
@@ -328,6 +330,33 @@ static void score_positions(struct rn_reference *ref, const struct rn_op *op, co
     }
 }
 
+/* Blocks of row r's n positions, more than it may choose, to out; see ops.def. */
+static void choose_blocks(struct rn_reference *ref, const struct rn_op *op, uint32_t n, int32_t *out)
+{
+    const struct rn_scores scores = {.f64 = ref->scores};
+    uint32_t most = op->used / op->per, blocks = op->best > 0 ? (n + op->per - 1) / op->per : n / op->per, b, p, k = 0;
+    int32_t *chosen = out + op->used - most; /* what has been written is never ahead of what is read */
+
+    for (b = 0; b < blocks; b++) {
+        double score = op->best > 0 ? ref->scores[b * op->per] : ref->scores[b * op->per + op->per - 1];
+
+        for (p = b * op->per + 1; op->best > 0 && p < n && p < (b + 1) * op->per; p++)
+            score = ref->scores[p] > score || isnan(score) ? ref->scores[p] : score;
+        ref->scores[b] = b + op->best >= blocks && op->best > 0 ? INFINITY : score;
+    }
+    rn_chosen_largest(&scores, blocks, most, chosen);
+    for (b = 0; b < most; b++) {
+        const uint32_t from = (uint32_t)chosen[b] * op->per;
+
+        for (p = from; p < from + op->per && p < n; p++)
+            out[k++] = (int32_t)p;
+    }
+    for (p = blocks * op->per; op->best == 0 && p < n; p++)
+        out[k++] = (int32_t)p;
+    while (k < op->used)
+        out[k++] = -1;
+}
+
 void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_scores scores = {.f64 = ref->scores};
@@ -338,7 +367,9 @@ void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op 
         n = step->rows[r].position + 1;
         out = (int32_t *)ref->slots[op->out] + (size_t)r * op->used;
         score_positions(ref, op, step, r);
-        if (n > op->used)
+        if (n > op->used && op->per > 1)
+            choose_blocks(ref, op, n, out);
+        else if (n > op->used)
             rn_chosen_largest(&scores, n, op->used, out);
         for (p = 0; p < op->used && n <= op->used; p++)
             out[p] = p < n ? (int32_t)p : -1;

@@ -256,7 +256,9 @@ int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, co
                                   .scores = backend->slots + backend->workspace_at,
                                   .heads = op->heads,
                                   .used = op->used,
-                                  .longest = shape->longest};
+                                  .longest = shape->longest,
+                                  .per = op->per,
+                                  .best = op->best};
     enum rn_kernel kernel;
     int result = RN_GPU_OK;
     rn_address q = rotated_queries(backend, op, shape, &result);
@@ -266,7 +268,7 @@ int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, co
         args.first_row = r;
         args.n_rows = shape->n_rows - r < RN_GPU_CHOOSE_ROWS ? shape->n_rows - r : RN_GPU_CHOOSE_ROWS;
         args.q = q + (uint64_t)r * op->heads * op->k_dim * sizeof(float);
-        args.weights = rn_gpu_slot(backend, op->b) + (uint64_t)r * op->heads * sizeof(float);
+        args.weights = op->b < 0 ? 0 : rn_gpu_slot(backend, op->b) + (uint64_t)r * op->heads * sizeof(float);
         args.out = rn_gpu_slot(backend, op->out) + (uint64_t)r * op->used * sizeof(int32_t);
         result = rn_gpu_launch(backend, kernel, &args);
         if (result == RN_GPU_OK)

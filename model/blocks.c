@@ -106,7 +106,8 @@ static const struct rn_layer_hparams *layer_of(const struct rn_build *b)
 
 int32_t rn_build_cache(struct rn_build *b, struct rn_kv_layer layer)
 {
-    const uint32_t each = b->hparams.indexer.most > 0 ? 2 : 1; /* at most, of a block */
+    const struct rn_indexer_hparams *h = &b->hparams.indexer;
+    const uint32_t each = h->most == 0 ? 1 : h->local > 0 ? h->heads + 1 : 2; /* at most, of a block */
     struct rn_plan *plan = b->plan;
     struct rn_kv_layer *layers;
 
@@ -313,6 +314,8 @@ int16_t rn_build_mix(struct rn_build *b, int16_t normed)
         x.q = rn_build_times(b, x.q, "blk.%d.attn_q_norm.weight", layer->heads);
     if (layer->tempered)
         rn_build_temper(b, x.q);
+    if (b->hparams.indexer.local > 0 && layer->chooses)
+        return rn_build_attend_blocks(b, normed, x);
     return gate_attention(b, normed, rn_build_attend(b, x));
 }
 
@@ -437,6 +440,8 @@ static int16_t gated_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
     int16_t gate = rn_build_linear(b, x, "blk.%d.ffn_gate", feed_forward(b));
     int16_t up = rn_build_linear(b, x, "blk.%d.ffn_up", feed_forward(b));
 
+    if ((b->arch->flags & RN_ARCH_CUT_GATE) != 0)
+        return ffn_down(b, rn_build_cut_gate(b, gate, up));
     return ffn_down(b, cut_product(b, act, gate, up, layer_of(b)->shared_cut));
 }
 

@@ -95,6 +95,8 @@ struct rn_indexer_hparams {
     uint32_t k_dim; /* of each head, and of the one key: attention.indexer.key_length */
     uint32_t rope;  /* index of rn_hparams.ropes: the first dimensions of each ... */
     bool behind;    /* ... or the last */
+    uint32_t block; /* positions that are chosen together: attention.indexer.block_size, .kpool; 0: each by itself */
+    uint32_t local; /* attention.indexer.local_blocks: of these the last are always chosen; 0: see op CHOOSE */
 };
 
 /* Of attention: queries times 1 + scale * ln(1 + floor((position + ahead) / span)). */

@@ -94,9 +94,10 @@ struct rn_op {
     double alibi;            /* ATTENTION: how fast scores fall with distance; 0: not at all */
     uint32_t span, ahead;    /* TEMPER; ahead: CONV, too */
     uint32_t experts, used;  /* ROUTE, EXPERT_*; REPEAT: used copies; CHOOSE, ATTENTION with b: chosen positions */
-    uint32_t groups, best;   /* ROUTE: only experts of the `best` best of so many groups; groups 0 or 1: of all */
+    uint32_t groups, best;   /* ROUTE: only experts of the `best` best of so many groups; groups 0 or 1: of all; CHOOSE:
+                                the last blocks, which are always chosen */
     enum rn_gating gating;   /* ROUTE */
-    uint32_t per;            /* ROUTE: ids are divided by it; 0 or 1: they are not */
+    uint32_t per;            /* ROUTE: ids are divided by it; 0 or 1: they are not; CHOOSE: positions of a block */
     bool normalise;          /* ROUTE: weights of the chosen divided by their sum (or eps), before they are scaled */
     bool per_expert_input;   /* EXPERT_MATMUL */
     bool counted;            /* EXPERT_MATMUL: the one of its block that counts the use of experts */

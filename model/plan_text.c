@@ -141,6 +141,8 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
         break;
     case RN_OP_CHOOSE:
         say(t, ", layer %d, %u positions, %u heads of %u", op->layer, op->used, op->heads, op->k_dim);
+        say_number(t, "blocks of", op->per, 0);
+        say_number(t, "last", op->best, 0);
         break;
     case RN_OP_SCAN:
         say(t, ", state layer %d, %u heads of %u, %u of %u", op->layer, op->heads, op->v_dim, op->kv_heads, op->k_dim);

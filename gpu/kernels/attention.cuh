@@ -92,8 +92,13 @@ DEVICE uint32_t last_position(const rn_attention_args &args, uint32_t row, uint3
 {
     uint32_t last = args.lasts == 0 ? position : global<uint32_t>(args.lasts, args.n_rows).get(row);
 
-    if (args.chosen != 0)
-        return position < args.used ? position : args.used - 1;
+    if (args.chosen != 0) {
+        last = position < args.used ? position : args.used - 1;
+        while (last > 0 && position >= args.used &&
+               global<int32_t>(args.chosen, (uint64_t)args.n_rows * args.used).get((uint64_t)row * args.used + last) < 0)
+            last--;
+        return last;
+    }
     return args.window > 0 && last > position + args.window / 2 ? position + args.window / 2 : last;
 }
 

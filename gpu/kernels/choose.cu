@@ -67,7 +67,9 @@ template <uint32_t TYPE> DEVICE void choose_scores(const rn_choose_args &args)
         UNROLL
         for (uint32_t h = 0; h < SCORE_HEADS; h++)
             if (head + h < args.heads && products[h] > 0)
-                score = fmaf(weights.get((uint64_t)row * args.heads + head + h), products[h], score);
+                score = fmaf(args.weights == 0 ? (h % 2 == 0 ? 1.0f : -1.0f)
+                                               : weights.get((uint64_t)row * args.heads + head + h),
+                             products[h], score);
     }
     if (position <= last)
         global<float>(args.scores, (uint64_t)args.n_rows * args.longest).put((uint64_t)row * args.longest + position,
@@ -84,6 +86,25 @@ DEVICE uint32_t rank_of(float score)
     if (score != score)
         return 0;
     return bits ^ ((bits >> 31) != 0 ? 0xffffffffu : 0x80000000u);
+}
+
+/* How many are chosen: positions, or blocks of them. */
+DEVICE uint32_t most_of(const rn_choose_args &args)
+{
+    return args.per > 1 ? args.used / args.per : args.used;
+}
+
+/* The position, or all of the block's, of n, is the `at`-th of row `row` of out that is chosen. */
+DEVICE void write_chosen(const rn_choose_args &args, uint32_t n, uint32_t at, uint32_t chosen)
+{
+    global<int32_t> out(args.out, (uint64_t)args.n_rows * args.used);
+    uint64_t begin = (uint64_t)block_x() * args.used;
+
+    if (args.per <= 1)
+        out.put(begin + at, (int32_t)chosen);
+    for (uint32_t i = 0; args.per > 1 && i < args.per; i++)
+        out.put(begin + (uint64_t)at * args.per + i,
+                chosen * args.per + i < n ? (int32_t)(chosen * args.per + i) : -1);
 }
 
 /* A row's scores. */
@@ -137,11 +158,41 @@ DEVICE uint32_t rank_at(const row_scores &scores, uint32_t n, uint32_t *left, ui
     return rank;
 }
 
-/* All positions of this rank and above, ascending: a thread has a run of them. */
-DEVICE void write_from(const rn_choose_args &args, const row_scores &scores, uint32_t n, uint32_t rank)
+/* The score of block `b` of n positions: ops.def. */
+DEVICE float score_of_block(const rn_choose_args &args, const row_scores &scores, uint32_t n, uint32_t b)
+{
+    uint32_t p = b * args.per, end = p + args.per < n ? p + args.per : n;
+    float score = scores.all.get(scores.begin + (args.best > 0 ? p : end - 1)), more;
+
+    for (; args.best > 0 && p < end; p++) {
+        more = scores.all.get(scores.begin + p);
+        score = more > score || score != score ? more : score;
+    }
+    return score;
+}
+
+/* Scores of n positions become those of their blocks, as many as are returned. What is written in a round is before what
+ * later rounds read. */
+DEVICE uint32_t score_blocks(const rn_choose_args &args, const row_scores &scores, uint32_t n)
+{
+    uint32_t blocks = args.best > 0 ? (n + args.per - 1) / args.per : n / args.per;
+
+    for (uint32_t from = 0; from < blocks; from += PICK_THREADS) {
+        uint32_t b = from + thread_of_block();
+        float score = b < blocks ? score_of_block(args, scores, n, b) : 0.0f;
+
+        sync_block();
+        if (b < blocks)
+            scores.all.put(scores.begin + b, b + args.best >= blocks && args.best > 0 ? float_of(0x7f800000u) : score);
+        sync_block();
+    }
+    return blocks;
+}
+
+/* All positions or blocks of this rank and above, of n, ascending: a thread has a run of them. `all`: positions. */
+DEVICE void write_from(const rn_choose_args &args, const row_scores &scores, uint32_t n, uint32_t rank, uint32_t all)
 {
     shared<uint32_t> of_warps(OF_WARPS_AT, PICK_WARPS);
-    global<int32_t> out(args.out, (uint64_t)args.n_rows * args.used);
     uint32_t per = (n + PICK_THREADS - 1) / PICK_THREADS, begin = thread_of_block() * per, lane = lane_of_warp();
     uint32_t end = begin + per < n ? begin + per : n, own = 0, sum, at;
 
@@ -161,7 +212,7 @@ DEVICE void write_from(const rn_choose_args &args, const row_scores &scores, uin
         at += of_warps.get(w);
     for (uint32_t i = begin; i < end; i++)
         if (scores.rank(i) >= rank)
-            out.put((uint64_t)block_x() * args.used + at++, (int32_t)i);
+            write_chosen(args, all, at++, i);
 }
 
 /* The position goes to the hole `at` of the heap [n], or below: cpu/chosen.c. */
@@ -181,30 +232,40 @@ DEVICE void sift(const row_scores &scores, const shared<int32_t> &heap, uint32_t
     heap.put(at, position);
 }
 
-/* The `used` largest of n, of equal ones those that cpu/chosen.c keeps: by one thread; then sorted, where each counts
- * those that are before it. */
-DEVICE void write_some(const rn_choose_args &args, const row_scores &scores, uint32_t n)
+/* The largest of n, as many as are chosen, of equal ones those that cpu/chosen.c keeps: by one thread; then sorted, where
+ * each counts those that are before it. */
+DEVICE void write_some(const rn_choose_args &args, const row_scores &scores, uint32_t n, uint32_t all)
 {
-    shared<int32_t> heap(HEAP_AT, args.used);
-    global<int32_t> out(args.out, (uint64_t)args.n_rows * args.used);
+    uint32_t most = most_of(args);
+    shared<int32_t> heap(HEAP_AT, most);
 
     if (thread_of_block() == 0) {
-        for (uint32_t i = 0; i < args.used; i++)
+        for (uint32_t i = 0; i < most; i++)
             heap.put(i, (int32_t)i);
-        for (uint32_t i = args.used / 2; i-- > 0;)
-            sift(scores, heap, args.used, i, heap.get(i));
-        for (uint32_t i = args.used; i < n; i++)
+        for (uint32_t i = most / 2; i-- > 0;)
+            sift(scores, heap, most, i, heap.get(i));
+        for (uint32_t i = most; i < n; i++)
             if (scores.rank(i) > scores.rank((uint32_t)heap.get(0)))
-                sift(scores, heap, args.used, 0, (int32_t)i);
+                sift(scores, heap, most, 0, (int32_t)i);
     }
     sync_block();
-    for (uint32_t i = thread_of_block(); i < args.used; i += PICK_THREADS) {
-        int32_t position = heap.get(i);
+    for (uint32_t i = thread_of_block(); i < most; i += PICK_THREADS) {
+        int32_t chosen = heap.get(i);
         uint32_t at = 0;
-        for (uint32_t j = 0; j < args.used; j++)
-            at += heap.get(j) < position ? 1 : 0;
-        out.put((uint64_t)block_x() * args.used + at, position);
+        for (uint32_t j = 0; j < most; j++)
+            at += heap.get(j) < chosen ? 1 : 0;
+        write_chosen(args, all, at, (uint32_t)chosen);
     }
+}
+
+/* What stands behind whole blocks: the positions [from, n), and -1. */
+DEVICE void write_rest(const rn_choose_args &args, uint32_t from, uint32_t n)
+{
+    global<int32_t> out(args.out, (uint64_t)args.n_rows * args.used);
+    uint32_t at = most_of(args) * args.per;
+
+    for (uint32_t i = at + thread_of_block(); i < args.used; i += PICK_THREADS)
+        out.put((uint64_t)block_x() * args.used + i, from + i - at < n ? (int32_t)(from + i - at) : -1);
 }
 
 } // namespace
@@ -219,7 +280,7 @@ RN_KERNEL_KV_TYPES(CHOOSE_SCORES)
 RN_KERNEL(choose_pick, rn_choose_args, PICK_THREADS, 2)
 {
     global<uint32_t> positions(args.positions, args.first_row + args.n_rows);
-    uint32_t n = positions.get(args.first_row + block_x()) + 1, left = args.used, many = n, rank;
+    uint32_t n = positions.get(args.first_row + block_x()) + 1, left = most_of(args), many = n, among = n, rank;
     global<int32_t> out(args.out, (uint64_t)args.n_rows * args.used);
     row_scores scores(args);
 
@@ -228,9 +289,13 @@ RN_KERNEL(choose_pick, rn_choose_args, PICK_THREADS, 2)
             out.put((uint64_t)block_x() * args.used + i, i < n ? (int32_t)i : -1);
         return;
     }
-    rank = rank_at(scores, n, &left, &many);
+    if (args.per > 1) {
+        among = score_blocks(args, scores, n);
+        write_rest(args, among * args.per, n);
+    }
+    rank = rank_at(scores, among, &left, &many);
     if (left == many)
-        write_from(args, scores, n, rank);
+        write_from(args, scores, among, rank, n);
     else
-        write_some(args, scores, n);
+        write_some(args, scores, among, n);
 }

@@ -224,8 +224,9 @@ struct rn_rope_store_args {
 
 /* ATTENTION over positions up to each row's own, of these with a window the last so many, or where chunked those of the
  * row's chunk (ops.def). With `lasts` a row looks ahead, up to lasts[r], the last position of its sequence in the step;
- * with a window to those within window / 2 on both sides. With `chosen` a row sees the positions of its list, which are
- * the first `used` or, where there are fewer up to its own, all of them; then a tile has one row. No means.
+ * with a window to those within window / 2 on both sides. With `chosen` a row sees the positions of its list, up to the
+ * first that is negative, or, where there are no more than `used` up to its own, all of them; then a tile has one row.
+ * No means.
  *
  * With `places` rows are those of trees (model/backend.h), and rows_per_tile is 1: what a row sees at the position of
  * an ancestor lies at places[ancestor]. parents[r] is a row before r, of a sequence's first row anything.
@@ -297,6 +298,7 @@ struct rn_choose_args {
     rn_address places, parents; /* likewise, as of struct rn_attention_args */
     rn_address scores, out;     /* f32 [n_rows, longest]; int32_t [n_rows, used] */
     uint32_t first_row, n_rows, heads, used, longest;
+    uint32_t per, best; /* blocks of positions: ops.def; weights 0 where there are none */
 };
 
 /* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts]

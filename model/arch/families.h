@@ -93,6 +93,9 @@ void rn_arch_kimi_k3(struct rn_build *b);
 runnel_status rn_arch_minimax_01_keys(const struct rn_hparams_reader *r);
 int16_t rn_arch_minimax_01_block(struct rn_build *b, int16_t x);
 
+/* sparse.c */
+runnel_status rn_arch_minimax_m3_keys(const struct rn_hparams_reader *r);
+
 /* lfm.c */
 runnel_status rn_arch_lfm2_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_lfm2moe_keys(const struct rn_hparams_reader *r);

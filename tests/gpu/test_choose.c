@@ -17,6 +17,8 @@ struct form {
     uint32_t type, heads, k_dim, used, n; /* positions that are stored */
     bool whole;                           /* keys and queries are small whole numbers: many scores are equal */
     bool strange;                         /* a weight is no number */
+    uint32_t per, best;                   /* of blocks */
+    bool bare;                            /* no weights */
 };
 
 struct bench {
@@ -91,7 +93,7 @@ static void choose(struct bench *b, uint32_t first, uint32_t n)
     const struct form *f = &b->form;
     struct rn_choose_args args = {.cache = b->cache,
                                   .q = rig_at(b->q + (size_t)first * f->heads * f->k_dim),
-                                  .weights = rig_at(b->weights + (size_t)first * f->heads),
+                                  .weights = f->bare ? 0 : rig_at(b->weights + (size_t)first * f->heads),
                                   .seqs = rig_at(b->seqs + first),
                                   .positions = rig_at(b->positions + first),
                                   .scores = rig_at(b->scores),
@@ -99,7 +101,9 @@ static void choose(struct bench *b, uint32_t first, uint32_t n)
                                   .n_rows = n,
                                   .heads = f->heads,
                                   .used = f->used,
-                                  .longest = LONGEST};
+                                  .longest = LONGEST,
+                                  .per = f->per,
+                                  .best = f->best};
     enum rn_kernel kernel;
 
     if (rn_kv_rotated((runnel_kv_type)f->type)) {
@@ -134,20 +138,36 @@ static const int32_t *want(struct bench *b)
     judge_run(judge, (struct rn_op){.kind = RN_OP_KV_STORE, .weight = -1, .bias = -1}, false);
     memcpy(judge->memory[0], b->q, (size_t)f->n * f->heads * f->k_dim * sizeof(float));
     memcpy(judge->memory[1], b->weights, (size_t)f->n * f->heads * sizeof(float));
-    return (const int32_t *)judge_run(
-        judge, (struct rn_op){.kind = RN_OP_CHOOSE, .heads = f->heads, .k_dim = f->k_dim, .used = f->used}, true);
+    return (const int32_t *)judge_run(judge,
+                                      (struct rn_op){.kind = RN_OP_CHOOSE,
+                                                     .heads = f->heads,
+                                                     .k_dim = f->k_dim,
+                                                     .used = f->used,
+                                                     .per = f->per,
+                                                     .best = f->best},
+                                      !f->bare);
 }
 
 static void chosen(void **state)
 {
     static const struct form forms[] = {
-        {RUNNEL_KV_F32, 5, 32, 40, 140, false, false}, /* more positions than a block has scores of */
-        {RUNNEL_KV_F16, 40, 64, 7, 50, false, false},  /* more heads than are summed at once */
-        {RUNNEL_KV_BF16, 3, 16, 9, 30, false, false},  {RUNNEL_KV_FP8, 3, 16, 9, 30, false, false},
-        {RUNNEL_KV_Q8, 3, 36, 9, 30, false, false},    {RUNNEL_KV_Q4, 3, 96, 9, 30, false, false},
-        {RUNNEL_KV_Q3, 3, 64, 9, 30, false, false},    {RUNNEL_KV_F32, 1, 4, 20, 120, true, false},
-        {RUNNEL_KV_F32, 2, 4, 1, 40, true, false},     {RUNNEL_KV_F32, 1, 8, 33, 70, true, true},
-        {RUNNEL_KV_F16, 1, 8, 200, 12, false, false}, /* all that there are */
+        {RUNNEL_KV_F32, 5, 32, 40, 140, false, false, 0, 0, false}, /* more positions than a block has scores of */
+        {RUNNEL_KV_F16, 40, 64, 7, 50, false, false, 0, 0, false},  /* more heads than are summed at once */
+        {RUNNEL_KV_BF16, 3, 16, 9, 30, false, false, 0, 0, false},
+        {RUNNEL_KV_FP8, 3, 16, 9, 30, false, false, 0, 0, false},
+        {RUNNEL_KV_Q8, 3, 36, 9, 30, false, false, 0, 0, false},
+        {RUNNEL_KV_Q4, 3, 96, 9, 30, false, false, 0, 0, false},
+        {RUNNEL_KV_Q3, 3, 64, 9, 30, false, false, 0, 0, false},
+        {RUNNEL_KV_F32, 1, 4, 20, 120, true, false, 0, 0, false},
+        {RUNNEL_KV_F32, 2, 4, 1, 40, true, false, 0, 0, false},
+        {RUNNEL_KV_F32, 1, 8, 33, 70, true, true, 0, 0, false},
+        {RUNNEL_KV_F16, 1, 8, 200, 12, false, false, 0, 0, false}, /* all that there are */
+        {RUNNEL_KV_F32, 2, 32, 24, 140, false, false, 8, 1, true}, /* blocks of 8, one's own among them */
+        {RUNNEL_KV_BF16, 3, 16, 15, 60, false, false, 3, 2, false},
+        {RUNNEL_KV_F32, 1, 4, 8, 70, true, false, 2, 1, false},
+        {RUNNEL_KV_F16, 4, 16, 15, 90, false, false, 4, 0, false}, /* and what stands behind whole blocks */
+        {RUNNEL_KV_F32, 1, 4, 11, 70, true, true, 4, 0, false},
+        {RUNNEL_KV_F32, 2, 4, 5, 500, false, false, 3, 0, true},
     };
     struct bench b;
     const int32_t *wanted;
@@ -171,7 +191,7 @@ static void chosen(void **state)
 static void attention(void **state)
 {
     enum { HEADS = 3, DIM = 24, CHUNKS = LONGEST / RN_ATTENTION_CHUNK, FIRST = 265, ROWS = 10 };
-    static const struct form form = {RUNNEL_KV_F32, 4, 32, 270, 300, false, false};
+    static const struct form form = {RUNNEL_KV_F32, 4, 32, 270, 300, false, false, 0, 0, false};
     struct rn_op op = {.kind = RN_OP_ATTENTION,
                        .heads = HEADS,
                        .kv_heads = 1,

@@ -183,6 +183,8 @@
     X("minicpm3-made", 0)                \
     X("minimax-01-made", 0)              \
     X("minimax-01-made-interval", 0)     \
+    X("minimax-m3-made", 0)              \
+    X("minimax-m3-made-local", 0)        \
     X("mistral3-made-temperature", 0)    \
     X("mistral3-made-yarn", 0)           \
     X("mistral4-made", 0)                \
@@ -218,6 +220,7 @@
     X("plamo3-made", 0)                  \
     X("plamo3-made-yarn", 0)             \
     X("plm-made", 0)                     \
+    X("pockettts-made", 0)               \
     X("qwen-made", 0)                    \
     X("qwen2-made-yarn", 0)              \
     X("qwen2vl-made-sections", 0)        \
@@ -226,6 +229,7 @@
     X("qwen35moe-made", 0)               \
     X("qwen35moe-made-scales", 0)        \
     X("qwen3moe-made-scales", 0)         \
+    X("qwen3tts-made", 0)                \
     X("qwen3vl-made-sections", 0)        \
     X("qwen3vlmoe-made", 0)              \
     X("refact-made", 0)                  \
@@ -254,6 +258,7 @@
     X("baichuan-made-keys", 0)            \
     X("bailingmoe-made-keys", 0)          \
     X("bailingmoe2-made-keys", 0)         \
+    X("bailingmoe3-made-keys", 0)         \
     X("codeshell-made-keys", 0)           \
     X("cogvlm-made-keys", 0)              \
     X("cohere2moe-made-keys", 0)          \
@@ -278,6 +283,7 @@
     X("hy_v3-made-keys", 0)               \
     X("jais-made-keys", 0)                \
     X("jais2-made-keys", 0)               \
+    X("kimi-k3-made-keys", 0)             \
     X("laguna-made-keys", 0)              \
     X("llada-made-keys", 0)               \
     X("llada-moe-made-keys", 0)           \
@@ -287,6 +293,7 @@
     X("mimo2-made-keys", 0)               \
     X("minicpm-made-experts-keys", 0)     \
     X("minicpm-made-keys", 0)             \
+    X("minimax-m3-made-keys", 0)          \
     X("mistral3-made-experts-keys", 0)    \
     X("mistral4-made-keys", 0)            \
     X("muse-glimmer-made-keys", 0)        \
@@ -301,6 +308,7 @@
     X("plamo2-made-keys", 0)              \
     X("plamo3-made-keys", 0)              \
     X("plm-made-keys", 0)                 \
+    X("pockettts-made-keys", 0)           \
     X("qwen-made-keys", 0)                \
     X("qwen2-made-longrope", 0)           \
     X("qwen2-made-ways", 0)               \
