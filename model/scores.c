@@ -15,10 +15,14 @@ runnel_status rn_scores_labels(const struct rn_gguf *gguf, const char *architect
                                runnel_error *error)
 {
     char key[RN_KEY_BYTES];
+    runnel_status status;
 
     *entry = NULL;
     snprintf(key, sizeof key, "%s.classifier.output_labels", architecture);
-    return rn_gguf_get_array(gguf, key, false, RN_GGUF_STRING, entry, error);
+    status = rn_gguf_get_array(gguf, key, false, RN_GGUF_STRING, entry, error);
+    if (*entry != NULL && (*entry)->count == 0) /* some programs write all keys that they know */
+        *entry = NULL;
+    return status;
 }
 
 /* Key classifier.pooling_type: what the head reads. That is the position which has seen all of the text: the last one,

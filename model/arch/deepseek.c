@@ -94,7 +94,7 @@ runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r)
     return status == RUNNEL_OK ? read_indexer(r, true) : status;
 }
 
-/* Which blocks choose: a truth value for all, or for each but prediction layers. Files of GLM-5.2, known by its
+/* Which blocks choose: a truth value, or a number that is not 0, for all, or for each but prediction layers. Files of GLM-5.2, known by its
  * context, may lack the key: of them the first three choose, then every fourth. */
 static runnel_status read_choosers(const struct rn_hparams_reader *r)
 {
@@ -104,12 +104,15 @@ static runnel_status read_choosers(const struct rn_hparams_reader *r)
     runnel_status status = RUNNEL_OK;
     char key[RN_KEY_BYTES];
     bool all = true;
+    uint64_t number = 1;
     uint32_t i;
 
     rn_hparams_key(h, "attention.indexer.types", key);
     types = rn_gguf_find(r->gguf, key);
-    if (types != NULL && types->type != RN_GGUF_ARRAY)
+    if (types != NULL && types->type == RN_GGUF_BOOL)
         status = rn_gguf_get_bool(r->gguf, key, true, &all, r->error);
+    else if (types != NULL && types->type != RN_GGUF_ARRAY)
+        status = rn_gguf_get_u64(r->gguf, key, true, 0, UINT32_MAX, &number, r->error);
     else if (types != NULL)
         status = rn_gguf_get_array(r->gguf, key, true, types->item == RN_GGUF_BOOL ? RN_GGUF_BOOL : RN_GGUF_U32, &types,
                                    r->error);
@@ -118,7 +121,7 @@ static runnel_status read_choosers(const struct rn_hparams_reader *r)
             rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "has fewer elements than there are blocks");
     for (i = 0; status == RUNNEL_OK && i < h->n_layers - h->n_nextn; i++)
         h->layers[i].chooses = types == NULL ? h->trained_tokens < GLM_5_2_CONTEXT || i < 3 || i % 4 == 2
-                               : types->type != RN_GGUF_ARRAY ? all
+                               : types->type != RN_GGUF_ARRAY ? all && number != 0
                                                               : rn_gguf_item_i64(types, i) != 0;
     if (status == RUNNEL_OK && !h->layers[0].chooses)
         status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "has no choice for the first block");

@@ -76,13 +76,13 @@ static void add_value(struct maker *m, uint32_t type, const char *word)
 /* key NAME TYPE VALUE... */
 static void add_key(struct maker *m, const struct words *words)
 {
-    const char *type = words->n >= 4 ? words->at[2] : "";
+    const char *type = words->n >= 3 ? words->at[2] : "";
     size_t n = strcspn(type, "[");
     uint32_t i, id;
 
     m->n_keys++;
-    if (words->n < 4)
-        bad(m, "a key has a name, a type and a value");
+    if (words->n < 3 || (words->n < 4 && strchr(type, '[') == NULL))
+        bad(m, "a key has a name, a type and a value; an array may have none");
     if (strcmp(type, "str") == 0) {
         w_key_string(&m->keys, words->at[1], words->at[3]);
         return;
