@@ -82,7 +82,8 @@ test('ai_provider: text, JSON and calls by the interface of the AI SDK', async (
     assert.deepEqual([whole.finishReason, whole.usage.outputTokens, whole.warnings], ['length', 8, []]);
     assert.deepEqual([...new Set(parts.map((part) => part.type))], ['stream-start', 'text-start', 'text-delta', 'text-end', 'finish']);
     assert.equal(parts.filter((part) => part.delta).map((part) => part.delta).join(''), expected);
-    assert.deepEqual(parts.at(-1).usage, whole.usage);
+    assert.deepEqual(parts.at(-1).usage, { ...whole.usage, cachedInputTokens: 0 });
+    assert.equal(whole.usage.cachedInputTokens, whole.usage.inputTokens - 1);
 
     const json = await provider.doGenerate({ prompt, maxOutputTokens: 100, responseFormat: { type: 'json', schema } });
     assert.ok(['up', 'down'].includes(JSON.parse(json.content[0].text).where));
