@@ -84,8 +84,8 @@ static bool has_parts(struct rn_value message)
     return message.kind == RN_VALUE_DICT && rn_dict_at(message, "content").kind == RN_VALUE_LIST;
 }
 
-/* *parts is set where a message, or one of a list of messages, has its content in parts. NULL: not messages; of tools each
- * number counts, as in a schema. */
+/* *parts is set where a message, or one of a list of messages, has its content in parts. NULL: not messages; of tools
+ * each number counts, as in a schema. */
 static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *parts,
                                 runnel_error *error)
 {

@@ -5,8 +5,8 @@
  *    |
  *    (jumps over) block 9            here: two of the four positions are filled
  *
- * Nobody writes into such a block any more: its writer has ended. Each is held by one reference. At most one block of the
- * pool in 16 is here; the one used longest ago gives way to a new one. The tree's blocks go before they do, except
+ * Nobody writes into such a block any more: its writer has ended. Each is held by one reference. At most one block of
+ * the pool in 16 is here; the one used longest ago gives way to a new one. The tree's blocks go before they do, except
  * for those whose prefix the tree has lost, which nobody can find. Tokens are compared, never hashes.
  *
  * One owner, one thread (the tier actor's). All memory is taken at init. */
@@ -55,8 +55,8 @@ void rn_partial_blocks_keep(struct rn_partial_blocks *partials, const struct rn_
 uint32_t rn_partial_blocks_find(struct rn_partial_blocks *partials, const struct rn_partial_place *place,
                                 const int32_t *ids, uint32_t n, uint32_t *block);
 
-/* Frees up to n blocks: of those whose prefix is lost, and if `all` of the others too, used longest ago first. Those that
- * someone else holds stay. Returns how many are free now. */
+/* Frees up to n blocks: of those whose prefix is lost, and if `all` of the others too, used longest ago first. Those
+ * that someone else holds stay. Returns how many are free now. */
 uint32_t rn_partial_blocks_evict(struct rn_partial_blocks *partials, uint32_t n, bool all);
 
 /* True: one of the block's references is held here. */

@@ -161,23 +161,13 @@ static float score_of_block(const struct rn_op *op, const float *scores, uint32_
 /* Blocks of the positions [0, n), of which there are more than `used`. Of the scores those of blocks are left. */
 static void choose_blocks(const struct rn_op *op, float *scores, uint32_t n, int32_t *out)
 {
-    uint32_t most = op->used / op->per, blocks = op->best > 0 ? (n + op->per - 1) / op->per : n / op->per, b, p, k = 0;
-    int32_t *chosen = out + op->used - most; /* what has been written is never ahead of what is read */
+    uint32_t most = op->used / op->per, blocks = op->best > 0 ? (n + op->per - 1) / op->per : n / op->per, b;
 
     RN_ASSERT(blocks > most); /* there are more positions than may be chosen */
     for (b = 0; b < blocks; b++)
         scores[b] = op->best > 0 && b + op->best >= blocks ? INFINITY : score_of_block(op, scores, n, b);
-    choose(scores, blocks, most, chosen);
-    for (b = 0; b < most; b++) {
-        const uint32_t from = (uint32_t)chosen[b] * op->per;
-
-        for (p = from; p < from + op->per && p < n; p++)
-            out[k++] = (int32_t)p;
-    }
-    for (p = blocks * op->per; op->best == 0 && p < n; p++)
-        out[k++] = (int32_t)p;
-    while (k < op->used)
-        out[k++] = -1;
+    choose(scores, blocks, most, out + op->used - most);
+    rn_chosen_positions(out, op->used, most, op->per, blocks * op->per, n);
 }
 
 /* Likewise, or single ones. */

@@ -59,3 +59,20 @@ void rn_chosen_largest(const struct rn_scores *scores, uint32_t count, uint32_t 
             put(scores, out, n, 0, (int32_t)i);
     qsort(out, n, sizeof *out, ascending);
 }
+
+void rn_chosen_positions(int32_t *out, uint32_t used, uint32_t most, uint32_t per, uint32_t rest, uint32_t n)
+{
+    const int32_t *chosen = out + used - most;
+    uint32_t k = 0, p;
+
+    for (uint32_t b = 0; b < most; b++) {
+        const uint32_t from = (uint32_t)chosen[b] * per;
+
+        for (p = from; p < from + per && p < n; p++)
+            out[k++] = (int32_t)p;
+    }
+    for (p = rest; p < n; p++)
+        out[k++] = (int32_t)p;
+    while (k < used)
+        out[k++] = -1;
+}

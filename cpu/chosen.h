@@ -14,4 +14,9 @@ struct rn_scores {
  * is said in chosen.c; what is no number comes last. */
 void rn_chosen_largest(const struct rn_scores *scores, uint32_t count, uint32_t n, int32_t *out);
 
+/* Of n positions those of `most` chosen blocks of `per`, ascending, to out[used], and behind them the positions from
+ * `rest` on; -1 behind all. The blocks are the last `most` of out, ascending: what is written is never ahead of what is
+ * read. used >= most * per. */
+void rn_chosen_positions(int32_t *out, uint32_t used, uint32_t most, uint32_t per, uint32_t rest, uint32_t n);
+
 #endif

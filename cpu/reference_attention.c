@@ -334,8 +334,7 @@ static void score_positions(struct rn_reference *ref, const struct rn_op *op, co
 static void choose_blocks(struct rn_reference *ref, const struct rn_op *op, uint32_t n, int32_t *out)
 {
     const struct rn_scores scores = {.f64 = ref->scores};
-    uint32_t most = op->used / op->per, blocks = op->best > 0 ? (n + op->per - 1) / op->per : n / op->per, b, p, k = 0;
-    int32_t *chosen = out + op->used - most; /* what has been written is never ahead of what is read */
+    uint32_t most = op->used / op->per, blocks = op->best > 0 ? (n + op->per - 1) / op->per : n / op->per, b, p;
 
     for (b = 0; b < blocks; b++) {
         double score = op->best > 0 ? ref->scores[b * op->per] : ref->scores[b * op->per + op->per - 1];
@@ -344,17 +343,8 @@ static void choose_blocks(struct rn_reference *ref, const struct rn_op *op, uint
             score = ref->scores[p] > score || isnan(score) ? ref->scores[p] : score;
         ref->scores[b] = b + op->best >= blocks && op->best > 0 ? INFINITY : score;
     }
-    rn_chosen_largest(&scores, blocks, most, chosen);
-    for (b = 0; b < most; b++) {
-        const uint32_t from = (uint32_t)chosen[b] * op->per;
-
-        for (p = from; p < from + op->per && p < n; p++)
-            out[k++] = (int32_t)p;
-    }
-    for (p = blocks * op->per; op->best == 0 && p < n; p++)
-        out[k++] = (int32_t)p;
-    while (k < op->used)
-        out[k++] = -1;
+    rn_chosen_largest(&scores, blocks, most, out + op->used - most);
+    rn_chosen_positions(out, op->used, most, op->per, blocks * op->per, n);
 }
 
 void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)

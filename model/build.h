@@ -253,8 +253,8 @@ int32_t rn_build_cache(struct rn_build *b, struct rn_kv_layer layer);
 /* indexer.c: sets b->chosen as the block's indexer chooses, if it has one; its queries are made of `low`, [q_rank].
  * Keeps both. */
 void rn_build_choose(struct rn_build *b, int16_t normed, int16_t low);
-/* sparse.c: what the queries find in blocks of positions that each head of keys chooses by itself. Keeps normed, releases
- * x. */
+/* sparse.c: what the queries find in blocks of positions that each head of keys chooses by itself. Keeps normed,
+ * releases x. */
 int16_t rn_build_attend_blocks(struct rn_build *b, int16_t normed, struct rn_qkv x);
 /* The output projection attn_output of it, behind attn_sub_norm with RN_ARCH_SUB_NORM. Releases mixed. */
 int16_t rn_build_attention_out(struct rn_build *b, int16_t mixed);

@@ -8,8 +8,8 @@
  *     normed ─ indexer.q_proj ─ norm ─ ROPE ─┬─ head 0 ─ CHOOSE ─▶ ATTENTION of head 0 of keys ─┐
  *                                            └─ head 1 ─ CHOOSE ─▶ ATTENTION of head 1 of keys ─┴▶
  *
- * Each head of keys has a cache of its own, with its values before its keys in one row. Queries have as many zeros before
- * them, so that scores are those of the keys alone: what is chosen is gathered once. */
+ * Each head of keys has a cache of its own, with its values before its keys in one row. Queries have as many zeros
+ * before them, so that scores are those of the keys alone: what is chosen is gathered once. */
 #include "model/build.h"
 
 /* Of each head of a, [heads, k_dim], the norm, rotated. Releases a. */

@@ -153,7 +153,8 @@ runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, 
 #define RN_JSON_DIGITS 800 /* of a number that is parsed exactly, before and behind its point */
 
 /* The same, but no number is rounded: one without a fraction that fits 64 bits is an INT, also 2.0 and 1e3, and any
- * other a DECIMAL. INVALID too: a name twice in an object, a number beyond doubles or of more than RN_JSON_DIGITS digits. */
+ * other a DECIMAL. INVALID too: a name twice in an object, a number beyond doubles or of more than RN_JSON_DIGITS
+ * digits. */
 runnel_status rn_json_parse_exact(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
                                   runnel_error *error);
 

@@ -1,7 +1,7 @@
 /* JSON text to values: jansson parses, its tree is copied into the arena. See rn_json_parse in value.h.
  *
- * jansson makes doubles of numbers with a fraction. To keep their digits, the text is read beside its tree, in which names
- * and values stand in the same order as long as no name stands twice in an object. */
+ * jansson makes doubles of numbers with a fraction. To keep their digits, the text is read beside its tree, in which
+ * names and values stand in the same order as long as no name stands twice in an object. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -538,32 +538,36 @@ static void change_over(struct rn_prefix_cache *cache, struct rn_request *reques
     }
 }
 
+static uint32_t n_computed(const struct rn_request *request)
+{
+    return request->n_done < request->n_tokens ? request->n_done : request->n_tokens;
+}
+
 /* How many of its blocks are in the tree then. */
 static uint32_t publish_rest(struct rn_prefix_cache *cache, const struct rn_request *request,
                              struct rn_prefix_path *path)
 {
-    uint32_t n_computed = request->n_done < request->n_tokens ? request->n_done : request->n_tokens;
     struct rn_prefix_woken woken = {NULL, NULL};
     uint32_t n = rn_prefix_tree_publish(tree_of(cache), path, request->tokens, request->blocks,
-                                        n_computed / block_tokens(cache), NULL, &woken);
+                                        n_computed(request) / block_tokens(cache), NULL, &woken);
 
     rn_tier_blocks_tell(&cache->blocks, &woken);
     return n;
 }
 
-/* What a request that has ended leaves behind its whole blocks, of which the tree has n. Not of a session, which goes on
- * writing there; not if the tree has the same in another block; and what is not worth a copy is not worth a block. */
+/* What a request that has ended leaves behind its whole blocks, of which the tree has n. Not of a session, which goes
+ * on writing there; not if the tree has the same in another block; and what is not worth a copy is not worth a
+ * block. */
 static void keep_partial(struct rn_prefix_cache *cache, const struct rn_request *request, struct rn_prefix_ref last,
                          uint32_t n)
 {
     uint32_t per_block = block_tokens(cache), block;
-    uint32_t n_computed = request->n_done < request->n_tokens ? request->n_done : request->n_tokens;
-    uint32_t n_left = n_computed % per_block;
+    uint32_t n_left = n_computed(request) % per_block;
     const int32_t *ids = request->tokens + (size_t)n * per_block;
     struct rn_partial_place place = place_behind(request, last, n);
 
     if (request->outcome == RN_OUTCOME_NONE || request->session_generation != 0 || request->copy == RN_COPY_WANTED ||
-        n_computed / per_block != n || n_left * WORTH_COPY < per_block || cache->states.n > 0 ||
+        n_computed(request) / per_block != n || n_left * WORTH_COPY < per_block || cache->states.n > 0 ||
         cache->context->limits->window > 0 ||
         rn_prefix_tree_nearest(tree_of(cache), last, ids, n_left, &block) == n_left)
         return;

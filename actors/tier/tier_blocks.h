@@ -1,5 +1,6 @@
 /* The KV blocks of a model: the block pool, the prefix tree and the partial blocks over it, with the counts that the
- * metrics show. Part of the prefix cache (prefix_cache.h); the directory of lower tiers and admission take and give back blocks here.
+ * metrics show. Part of the prefix cache (prefix_cache.h); the directory of lower tiers and admission take and give
+ * back blocks here.
  *
  *   free        in the pool
  *   used        a request or a session holds it, or the mover writes into it; the tree may hold it too

@@ -11,10 +11,11 @@
  * come one after the other: the next one (also where it was sent early) is read when the one before has been answered.
  *
  * Bounded: bytes of a head, header fields, bytes of a body and of all bodies together, bytes of answers that wait for a
- * slow reader, connections, and the time that a head, a body, an idle connection and a reader that does not read may take. What is beyond a bound
- * or no proper HTTP gets a status where one can still be sent (400, 408, 413, 414, 417, 431, 501, 503, 505), and the
- * connection ends. A request that two readers could take for different ones (RFC 9112, section 6: two lengths, a length
- * beside chunks, folded fields, bare line ends, an unknown coding) is refused, never repaired.
+ * slow reader, connections, and the time that a head, a body, an idle connection and a reader that does not read may
+ * take. What is beyond a bound or no proper HTTP gets a status where one can still be sent (400, 408, 413, 414, 417,
+ * 431, 501, 503, 505), and the connection ends. A request that two readers could take for different ones (RFC 9112,
+ * section 6: two lengths, a length beside chunks, folded fields, bare line ends, an unknown coding) is refused, never
+ * repaired.
  *
  * Threads: everything on the loop's thread. Names that begin with http_ are this room's. */
 #ifndef RUNNEL_SERVE_HTTP_H
@@ -117,8 +118,8 @@ const char *http_field(const struct http_exchange *exchange, const char *name);
 
 const char *http_body(const struct http_exchange *exchange, size_t *n); /* NUL behind it; in on_head: none */
 
-/* The same bytes, which are the caller's from now on (free); the exchange has none any more. NULL: there were none. They
- * count as held until http_body_done says that these n bytes are freed. */
+/* The same bytes, which are the caller's from now on (free); the exchange has none any more. NULL: there were none.
+ * They count as held until http_body_done says that these n bytes are freed. */
 char *http_take_body(struct http_exchange *exchange, size_t *n);
 void http_body_done(struct http_server *server, size_t n);
 

@@ -8,7 +8,8 @@
  * is either what was written, or an error; memory taken is bounded by the size of the file.
  *
  * Written beside the place it goes to, synced, renamed: whenever the writer is killed, the file there is the old one or
- * the new one, whole. Where the path is a symbolic link, that place is its target's; what is no regular file is refused.
+ * the new one, whole. Where the path is a symbolic link, that place is its target's; what is no regular file is
+ * refused.
  *
  * All functions block on the disk; no state is shared: any thread. */
 #ifndef RN_CACHE_STORE_SESSION_FILE_H

@@ -171,8 +171,8 @@ DEVICE float score_of_block(const rn_choose_args &args, const row_scores &scores
     return score;
 }
 
-/* Scores of n positions become those of their blocks, as many as are returned. What is written in a round is before what
- * later rounds read. */
+/* Scores of n positions become those of their blocks, as many as are returned. What is written in a round is before
+ * what later rounds read. */
 DEVICE uint32_t score_blocks(const rn_choose_args &args, const row_scores &scores, uint32_t n)
 {
     uint32_t blocks = args.best > 0 ? (n + args.per - 1) / args.per : n / args.per;
@@ -232,8 +232,8 @@ DEVICE void sift(const row_scores &scores, const shared<int32_t> &heap, uint32_t
     heap.put(at, position);
 }
 
-/* The largest of n, as many as are chosen, of equal ones those that cpu/chosen.c keeps: by one thread; then sorted, where
- * each counts those that are before it. */
+/* The largest of n, as many as are chosen, of equal ones those that cpu/chosen.c keeps: by one thread; then sorted,
+ * where each counts those that are before it. */
 DEVICE void write_some(const rn_choose_args &args, const row_scores &scores, uint32_t n, uint32_t all)
 {
     uint32_t most = most_of(args);

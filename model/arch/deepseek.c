@@ -94,8 +94,8 @@ runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r)
     return status == RUNNEL_OK ? read_indexer(r, true) : status;
 }
 
-/* Which blocks choose: a truth value, or a number that is not 0, for all, or for each but prediction layers. Files of GLM-5.2, known by its
- * context, may lack the key: of them the first three choose, then every fourth. */
+/* Which blocks choose: a truth value, or a number that is not 0, for all, or for each but prediction layers. Files of
+ * GLM-5.2, known by its context, may lack the key: of them the first three choose, then every fourth. */
 static runnel_status read_choosers(const struct rn_hparams_reader *r)
 {
     enum { GLM_5_2_CONTEXT = 1048576 };

@@ -379,8 +379,8 @@ static void tails(void **state)
     assert_int_equal(stats_of(manual.engine).blocks_used, 0);
 }
 
-/* What a request that has ended computed behind its last whole block is copied, at the beginning of a sequence too; by who
- * has its salt alone. Of a request that failed nothing is left. It gives way to those that need the room. */
+/* What a request that has ended computed behind its last whole block is copied, at the beginning of a sequence too; by
+ * who has its salt alone. Of a request that failed nothing is left. It gives way to those that need the room. */
 static void left_behind(void **state)
 {
     int32_t tokens[3][90];

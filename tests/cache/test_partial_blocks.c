@@ -1,5 +1,5 @@
-/* Partial blocks against a model that is too simple to be wrong: a list of what was kept, the newest use last, searched from
- * end to end. Random operations; the own check after every one. */
+/* Partial blocks against a model that is too simple to be wrong: a list of what was kept, the newest use last, searched
+ * from end to end. Random operations; the own check after every one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

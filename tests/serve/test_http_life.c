@@ -460,7 +460,8 @@ static int begin_body(struct rig *rig, size_t length, const char *bytes, size_t 
     return fd;
 }
 
-/* All bodies together have a bound. Those that are larger than the others make room; one that is smaller always fits. */
+/* All bodies together have a bound. Those that are larger than the others make room; one that is smaller always
+ * fits. */
 static void test_bodies(void **state)
 {
     enum { LONG = 1 << 20, N = 12 };

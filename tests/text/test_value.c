@@ -76,7 +76,8 @@ static void test_duplicates_and_numbers(void **state)
     done(&p);
 }
 
-/* Each number keeps its digits, where they stand. The texts are Python's: format(Decimal(number), "f"), with zeros cut. */
+/* Each number keeps its digits, where they stand. The texts are Python's: format(Decimal(number), "f"), with zeros
+ * cut. */
 static void test_exact_numbers(void **state)
 {
     static const struct {

@@ -12,8 +12,8 @@
 
 #include "mailbox/orders.h"
 
-/* Which thing is broken; 0: none. Not by the preprocessor: a program takes seconds to compile, and Relacy its orders when
- * it runs. */
+/* Which thing is broken; 0: none. Not by the preprocessor: a program takes seconds to compile, and Relacy its orders
+ * when it runs. */
 static int plant;
 
 static rl::memory_order as_it_is(rl::memory_order order, rl::debug_info_param)
