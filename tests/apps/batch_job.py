@@ -53,8 +53,8 @@ class Job:
     def run(self, *more, **how):
         return subprocess.run(self.command(*more), capture_output=True, timeout=common.PATIENCE, **how)
 
-    def start(self, *more):
-        return subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    def start(self, *more, **how):
+        return subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
 
     def answers(self):
         data = self.output.read_bytes()
