@@ -18,7 +18,7 @@ const struct rn_gemm *rn_cpu_gemm(void);
 const struct rn_gemm *rn_gemm_c(void);
 const struct rn_gemm *rn_gemm_avx2(void);
 
-/* Names the SIMD level in use: "avx512-amx", "avx512", "avx2", "neon", "c". */
+/* Names the SIMD level in use: "avx512-amx", "avx512", "avx2-vnni", "avx2", "neon", "c". */
 const char *rn_cpu_level(void);
 
 #endif

@@ -323,6 +323,7 @@ struct rn_level {
 /* NULL where the build or the machine does not have the level. */
 const struct rn_level *rn_level_c(void);
 const struct rn_level *rn_level_avx2(void);
+const struct rn_level *rn_level_avx2_vnni(void);
 const struct rn_level *rn_level_avx512(void);
 const struct rn_level *rn_level_amx(void); /* asks the kernel for the process's permission, see attend_amx.c */
 const struct rn_level *rn_level_neon(void);

@@ -183,13 +183,13 @@ RUNNEL_API runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_
 /* ---- The machine ------------------------------------------------------------------------- */
 
 typedef struct runnel_machine {
-    size_t struct_size;             /* set by the caller to sizeof(runnel_machine) */
-    uint32_t compute_threads;       /* of the engine's compute team */
-    uint32_t memory_nodes;          /* whose processors these are spread over */
-    char level[16];                 /* the instruction set in use: "avx512-amx", "avx512", "avx2", "neon", "c" */
-    char cpu[64];                   /* the processor's own name, or its architecture */
-    uint64_t memory_bytes;          /* of the machine */
-    double read_bytes_per_s;        /* reading memory in order, all threads: the best of several passes ... */
+    size_t struct_size;       /* set by the caller to sizeof(runnel_machine) */
+    uint32_t compute_threads; /* of the engine's compute team */
+    uint32_t memory_nodes;    /* whose processors these are spread over */
+    char level[16];           /* the instruction set in use: "avx512-amx", "avx512", "avx2-vnni", "avx2", "neon", "c" */
+    char cpu[64];             /* the processor's own name, or its architecture */
+    uint64_t memory_bytes;    /* of the machine */
+    double read_bytes_per_s;  /* reading memory in order, all threads: the best of several passes ... */
     double read_median_bytes_per_s; /* ... and the median one */
     double integer_ops_per_s;       /* 8-bit products summed in 32 bits; a multiply-add is two operations */
     double float_ops_per_s;         /* 32-bit fused multiply-adds, two operations each */

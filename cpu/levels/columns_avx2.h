@@ -1,10 +1,6 @@
-/* Vectors of eight lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX2 level share that
- * make columns of bytes, of rows as they lie (simd_avx2_blocks.c) and of tiles (tiles_avx2.c).
- *
- * maddubs multiplies an unsigned by a signed byte and adds pairs into 16 bits. As |input| <= 127, `run`
- * groups of a format's bytes fit into a 16-bit sum before it is widened: 2 run 127 byte <= 32767. Bytes
- * that need all eight bits (run 0) are multiplied as magnitudes, their signs moved to the input:
- * 2 * 128 * 127 = 32512. */
+/* Vectors of eight lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX2 levels share that
+ * make columns of bytes, of rows as they lie (rows_avx2.inc) and of tiles (tiles_avx2.inc). The levels differ in how a
+ * group is multiplied: quad_avx2.inc, or with AVX-VNNI quad_vnni.inc. */
 #ifndef RN_CPU_LEVELS_COLUMNS_AVX2_H
 #define RN_CPU_LEVELS_COLUMNS_AVX2_H
 
@@ -37,6 +33,8 @@ typedef __m256 VF;
 #define vi_set8(x) _mm256_set1_epi8((char)(x))
 #define vi_set32 _mm256_set1_epi32
 #define vi_store(to, v) _mm256_store_si256((__m256i *)(to), v)
+#define vi_load(p) _mm256_load_si256((const __m256i *)(p))
+#define vi_dot _mm256_dpbusd_avx_epi32
 
 #define vf_set1 _mm256_set1_ps
 #define vf_zero _mm256_setzero_ps
@@ -51,10 +49,7 @@ typedef __m256 VF;
 #define vf_store(to, v) _mm256_store_ps((float *)(to), v)
 
 #define AT_ONCE 4
-#define OFFSET(n) (n)
 enum { LANES = 8, PACK_FROM = RN_PACK_FROM, PIECE = 8 };
-
-#define ONES _mm256_set1_epi16(1)
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)
@@ -105,37 +100,6 @@ INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)
     _mm256_storeu_ps(eight, v);
     for (r = 0; r < LANES && r < rows; r++)
         out[(size_t)r * step] = eight[r];
-}
-
-INLINE __m256i products(__m256i w, __m256i x, uint32_t run)
-{
-    if (run > 0)
-        return _mm256_maddubs_epi16(w, x);
-    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-}
-
-/* A sum that the compiler may not take apart: as a tree of all that is added it would need more registers than there
- * are. */
-INLINE VI as_it_is(VI sum)
-{
-    __asm__("" : "+x"(sum));
-    return sum;
-}
-
-/* So many of a scale's `groups` groups fit into sums of 16 bits. */
-INLINE uint32_t run_of(uint32_t run, uint32_t groups)
-{
-    return run == 0 ? 1 : run < groups ? run : groups;
-}
-
-INLINE void quad(VI *part, VI *sum, uint32_t k, VI w, VI x, uint32_t groups, uint32_t run)
-{
-    const uint32_t at_once = run_of(run, groups);
-    VI product = products(w, x, run);
-
-    *sum = as_it_is(k % at_once == 0 ? product : _mm256_add_epi16(*sum, product));
-    if ((k + 1) % at_once == 0)
-        *part = as_it_is(_mm256_add_epi32(*part, _mm256_madd_epi16(*sum, ONES)));
 }
 
 #endif

@@ -1,7 +1,5 @@
 /* Vectors of sixteen lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX-512 level share
- * that make columns of bytes, of rows as they lie (simd_avx512.c) and of tiles (tiles_avx512.c).
- *
- * vpdpbusd adds four products of an unsigned and a signed byte to a 32-bit lane and cannot saturate. */
+ * that make columns of bytes, of rows as they lie (simd_avx512.c) and of tiles (tiles_avx512.c). */
 #ifndef RN_CPU_LEVELS_COLUMNS_AVX512_H
 #define RN_CPU_LEVELS_COLUMNS_AVX512_H
 
@@ -34,6 +32,8 @@ typedef __m512 VF;
 #define vi_set8(x) _mm512_set1_epi8((char)(x))
 #define vi_set32 _mm512_set1_epi32
 #define vi_store _mm512_store_si512
+#define vi_load _mm512_load_si512
+#define vi_dot _mm512_dpbusd_epi32
 
 #define vf_set1 _mm512_set1_ps
 #define vf_zero _mm512_setzero_ps
@@ -48,7 +48,6 @@ typedef __m512 VF;
 #define vf_store _mm512_store_ps
 
 #define AT_ONCE 6
-#define OFFSET(n) 128 /* as rn_line.start expects */
 enum { LANES = 16, PACK_FROM = RN_PACK_FROM, PIECE = 1 << 20 /* whole rows: measured */ };
 
 /* a < b ? x : 0 */
@@ -99,15 +98,6 @@ INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)
     _mm512_storeu_ps(lanes, v);
     for (r = 0; r < LANES && r < rows; r++)
         out[(size_t)r * step] = lanes[r];
-}
-
-INLINE void quad(VI *part, VI *sum, uint32_t k, VI w, VI x, uint32_t groups, uint32_t run)
-{
-    (void)sum;
-    (void)k;
-    (void)groups;
-    (void)run;
-    *part = _mm512_dpbusd_epi32(*part, w, x);
 }
 
 #endif

@@ -6,8 +6,8 @@
 
 const struct rn_level *rn_level_named(const char *name)
 {
-    const struct rn_level *levels[] = {rn_level_amx(), rn_level_avx512(), rn_level_avx2(), rn_level_neon(),
-                                       rn_level_c()};
+    const struct rn_level *levels[] = {rn_level_amx(),  rn_level_avx512(), rn_level_avx2_vnni(),
+                                       rn_level_avx2(), rn_level_neon(),   rn_level_c()};
     size_t i;
 
     for (i = 0; i < sizeof levels / sizeof *levels; i++)

@@ -6,9 +6,11 @@
 
 /* Every block format; NULL for the rest. */
 const struct rn_kernel *rn_blocks_avx2(uint32_t type_id);
+const struct rn_kernel *rn_blocks_vnni(uint32_t type_id);
 
 /* See rn_level.tiled. */
 const struct rn_kernel *rn_tiles_avx2(uint32_t type_id);
+const struct rn_kernel *rn_tiles_vnni(uint32_t type_id);
 const struct rn_kernel *rn_tiles_avx512(uint32_t type_id);
 const struct rn_kernel *rn_tiles_amx(uint32_t type_id);
 

@@ -81,3 +81,5 @@ static uint64_t real(uint64_t rounds)
 }
 
 const struct rn_peak rn_peak_avx2 = {read_ahead, read_plain, integer, real, 2.0 * 32 * RUN *FACTORS, 2.0 * 8 * SUMS};
+const struct rn_peak rn_peak_avx2_vnni = {read_ahead, read_plain,       rn_peak_vnni_integer,
+                                          real,       RN_PEAK_VNNI_OPS, 2.0 * 8 * SUMS};

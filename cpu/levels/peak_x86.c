@@ -10,6 +10,6 @@ const struct rn_peak *rn_peak(const char *level)
         __builtin_cpu_supports("avx512vnni"))
         return &rn_peak_avx512;
     if (strncmp(level, "avx", 3) == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &rn_peak_avx2;
+        return strcmp(level, "avx2-vnni") == 0 ? &rn_peak_avx2_vnni : &rn_peak_avx2;
     return &rn_peak_c;
 }

@@ -1,4 +1,4 @@
-/* The AVX2 level (with FMA and F16C): rows. Products and quantising are in simd_avx2_blocks.c and
+/* The AVX2 levels (with FMA and F16C, with and without AVX-VNNI): rows. Products and quantising are in simd_avx2_blocks.c and
  * simd_avx2_floats.c. Threads: any; nothing here has state. */
 #include <cpuid.h>
 #include <immintrin.h>
@@ -143,18 +143,34 @@ static const struct rn_kernel *kernel_avx2(uint32_t type_id)
     return kernel != NULL ? kernel : rn_floats_avx2(type_id);
 }
 
+static const struct rn_kernel *kernel_vnni(uint32_t type_id)
+{
+    const struct rn_kernel *kernel = rn_blocks_vnni(type_id);
+
+    return kernel != NULL ? kernel : rn_floats_avx2(type_id);
+}
+
+#define LEVEL(name_, kernel_, tiled_)                                                         \
+    {                                                                                         \
+        .name = name_, .rows = &rn_rows_avx2, .attention = &row_attention, .kernel = kernel_, \
+        .other = &rn_other_avx2_kernel, .tiled = tiled_, .stream = rn_stream_avx2             \
+    }
+
 const struct rn_level *rn_level_avx2(void)
 {
-    static const struct rn_level level = {.name = "avx2",
-                                          .rows = &rn_rows_avx2,
-                                          .attention = &row_attention,
-                                          .kernel = kernel_avx2,
-                                          .other = &rn_other_avx2_kernel,
-                                          .tiled = rn_tiles_avx2,
-                                          .stream = rn_stream_avx2};
+    static const struct rn_level level = LEVEL("avx2", kernel_avx2, rn_tiles_avx2);
     uint32_t a, b, c, d;
 
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return NULL;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0 ? &level : NULL;
+}
+
+const struct rn_level *rn_level_avx2_vnni(void)
+{
+    static const struct rn_level level = LEVEL("avx2-vnni", kernel_vnni, rn_tiles_vnni);
+    enum { AVX_VNNI = 1 << 4 };
+    uint32_t a, b, c, d;
+
+    return rn_level_avx2() != NULL && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX_VNNI) != 0 ? &level : NULL;
 }

@@ -47,10 +47,11 @@ INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
     v[3] = _mm512_unpackhi_epi64(b[1], b[3]);
 }
 
+#include "cpu/levels/quad_vnni.inc"
 #include "cpu/levels/blocks_rows.inc"
 #include "cpu/levels/blocks_columns.inc"
 #include "cpu/levels/blocks_grid.inc"
-#include "cpu/levels/quads_avx512.inc"
+#include "cpu/levels/quads_vnni.inc"
 #include "cpu/levels/blocks_products.inc"
 #include "cpu/levels/blocks_formats.inc"
 

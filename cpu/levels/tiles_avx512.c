@@ -24,9 +24,10 @@ INLINE VI load_bytes(const uint8_t *p)
 #define MOST_FEW(name) RN_FEW_AVX512
 #define STREAMS_FEW RN_MOST_STREAMS
 
+#include "cpu/levels/quad_vnni.inc"
 #include "cpu/levels/blocks_tiles.inc"
 #include "cpu/levels/blocks_columns.inc"
-#include "cpu/levels/quads_avx512.inc"
+#include "cpu/levels/quads_vnni.inc"
 #include "cpu/levels/blocks_products.inc"
 #include "cpu/levels/tiles_formats.inc"
 

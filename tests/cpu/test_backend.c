@@ -21,7 +21,7 @@
 enum { BLOCK = 16, N_BLOCKS = 32, MAX_ROWS = 80, CONTEXT = 256 };
 
 /* What a sanitizer sees is the same on every level: two are enough. */
-static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
+static const char *const level_names[] = {"c", "avx2", "avx2-vnni", "avx512", "avx512-amx", "neon"};
 enum { N_LEVELS = UNLESS_SANITIZED(sizeof level_names / sizeof *level_names, 2) };
 
 static struct rn_heap heap;

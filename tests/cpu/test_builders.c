@@ -477,13 +477,13 @@ static void forward(const struct made_up *m, uint32_t n)
 
 /* ---- Runs ---- */
 
-static const uint32_t n_levels = 6;
+static const uint32_t n_levels = 7;
 
 /* The reference, then the levels that this machine has; true: there is one by this number. */
 static bool level_of(uint32_t i, const struct rn_level **level)
 {
-    const struct rn_level *levels[] = {NULL,           rn_level_c(),   rn_level_avx2(), rn_level_avx512(),
-                                       rn_level_amx(), rn_level_neon()};
+    const struct rn_level *levels[] = {
+        NULL, rn_level_c(), rn_level_avx2(), rn_level_avx2_vnni(), rn_level_avx512(), rn_level_amx(), rn_level_neon()};
 
     *level = levels[i];
     return i == 0 || *level != NULL;

@@ -163,7 +163,7 @@ static uint64_t chain(uint64_t rounds)
  * tiles do some 2,000 integer operations a cycle, two products of 512-bit vectors 256 and, of floats, 64. */
 static void test_loops_of_every_level(void **state)
 {
-    static const char *const names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
+    static const char *const names[] = {"c", "avx2", "avx2-vnni", "avx512", "avx512-amx", "neon"};
     char *memory = aligned_alloc(64, 1 << 20);
     double links = speed(chain, 1);
     size_t i;

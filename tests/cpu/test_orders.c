@@ -178,7 +178,7 @@ static void check_level(const char *name, const struct rn_plan *plan, const stru
     rn_free(&heap, got);
 }
 
-static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
+static const char *const level_names[] = {"c", "avx2", "avx2-vnni", "avx512", "avx512-amx", "neon"};
 enum { N_LEVELS = sizeof level_names / sizeof *level_names };
 
 /* On every level that this machine has. type: of a matrix of the model. amx: the hash with attention on a matrix

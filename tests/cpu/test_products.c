@@ -21,7 +21,7 @@
 
 enum { MAX_ROWS = 67, MAX_COLS = 1280, MAX_N = 64, PANEL_BYTES = 1 << 20, BIG_COLS = 8192 };
 
-static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
+static const char *const level_names[] = {"c", "avx2", "avx2-vnni", "avx512", "avx512-amx", "neon"};
 enum { N_LEVELS = sizeof level_names / sizeof *level_names };
 
 static struct rn_heap heap;

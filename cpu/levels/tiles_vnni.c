@@ -1,0 +1,17 @@
+/* The same on processors with AVX-VNNI. */
+#include "cpu/levels/columns_avx2.h"
+#include "cpu/tiles.h"
+
+#include "cpu/levels/quad_vnni.inc"
+#include "cpu/levels/tiles_avx2.inc"
+
+#include "cpu/levels/blocks_tiles.inc"
+#include "cpu/levels/blocks_columns.inc"
+#include "cpu/levels/quads_vnni.inc"
+#include "cpu/levels/blocks_products.inc"
+#include "cpu/levels/tiles_formats.inc"
+
+const struct rn_kernel *rn_tiles_vnni(uint32_t type_id)
+{
+    return tiled_kernel(type_id);
+}
