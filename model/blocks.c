@@ -492,8 +492,6 @@ static int16_t scale_parts(struct rn_build *b, int16_t a, const struct rn_op *pr
     struct rn_op op = rn_build_empty(b, RN_OP_EXPERT_FACTOR);
     char name[64];
 
-    snprintf(name, sizeof name, "%s.input_scale", stem);
-    rn_build_ignore(b, name);
     snprintf(name, sizeof name, "%s.scale", stem);
     if (!rn_build_has(b, name))
         return a;

@@ -5,16 +5,13 @@
 
 #include "model/build.h"
 
-/* The number beside a weight; false where there is none. What the inputs of products were once scaled by is passed
- * over: nothing is computed with it. */
+/* The number beside a weight; false where there is none. */
 static bool read_scale(struct rn_build *b, const char *stem, double *scale)
 {
     const struct rn_tensor *tensor;
     char name[64];
     float value;
 
-    snprintf(name, sizeof name, "%s.input_scale", stem);
-    rn_build_ignore(b, name);
     snprintf(name, sizeof name, "%s.scale", stem);
     tensor = rn_build_tensor(b, name);
     if (tensor == NULL || b->status != RUNNEL_OK)

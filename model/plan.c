@@ -139,6 +139,34 @@ static bool read_elsewhere(const struct rn_build *b, struct rn_view name)
     return block >= b->hparams.n_layers - b->plan->n_nextn && block < b->hparams.n_layers && *end == '.';
 }
 
+static bool is_weight(const struct rn_plan *plan, const struct rn_tensor *tensor)
+{
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        if (plan->weights[i].tensor == tensor)
+            return true;
+    return false;
+}
+
+/* "<stem>.scale" beside a "<stem>.weight" that no op reads, which has its own verdict; and "<stem>.input_scale" beside
+ * any, which says what the inputs of products were once scaled by: nothing is computed with it. */
+static bool is_idle_scale(const struct rn_plan *plan, struct rn_view name)
+{
+    static const char *const ends[] = {".input_scale", ".scale"};
+    const struct rn_tensor *weight;
+    char full[RN_BUILD_NAME_BYTES + 8];
+    size_t i, n;
+
+    for (i = 0; i < 2; i++) {
+        n = strlen(ends[i]);
+        if (name.n <= n || name.n > RN_BUILD_NAME_BYTES || memcmp(name.bytes + name.n - n, ends[i], n) != 0)
+            continue;
+        snprintf(full, sizeof full, "%.*s.weight", (int)(name.n - n), name.bytes);
+        weight = rn_gguf_find_tensor(plan->gguf, full);
+        return weight != NULL && (i == 0 || !is_weight(plan, weight));
+    }
+    return false;
+}
+
 /* A tensor that no op reads would change the result if it were read: refused by name. Each weight is
  * another tensor, so that counting finds out whether there is one. */
 static void refuse_unread(struct rn_build *b)
@@ -162,7 +190,7 @@ static void refuse_unread(struct rn_build *b)
     for (i = 0; i < n && b->status == RUNNEL_OK; i++) {
         tensor = rn_gguf_tensor(plan->gguf, i);
         if (rn_build_is_divisors(tensor->name) || read_elsewhere(b, tensor->name) ||
-            rn_build_is_unused(b, tensor->name))
+            rn_build_is_unused(b, tensor->name) || is_idle_scale(plan, tensor->name))
             continue;
         if (bsearch(&tensor, read, (size_t)plan->n_weights + b->n_ignored, sizeof *read, by_address) == NULL)
             rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %.*s is not part of architecture %s as it is known here",

@@ -24,7 +24,7 @@ struct edit_tensor {
 struct model_edit {
     struct edit_key keys[96];
     uint32_t n_keys;
-    struct edit_tensor tensors[800];
+    struct edit_tensor tensors[1600];
     uint32_t n_tensors;
 };
 
