@@ -78,6 +78,7 @@ struct rn_fast_run rn_fast_next_run(const struct rn_fast_context *c, const struc
 /* linear.c: one row of the ops of these names ... */
 void rn_fast_times_weight(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_add_weight(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
+void rn_fast_over_weight(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_lerp(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_part_sum(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_repeat(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);

@@ -43,6 +43,16 @@ void rn_fast_add_weight(const struct rn_fast_context *c, const struct rn_op *op,
         out[i] = a[i] + w[i / n];
 }
 
+void rn_fast_over_weight(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    uint32_t width = rn_fast_width(c, op->a), n = width / c->fast->plan->weights[op->weight].cols, i;
+    const float *a = rn_fast_row(c, op->a, row), *w = c->fast->vectors[op->weight];
+    float *out = rn_fast_row(c, op->out, row);
+
+    for (i = 0; i < width; i++)
+        out[i] = a[i] / w[i / n];
+}
+
 void rn_fast_lerp(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const float *a = rn_fast_row(c, op->a, row), *b = rn_fast_row(c, op->b, row), *w = c->fast->vectors[op->weight];

@@ -58,6 +58,7 @@ void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op 
 /* reference_linear.c: the ops of these names. */
 void rn_reference_times_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_add_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_over_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_lerp(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_part_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_repeat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);

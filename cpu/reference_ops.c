@@ -543,6 +543,7 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
 #define op_choose rn_reference_choose_positions
 #define op_times_weight rn_reference_times_weight
 #define op_add_weight rn_reference_add_weight
+#define op_over_weight rn_reference_over_weight
 #define op_lerp rn_reference_lerp
 #define op_part_sum rn_reference_part_sum
 #define op_repeat rn_reference_repeat

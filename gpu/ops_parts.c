@@ -13,6 +13,7 @@ static uint32_t part_kind(enum rn_op_kind kind)
            : kind == RN_OP_LERP          ? RN_PART_LERP
            : kind == RN_OP_TIMES_WEIGHT  ? RN_PART_TIMES_WEIGHT
            : kind == RN_OP_ADD_WEIGHT    ? RN_PART_ADD_WEIGHT
+           : kind == RN_OP_OVER_WEIGHT   ? RN_PART_OVER_WEIGHT
            : kind == RN_OP_EXPERT_FACTOR ? RN_PART_EXPERT_FACTOR
            : kind == RN_OP_TEMPER        ? RN_PART_TEMPER
                                          : RN_PART_CONCAT; /* INPUT, too: one part and nothing behind it */

@@ -37,6 +37,7 @@ static const struct {
     [RN_OP_CONCAT] = {always, rn_gpu_run_part},
     [RN_OP_TIMES_WEIGHT] = {always, rn_gpu_run_part},
     [RN_OP_ADD_WEIGHT] = {always, rn_gpu_run_part},
+    [RN_OP_OVER_WEIGHT] = {always, rn_gpu_run_part},
     [RN_OP_LERP] = {always, rn_gpu_run_part},
     [RN_OP_PART_SUM] = {always, rn_gpu_run_part_sum},
     [RN_OP_REPEAT] = {always, rn_gpu_run_part},

@@ -400,11 +400,14 @@ static int16_t xielu(struct rn_build *b, int16_t a)
     return op.out;
 }
 
+/* AWQ multiplies the columns of ffn_down by its scales, and divides what they are multiplied with. */
 static int16_t plain_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
 {
     int16_t up = rn_build_linear(b, x, "blk.%d.ffn_up", feed_forward(b));
 
     up = (b->arch->flags & RN_ARCH_XIELU) != 0 ? xielu(b, up) : rn_build_activate(b, act, up);
+    if (rn_build_has(b, "blk.%d.ffn.act.scales"))
+        up = rn_build_over(b, up, "blk.%d.ffn.act.scales", feed_forward(b));
     return ffn_down(b, up);
 }
 

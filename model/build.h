@@ -192,8 +192,9 @@ int16_t rn_build_scan(struct rn_build *b, int16_t x, int16_t dt, const struct rn
 
 /* weight · a + bias, by tensors of these names; bias NULL: none. Keeps a. */
 int16_t rn_build_product(struct rn_build *b, int16_t a, const char *weight, const char *bias, uint32_t rows);
-/* a times, or plus, the n values of the tensor `name`, each for as many of a's. Releases a. */
+/* a times, over, or plus, the n values of the tensor `name`, each for as many of a's. Releases a. */
 int16_t rn_build_times(struct rn_build *b, int16_t a, const char *name, uint32_t n);
+int16_t rn_build_over(struct rn_build *b, int16_t a, const char *name, uint32_t n);
 int16_t rn_build_plus(struct rn_build *b, int16_t a, const char *name, uint32_t n);
 /* a - c. Keeps both. */
 int16_t rn_build_minus(struct rn_build *b, int16_t a, int16_t c);

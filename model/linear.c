@@ -79,6 +79,11 @@ int16_t rn_build_times(struct rn_build *b, int16_t a, const char *name, uint32_t
     return with_weight(b, RN_OP_TIMES_WEIGHT, a, name, n);
 }
 
+int16_t rn_build_over(struct rn_build *b, int16_t a, const char *name, uint32_t n)
+{
+    return with_weight(b, RN_OP_OVER_WEIGHT, a, name, n);
+}
+
 int16_t rn_build_plus(struct rn_build *b, int16_t a, const char *name, uint32_t n)
 {
     return with_weight(b, RN_OP_ADD_WEIGHT, a, name, n);

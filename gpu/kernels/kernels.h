@@ -421,7 +421,7 @@ struct rn_copy_states_args {
  *   MIX            a[r][i] + the sum over j, in order, of b[r][part * parts + j] times part j
  *   SPREAD         (b[r][i / a_width] + scale) * a[r][i % a_width]
  *   LERP           a + (b - a) * weight[i], where a and b are repeated
- *   TIMES_WEIGHT   a[r][i] * weight[i / n], where n is width / weight_n; ADD_WEIGHT likewise
+ *   TIMES_WEIGHT   a[r][i] * weight[i / n], where n is width / weight_n; ADD_WEIGHT, OVER_WEIGHT likewise
  *   EXPERT_FACTOR  a[r][i] * weight[id], where id, an int32_t, is b[r][i / (width / used)]; no expert's id gives zeros
  *   TEMPER         a[r][i] * (1 + scale * ln(1 + floor((position + ahead) / span))), where b has positions, uint32_t
  *                  [n_rows]
@@ -436,6 +436,7 @@ enum rn_part {
     RN_PART_LERP,
     RN_PART_TIMES_WEIGHT,
     RN_PART_ADD_WEIGHT,
+    RN_PART_OVER_WEIGHT,
     RN_PART_EXPERT_FACTOR,
     RN_PART_TEMPER,
     RN_PART_KINDS

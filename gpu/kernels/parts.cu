@@ -96,6 +96,8 @@ DEVICE float part_value(const rn_part_args &args, const part_row &row, uint32_t 
         return row.of_a(i) * weight_at(args, i / (args.width / args.weight_n));
     case RN_PART_ADD_WEIGHT:
         return row.of_a(i) + weight_at(args, i / (args.width / args.weight_n));
+    case RN_PART_OVER_WEIGHT:
+        return row.of_a(i) / weight_at(args, i / (args.width / args.weight_n));
     case RN_PART_EXPERT_FACTOR:
         return of_expert(args, row, i);
     default:

@@ -410,7 +410,8 @@ static const struct rn_arch archs[] = {
     {.name = "qwen2moe", .flags = RN_ARCH_NEOX, .experts = RN_EXPERTS_SOFTMAX},
     {.name = "qwen3moe", .flags = RN_ARCH_NEOX | RN_ARCH_HEAD_NORM, .experts = RN_EXPERTS_NORMALISED},
     {.name = "olmoe", .flags = RN_ARCH_NEOX | RN_ARCH_ROW_NORM, .experts = RN_EXPERTS_SOFTMAX, .unused = qkv_biases},
-    {.name = "granitemoe", .flags = RN_ARCH_SCALES, .keys = rn_arch_granite_keys, .experts = RN_EXPERTS_NORMALISED},
+    /* All blocks rotate: rope.scaling.finetuned says nothing here, as files that llama.cpp has saved have it. */
+    {.name = "granitemoe", .flags = RN_ARCH_SCALES, .experts = RN_EXPERTS_NORMALISED},
     {.name = "deepseek", .experts = RN_EXPERTS_SCALE},
     {.name = "llama4",
      .flags = RN_ARCH_UNIT_HEADS | RN_ARCH_CHUNKED | RN_ARCH_TEMPERATURE,

@@ -274,6 +274,9 @@ static void values_and_weights(void **state)
     op.kind = RN_OP_ADD_WEIGHT;
     run(&op);
     expect(2, 6, 3.0, 4.0, 6.0, 7.0, 10.0, 11.0);
+    op.kind = RN_OP_OVER_WEIGHT;
+    run(&op);
+    expect(2, 6, 0.5, 1.0, 1.0, 4.0 / 3, 1.0, 1.2);
     op = op_of(RN_OP_PART_SUM);
     widths(6, 6, 2);
     op.heads = 2;

@@ -41,6 +41,8 @@ static const struct part_case part_cases[] = {
     {RN_OP_TIMES_WEIGHT, RN_PART_TIMES_WEIGHT, 90, 0, 90, 30, NOTHING, {0}},
     {RN_OP_TIMES_WEIGHT, RN_PART_TIMES_WEIGHT, 1500, 0, 1500, 1, NOTHING, {0}},
     {RN_OP_ADD_WEIGHT, RN_PART_ADD_WEIGHT, 90, 0, 90, 90, NOTHING, {0}},
+    {RN_OP_OVER_WEIGHT, RN_PART_OVER_WEIGHT, 90, 0, 90, 90, NOTHING, {0}},
+    {RN_OP_OVER_WEIGHT, RN_PART_OVER_WEIGHT, 90, 0, 90, 30, NOTHING, {0}},
     {RN_OP_EXPERT_FACTOR, RN_PART_EXPERT_FACTOR, 99, 3, 99, 7, IDS, {.used = 3, .experts = 7}},
     {RN_OP_TEMPER, RN_PART_TEMPER, 65, 1, 65, 0, POSITIONS, {.scale = 0.1f, .span = 8, .ahead = 1}},
 };

@@ -138,6 +138,7 @@
     X("granite-made-bare", 0)            \
     X("granite-made-yarn", 0)            \
     X("granite_swa-made", 0)             \
+    X("granitemoe-made", 0)              \
     X("grok-made", 0)                    \
     X("grovemoe-made", 0)                \
     X("hrm_text-made", 0)                \
@@ -192,6 +193,7 @@
     X("modern-bert-made", 0)             \
     X("modern-bert-made-silu", 0)        \
     X("mpt-made", 0)                     \
+    X("mpt-made-scales", 0)              \
     X("muse-glimmer-made", 0)            \
     X("muse-glimmer-made-stretched", 0)  \
     X("nanbeige-made", 0)                \
