@@ -109,7 +109,8 @@ extern const rnpy_fields rnpy_info_fields, rnpy_scores_fields, rnpy_stats_fields
 /* Sets the member `name` of the struct at `base`. What it points to is kept alive by the list `keep`. Returns 1; 0: no
  * such member, or not one of a plain kind; -1: an exception is set. */
 int rnpy_set_field(const rnpy_fields *fields, void *base, PyObject *name, PyObject *value, PyObject *keep);
-/* All members of a dict, but for those that are None; a key that is unknown raises TypeError. 0 or -1. */
+/* All members of a dict, but for those that are None; a key that is unknown raises TypeError. What a value does while
+ * it is read, and other threads, may change the dict: what it has now is read. 0 or -1. */
 int rnpy_set_fields(const rnpy_fields *fields, void *base, PyObject *values, PyObject *keep);
 /* A dict of all members. NULL: an exception is set. */
 PyObject *rnpy_get_fields(const rnpy_fields *fields, const void *base);
@@ -299,8 +300,6 @@ int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates);
 /* The next piece. None: there is none yet, and the waiter (borrowed; NULL: none) is woken when there is. NULL with an
  * exception: the end. */
 PyObject *rnpy_stream_pop(rnpy_stream *stream, PyObject *waiter);
-/* A pop has a piece, or the end. */
-bool rnpy_stream_is_ready(rnpy_stream *stream);
 void rnpy_stream_unwait(rnpy_stream *stream, PyObject *waiter);
 /* Ends the stream early; false: it has ended. */
 bool rnpy_stream_cancel(rnpy_stream *stream);

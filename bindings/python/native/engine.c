@@ -127,12 +127,11 @@ out:
 
 static int set_options(runnel_engine_options *options, PyObject *values, PyObject *keep)
 {
-    PyObject *name, *value;
+    PyObject *copy = PyDict_Copy(values), *name, *value;
     Py_ssize_t at = 0;
+    int set = copy == NULL ? -1 : 1;
 
-    while (PyDict_Next(values, &at, &name, &value)) {
-        int set = 1;
-
+    while (set == 1 && PyDict_Next(copy, &at, &name, &value)) {
         if (value == Py_None)
             continue;
         if (PyUnicode_CompareWithASCIIString(name, "architectures") == 0)
@@ -141,10 +140,9 @@ static int set_options(runnel_engine_options *options, PyObject *values, PyObjec
             set = rnpy_set_field(&rnpy_engine_fields, options, name, value, keep);
         if (set == 0)
             PyErr_Format(PyExc_TypeError, "there is no option %R", name);
-        if (set != 1)
-            return -1;
     }
-    return 0;
+    Py_XDECREF(copy);
+    return set == 1 ? 0 : -1;
 }
 
 static int open_engine(rnpy_engine *self, PyObject *values, PyObject *keep)
@@ -325,7 +323,8 @@ static PyObject *engine_fd(PyObject *object, PyObject *unused)
     return PyLong_FromLong(fd);
 }
 
-/* dispatch(host, n): at most n events on this thread; host None: of no loop whose futures may be set here. */
+/* dispatch(host, n): at most n events on this thread; host None: of no loop whose futures may be set here. None at all
+ * of an engine that is closed, or about to be: what is left comes while it closes. */
 static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
 {
     rnpy_engine *self = (rnpy_engine *)object;
@@ -338,9 +337,9 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "On", &host, &most))
         return NULL;
-    engine = rnpy_engine_enter(self);
-    if (engine == NULL)
-        return NULL;
+    if (!rnpy_engine_try_enter(self))
+        return PyLong_FromLong(0);
+    engine = self->engine;
     Py_INCREF(host);
     dispatching = host;
     around = rnpy_woken_begin(&list);

@@ -210,10 +210,15 @@ out:
 /* A mapping of token to bias. */
 static int biases(PyObject *value, const char *name, const runnel_logit_bias **array, size_t *n, PyObject *keep)
 {
-    PyObject *items = PyMapping_Items(value);
+    PyObject *items = NULL;
     runnel_logit_bias *room = NULL;
     Py_ssize_t count = 0;
 
+    if (!PyMapping_Check(value) || PyList_Check(value) || PyTuple_Check(value))
+        PyErr_Format(PyExc_TypeError, "%s: a mapping of tokens to biases is wanted, not %R", name,
+                     (PyObject *)Py_TYPE(value));
+    else
+        items = PyMapping_Items(value);
     if (items == NULL)
         return -1;
     count = PyList_Size(items);
@@ -221,6 +226,11 @@ static int biases(PyObject *value, const char *name, const runnel_logit_bias **a
     for (Py_ssize_t i = 0; room != NULL && i < count; i++) {
         PyObject *item = PyList_GetItem(items, i);
 
+        if (!PyTuple_Check(item) || PyTuple_Size(item) != 2) {
+            PyErr_Format(PyExc_TypeError, "%s: a mapping of tokens to biases is wanted", name);
+            room = NULL;
+            break;
+        }
         room[i].token = (int32_t)whole_number(PyTuple_GetItem(item, 0), name, INT32_MIN, INT32_MAX);
         room[i].bias = PyErr_Occurred() ? 0 : (float)PyFloat_AsDouble(PyTuple_GetItem(item, 1));
         if (PyErr_Occurred())
@@ -343,18 +353,17 @@ int rnpy_set_field(const rnpy_fields *fields, void *base, PyObject *name, PyObje
 
 int rnpy_set_fields(const rnpy_fields *fields, void *base, PyObject *values, PyObject *keep)
 {
-    PyObject *name, *value;
+    PyObject *copy = PyDict_Copy(values), *name, *value;
     Py_ssize_t at = 0;
+    int set = copy == NULL ? -1 : 1;
 
-    while (PyDict_Next(values, &at, &name, &value)) {
-        int set = value == Py_None ? 1 : rnpy_set_field(fields, base, name, value, keep);
-
+    while (set == 1 && PyDict_Next(copy, &at, &name, &value)) {
+        set = value == Py_None ? 1 : rnpy_set_field(fields, base, name, value, keep);
         if (set == 0)
             PyErr_Format(PyExc_TypeError, "there is no option %R", name);
-        if (set != 1)
-            return -1;
     }
-    return 0;
+    Py_XDECREF(copy);
+    return set == 1 ? 0 : -1;
 }
 
 PyObject *rnpy_field_names(const rnpy_fields *fields)

@@ -1,4 +1,5 @@
-/* File: a GGUF file opened for inspection; and cache folders. All of it blocks on the disk, without the GIL. */
+/* File: a GGUF file opened for inspection; and cache folders. All of it blocks on the disk, without the GIL. Threads may
+ * look into one file at once; who sets its architectures has it alone. */
 #include "binding.h"
 
 #include <string.h>
@@ -6,16 +7,56 @@
 #include "runnel_files.h"
 
 typedef struct file {
-    PyObject_HEAD runnel_file *file; /* NULL: closed */
+    PyObject_HEAD runnel_file *file;
+    atomic_int users; /* calls inside, and one until it is closed; the last frees the file. Below 0: ALONE is added */
+    atomic_int closed;
 } file;
 
-static runnel_file *opened(PyObject *object)
-{
-    runnel_file *open = ((file *)object)->file;
+enum { ALONE = -(1 << 30) };
 
-    if (open == NULL)
+/* Between enter and leave the file stays. NULL: an exception. */
+static runnel_file *enter(PyObject *object)
+{
+    file *self = (file *)object;
+    int users = atomic_load(&self->users);
+
+    while (users > 0 && !atomic_load(&self->closed))
+        if (atomic_compare_exchange_weak(&self->users, &users, users + 1))
+            return self->file;
+    if (users < 0)
+        rnpy_raise(RUNNEL_STATE, "another thread sets the file's architectures", 0);
+    else
         rnpy_raise(RUNNEL_CLOSED, "the file is closed", 0);
-    return open;
+    return NULL;
+}
+
+static void leave(PyObject *object)
+{
+    file *self = (file *)object;
+
+    if (atomic_fetch_sub(&self->users, 1) == 1)
+        runnel_file_close(self->file);
+}
+
+/* Of one that has entered: nobody else is inside, nor comes in until it has left. */
+static bool enter_alone(PyObject *object)
+{
+    int alone = 2;
+
+    if (atomic_compare_exchange_strong(&((file *)object)->users, &alone, ALONE + 2))
+        return true;
+    rnpy_raise(RUNNEL_STATE, "another thread looks into the file", 0);
+    return false;
+}
+
+static void leave_alone(PyObject *object)
+{
+    atomic_fetch_sub(&((file *)object)->users, ALONE);
+}
+
+static PyObject *dict_of(runnel_status status, const runnel_error *error, const rnpy_fields *fields, const void *base)
+{
+    return status == RUNNEL_OK ? rnpy_get_fields(fields, base) : rnpy_raise_error(status, error);
 }
 
 static PyObject *file_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -38,53 +79,63 @@ static PyObject *file_new(PyTypeObject *type, PyObject *arguments, PyObject *key
             rnpy_raise_error(status, &error);
         }
     }
+    if (self != NULL)
+        atomic_store(&self->users, 1);
     Py_XDECREF(keep);
     return (PyObject *)self;
 }
 
+static void close_file(PyObject *object)
+{
+    if (!atomic_exchange(&((file *)object)->closed, 1))
+        leave(object);
+}
+
 static PyObject *file_close(PyObject *object, PyObject *unused)
 {
-    file *self = (file *)object;
-
     (void)unused;
-    runnel_file_close(self->file);
-    self->file = NULL;
+    close_file(object);
     Py_RETURN_NONE;
 }
 
 static void file_dealloc(PyObject *object)
 {
-    runnel_file_close(((file *)object)->file);
+    close_file(object);
     rnpy_free_object(object);
 }
 
 static PyObject *file_info(PyObject *object, PyObject *unused)
 {
     runnel_file_info info = {.struct_size = sizeof info};
-    runnel_file *open = opened(object);
-    runnel_status status;
+    runnel_file *open = enter(object);
+    PyObject *dict;
 
     (void)unused;
     if (open == NULL)
         return NULL;
-    status = runnel_file_get_info(open, &info);
-    return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_file_info_fields, &info) : rnpy_raise(status, NULL, 0);
+    dict = dict_of(runnel_file_get_info(open, &info), NULL, &rnpy_file_info_fields, &info);
+    leave(object);
+    return dict;
 }
 
 static PyObject *file_metadata(PyObject *object, PyObject *argument)
 {
     runnel_metadata entry = {.struct_size = sizeof entry};
     unsigned long long index = PyLong_AsUnsignedLongLong(argument);
-    runnel_file *open = PyErr_Occurred() ? NULL : opened(object);
+    runnel_file *open = PyErr_Occurred() ? NULL : enter(object);
+    PyObject *dict = NULL;
     runnel_status status;
 
     if (open == NULL)
         return NULL;
     status = runnel_file_metadata(open, index, &entry);
     if (status != RUNNEL_OK)
-        return rnpy_raise(status, NULL, 0);
-    return Py_BuildValue("{s:N,s:s,s:K}", "key", rnpy_str_n(entry.key, entry.key_bytes), "type", entry.type, "count",
-                         (unsigned long long)entry.count);
+        rnpy_raise(status, NULL, 0);
+    else
+        dict = Py_BuildValue("{s:N,s:s,s:K}", "key", rnpy_str_n(entry.key, entry.key_bytes), "type", entry.type,
+                             "count", (unsigned long long)entry.count);
+    leave(object);
+    return dict;
 }
 
 typedef struct value_job {
@@ -102,38 +153,47 @@ static runnel_status write_value(void *user, void *room, size_t capacity, size_t
 
 static PyObject *file_metadata_text(PyObject *object, PyObject *arguments)
 {
+    PyObject *text;
     value_job job;
 
-    if (!PyArg_ParseTuple(arguments, "KK", &job.index, &job.element) || (job.file = opened(object)) == NULL)
+    if (!PyArg_ParseTuple(arguments, "KK", &job.index, &job.element) || (job.file = enter(object)) == NULL)
         return NULL;
-    return rnpy_written(write_value, &job, 1, 64, 's');
+    text = rnpy_written(write_value, &job, 1, 64, 's');
+    leave(object);
+    return text;
 }
 
 static PyObject *file_tensor(PyObject *object, PyObject *argument)
 {
     runnel_tensor tensor = {.struct_size = sizeof tensor};
     unsigned long long index = PyLong_AsUnsignedLongLong(argument);
-    runnel_file *open = PyErr_Occurred() ? NULL : opened(object);
-    runnel_status status;
+    runnel_file *open = PyErr_Occurred() ? NULL : enter(object);
+    PyObject *dict;
 
     if (open == NULL)
         return NULL;
-    status = runnel_file_tensor(open, index, &tensor);
-    return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_tensor_fields, &tensor) : rnpy_raise(status, NULL, 0);
+    dict = dict_of(runnel_file_tensor(open, index, &tensor), NULL, &rnpy_tensor_fields, &tensor);
+    leave(object);
+    return dict;
 }
 
 static PyObject *file_set_architectures(PyObject *object, PyObject *list)
 {
     PyObject *keep = PyList_New(0);
     const runnel_architecture_row *const *rows;
-    runnel_file *open = opened(object);
+    runnel_file *open = NULL;
     runnel_error error = {0};
     runnel_status status = RUNNEL_INVALID;
     size_t n;
-    bool ready = keep != NULL && open != NULL && rnpy_architectures(list, &rows, &n, keep) == 0;
+    bool ready = keep != NULL && rnpy_architectures(list, &rows, &n, keep) == 0 && (open = enter(object)) != NULL &&
+                 enter_alone(object);
 
-    if (ready)
+    if (ready) {
         status = runnel_file_set_architectures(open, rows, n, &error);
+        leave_alone(object);
+    }
+    if (open != NULL)
+        leave(object);
     Py_XDECREF(keep);
     if (!ready)
         return NULL;
@@ -145,7 +205,7 @@ static PyObject *file_set_architectures(PyObject *object, PyObject *list)
 static PyObject *file_kv_bytes(PyObject *object, PyObject *argument)
 {
     long type = PyLong_AsLong(argument);
-    runnel_file *open = PyErr_Occurred() ? NULL : opened(object);
+    runnel_file *open = PyErr_Occurred() ? NULL : enter(object);
     runnel_error error = {0};
     runnel_status status;
     uint64_t bytes = 0;
@@ -153,6 +213,7 @@ static PyObject *file_kv_bytes(PyObject *object, PyObject *argument)
     if (open == NULL)
         return NULL;
     status = runnel_file_kv_bytes_per_token(open, (runnel_kv_type)type, &bytes, &error);
+    leave(object);
     return status == RUNNEL_OK ? PyLong_FromUnsignedLongLong(bytes) : rnpy_raise_error(status, &error);
 }
 
@@ -160,19 +221,22 @@ static PyObject *file_template(PyObject *object, PyObject *argument)
 {
     runnel_template_info info = {.struct_size = sizeof info};
     unsigned long index = PyLong_AsUnsignedLong(argument);
-    runnel_file *open = PyErr_Occurred() ? NULL : opened(object);
+    runnel_file *open = PyErr_Occurred() ? NULL : enter(object);
     runnel_error error = {0};
     runnel_status status;
+    PyObject *dict;
 
     if (open == NULL)
         return NULL;
     status = runnel_file_template(open, (uint32_t)index, &info, &error);
-    return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_template_fields, &info) : rnpy_raise_error(status, &error);
+    dict = dict_of(status, &error, &rnpy_template_fields, &info);
+    leave(object);
+    return dict;
 }
 
 static PyObject *file_sampling(PyObject *object, PyObject *unused)
 {
-    runnel_file *open = opened(object);
+    runnel_file *open = enter(object);
     runnel_sampling sampling = {0};
     runnel_samplers samplers;
     uint32_t flags = 0, more = 0;
@@ -185,6 +249,7 @@ static PyObject *file_sampling(PyObject *object, PyObject *unused)
     status = runnel_file_sampling(open, &sampling, &flags);
     if (status == RUNNEL_OK)
         status = runnel_file_samplers(open, &samplers, &more);
+    leave(object);
     return status == RUNNEL_OK ? rnpy_recommended(&sampling, &samplers, flags | more) : rnpy_raise(status, NULL, 0);
 }
 
@@ -195,10 +260,15 @@ static runnel_status write_plan(void *open, void *room, size_t capacity, size_t 
 
 static PyObject *file_plan(PyObject *object, PyObject *unused)
 {
-    runnel_file *open = opened(object);
+    runnel_file *open = enter(object);
+    PyObject *text;
 
     (void)unused;
-    return open == NULL ? NULL : rnpy_written(write_plan, open, 1, 8192, 's');
+    if (open == NULL)
+        return NULL;
+    text = rnpy_written(write_plan, open, 1, 8192, 's');
+    leave(object);
+    return text;
 }
 
 static PyMethodDef methods[] = {

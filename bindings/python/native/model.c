@@ -16,14 +16,24 @@ static void give_up_user(rnpy_model *model)
         runnel_model_free(model->model);
 }
 
+/* Once the last user has given up there is no model to use any more: the count never rises from 0. */
+static bool become_user(rnpy_model *model)
+{
+    int users = atomic_load(&model->users);
+
+    while (users > 0 && !atomic_load(&model->closed))
+        if (atomic_compare_exchange_weak(&model->users, &users, users + 1))
+            return true;
+    return false;
+}
+
 runnel_model *rnpy_model_enter(rnpy_model *model)
 {
     if (rnpy_engine_enter(model->engine) == NULL)
         return NULL;
-    atomic_fetch_add(&model->users, 1);
-    if (!atomic_load(&model->closed))
+    if (become_user(model))
         return model->model;
-    rnpy_model_leave(model);
+    rnpy_engine_leave(model->engine);
     rnpy_raise(RUNNEL_CLOSED, "the model is closed", 0);
     return NULL;
 }
@@ -60,22 +70,31 @@ static void tell_progress(rnpy_model *self, float fraction)
     Py_XDECREF(result);
 }
 
-static void load_ended(rnpy_model *self, const runnel_load_event *event)
+/* Returns who waits for it. */
+static PyObject *note_end(rnpy_model *self, const runnel_load_event *event)
 {
-    PyObject *result = NULL;
+    PyObject *waiter;
 
-    self->loading = false;
+    RNPY_LOCK((PyObject *)self);
     self->status = event->state == RUNNEL_LOAD_READY ? RUNNEL_OK : RUNNEL_CANCELLED;
     if (event->state == RUNNEL_LOAD_FAILED && event->error != NULL) {
         self->status = event->error->status;
         self->error = *event->error;
     }
-    if (self->waiter != NULL) {
-        result = PyObject_CallMethod(self->host, "wake", "O", self->waiter);
-        if (result == NULL)
-            PyErr_WriteUnraisable(self->waiter);
-        Py_XDECREF(result);
-        Py_CLEAR(self->waiter);
+    self->loading = false;
+    waiter = self->waiter;
+    self->waiter = NULL;
+    RNPY_UNLOCK();
+    return waiter;
+}
+
+static void load_ended(rnpy_model *self, const runnel_load_event *event)
+{
+    PyObject *waiter = note_end(self, event), *result;
+
+    if (waiter != NULL) {
+        rnpy_wake_by_host(self->host, waiter);
+        Py_DECREF(waiter);
     }
     if (self->host != NULL) {
         result = PyObject_CallMethod(self->host, "ended", NULL);
@@ -149,6 +168,9 @@ static PyObject *model_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     if (!PyArg_ParseTuple(arguments, "O!OO!OO", rnpy_engine_type, &engine, &path, &PyDict_Type, &options, &host,
                           &on_progress))
         return NULL;
+    if (on_progress != Py_None && !PyCallable_Check(on_progress))
+        return PyErr_Format(PyExc_TypeError, "on_progress: a function is wanted, not %R",
+                            (PyObject *)Py_TYPE(on_progress));
     self = (rnpy_model *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -176,13 +198,20 @@ static PyObject *model_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static PyObject *model_wait(PyObject *object, PyObject *waiter)
 {
     rnpy_model *self = (rnpy_model *)object;
+    PyObject *before;
+    bool waits;
 
-    Py_CLEAR(self->waiter);
-    if (waiter == Py_None || !self->loading)
-        Py_RETURN_FALSE;
-    Py_INCREF(waiter);
-    self->waiter = waiter;
-    Py_RETURN_TRUE;
+    RNPY_LOCK(object);
+    before = self->waiter;
+    self->waiter = NULL;
+    waits = waiter != Py_None && self->loading;
+    if (waits) {
+        Py_INCREF(waiter);
+        self->waiter = waiter;
+    }
+    RNPY_UNLOCK();
+    Py_XDECREF(before);
+    return PyBool_FromLong(waits);
 }
 
 static PyObject *model_check(PyObject *object, PyObject *unused)
@@ -195,23 +224,34 @@ static PyObject *model_check(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* How the load has ended; TIMEOUT: it has not. Another thread may deliver its events. */
+static runnel_status status_now(rnpy_model *self, runnel_error *error)
+{
+    runnel_status status;
+
+    RNPY_LOCK((PyObject *)self);
+    status = self->loading ? RUNNEL_TIMEOUT : self->status;
+    *error = self->error;
+    RNPY_UNLOCK();
+    return status;
+}
+
 /* One slice of waiting for the load. With on_progress its events are delivered here. */
 static runnel_status wait_slice(rnpy_model *self, runnel_model *model, runnel_error *error)
 {
     runnel_engine *engine = self->engine->engine;
-    runnel_status status;
+    bool delivers = self->on_progress != NULL;
+    runnel_status status = RUNNEL_OK;
 
     rnpy_gil_release();
-    if (self->on_progress == NULL) {
-        status = runnel_model_wait(model, RNPY_SLICE_MS, error);
-    } else {
+    if (delivers) {
         runnel_engine_wait(engine, RNPY_SLICE_MS);
         runnel_engine_dispatch(engine, 0);
-        status = self->loading ? RUNNEL_TIMEOUT : self->status;
-        *error = self->error;
+    } else {
+        status = runnel_model_wait(model, RNPY_SLICE_MS, error);
     }
     rnpy_gil_restore();
-    return status;
+    return delivers ? status_now(self, error) : status;
 }
 
 /* Blocks until the load has ended. */

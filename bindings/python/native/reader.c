@@ -13,7 +13,7 @@
  *     └── none ──▶ WAITING ── wake ──▶ WOKEN ── again ──▶ OVER, or WAITING once more: another reader was first
  *                     └── cancel ──▶ CANCELLED ── throw ──▶ OVER
  *
- * Loops that are not asyncio's have no such object: with `_loop` None the stream's own coroutine waits. */
+ * Loops that are not asyncio's have no such object: with `_loop` None the stream's own coroutine has the piece. */
 #include "binding.h"
 
 #include <structmember.h>
@@ -88,7 +88,8 @@ static PyObject *next_send(PyObject *object, PyObject *unused)
     return next_iternext(object);
 }
 
-/* Its task is cancelled, or the loop over the stream: the stream ends with it. */
+/* Its task is cancelled, or the loop over the stream: the stream ends with it. A task that has not begun to wait is
+ * another loop's, which asyncio refuses: this concerns neither the stream nor its readers. */
 static void stop_waiting(next *self)
 {
     rnpy_stream *stream = (rnpy_stream *)self->reader->core;
@@ -97,7 +98,8 @@ static void stop_waiting(next *self)
         return;
     self->state = OVER;
     rnpy_stream_unwait(stream, (PyObject *)self);
-    rnpy_stream_cancel(stream);
+    if (!self->blocking)
+        rnpy_stream_cancel(stream);
 }
 
 /* throw(type, value=None, trace=None) */
@@ -402,16 +404,15 @@ static PyType_Slot next_slots[] = {
 static PyType_Spec next_spec = {"runnel._runnel.Next", sizeof(next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
                                 next_slots};
 
-/* A piece may wait, or the loop is asyncio's: a Next. Else the coroutine of the stream's class. */
+/* Of asyncio's loop: a Next. Else the coroutine of the stream's class, which alone can wait there. */
 static PyObject *reader_anext(PyObject *object)
 {
     reader *self = (reader *)object;
-    rnpy_stream *stream = core_of(self);
     next *made;
 
-    if (stream == NULL)
+    if (core_of(self) == NULL)
         return NULL;
-    if ((self->loop == NULL || self->loop == Py_None) && !rnpy_stream_is_ready(stream))
+    if (self->loop == NULL || self->loop == Py_None)
         return PyObject_CallMethodObjArgs(object, name_next_piece, NULL);
     made = (next *)PyType_GenericAlloc(next_type, 0);
     if (made == NULL)

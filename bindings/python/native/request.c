@@ -68,7 +68,7 @@ int rnpy_request_init(rnpy_request *request, PyObject *arguments)
     request->keep = PyList_New(0);
     if (request->keep == NULL)
         return -1;
-    while (PyDict_Next(arguments, &at, &name, &value))
+    while (PyDict_Next(arguments, &at, &name, &value)) /* of a dict that _shared.py has just made */
         if (value != Py_None && set_option(request, name, value) < 0)
             return -1;
     return 0;

@@ -270,20 +270,30 @@ static int64_t call_choose(rnpy_stream *self, runnel_candidates *candidates)
     return place;
 }
 
+/* False: nobody wants the choice any more. */
+static bool is_asked(rnpy_stream *self, const runnel_candidates *candidates)
+{
+    bool asked;
+
+    RNPY_LOCK((PyObject *)self);
+    self->id.id = candidates->stream;
+    asked = self->failure == NULL && !self->abandoned;
+    RNPY_UNLOCK();
+    return asked;
+}
+
 int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates)
 {
     rnpy_stream *self = stream;
     int64_t place = RUNNEL_CHOOSE_DRAW;
-    PyThreadState *taken;
+    PyThreadState *taken = rnpy_gil_take();
 
-    if (self->abandoned)
-        return place;
-    taken = rnpy_gil_take();
-    self->id.id = candidates->stream;
-    if (self->failure == NULL) {
+    if (is_asked(self, candidates))
         place = call_choose(self, candidates);
-        if (PyErr_Occurred())
-            keep_failure(self);
+    if (PyErr_Occurred()) {
+        RNPY_LOCK((PyObject *)self);
+        keep_failure(self);
+        RNPY_UNLOCK();
     }
     rnpy_gil_give(taken);
     return place;
@@ -444,11 +454,6 @@ PyObject *rnpy_stream_pop(rnpy_stream *self, PyObject *waiter)
     return piece;
 }
 
-bool rnpy_stream_is_ready(rnpy_stream *self)
-{
-    return self->count > 0 || !self->live || self->failure != NULL;
-}
-
 void rnpy_stream_unwait(rnpy_stream *self, PyObject *waiter)
 {
     RNPY_LOCK((PyObject *)self);
@@ -543,15 +548,18 @@ static PyObject *stream_next(PyObject *object, PyObject *unused)
 }
 
 /* From now on only the result is wanted. */
-static PyObject *stream_collect(PyObject *object, PyObject *unused)
+static void collect(rnpy_stream *self)
 {
-    rnpy_stream *self = (rnpy_stream *)object;
-
-    (void)unused;
-    RNPY_LOCK(object);
     self->collect = true;
     drop_pieces(self);
     resume_if_low(self);
+}
+
+static PyObject *stream_collect(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    RNPY_LOCK(object);
+    collect((rnpy_stream *)object);
     RNPY_UNLOCK();
     Py_RETURN_NONE;
 }
@@ -565,6 +573,7 @@ static PyObject *stream_finish(PyObject *object, PyObject *unused)
     if (!begin_reading(self))
         return NULL;
     RNPY_LOCK(object);
+    collect(self);
     while (self->live && self->failure == NULL && failed == 0)
         failed = read_one(self) < 0;
     RNPY_UNLOCK();
@@ -591,12 +600,11 @@ static PyObject *stop_of(const rnpy_stream *self, int32_t stop)
     return PyLong_FromLong(stop);
 }
 
-static PyObject *stream_result(PyObject *object, PyObject *unused)
+/* With the stream locked. */
+static PyObject *result_of(rnpy_stream *self)
 {
-    rnpy_stream *self = (rnpy_stream *)object;
     PyObject *dict = NULL;
 
-    (void)unused;
     if (self->failure != NULL || (!self->live && self->end == RUNNEL_EVENT_FAILED) ||
         (!self->live && self->end == RUNNEL_EVENT_CANCELLED && !self->cancelled))
         return raise_end(self, PyExc_StopIteration);
@@ -619,17 +627,30 @@ static PyObject *stream_result(PyObject *object, PyObject *unused)
     return dict;
 }
 
+static PyObject *stream_result(PyObject *object, PyObject *unused)
+{
+    PyObject *result;
+
+    (void)unused;
+    RNPY_LOCK(object);
+    result = result_of((rnpy_stream *)object);
+    RNPY_UNLOCK();
+    return result;
+}
+
 /* ---- Steering ------------------------------------------------------------------------------ */
 
 bool rnpy_stream_cancel(rnpy_stream *self)
 {
-    runnel_status status;
+    runnel_status status = RUNNEL_NOT_FOUND;
 
-    if (!self->live || !rnpy_engine_try_enter(self->engine))
-        return false;
-    self->cancelled = true;
-    status = runnel_stream_cancel(self->engine->engine, self->id);
-    rnpy_engine_leave(self->engine);
+    RNPY_LOCK((PyObject *)self);
+    if (self->live && rnpy_engine_try_enter(self->engine)) {
+        self->cancelled = true;
+        status = runnel_stream_cancel(self->engine->engine, self->id);
+        rnpy_engine_leave(self->engine);
+    }
+    RNPY_UNLOCK();
     return status == RUNNEL_OK;
 }
 
@@ -706,7 +727,7 @@ static PyMethodDef methods[] = {
     {"unwait", RNPY_METHOD(stream_unwait), METH_O, "Takes a waiter back."},
     {"next", RNPY_METHOD(stream_next), METH_NOARGS, "The next piece; blocks."},
     {"collect", RNPY_METHOD(stream_collect), METH_NOARGS, "Only the result is wanted from now on."},
-    {"finish", RNPY_METHOD(stream_finish), METH_NOARGS, "Blocks until the stream has ended or a piece is kept."},
+    {"finish", RNPY_METHOD(stream_finish), METH_NOARGS, "Collects, and blocks until the stream has ended."},
     {"result", RNPY_METHOD(stream_result), METH_NOARGS, "What has come, as a dict."},
     {"cancel", RNPY_METHOD(stream_cancel), METH_NOARGS, "Ends the stream early; False: it has ended."},
     {"abandon", RNPY_METHOD(stream_abandon), METH_NOARGS, "Cancels; nobody will read any more."},

@@ -13,6 +13,7 @@ from ._shared import (
     Record,
     Result,
     SessionBase,
+    Unique,
     open_engine,
     plain_options,
     request_options,
@@ -68,9 +69,13 @@ class Engine(EngineBase):
         """Loads a GGUF file. Options are those of runnel_model_options; on_progress(fraction) is called on the loop.
         Cancelling the task cancels the load."""
         host = self._hosts.current()
+        tell = on_progress
+        if callable(on_progress):
+            def tell(fraction):
+                host.tell(on_progress, fraction)
         host.began()
         try:
-            core = _runnel.Model(self._core, os.fsencode(path), plain_options(options), host, on_progress)
+            core = _runnel.Model(self._core, os.fsencode(path), plain_options(options), host, tell)
         except BaseException:
             host.ended()
             raise
@@ -181,7 +186,7 @@ class Session(SessionBase):
         return await self._model._begin(lambda host: core.session_export(id, options, host)).result()
 
 
-class Stream(_runnel.Reader):
+class Stream(Unique, _runnel.Reader):
     """A running request: `async for piece in stream`. A loop that is left early, a cancelled task, aclose() and the
     last reference that goes all cancel it. A reader that is behind pauses its stream, and costs the others nothing.
     Several readers share the pieces: each piece goes to one of them."""

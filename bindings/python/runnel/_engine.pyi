@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from ._runnel import Reader
-from ._shared import EngineBase, ModelBase, Result, SessionBase, Training
+from ._shared import EngineBase, ModelBase, Result, SessionBase, Training, Unique
 from ._types import (
     DeviceInfo,
     EmbedOptions,
@@ -58,7 +58,7 @@ class Session(SessionBase):
     async def generate(self, prompt: Text | None = None, **options: Unpack[TurnOptions]) -> Result: ...
     async def save(self, path: Path, **options: Unpack[SessionFileOptions]) -> Result: ...
 
-class Stream(Reader):
+class Stream(Unique, Reader):
     def __init__(self, core: Any, host: Any) -> None: ...
     async def result(self) -> Result: ...
     def cancel(self) -> bool: ...

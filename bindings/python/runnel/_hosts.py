@@ -2,6 +2,7 @@
 it run, the engine's descriptor is watched. Each engine has one for each loop that uses it."""
 
 import asyncio
+import os
 import sys
 import threading
 import weakref
@@ -18,15 +19,22 @@ class AsyncioHost:
         self._loop = weakref.ref(loop)
         self._lock = threading.RLock()  # a garbage collection inside may end another stream
         self._running = 0
-        self._watched = False
+        # What the loop watches: a descriptor of its own, because the engine's goes with the engine, which another
+        # thread may close while this loop watches it. -1: none.
+        self._descriptor = -1
 
     def began(self):
         """Something begins to run; on the loop's thread. Its end is told by ended()."""
+        if self._descriptor < 0:
+            descriptor = os.dup(self._core.fd())
+            try:
+                self._loop().add_reader(descriptor, self._core.dispatch, self, EVENTS_PER_TURN)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._descriptor = descriptor
         with self._lock:
             self._running += 1
-        if not self._watched:
-            self._watched = True
-            self._loop().add_reader(self._core.fd(), self._core.dispatch, self, EVENTS_PER_TURN)
 
     def ended(self):
         """On any thread."""
@@ -36,19 +44,14 @@ class AsyncioHost:
         if not idle:
             return
         loop = self._loop()
-        if loop is None or loop.is_closed():
-            self._watched = False
-        elif asyncio._get_running_loop() is loop:
+        if loop is None or loop.is_closed() or asyncio._get_running_loop() is loop:
             self._unwatch()
         else:
             self._call(loop, self._unwatch)
 
     def _unwatch(self):
-        loop = self._loop()
-        if self._running == 0 and self._watched and loop is not None:
-            self._watched = False
-            if not self._core.closed:
-                loop.remove_reader(self._core.fd())
+        if self._running == 0:
+            self.forget()
 
     @staticmethod
     def _call(loop, function, *arguments):
@@ -57,6 +60,14 @@ class AsyncioHost:
         except RuntimeError:
             if not loop.is_closed():
                 raise
+
+    def tell(self, function, *arguments):
+        """Calls a function of the program on the loop's thread; on any thread."""
+        loop = self._loop()
+        if asyncio._get_running_loop() is loop:
+            function(*arguments)
+        elif loop is not None and not loop.is_closed():
+            self._call(loop, function, *arguments)
 
     def future_loop(self):
         """The loop, if its tasks wait for futures; else None."""
@@ -84,10 +95,19 @@ class AsyncioHost:
         return await self._loop().run_in_executor(None, function, *arguments)
 
     def forget(self):
-        """The engine is about to be closed; on the loop's thread."""
-        if self._watched:
-            self._watched = False
-            self._loop().remove_reader(self._core.fd())
+        """Nothing runs, or the engine is about to be closed; on the loop's thread, or the loop is closed."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        loop = self._loop()
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+    def __del__(self):
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
 
 
 class TrioHost:
@@ -104,20 +124,21 @@ class TrioHost:
         self._watcher = None
 
     def began(self):
+        if self._watcher is None:
+            descriptor = os.dup(self._core.fd())  # as AsyncioHost
+            self._watcher = self._trio.CancelScope()
+            self._trio.lowlevel.spawn_system_task(self._watch, self._watcher, descriptor)
         with self._lock:
             self._running += 1
-        if self._watcher is None:
-            self._watcher = self._trio.CancelScope()
-            self._trio.lowlevel.spawn_system_task(self._watch, self._watcher)
 
-    async def _watch(self, scope):
-        with scope:
-            descriptor = self._core.fd()
-            while not self._core.closed:
-                await self._trio.lowlevel.wait_readable(descriptor)
-                if self._core.closed:
-                    break
-                self._core.dispatch(None, EVENTS_PER_TURN)
+    async def _watch(self, scope, descriptor):
+        try:
+            with scope:
+                while True:
+                    await self._trio.lowlevel.wait_readable(descriptor)
+                    self._core.dispatch(None, EVENTS_PER_TURN)
+        finally:
+            os.close(descriptor)
 
     def ended(self):
         with self._lock:
@@ -135,6 +156,23 @@ class TrioHost:
             self._token.run_sync_soon(function, *arguments)
         except self._trio.RunFinishedError:
             pass
+
+    def tell(self, function, *arguments):
+        try:
+            here = self._trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:
+            here = False
+        if here:
+            function(*arguments)
+        else:
+            self._call(self._tell, function, *arguments)
+
+    @staticmethod
+    def _tell(function, *arguments):
+        try:
+            function(*arguments)
+        except Exception:  # what it raises would end the loop
+            sys.excepthook(*sys.exc_info())
 
     def future_loop(self):
         return None

@@ -86,12 +86,23 @@ def request_options(prompt, options):
         options["messages_json"] = options.pop("messages")
     if options.get("choose") is not None:
         function = options["choose"]
+        if not callable(function):
+            raise TypeError(f"choose: a function is wanted, not {type(function)!r}")
         options["choose"] = lambda candidates: function(Candidates(**candidates))
     return plain_options(options)
 
 
-class SessionBase:
-    """A conversation of a model. Closing it, or the last reference that goes, frees it."""
+class Unique:
+    """What stands for one thing of the library, which goes with it: a copy would take it away from the first."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"cannot copy or pickle {type(self).__module__}.{type(self).__qualname__}")
+
+
+class SessionBase(Unique):
+    """A conversation of a model. Closing it, or the last reference that goes, frees it. fork() makes a copy."""
 
     __slots__ = ("_model", "_id", "__weakref__")
 
@@ -257,6 +268,9 @@ GATHER_US = 1000
 
 def open_engine(options, on_log, on_trace):
     """The extension's engine; on_trace gets a Record for each span."""
+    for name, function in (("on_log", on_log), ("on_trace", on_trace)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}: a function is wanted, not {type(function)!r}")
     if options.get("gather_us") is None:
         options = {**options, "gather_us": GATHER_US}
     tell = None if on_trace is None else lambda span: on_trace(Record(**span))
@@ -266,7 +280,7 @@ def open_engine(options, on_log, on_trace):
 # ---- What engines and models of both kinds have --------------------------------------------
 
 
-class EngineBase:
+class EngineBase(Unique):
     """What an engine tells of itself."""
 
     @property
@@ -301,7 +315,7 @@ class EngineBase:
         return Record(**self._core.expert_use(index))
 
 
-class ModelBase:
+class ModelBase(Unique):
     """What a model tells of itself, and its tokens."""
 
     def __init__(self, engine, core):
@@ -366,7 +380,7 @@ def _templates(template):
     return found
 
 
-class Training:
+class Training(Unique):
     """A training of a head that drafts: `for progress in training`, or `async for`. It ends when the head's file is
     written. A failure is raised."""
 

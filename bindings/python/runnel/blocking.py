@@ -19,6 +19,7 @@ from ._shared import (
     Record,
     Result,
     SessionBase,
+    Unique,
     open_engine,
     plain_options,
     request_options,
@@ -123,7 +124,7 @@ class Session(SessionBase):
         return Stream(self._model._core.session_export(self._id, options, None)).result()
 
 
-class Stream:
+class Stream(Unique):
     """A running request: `for piece in stream`. Closing it, or the last reference that goes, cancels it and waits for
     its end, which is within a step."""
 
@@ -140,7 +141,6 @@ class Stream:
 
     def result(self):
         """Waits for the end. Pieces that were not read are only in the result."""
-        self._core.collect()
         self._core.finish()
         return Result(self._core.result())
 

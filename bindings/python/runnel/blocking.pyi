@@ -3,7 +3,7 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from ._runnel import Piece
-from ._shared import EngineBase, ModelBase, Result, SessionBase, Training
+from ._shared import EngineBase, ModelBase, Result, SessionBase, Training, Unique
 from ._types import (
     DeviceInfo,
     EmbedOptions,
@@ -55,7 +55,7 @@ class Session(SessionBase):
     def generate(self, prompt: Text | None = None, **options: Unpack[TurnOptions]) -> Result: ...
     def save(self, path: Path, **options: Unpack[SessionFileOptions]) -> Result: ...
 
-class Stream:
+class Stream(Unique):
     def __init__(self, core: Any) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Piece: ...

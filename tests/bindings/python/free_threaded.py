@@ -12,6 +12,7 @@ import threading
 PACKAGE, MODEL = sys.argv[1:]
 sys.path.insert(0, PACKAGE)
 import runnel  # noqa: E402
+import runnel.files  # noqa: E402
 
 PROMPT = "Once upon a time"
 TOKENS = 20
@@ -68,6 +69,88 @@ def readers_of_one_stream(model, expected):
         assert stream.result().text == expected
 
 
+def users_of_one_engine(engine, model, expected):
+    """Threads that load and close models, look into a file, keep sessions and cancel what other threads read."""
+    running, lock = [], threading.Lock()
+
+    def load():
+        for _ in range(4):
+            fractions = []
+            with engine.load_model(MODEL, context_tokens=256, on_progress=fractions.append) as other:
+                assert other.generate(PROMPT, max_tokens=TOKENS).text == expected
+            assert fractions and fractions == sorted(fractions)
+            try:
+                other.info()
+            except runnel.ClosedError:
+                continue
+            raise AssertionError("a closed model tells of itself")
+
+    def look():
+        for _ in range(8):
+            with runnel.files.File(MODEL) as file:
+                threads = [threading.Thread(target=look_until_closed, args=(file,)) for _ in range(2)]
+                for thread in threads:
+                    thread.start()
+                assert file.plan()
+            for thread in threads:
+                thread.join()
+
+    def look_until_closed(file):
+        try:
+            while True:
+                if file.info().n_tensors == 0 or not file.plan():
+                    failed.append(AssertionError("a file has lost what is in it"))
+                    return
+        except runnel.ClosedError:
+            pass
+
+    def converse():
+        for _ in range(6):
+            with model.session() as session:
+                session.generate(PROMPT, max_tokens=TOKENS)
+                session.fork().generate(" and", max_tokens=4)
+
+    def say():
+        for _ in range(12):
+            stream = model.stream(PROMPT, max_tokens=TOKENS)
+            with lock:
+                running.append(stream)
+            said = "".join(piece.text for piece in stream)
+            assert expected.startswith(said) and (said == expected or stream.result().finish == "cancelled")
+
+    def cancel():
+        for _ in range(300):
+            with lock:
+                stream = running.pop() if running else None
+            if stream is not None:
+                stream.cancel()
+            engine.stats(), engine.streams(), engine.prometheus()
+
+    in_threads(load, load, look, converse, say, say, say, cancel)
+
+
+def engines_that_are_closed_in_the_middle():
+    """Each call of each thread ends as it should, or says that the engine is closed."""
+    for delay in range(8):
+        engine = runnel.blocking.Engine(compute_threads=1)
+        model = engine.load_model(MODEL, context_tokens=256)
+
+        def use():
+            try:
+                while True:
+                    model.generate(PROMPT, max_tokens=TOKENS)
+                    list(model.stream(PROMPT, max_tokens=4))
+                    model.tokenize(PROMPT)
+            except (runnel.ClosedError, runnel.CancelledError):
+                pass
+
+        def close():
+            threading.Event().wait(delay / 200)
+            engine.close()
+
+        in_threads(use, use, use, close, close)
+
+
 async def read(stream):
     return "".join([piece.text async for piece in stream])
 
@@ -107,6 +190,8 @@ def main():
         expected = model.generate(PROMPT, max_tokens=TOKENS).text
         readers_of_their_own(model, expected)
         readers_of_one_stream(model, expected)
+        users_of_one_engine(engine, model, expected)
+    engines_that_are_closed_in_the_middle()
     asyncio.run(loops_of_several_threads(expected))
     assert not sys._is_gil_enabled()
 

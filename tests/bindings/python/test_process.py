@@ -1,6 +1,7 @@
 """The extension in its process: what it exports, how it ends, forks."""
 
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -16,15 +17,15 @@ endless = dict(max_tokens=-1, ignore_eos=2, context_keep=0)
 
 
 def test_only_the_entry_point_is_exported():
-    listing = subprocess.run(["nm", "-D", "--defined-only", PACKAGE + "/runnel/_runnel.abi3.so"], capture_output=True,
-                             text=True, check=True).stdout
+    listing = subprocess.run(["nm", "-D", "--defined-only", runnel._runnel.__file__], capture_output=True, text=True,
+                             check=True).stdout
     names = [line.split()[-1] for line in listing.splitlines()]
     assert [name for name in names if "asan" not in name and "ubsan" not in name] == ["PyInit__runnel"]
 
 
 @pytest.mark.skipif(UNDER_ASAN, reason="the sanitizer's library is preloaded")
 def test_it_loads_without_help_of_the_environment():
-    done = subprocess.run(["env", "-i", "PYTHONPATH=" + PACKAGE, "/usr/bin/env", "python3", "-c", "import runnel"],
+    done = subprocess.run(["env", "-i", "PYTHONPATH=" + PACKAGE, sys.executable, "-c", "import runnel"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 
 from conftest import MODEL, ROOT
+
+WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def test_a_wheel(tmp_path):
@@ -20,12 +23,13 @@ def test_a_wheel(tmp_path):
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w",
                     str(tmp_path), str(source / "bindings/python")], check=True, env=environment)
     wheel, = tmp_path.glob("*.whl")
-    assert "-cp39-abi3-linux_" in wheel.name
+    tag, suffix = ("-cp39-abi3-linux_", ".abi3.so") if not WITHOUT_GIL else ("t-linux_", sysconfig.get_config_var("EXT_SUFFIX"))
+    assert tag in wheel.name
     content = zipfile.ZipFile(wheel)
     names = set(content.namelist())
     entries, = (name for name in names if name.endswith("entry_points.txt"))
     assert "[llm]\nrunnel = runnel.llm" in content.read(entries).decode()
-    assert {"runnel/_runnel.abi3.so", "runnel/py.typed", "runnel/__init__.py", "runnel/blocking.py"} <= names
+    assert {"runnel/_runnel" + suffix, "runnel/py.typed", "runnel/__init__.py", "runnel/blocking.py"} <= names
     stubs = {"runnel/" + path.name for path in (ROOT / "bindings/python/runnel").glob("*.pyi")}
     assert stubs and stubs <= names
     installed = tmp_path / "installed"

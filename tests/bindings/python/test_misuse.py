@@ -1,0 +1,374 @@
+"""What a program does wrong: each is an error of the language, and takes nothing from what else runs."""
+
+import asyncio
+import collections.abc
+import copy
+import logging
+import pickle
+import threading
+
+import pytest
+import runnel
+import runnel.files
+from conftest import UNDER_ASAN, run_python
+
+PROMPT = "Once upon a time"
+ENDLESS = {"max_tokens": -1, "ignore_eos": 2, "context_keep": 0}
+
+
+async def test_a_closed_model_is_closed(engine, model_path):
+    """Also when it has gone for good, and its memory is another's."""
+    model = await engine.load_model(model_path)
+    session = model.session()
+    model.close()
+    while engine.stats().models:
+        await asyncio.sleep(0.001)
+    again = await engine.load_model(model_path)
+    for _ in range(20):
+        for call in (model.info, model.session, model.scores, model.templates, lambda: model.tokenize("a"),
+                     lambda: model.stream(PROMPT), session.fork):
+            with pytest.raises(runnel.ClosedError):
+                call()
+        session.close()
+        model.close()
+    assert (await again.generate(PROMPT, max_tokens=3)).usage.completion_tokens == 3
+
+
+def test_a_closed_model_is_closed_where_freed_memory_is_overwritten(monkeypatch):
+    monkeypatch.setenv("MALLOC_PERTURB_", "85")
+    done = run_python("""
+import sys, time, runnel
+with runnel.blocking.Engine(compute_threads=1) as engine:
+    model = engine.load_model(sys.argv[1])
+    model.close()
+    while engine.stats().models:
+        time.sleep(0.001)
+    for _ in range(100):
+        try:
+            model.tokenize("a")
+        except runnel.ClosedError:
+            pass
+    print(engine.load_model(sys.argv[1]).generate("Once", max_tokens=3))
+""")
+    assert done.returncode == 0 and done.stdout, done
+
+
+async def test_things_have_no_copies(engine, model):
+    """A copy that goes would end the stream, or free the session, of the first."""
+    stream, session = model.stream(PROMPT, max_tokens=40, ignore_eos=2), model.session()
+    for thing in (engine, model, session, stream, await stream.__anext__()):
+        for make in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError):
+                make(thing)
+    assert len((await stream.result()).tokens) == 40
+    assert (await session.generate(PROMPT, max_tokens=2)).usage.completion_tokens == 2
+
+
+def test_blocking_things_have_no_copies(blocking_model):
+    stream = blocking_model.stream(PROMPT, max_tokens=40, ignore_eos=2)
+    for thing in (blocking_model._engine, blocking_model, blocking_model.session(), stream):
+        for make in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError):
+                make(thing)
+    assert len(list(stream)) == 40
+
+
+def test_errors_go_to_other_processes():
+    for kind in (runnel.BusyError, runnel.InvalidError, runnel.IOError, runnel.CancelledError):
+        error = kind("a sentence")
+        error.retry_after = 0.5
+        same = pickle.loads(pickle.dumps(error))
+        assert type(same) is kind and str(same) == "a sentence" and same.retry_after == 0.5 and same.name == error.name
+
+
+class Changing:
+    """A number that takes all out of its dict when it is read."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __index__(self):
+        self.values.clear()
+        return 1
+
+
+async def test_a_grammar_that_is_changed_while_it_is_read(model):
+    for _ in range(50):
+        grammar = runnel.Grammar.json(any_order=1)
+        grammar["free_white"] = Changing(grammar)  # an object that the dict alone has
+        assert (await model.generate(PROMPT, max_tokens=2, grammar=grammar)).usage.completion_tokens == 2
+        assert not grammar
+
+
+class Odd(collections.abc.Mapping):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, key):
+        raise KeyError(key)
+
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self):
+        return 0
+
+    def items(self):
+        return self.rows
+
+
+@pytest.mark.parametrize("options, kind", [
+    ({"biases": [(1, 2.0)]}, TypeError),
+    ({"biases": Odd([1, 2])}, TypeError),
+    ({"biases": Odd([(1,)])}, TypeError),
+    ({"biases": Odd([(1, 2, 3)])}, TypeError),
+    ({"biases": {"a": 1}}, TypeError),
+    ({"biases": {2**40: 1}}, ValueError),
+    ({"biases": 5}, TypeError),
+    ({"max_tokens": "many"}, TypeError),
+    ({"max_tokens": 2**70}, ValueError),
+    ({"seed": -1}, ValueError),
+    ({"seed": 2**64}, ValueError),
+    ({"temperature": "hot"}, TypeError),
+    ({"temperature": float("nan")}, ValueError),
+    ({"tokens": "abc"}, TypeError),
+    ({"tokens": [2**31]}, ValueError),
+    ({"tokens": [1.5]}, TypeError),
+    ({"tokens": 7}, TypeError),
+    ({"stops": [5]}, TypeError),
+    ({"stops": ["a\0b"]}, ValueError),
+    ({"prompt": 5}, TypeError),
+    ({"prompt": "\ud800"}, ValueError),
+    ({"grammar": "json"}, TypeError),
+    ({"grammar": {5: 5}}, TypeError),
+    ({"choose": 5}, TypeError),
+    ({"session": "mine"}, TypeError),
+    ({"draft": "nothing such"}, ValueError),
+    ({"no_such_option": 1}, TypeError),
+    ({"messages": [{"role": object()}]}, TypeError),
+    ({"want_logprobs": "no"}, TypeError),
+])
+async def test_options_of_the_wrong_kind(engine, model, options, kind):
+    with pytest.raises(kind):
+        model.stream(**{"prompt": PROMPT, **options})
+    assert engine.stats().streams == 0
+    assert (await model.generate(PROMPT, max_tokens=2)).usage.completion_tokens == 2
+
+
+def test_functions_that_are_none(model_path):
+    for options in ({"on_log": 5}, {"on_trace": "x"}):
+        with pytest.raises(TypeError):
+            runnel.blocking.Engine(**options)
+    with runnel.blocking.Engine(compute_threads=1) as engine, pytest.raises(TypeError):
+        engine.load_model(model_path, on_progress=5)
+
+
+async def test_progress_that_is_no_function(engine, model_path):
+    with pytest.raises(TypeError):
+        await engine.load_model(model_path, on_progress=5)
+
+
+def test_types_that_the_library_makes():
+    for kind in (runnel._runnel.Stream, runnel._runnel.Next, runnel.Piece):
+        with pytest.raises(TypeError):
+            kind()
+    for kind in (runnel._runnel.Stream, runnel._runnel.Next, runnel.Piece):
+        with pytest.raises(TypeError):
+            type("Mine", (kind,), {})
+    with pytest.raises(RuntimeError):
+        runnel._runnel.Reader().__anext__()
+    stream = runnel.Stream.__new__(runnel.Stream)
+    with pytest.raises((RuntimeError, AttributeError)):
+        stream.__anext__()
+    del stream
+
+
+def in_thread(function):
+    """What it returns or raises on a thread of its own."""
+    box = []
+
+    def run():
+        try:
+            box.append((function(), None))
+        except BaseException as error:
+            box.append((None, error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    result, error = box[0]
+    if error is not None:
+        raise error
+    return result
+
+
+async def test_a_stream_is_not_another_loops(engine, model):
+    """Another loop cannot wait for its pieces; its own readers do not notice that one has tried."""
+    stream = model.stream(PROMPT, max_tokens=200, ignore_eos=2)
+    await stream.__anext__()
+    stream.pause()
+    count = 1
+
+    async def elsewhere():
+        try:
+            while True:
+                await stream.__anext__()
+                pieces.append(1)
+        except RuntimeError as error:
+            return str(error)
+
+    pieces = []
+    told = await asyncio.get_running_loop().run_in_executor(None, in_thread, lambda: asyncio.run(elsewhere()))
+    assert "different loop" in told
+    stream.resume()
+    async for _ in stream:
+        count += 1
+    assert count + len(pieces) == 200 and (await stream.result()).finish == "length"
+
+
+def test_an_engine_that_a_loop_watches_is_closed_by_another(model_path, caplog):
+    """The loop's streams end, and it can use another engine, whose descriptor may have the same number."""
+    began, closed = threading.Event(), threading.Event()
+    caplog.set_level(logging.ERROR)
+
+    async def read(engine, model):
+        with pytest.raises(runnel.CancelledError):
+            async for _ in model.stream(PROMPT, **ENDLESS):
+                began.set()
+        await asyncio.get_running_loop().run_in_executor(None, closed.wait)
+        for _ in range(3):
+            async with runnel.Engine(compute_threads=1) as other:
+                mine = await other.load_model(model_path)
+                assert (await mine.generate(PROMPT, max_tokens=3)).usage.completion_tokens == 3
+
+    engine = runnel.Engine(compute_threads=1)
+    model = asyncio.run(engine.load_model(model_path))
+    failed = []
+
+    def run():
+        try:
+            asyncio.run(asyncio.wait_for(read(engine, model), 60))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert began.wait(60)
+    engine.close()
+    closed.set()
+    thread.join(90)
+    assert not failed and not thread.is_alive() and not caplog.records, (failed, caplog.records)
+
+
+def test_progress_is_told_on_the_loop_that_loads(model_path):
+    """Though another loop, which shares the engine, delivers its events as well."""
+    engine = runnel.Engine(compute_threads=1)
+    model = asyncio.run(engine.load_model(model_path))
+    wrong, over = [], threading.Event()
+
+    async def load():
+        me = threading.get_ident()
+        for _ in range(20):
+            fractions = []
+
+            def progress(fraction):
+                fractions.append(fraction)
+                if threading.get_ident() != me:
+                    wrong.append(fraction)
+
+            other = await engine.load_model(model_path, on_progress=progress)
+            assert fractions[-1] == 1 and fractions == sorted(fractions)
+            other.close()
+        over.set()
+
+    async def read():
+        while not over.is_set():
+            await asyncio.gather(*(model.generate(PROMPT, max_tokens=8) for _ in range(4)))
+
+    threads = [threading.Thread(target=lambda work=work: asyncio.run(work())) for work in (load, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    engine.close()
+    assert over.is_set() and not wrong
+
+
+def test_a_file_that_is_closed_while_it_is_read(model_path):
+    for _ in range(20):
+        file = runnel.files.File(model_path)
+        begun = threading.Barrier(4)
+
+        def read():
+            begun.wait()
+            try:
+                while True:
+                    assert file.plan() and file.info().n_tensors > 0 and file.templates()
+            except runnel.ClosedError:
+                pass
+
+        readers = [threading.Thread(target=read) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        begun.wait()
+        file.plan()
+        file.close()
+        file.close()
+        for reader in readers:
+            reader.join()
+        for call in (file.info, file.plan, file.metadata, file.tensors, file.templates, file.recommended_sampling,
+                     lambda: file.set_architectures([])):
+            with pytest.raises(runnel.ClosedError):
+                call()
+
+
+def test_a_stream_that_is_used_by_its_own_choose(blocking_model):
+    """A function that draws may use the model, but not the stream that asks it, nor close the engine."""
+    told = []
+
+    def choose(candidates):
+        for call in (stream.__next__, stream.result, blocking_model._engine.close):
+            try:
+                call()
+            except runnel.StateError as error:
+                told.append(error)
+        return None
+
+    stream = blocking_model.stream(PROMPT, max_tokens=4, ignore_eos=2, choose=choose, temperature=1)
+    assert len(list(stream)) == 4 and len(told) == 12
+
+
+@pytest.mark.parametrize("place", [-7, 2**40, "first", 1.5, [], 2**80])
+async def test_places_that_are_none(engine, model, place):
+    with pytest.raises((runnel.Error, TypeError, OverflowError, ValueError)):
+        await model.generate(PROMPT, max_tokens=4, choose=lambda candidates: place)
+    assert (await model.generate(PROMPT, max_tokens=2)).usage.completion_tokens == 2
+
+
+async def test_next_pieces_that_are_asked_for_and_not_awaited(model):
+    stream = model.stream(PROMPT, max_tokens=30, ignore_eos=2)
+    asked = [stream.__anext__() for _ in range(20)]
+    first = await asked[0]
+    assert first.kind == "token"
+    with pytest.raises(RuntimeError):
+        await asked[0]
+    asked.clear()
+    assert len([piece async for piece in stream]) == 29
+
+
+@pytest.mark.skipif(UNDER_ASAN, reason="the sanitizer's library is preloaded")
+def test_another_interpreter_of_the_process_is_refused():
+    done = run_python("""
+import runnel, sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+other = interpreters.create()
+try:
+    failed = interpreters.run_string(other, f"import sys; sys.path[:] = {sys.path!r}; import runnel")
+    print(getattr(failed, "type", failed))
+except Exception as error:
+    print(type(error), error)
+""")
+    assert done.returncode == 0 and "Error" in done.stdout, done
