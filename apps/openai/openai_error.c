@@ -1,4 +1,5 @@
 /* Errors in OpenAI's form, values of JSON, and names of endpoints. See openai_request.h. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +32,11 @@ bool openai_expect(struct openai_error *error, const char *param, const json_t *
         return openai_refuse(error, "missing_required_parameter", param, "%s is missing", param);
     if (json_typeof(value) == type || (type == JSON_TRUE && json_is_boolean(value)))
         return true;
+    if (type == JSON_INTEGER && fabs(json_real_value(value)) >= 9223372036854775808.0)
+        return openai_refuse(error, "invalid_value", param, "%s is %g: an integer has at most 64 bits", param,
+                             json_real_value(value));
     return openai_refuse(error, "invalid_type", param, "%s must be %s, not %s", param, type_name(type),
-                         type_name(json_typeof(value)));
+                         type_name(openai_is_kept(value) ? JSON_REAL : json_typeof(value)));
 }
 
 const char *openai_word(const json_t *value)
@@ -47,51 +51,6 @@ bool openai_expect_word(struct openai_error *error, const char *param, const jso
     return openai_expect(error, param, value, JSON_STRING) &&
            (strlen(json_string_value(value)) == json_string_length(value) ||
             openai_refuse(error, "invalid_value", param, "%s has a zero byte", param));
-}
-
-json_t *openai_parse(const char *bytes, size_t n, json_error_t *where)
-{
-    return json_loadb(bytes, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, where);
-}
-
-/* The integer that a value is; NULL: it is none, or no memory. */
-static json_t *whole(const json_t *value)
-{
-    double number = json_real_value(value), most = 9223372036854775808.0;
-
-    if (!json_is_real(value) || number < -most || number >= most || number != (double)(json_int_t)number)
-        return NULL;
-    return json_integer((json_int_t)number);
-}
-
-static void make_array_whole(json_t *array)
-{
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        json_t *value = json_array_get(array, i), *integer = whole(value);
-
-        if (integer != NULL)
-            json_array_set_new(array, i, integer);
-        else if (json_is_array(value))
-            make_array_whole(value);
-    }
-}
-
-void openai_make_whole(json_t *body)
-{
-    const char *name = NULL;
-    json_t *value = NULL, *integer = NULL;
-    void *next = NULL;
-
-    json_object_foreach_safe(body, next, name, value)
-    {
-        integer = whole(value);
-        if (integer != NULL)
-            json_object_set_new(body, name, integer);
-        else if (json_is_array(value))
-            make_array_whole(value);
-        else if (json_is_object(value) && strcmp(name, "options") == 0)
-            openai_make_whole(value);
-    }
 }
 
 void openai_error_of(runnel_status status, const char *sentence, struct openai_error *error)

@@ -67,7 +67,7 @@ static bool read_schema(struct reader *reader, const json_t *value)
         return read_string(reader, RUNNEL_GRAMMAR_JSON_SCHEMA, value);
     if (!json_is_boolean(value) && !openai_expect(reader->error, reader->name, value, JSON_OBJECT))
         return false;
-    text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    text = openai_dump(value);
     if (text == NULL)
         return no_memory(reader);
     good = take_text(reader, RUNNEL_GRAMMAR_JSON_SCHEMA, text, strlen(text));

@@ -67,7 +67,7 @@ void openai_open_arguments(json_t *function)
 
     if (!json_is_string(arguments))
         return;
-    parsed = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
+    parsed = openai_parse_as(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
     if (json_is_object(parsed))
         json_object_set(function, "arguments", parsed);
     json_decref(parsed);

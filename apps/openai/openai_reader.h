@@ -15,9 +15,6 @@ struct openai_reader {
     bool chat_logprobs, no_tools, asks_prompt;
 };
 
-/* A value as compact JSON; NULL: no memory. */
-char *openai_dump(const json_t *value);
-
 /* ---- openai_input.c: fields of responses that have no simple kind ---- */
 
 typedef bool openai_take_fn(struct openai_reader *reader, const char *name, const json_t *value);

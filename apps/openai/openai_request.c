@@ -48,6 +48,9 @@ bool openai_read_integer(struct openai_error *error, const char *name, const jso
 {
     json_int_t number = json_integer_value(value);
 
+    if (fabs(json_real_value(value)) >= 9223372036854775808.0)
+        return openai_refuse(error, "invalid_value", name, "%s is %g; allowed is %.0f to %.0f", name,
+                             json_real_value(value), min, max);
     if (!openai_expect(error, name, value, JSON_INTEGER))
         return false;
     if ((double)number < min || (double)number > max)
@@ -310,11 +313,6 @@ static bool read_encoding(struct openai_reader *reader, const char *name, const 
 }
 
 /* ---- Chats ------------------------------------------------------------------------------- */
-
-char *openai_dump(const json_t *value)
-{
-    return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-}
 
 static bool read_messages(struct openai_reader *reader, const char *name, const json_t *value)
 {

@@ -160,12 +160,20 @@ bool openai_expect(struct openai_error *error, const char *param, const json_t *
 const char *openai_word(const json_t *value);
 bool openai_expect_word(struct openai_error *error, const char *param, const json_t *value);
 
-/* JSON as requests are written in it, of any type: texts may have zero bytes, and no object has a name twice. A new
- * reference; NULL: *where says why. */
+/* JSON as requests are written in it, of any type: texts may have zero bytes, and no object has a name twice. A number
+ * that neither a 64-bit integer nor the first 15 digits of a double give back is kept as it is written: see
+ * openai_numbers.c. A new reference; NULL: *where (NULL is allowed) says why. as: with flags of json_loadb. */
 json_t *openai_parse(const char *bytes, size_t n, json_error_t *where);
+json_t *openai_parse_as(const char *bytes, size_t n, size_t flags, json_error_t *where);
 
-/* Whole numbers of a body (5.0) become integers: its own, those of its arrays, and of Ollama's options. What is passed
- * on as it is (schemas, variables, conversations) stays. */
+/* A value as compact JSON, numbers as they were written; NULL: no memory. */
+char *openai_dump(const json_t *value);
+
+/* Whether the value is such a number. */
+bool openai_is_kept(const json_t *value);
+
+/* Whole numbers of a body (5.0) become integers, and kept ones numbers: its own, those of its arrays, of logit_bias,
+ * Ollama's options and Anthropic's thinking. What is passed on as it is (schemas, variables, conversations) stays. */
 void openai_make_whole(json_t *body);
 
 /* A whole number in [min, max]. */

@@ -181,7 +181,7 @@ static bool read_answer_block(struct reader *reader, const json_t *block, const 
         !openai_expect(reader->error, param, name, JSON_STRING) ||
         !openai_expect(reader->error, param, input, JSON_OBJECT))
         return false;
-    arguments = json_dumps(input, JSON_COMPACT);
+    arguments = openai_dump(input);
     call = arguments != NULL ? json_pack("{s:O,s:s,s:{s:O,s:s}}", "id", id, "type", "function", "function", "name",
                                          name, "arguments", arguments)
                              : NULL;

@@ -126,6 +126,7 @@ static json_t *value_at(json_t *object, const char *path)
 static void put_fields(FILE *to, const json_t *fields, const char *text, size_t n)
 {
     json_t *whole = json_loadb(text, n, JSON_ALLOW_NUL, NULL), *picked = json_object(), *field = NULL;
+    char *told = NULL;
     size_t i = 0;
 
     json_array_foreach(fields, i, field)
@@ -136,7 +137,9 @@ static void put_fields(FILE *to, const json_t *fields, const char *text, size_t 
         if (value != NULL)
             json_object_set(picked, path, value);
     }
-    json_dumpf(picked, to, JSON_COMPACT);
+    told = openai_dump(picked);
+    fputs(told != NULL ? told : "{}", to);
+    free(told);
     json_decref(whole);
     json_decref(picked);
 }

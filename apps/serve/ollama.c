@@ -201,7 +201,7 @@ static bool fix_calls(json_t *message)
         arguments = json_object_get(json_object_get(call, "function"), "arguments");
         if (!json_is_object(arguments))
             continue;
-        text = json_dumps(arguments, JSON_COMPACT);
+        text = openai_dump(arguments);
         good = text != NULL &&
                json_object_set_new(json_object_get(call, "function"), "arguments", json_string(text)) == 0 && good;
         free(text);

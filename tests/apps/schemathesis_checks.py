@@ -11,7 +11,7 @@ SAID = re.compile("|".join((
     r"^tool_choice(:| asks)", r"needs logprobs", r"echo together with", r"best_of", r"choices are asked for",  # of two
     r"half the context$", r"never fit", r"tokens, \d+ fit$", r"the model's context \d+$",  # the length in tokens
     r"\d bytes",  # a length in bytes, not in characters
-    r"must be above 0$", r"too big|number overflow",  # JSON's numbers are those of C ...
+    r"must be above 0$",
     r"must be a string or an array of token ids",
     r"more than the model's", r"at most \d+ run at once$",  # of the model and of the server
     r"^function_call|^messages\[\d+\]\.name is missing$",  # a function of the request; answers of functions have a name

@@ -17,7 +17,6 @@ BAD_LINES = [  # a line, the code of its error, its param
     ("{} {}", "invalid_json_line", None),
     ("[" * 100000, "invalid_json_line", None),
     (b'{"custom_id": "\xff\xfe"}', "invalid_json_line", None),
-    (line("x", TEXT, {"prompt": "a", "seed": 10 ** 30}), "invalid_json_line", None),
     (line("x", TEXT, {"prompt": "a"}).replace('"prompt"', '"prompt": "b", "prompt"'), "invalid_json_line", None),
     (line("zero", TEXT, {}).replace("POST", "POST\\u0000"), "invalid_method", "method"),
     (line("none", TEXT + "\0", {}), "invalid_url", "url"),
@@ -171,6 +170,7 @@ BAD_BODIES = [  # url, body, code, param
     (TEXT, {"prompt": "a", "n": 0}, "invalid_value", "n"),
     (TEXT, {"prompt": ["a"] * 100, "n": 100}, "invalid_value", "n"),
     (TEXT, {"prompt": "a", "seed": 1.5}, "invalid_type", "seed"),
+    (TEXT, {"prompt": "a", "seed": 10 ** 30}, "invalid_value", "seed"),
     (TEXT, {"prompt": "a", "stop": 5}, "invalid_type", "stop"),
     (TEXT, {"prompt": "a", "stop": ["a", ""]}, "invalid_value", "stop[1]"),
     (TEXT, {"prompt": "a", "stop": ["a"] * 17}, "invalid_value", "stop"),
@@ -222,6 +222,25 @@ class Bad(unittest.TestCase):
                 self.assertEqual((error["type"], error["code"], error["param"]), ("invalid_request_error", code, param))
                 if param is not None:
                     self.assertIn(param.split(".")[0], error["message"])
+
+    def test_numbers_beyond_64_bits(self):
+        """Where an integer is asked for it is named; where a double is, it is one."""
+        cases = [("max_tokens", "18446744073709551616"), ("seed", "18446744073709551616"), ("top_k", "1e30"),
+                 ("temperature", "1" + "0" * 400), ("logit_bias.5", "18446744073709551616"), ("n", "-1e999"),
+                 ("custom", "18446744073709551616")]
+        lines = [story(i).replace('"body": {', '"body": {"%s": %s, ' % (
+            (name, digits) if "." not in name else ("logit_bias", '{"5": %s}' % digits)))
+            for i, (name, digits) in enumerate(cases)]
+        lines = [text.replace(', "max_tokens": 8', "") if i == 0 else text for i, text in enumerate(lines)]
+        for (name, _), answer in zip(cases, answers(lines)):
+            error = answer["response"]["body"]["error"]
+            self.assertEqual((answer["response"]["status_code"], error["param"]), (400, name), error)
+        small = story(0).replace('"body": {', '"body": {"temperature": 0.' + "0" * 400 + '1, "logit_bias": {"5": '
+                                 '1.00000000000000000000001}, "stop": null, ')
+        self.assertEqual(answers([small])[0]["response"]["status_code"], 200, small)
+        bad = line("a", CHAT, {"messages": [{"role": "user", "content": 5}]}).replace("5", "1" * 40)
+        error = answers([bad])[0]["response"]["body"]["error"]
+        self.assertEqual(error["message"], "messages[0].content must be a string, not a number")
 
     def test_nulls_and_ignored(self):
         fields = ("temperature", "top_p", "n", "stop", "seed", "logprobs", "tools", "stream", "audio",

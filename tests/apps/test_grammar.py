@@ -202,6 +202,20 @@ class Batch(unittest.TestCase):
         strict = {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": schema}}
         self.wrong({"response_format": strict}, "response_format.json_schema", "\"format\" at \"#\"")
 
+    def test_digits(self):
+        """Each counts, as in a schema of the command line: of fractions, and beyond 64 bits."""
+        for digits in ("0.1", "0.3", "18446744073709551615", "18446744073709551617", "0.12345678901234567891"):
+            schema = '{"const": %s}' % digits
+            self.assertEqual([*self.answers_of(schema)], [digits] * 3)
+            text = line("a", TEXT, {"prompt": "x", "max_tokens": 40, "guided_json": "HERE"}).replace('"HERE"', schema)
+            self.assertEqual(bodies([text])[0]["choices"][0]["text"], digits)
+        tenth = {"type": "number", "multipleOf": 0.1, "minimum": 0.1, "exclusiveMaximum": 0.2}
+        for text in self.contents(TEXT, {"guided_json": tenth}):
+            self.assertRegex(text, "^0[.]10*$")
+
+    def answers_of(self, schema):
+        return Options().answers("--json-schema", schema)
+
     def wrong(self, body, param, words, code="invalid_value"):
         got = answers([line("a", CHAT, {"messages": USER, "max_tokens": 3, **body})])[0]
         self.assertEqual(got["response"]["status_code"], 400, got)

@@ -303,6 +303,31 @@ class Fields(unittest.TestCase):
         details = self.post(CHAT, body_of(CHAT))["usage"]["completion_tokens_details"]
         self.assertEqual(details["reasoning_tokens"], 0)
 
+    def test_digits_of_schemas(self):
+        """In each dialect, of short bodies and of long ones; and the names of integers that are too long."""
+        digits = "18446744073709551617"
+        schema = {"const": "HERE"}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        cases = [(TEXT, {"prompt": "x", "guided_json": schema, "max_tokens": 40}, lambda a: a["choices"][0]["text"]),
+                 (CHAT, {"messages": USER, "response_format": form}, lambda a: a["choices"][0]["message"]["content"]),
+                 (RESPONSES, {"input": "x", "text": {"format": {"type": "json_schema", "name": "a", "schema": schema}}},
+                  lambda a: a["output"][0]["content"][0]["text"]),
+                 ("/v1/messages", {"messages": USER, "max_tokens": 40, "output_config": {"format": {
+                     "type": "json_schema", "schema": schema}}}, lambda a: a["content"][0]["text"]),
+                 ("/api/chat", {"messages": USER, "format": schema, "stream": False}, lambda a: a["message"]["content"]),
+                 ("/completion", {"prompt": "x", "json_schema": schema, "n_predict": 40}, lambda a: a["content"])]
+        for path, body, text_of in cases:
+            for pad in ("", " " * 70000):
+                with self.subTest(path=path, pad=len(pad)):
+                    answer = self.post(path, json.dumps(body).replace('"HERE"', digits) + pad)
+                    self.assertEqual(text_of(answer), digits)
+        for path, body in ((TEXT, {"prompt": "x"}), (CHAT, {"messages": USER})):
+            for name in ("seed", "max_tokens", "priority", "top_k"):
+                status, answer = self.server.post(path, {**body, name: 1 << 64})
+                self.assertEqual((status, answer["error"]["param"], answer["error"]["code"]),
+                                 (400, name, "invalid_value"), answer)
+            self.post(path, {**body, "max_tokens": 2, "not_known": 1 << 70, "user": None})
+
     def test_one_value(self):
         for path, kinds in ONLY.items():
             want = self.post(path, body_of(path))["choices"]
