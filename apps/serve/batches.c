@@ -442,7 +442,7 @@ static bool is_blank(const char *line, size_t n)
     return true;
 }
 
-/* Counts the lines, and looks at the first. */
+/* Counts the lines, and looks at the first, behind a byte order mark. */
 static bool look_into(const struct serve_store *store, struct wish *wish, struct openai_error *error)
 {
     size_t n = 0;
@@ -450,7 +450,7 @@ static bool look_into(const struct serve_store *store, struct wish *wish, struct
 
     if (text == NULL)
         return openai_refuse(error, "invalid_value", "input_file_id", "the file could not be read");
-    for (size_t at = 0, length = 0; at < n; at += length + 1) {
+    for (size_t at = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, length = 0; at < n; at += length + 1) {
         const char *end = memchr(text + at, '\n', n - at);
 
         length = end != NULL ? (size_t)(end - text) - at : n - at;

@@ -163,6 +163,18 @@ class Batches(unittest.TestCase):
             self.assertEqual(error["response"]["status_code"], 400)
             self.assertIn(word, error["response"]["body"]["error"]["message"])
 
+    def test_a_byte_order_mark(self):
+        """In front of the line that names the batch's model."""
+        self.server.stop()
+        self.server = Server("--files-dir", self.folder, "--quiet", "--ctx", "256", "two=" + common.MODEL)
+        client = Client(self.server)
+        file = client.upload("\ufeff".encode() + line("a", TEXT, {**STORY, "model": "two"}).encode())[1]["id"]
+        status, batch = client.json("POST", "/v1/batches", {"input_file_id": file, "endpoint": TEXT,
+                                                            "completion_window": "24h"})
+        self.assertEqual(status, 200, batch)
+        batch = client.wait(batch)
+        self.assertEqual(batch["request_counts"], {"total": 1, "completed": 1, "failed": 0}, batch)
+
     def test_bad_batches(self):
         client = Client(self.server)
         _, file = client.upload("\n".join(LINES).encode())
