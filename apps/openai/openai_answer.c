@@ -492,15 +492,9 @@ static void put_completion_logprobs(FILE *to, struct openai_choice *choice)
     pour(to, &choice->tokens);
     fputs("],\"token_logprobs\":[", to);
     pour(to, &choice->entries);
-    fputs("],\"top_logprobs\":", to);
-    if (choice->request->top_logprobs > 0) {
-        fputc('[', to);
-        pour(to, &choice->tops);
-        fputc(']', to);
-    } else {
-        fputs("null", to);
-    }
-    fputs(",\"text_offset\":[", to);
+    fputs("],\"top_logprobs\":[", to);
+    pour(to, &choice->tops);
+    fputs("],\"text_offset\":[", to);
     pour(to, &choice->offsets);
     fputs("]}", to);
 }

@@ -456,6 +456,11 @@ class Serve(unittest.TestCase):
             self.assertEqual(list(top.values()), sorted(top.values(), reverse=True))
             sizes.add(len(top))
         self.assertEqual(sizes, {2, 3})
+        body = {"prompt": STORY, "max_tokens": 3, "logprobs": 0, "echo": True, "temperature": 0}
+        for lists in (self.server.post(TEXT, body)[1]["choices"][0]["logprobs"],
+                      bodies([line("a", TEXT, body)])[0]["choices"][0]["logprobs"]):
+            pairs = list(zip(lists["tokens"], lists["token_logprobs"], strict=True))
+            self.assertEqual(lists["top_logprobs"], [None] + [{token: logprob} for token, logprob in pairs[1:]])
 
     def test_what_clients_send_beside(self):
         body = {"prompt": STORY, "max_tokens": 4, "temperature": 0}

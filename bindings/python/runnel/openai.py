@@ -399,7 +399,7 @@ class _Completion(_Answer):
             lists["text_offset"].append(self._characters[index])
             if known or not self._is_own_bos(index, token):
                 self._characters[index] += sum(byte & 0xC0 != 0x80 for byte in data)
-        return Object(**lists if self._top else {**lists, "top_logprobs": None})
+        return Object(**lists)
 
     def _prompt(self, index):
         if not self._echo[index]:
