@@ -375,6 +375,7 @@ static void start(struct serve_task *task)
     }
     serve_free_json(serve, task->visit->json);
     task->visit->json = NULL;
+    task->visit->json_bytes = 0;
     serve_model_use(task->model);
     serve_keep(task->model, task->keep_ms);
     serve_new_id(serve, prefix_of(task), task->head.id);

@@ -8,6 +8,7 @@
 #include "serve.h"
 
 enum { MOST_LOADED = 60 }; /* an engine has 64 models at most, those that are on their way out among them */
+enum { BUSY_MS = 10000 };  /* about as long as a load takes */
 
 static uint64_t machine_bytes(void)
 {
@@ -25,6 +26,20 @@ static uint64_t budget_of(const struct serve *serve)
 
 /* ---- Who waits --------------------------------------------------------------------------- */
 
+static uint64_t waiting_limit(const struct serve *serve)
+{
+    uint64_t given = serve->options->max_queued_bytes;
+
+    return given != 0 ? given : (uint64_t)1 << 30;
+}
+
+/* Long bodies that were read and wait are bounded together; of those that were not, HTTP has the bytes. */
+static bool may_wait(const struct serve *serve, const struct serve_visit *visit)
+{
+    return visit->json_bytes == 0 || serve->waiting_bytes == 0 ||
+           serve->waiting_bytes + visit->json_bytes <= waiting_limit(serve);
+}
+
 static void wait_for(struct serve_visit *visit, struct serve_model *model)
 {
     struct serve_visit **end = &model->waiting;
@@ -33,6 +48,7 @@ static void wait_for(struct serve_visit *visit, struct serve_model *model)
         end = &(*end)->next_waiting;
     visit->next_waiting = NULL;
     visit->waits_for = model;
+    model->serve->waiting_bytes += visit->json_bytes;
     *end = visit;
 }
 
@@ -42,8 +58,10 @@ void serve_visit_forget(struct serve_visit *visit)
 
     while (at != NULL && *at != NULL && *at != visit)
         at = &(*at)->next_waiting;
-    if (at != NULL && *at == visit)
+    if (at != NULL && *at == visit) {
         *at = visit->next_waiting;
+        visit->serve->waiting_bytes -= visit->json_bytes;
+    }
     visit->waits_for = NULL;
     visit->next_waiting = NULL;
 }
@@ -96,7 +114,11 @@ struct serve_model *serve_find_model(struct serve *serve, struct http_exchange *
         model->used_ms = uv_now(&serve->loop);
         return model;
     }
-    wait_for(visit_of(exchange), model);
+    if (may_wait(serve, visit_of(exchange)))
+        wait_for(visit_of(exchange), model);
+    else
+        serve_refuse_as(serve, exchange, 503, "unavailable_error", "server_busy",
+                        "the requests that wait for their models leave no room for this one", BUSY_MS);
     serve_settle(serve);
     return NULL;
 }

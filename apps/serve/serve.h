@@ -147,7 +147,8 @@ struct serve {
     size_t n_rows;
     struct app_text cache_text; /* what cache_url may point into */
     const char *cache_url;
-    uint64_t n_asked; /* models that waited for room */
+    uint64_t n_asked;       /* models that waited for room */
+    uint64_t waiting_bytes; /* of long bodies whose requests wait for their models */
     bool reloaded, ending;
     struct serve_keys keys;
     struct serve_key anyone;   /* where there are no keys: may do all, and has no limits */

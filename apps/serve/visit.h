@@ -32,8 +32,9 @@ struct serve_visit {
     uint64_t queue_us, first_us;   /* of its first answer to have a token; 0: none */
     struct serve_model *waits_for; /* its handler is called again when this is ready; NULL: it waits for none */
     struct serve_visit *next_waiting;
-    char *body;   /* as it came, for --log-prompts; owned */
-    json_t *json; /* a long body, once it was read (works.h); NULL: it was not. A reference */
+    char *body;          /* as it came, for --log-prompts; owned */
+    json_t *json;        /* a long body, once it was read (works.h); NULL: it was not. A reference */
+    uint64_t json_bytes; /* about so much memory it takes */
     uint32_t refs;
 };
 

@@ -2,6 +2,7 @@
 #include "works.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "routes.h"
 
@@ -143,8 +144,29 @@ struct reading {
     char *body; /* [bytes], owned */
     size_t bytes;
     json_t *value; /* a reference; NULL: error says why */
+    uint64_t value_bytes;
     struct openai_error error;
 };
+
+/* About what jansson takes for a value, with what the allocator adds. */
+enum { OBJECT_BYTES = 256, MEMBER_BYTES = 96, ARRAY_BYTES = 144, LEAF_BYTES = 64 };
+
+static uint64_t bytes_of(const json_t *value)
+{
+    uint64_t sum = LEAF_BYTES + json_string_length(value);
+    const char *name = NULL;
+    const json_t *part = NULL;
+
+    if (json_is_object(value)) {
+        sum = OBJECT_BYTES;
+        json_object_foreach((json_t *)(uintptr_t)value, name, part) sum += MEMBER_BYTES + strlen(name) + bytes_of(part);
+    } else if (json_is_array(value)) {
+        sum = ARRAY_BYTES;
+        for (size_t i = 0; i < json_array_size(value); i++)
+            sum += sizeof part + bytes_of(json_array_get(value, i));
+    }
+    return sum;
+}
 
 static void read_body(struct serve_work *work)
 {
@@ -153,6 +175,7 @@ static void read_body(struct serve_work *work)
     reading->value = serve_parse(reading->body, reading->bytes, reading->route->fields, &reading->error);
     free(reading->body);
     reading->body = NULL;
+    reading->value_bytes = bytes_of(reading->value);
 }
 
 static void body_read(struct serve_work *work, bool ran)
@@ -168,6 +191,7 @@ static void body_read(struct serve_work *work, bool ran)
         serve_free_json(work->serve, reading->value);
     } else if (reading->value != NULL) {
         work->visit->json = reading->value;
+        work->visit->json_bytes = reading->value_bytes;
         serve_dispatch(exchange);
     } else {
         serve_refuse(work->serve, exchange, &reading->error, 0);

@@ -167,6 +167,27 @@ class OnDemand(Folder):
         self.assertEqual(self.ask(server, "a")[0], 200)
         self.assertNotIn("b is ready", server.stop()[1])
 
+    def test_long_bodies_that_wait(self):
+        """They take much more memory once they are read: what waits is bounded by that."""
+        self.put("a", "b")
+        server = self.serve("--models-memory", self.size() * 3 // 2, "--max-queue", 40 << 20)
+        held = self.begin(server, "a")
+        long = {**SHORT, "model": "b", "metadata": {"x": [{}] * 100000}}  # 400 kB, which are more than 25 MB
+        waiting = [server.begin(TEXT, long)]
+        self.wait_waiting(server, 1)
+        status, answer = server.post(TEXT, long)
+        self.assertEqual((status, answer["error"]["code"]), (503, "server_busy"))
+        waiting += [server.begin(TEXT, {**SHORT, "model": "b", "user": "x" * 70000}) for _ in range(3)]
+        waiting.append(server.begin(TEXT, {**SHORT, "model": "b"}))
+        self.wait_waiting(server, 5)
+        waiting.pop(0).close()  # it leaves room for the next
+        self.wait_waiting(server, 4)
+        waiting.append(server.begin(TEXT, long))
+        self.wait_waiting(server, 5)
+        held.close()
+        for client in waiting:
+            self.assertIn(b"200 OK", client.recv(100))
+
     def test_a_load_that_fails(self):
         self.put("good")
         bad = self.folder / "bad.gguf"
