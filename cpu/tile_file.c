@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/file_target.h"
 #include "cpu/kernels.h"
 
 /* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how it is read 2, place in the part
@@ -237,7 +238,8 @@ struct writer {
     uint8_t *const *tiles;
     const uint16_t *aheads; /* by type */
     const uint8_t *streams; /* likewise */
-    char *temporary;        /* the name under which it is written */
+    char *target;           /* the file itself (base/file_target.h) */
+    char *temporary;        /* the name under which it is written, beside it */
     int fd;
     uint8_t *head; /* [head_bytes]: header, directory, checks */
     uint64_t head_bytes, n_checks, bytes;
@@ -408,7 +410,7 @@ static runnel_status write_file(struct writer *w, runnel_error *error)
     }
     if (status == RUNNEL_OK && fsync(w->fd) != 0)
         status = failed(w, "it cannot be synced", error);
-    if (status == RUNNEL_OK && rename(w->temporary, w->place->path) != 0)
+    if (status == RUNNEL_OK && rename(w->temporary, w->target) != 0)
         status = failed(w, "it cannot be renamed", error);
     if (status != RUNNEL_OK) {
         (void)unlink(w->temporary); /* under the lock: it is this writer's */
@@ -417,27 +419,35 @@ static runnel_status write_file(struct writer *w, runnel_error *error)
     return sync_directory(w, error);
 }
 
+static bool name_temporary(struct writer *w)
+{
+    static const char suffix[] = ".new";
+    size_t n = strlen(w->target);
+
+    w->temporary = rn_alloc(w->heap, n + sizeof suffix, 1);
+    if (w->temporary == NULL)
+        return false;
+    memcpy(w->temporary, w->target, n);
+    memcpy(w->temporary + n, suffix, sizeof suffix);
+    return true;
+}
+
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
                                  uint8_t *const *tiles, const uint16_t *aheads, const uint8_t *streams,
                                  runnel_error *error)
 {
-    static const char suffix[] = ".new";
     struct writer w = {
         .heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .streams = streams, .fd = -1};
-    size_t n = strlen(place->path);
-    runnel_status status;
+    runnel_status status = rn_file_target(heap, place->path, &w.target, error);
 
-    w.temporary = rn_alloc(heap, n + sizeof suffix, 1);
-    if (w.temporary != NULL && make_head(&w)) {
-        memcpy(w.temporary, place->path, n);
-        memcpy(w.temporary + n, suffix, sizeof suffix);
+    if (status == RUNNEL_OK && name_temporary(&w) && make_head(&w))
         status = write_file(&w, error);
-    } else {
+    else if (status == RUNNEL_OK)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its directory", place->path);
-    }
     if (w.fd >= 0)
         close(w.fd);
     rn_free(heap, w.head);
     rn_free(heap, w.temporary);
+    rn_free(heap, w.target);
     return status;
 }

@@ -351,6 +351,7 @@ static void test_unwritable(void **state)
 {
     struct rn_weights_place p = place();
     struct loaded now;
+    struct stat is;
 
     (void)state;
     p.path = "/proc/none/such.tiles";
@@ -366,9 +367,32 @@ static void test_unwritable(void **state)
     now = load();
     assert_true(now.tiled > 0 && now.mapped == 0 && now.warnings == 1);
     assert_int_equal(unlink(fresh), 0);
-    assert_int_equal(mkfifo(path, 0666), 0); /* nobody waits for a writer */
+    (void)unlink(path);
+    assert_int_equal(mkfifo(path, 0666), 0); /* nobody waits for a writer, and it stays what it is */
     now = load();
-    assert_true(now.mapped == now.tiled && now.warnings == 1);
+    assert_true(now.tiled > 0 && now.mapped == 0 && now.warnings == 2);
+    assert_true(lstat(path, &is) == 0 && S_ISFIFO(is.st_mode) && access(fresh, F_OK) == -1);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* A symbolic link stays, and the file that it names is written, also where there is none yet. */
+static void test_link(void **state)
+{
+    char other[PATH];
+    struct loaded now;
+    struct stat is;
+
+    (void)state;
+    (void)unlink(path);
+    snprintf(other, sizeof other, "%s/other", folder);
+    assert_int_equal(symlink("other", path), 0);
+    for (int i = 0; i < 2; i++) {
+        now = load();
+        assert_true(now.mapped == now.tiled && now.warnings == i);
+        assert_true(lstat(path, &is) == 0 && S_ISLNK(is.st_mode) && lstat(other, &is) == 0 && S_ISREG(is.st_mode));
+        assert_int_equal(truncate(other, 100), 0);
+    }
+    assert_true(unlink(path) == 0 && unlink(other) == 0);
 }
 
 /* What a writer that was killed has left is overwritten; one that is at work is not disturbed. */
@@ -521,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_measured),     cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cut),
         cmocka_unit_test(test_forged),       cmocka_unit_test(test_foreign),   cmocka_unit_test(test_unwritable),
         cmocka_unit_test(test_other_writer), cmocka_unit_test(test_processes), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_link),
     };
     int failed;
 
