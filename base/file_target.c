@@ -37,13 +37,14 @@ runnel_status rn_file_target(struct rn_heap *heap, const char *path, char **targ
 {
     char text[PATH_MAX];
     struct stat is;
+    bool seen = stat(path, &is) == 0, follow = seen || errno == ENOENT;
     char *at, *next;
 
     *target = NULL;
-    if (stat(path, &is) == 0 ? !S_ISREG(is.st_mode) : errno == ELOOP)
+    if (seen ? !S_ISREG(is.st_mode) : errno == ELOOP)
         return rn_error_set(error, RUNNEL_IO, "%s: not a regular file", path);
     at = rn_strndup(heap, path, strlen(path));
-    for (int i = 0; i < MOST_LINKS && at != NULL && read_link(at, text); i++) {
+    for (int i = 0; i < MOST_LINKS && follow && at != NULL && read_link(at, text); i++) {
         next = behind_link(heap, at, text);
         rn_free(heap, at);
         at = next;

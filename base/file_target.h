@@ -15,7 +15,8 @@
 #include "base/status.h"
 
 /* *target: the caller's, to be freed with rn_free. IO: no regular file, or links without an end; NO_MEMORY. A path that
- * cannot be looked at (its directory is missing) is taken as it is: opening it says why. */
+ * cannot be looked at (its directory is missing, or the system follows no link of a stranger's there) is taken as it
+ * is: opening it says why. */
 runnel_status rn_file_target(struct rn_heap *heap, const char *path, char **target, runnel_error *error);
 
 /* The same without the target: may a file be written there? */
