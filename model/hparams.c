@@ -314,7 +314,9 @@ static runnel_status read_floats(const struct rn_hparams_reader *r, struct rn_ro
 
     for (i = 0; status == RUNNEL_OK && i < sizeof keys / sizeof keys[0]; i++)
         status = rn_hparams_f64(r, keys[i].rest, keys[i].min, keys[i].max, keys[i].value);
-    if (rope->ext_factor < 0) /* what converters write for none */
+    if (rope->ext_factor < 0 && rope->yarn_attention == 1) /* both as llama.cpp saves what no file has said */
+        rope->yarn_attention = 0;
+    if (rope->ext_factor < 0) /* likewise */
         rope->ext_factor = 1;
     return status;
 }

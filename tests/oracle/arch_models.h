@@ -171,6 +171,7 @@
     X("llama-made-none", 0)              \
     X("llama-made-scale", 0)             \
     X("llama-made-yarn", 0)              \
+    X("llama-made-yarn-saved", 0)        \
     X("llama4-made", 0)                  \
     X("maincoder-made", 0)               \
     X("mamba-made", 0)                   \
