@@ -274,10 +274,12 @@ static json_t *integer_of(double number)
     return json_integer((json_int_t)number);
 }
 
+/* An integer only where the double is what was written: from 2^53 on it may be a neighbour, which could be the last
+ * integer that there is room for. */
 static json_t *number_of_kept(const json_t *value)
 {
     double number = strtod(json_string_value(json_object_get(value, KEY)), NULL);
-    json_t *integer = integer_of(number);
+    json_t *integer = number > -0x1p53 && number < 0x1p53 ? integer_of(number) : NULL;
 
     number = number > DBL_MAX ? DBL_MAX : number < -DBL_MAX ? -DBL_MAX : number;
     return integer != NULL ? integer : json_real(number);
