@@ -29,8 +29,15 @@ class AbortError extends Error {
 
 const makeError = (code, status, message, retryMs) => new RunnelError(code, status, message, retryMs);
 
+/** An AbortSignal, or undefined. */
+function checkSignal(signal) {
+  if (signal === undefined) return;
+  if (typeof signal?.addEventListener !== 'function' || typeof signal.removeEventListener !== 'function')
+    throw invalid('signal must be an AbortSignal');
+}
+
 function invalid(message) {
   return new RunnelError('INVALID', -1, message, 0);
 }
 
-module.exports = { RunnelError, AbortError, makeError, invalid };
+module.exports = { RunnelError, AbortError, makeError, invalid, checkSignal };

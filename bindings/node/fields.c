@@ -49,13 +49,14 @@ struct arena_block {
 
 void *arena_alloc(struct arena *arena, size_t bytes)
 {
-    struct arena_block *block = bytes < SIZE_MAX / 2 ? malloc(sizeof *block + bytes) : NULL;
+    /* An array of JavaScript may claim to be far longer than what is in it: pages that nobody writes cost nothing. */
+    struct arena_block *block = bytes < SIZE_MAX / 2 ? calloc(1, sizeof *block + bytes) : NULL;
 
     if (block == NULL)
         return NULL;
     block->next = arena->first;
     arena->first = block;
-    return memset(block->bytes, 0, bytes);
+    return block->bytes;
 }
 
 void arena_free(struct arena *arena)

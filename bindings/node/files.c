@@ -187,7 +187,7 @@ static struct node_slot *begin(napi_env env, const napi_value *values, struct ar
 
     runnel_session_file_default(file);
     *model = model_open(env, values[0]);
-    if (*model == NULL || !fields_read(env, arena, values[1], &target, 1))
+    if (*model == NULL || !fields_read(env, arena, values[1], &target, 1) || model_open(env, values[0]) == NULL)
         return NULL;
     napi_get_value_uint32(env, values[2], &number);
     slot = slot_new((*model)->engine, &(*model)->engine->slots, number);

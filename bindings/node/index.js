@@ -2,7 +2,7 @@
 // runnel: token streams from language models on Node's own event loop. README.md of this folder is the manual.
 
 const native = require('./runnel.node');
-const { AbortError, RunnelError, invalid, makeError } = require('./errors.js');
+const { AbortError, RunnelError, checkSignal, invalid, makeError } = require('./errors.js');
 const options = require('./options.js');
 const { Group, Pieces } = require('./group.js');
 const { Piece, Stream } = require('./stream.js');
@@ -53,7 +53,12 @@ class Load {
   constructor(engine, handle, { onProgress, signal }, resolve, reject) {
     Object.assign(this, { engine, handle, onProgress, signal, resolve, reject });
     this.abort = () => native.modelCancelLoad(handle);
-    signal?.addEventListener('abort', this.abort, { once: true });
+    try {
+      signal?.addEventListener('abort', this.abort, { once: true });
+    } catch (error) {
+      this.error = error;
+      this.abort();
+    }
   }
 
   get _busy() {
@@ -66,7 +71,11 @@ class Load {
       this.progress(fraction);
       return false;
     }
-    this.signal?.removeEventListener('abort', this.abort);
+    try {
+      this.signal?.removeEventListener('abort', this.abort);
+    } catch (error) {
+      this.error ??= error;
+    }
     if (state === constants.LOAD_READY) this.progress(1);
     const aborted = this.signal?.aborted;
     if (state === constants.LOAD_READY && this.error === undefined && !aborted) {
@@ -141,16 +150,18 @@ class Engine {
   loadModel(path, given = {}) {
     return new Promise((resolve, reject) => {
       const { onProgress, signal, ...rest } = options.object(given);
+      checkSignal(signal);
       if (signal?.aborted) throw new AbortError(signal.reason);
       if (onProgress !== undefined && typeof onProgress !== 'function') throw invalid('onProgress must be a function');
       const slot = this.#slot();
+      let handle;
       try {
-        const handle = native.modelLoad(this.#open, String(path), options.model(rest), slot);
-        this.#enter(slot, new Load(this, handle, { onProgress, signal }, resolve, reject));
+        handle = native.modelLoad(this.#open, String(path), options.model(rest), slot);
       } catch (error) {
         this.#free.push(slot);
         throw error;
       }
+      this.#enter(slot, new Load(this, handle, { onProgress, signal }, resolve, reject));
     });
   }
 
@@ -196,6 +207,7 @@ class Engine {
    */
   async *trainEagle(model, corpus, head, given = {}) {
     const { signal, ...rest } = options.object(given);
+    checkSignal(signal);
     if (signal?.aborted) throw new AbortError(signal.reason);
     const training = native.trainingNew(this.#open, String(model), corpus, String(head), rest);
     const abort = () => native.trainingCancel(training);
@@ -581,6 +593,7 @@ class Session {
 
   /** Made by Model.session, fork or importSession. */
   constructor(model, handle, id) {
+    if (!(model instanceof Model) || typeof id !== 'bigint') throw invalid('a session is made by its model');
     this.#model = model;
     this.#handle = handle;
     this.#id = id;

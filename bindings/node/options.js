@@ -28,6 +28,7 @@ const GRAMMARS = { gbnf: 'GBNF', regex: 'REGEX', ebnf: 'EBNF', choices: 'CHOICES
 /** {schema: {...}}, {regex: '...'}, {choices: [...]}, {json: true}, {jsonObject: true}, each with the flags beside it. */
 function grammar(value) {
   if (value === undefined || value === null) return value;
+  if (typeof value !== 'object') throw invalid('a grammar must be an object');
   const { json: anyJson, jsonObject, ...rest } = value;
   if (anyJson) rest.kind = constants.GRAMMAR_JSON;
   if (jsonObject) rest.kind = constants.GRAMMAR_JSON_OBJECT;

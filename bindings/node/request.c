@@ -71,7 +71,8 @@ static napi_value generate(napi_env env, napi_callback_info info)
         return NULL;
     napi_get_value_bool(env, values[3], &chooses);
     napi_get_value_bool(env, values[4], &slot->quiet);
-    if (parse_options(env, &arena, values[1], &parsed)) {
+    /* What was read may have run JavaScript, which may have closed the model: so are the others below. */
+    if (parse_options(env, &arena, values[1], &parsed) && model_open(env, values[0]) != NULL) {
         if (chooses) {
             parsed.request.sampling.samplers = &parsed.samplers;
             parsed.samplers.choose = choose_callback;
@@ -103,7 +104,7 @@ static napi_value embed(napi_env env, napi_callback_info info)
     if (!addon_arguments(env, info, 3, values) || (slot = begin(env, values, &model)) == NULL)
         return NULL;
     runnel_embed_request_default(&request);
-    if (fields_read(env, &arena, values[1], &target, 1)) {
+    if (fields_read(env, &arena, values[1], &target, 1) && model_open(env, values[0]) != NULL) {
         request.on_event = engine_callback(model->engine);
         request.user = slot;
         result = stream_value(env, slot, runnel_embed(model->model, &request, &stream, &error), &error, stream);
@@ -129,7 +130,7 @@ static napi_value score(napi_env env, napi_callback_info info)
     if (!addon_arguments(env, info, 3, values) || (slot = begin(env, values, &model)) == NULL)
         return NULL;
     runnel_score_request_default(&request);
-    if (fields_read(env, &arena, values[1], &target, 1)) {
+    if (fields_read(env, &arena, values[1], &target, 1) && model_open(env, values[0]) != NULL) {
         request.on_event = engine_callback(model->engine);
         request.user = slot;
         result = stream_value(env, slot, runnel_score(model->model, &request, &stream, &error), &error, stream);

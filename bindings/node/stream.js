@@ -1,7 +1,7 @@
 'use strict';
 // A stream of one request: an AsyncIterable of pieces, and a promise of the whole.
 
-const { AbortError, RunnelError, invalid } = require('./errors.js');
+const { AbortError, RunnelError, checkSignal, invalid } = require('./errors.js');
 const { constants } = require('./runnel.node');
 
 const DONE = Object.freeze({ value: undefined, done: true });
@@ -91,6 +91,11 @@ function executor(resolve, reject) {
   rejectNew = reject;
 }
 
+function checkPlace(place) {
+  if (!Number.isInteger(place)) throw invalid('a choice is the place of a candidate');
+  return place;
+}
+
 class Stream {
   // What each piece needs lies together, and leads nowhere else while one reader waits.
   #resolve; // of the reader that waits, with #reject
@@ -123,8 +128,7 @@ class Stream {
     const { signal, onAbort = 'throw', highWater = 64, collect = false, choose, group } = options;
     if (onAbort !== 'throw' && onAbort !== 'return') throw invalid("onAbort must be 'throw' or 'return'");
     if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');
-    if (signal !== undefined && typeof signal?.addEventListener !== 'function')
-      throw invalid('signal must be an AbortSignal');
+    checkSignal(signal);
     if (choose !== undefined && typeof choose !== 'function') throw invalid('choose must be a function');
     this.#engine = engine;
     this.#highWater = highWater;
@@ -142,8 +146,13 @@ class Stream {
     }
     engine._submit(this, submit);
     if (signal !== undefined) {
+      try {
+        signal.addEventListener('abort', this.#abort, { once: true });
+      } catch (error) {
+        this.return();
+        throw error;
+      }
       this.#signal = signal;
-      signal.addEventListener('abort', this.#abort, { once: true });
     }
   }
 
@@ -320,8 +329,8 @@ class Stream {
     const draw = () => this.#engine._draw(logits);
     try {
       const place = this.#choose({ tokens, logits, position, sequence, draw });
-      if (typeof place?.then !== 'function') return place ?? constants.CHOOSE_DRAW;
-      place.then((later) => this.#ended || this.#engine._chosen(this.#id, later)).catch((error) => this.#fail(error));
+      if (typeof place?.then !== 'function') return checkPlace(place ?? constants.CHOOSE_DRAW);
+      place.then((later) => this.#ended || this.#engine._chosen(this.#id, checkPlace(later))).catch((error) => this.#fail(error));
       return constants.CHOOSE_LATER;
     } catch (error) {
       this.#fail(error);
@@ -355,7 +364,11 @@ class Stream {
   #end(type, extra) {
     const answer = this.#answer;
     this.#ended = true;
-    this.#signal?.removeEventListener('abort', this.#abort);
+    try {
+      this.#signal?.removeEventListener('abort', this.#abort);
+    } catch (error) {
+      this.#thrown ??= { error };
+    }
     answer.finish = type === constants.EVENT_DONE ? FINISHES[extra.finish] : 'cancelled';
     answer.stop = extra?.stop ?? -1;
     answer.stopToken = extra?.stopToken ?? -1;

@@ -1,0 +1,129 @@
+// What a program does wrong: each is an error, and takes nothing from what else runs.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Engine, constants, modelPath, runnel, until, withModel } from './common.mjs';
+
+const PROMPT = 'Once upon a time';
+const ENDLESS = { prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 };
+
+/** As many tokens as asked for, each once. */
+async function reads(model, n = 20) {
+  let tokens = 0;
+  for await (const piece of model.stream({ prompt: PROMPT, maxTokens: n, ignoreEos: 2 })) tokens += piece.token >= 0;
+  assert.equal(tokens, n);
+}
+
+test('a signal that is none, or whose functions throw, costs the other streams nothing', async () => {
+  await withModel(async (model) => {
+    for (const signal of [{}, 5, 'x', { addEventListener() {} }, { aborted: false, addEventListener: 1, removeEventListener() {} }]) {
+      assert.throws(() => model.stream({ ...ENDLESS, signal }), { code: 'INVALID' });
+      await assert.rejects(model.engine.loadModel(modelPath, { signal }), { code: 'INVALID' });
+    }
+    const throwing = { addEventListener() {}, removeEventListener() { throw new Error('mine'); } };
+    const beside = [reads(model), reads(model)];
+    await assert.rejects(model.generate({ prompt: PROMPT, maxTokens: 3, signal: throwing }), { message: 'mine' });
+    const stream = model.stream({ prompt: PROMPT, maxTokens: 3, ignoreEos: 2, signal: throwing });
+    await assert.rejects(async () => { for await (const piece of stream) assert.ok(piece); }, { message: 'mine' });
+    await Promise.all(beside);
+    const refusing = { addEventListener() { throw new Error('mine'); }, removeEventListener() {} };
+    assert.throws(() => model.stream({ ...ENDLESS, signal: refusing }), { message: 'mine' });
+    await until(() => model.engine.streams().length === 0);
+    await assert.rejects(model.engine.loadModel(modelPath, { signal: refusing }), { message: 'mine' });
+    await assert.rejects(model.engine.loadModel(modelPath, { signal: throwing }), { message: 'mine' });
+    await model.engine.drain();
+  });
+});
+
+test('options whose reading closes the model', async () => {
+  await withModel(async (model, engine) => {
+    const tokens = [1, 2, 3];
+    Object.defineProperty(tokens, 1, { get() { model.close(); return 2; } });
+    assert.throws(() => model.stream({ tokens, maxTokens: 3 }), { code: 'CLOSED' });
+    assert.throws(() => model.stream({ prompt: PROMPT }), { code: 'CLOSED' });
+    assert.equal(engine.streams().length, 0);
+    const other = await engine.loadModel(modelPath);
+    const thrown = [1];
+    Object.defineProperty(thrown, 0, { get() { throw new Error('mine'); } });
+    assert.throws(() => other.stream({ tokens: thrown }), { message: 'mine' });
+    assert.throws(() => other.stream({ get prompt() { throw new Error('mine'); } }), { message: 'mine' });
+    const ids = [1, 2];
+    Object.defineProperty(ids, 0, { get() { other.close(); return 1; } });
+    await assert.rejects(other.detokenize(ids), { code: 'CLOSED' });
+  });
+});
+
+test('options that are huge, or of the wrong kind', async () => {
+  await withModel(async (model) => {
+    const wrong = [
+      { tokens: new Array(4294967295) }, { tokens: 'abc' }, { tokens: [1.5] }, { tokens: new Float32Array(3) }, { tokens: [2 ** 40] },
+      { stops: new Array(4294967295) }, { stops: [5] }, { stops: ['a\0b'] }, { biases: new Array(4294967295) }, { biases: [1] },
+      { biases: { a: 1 } }, { biases: 'x' }, { maxTokens: 1e300 }, { maxTokens: '5' }, { maxTokens: NaN }, { seed: -1 }, { seed: 1n << 64n },
+      { temperature: 'hot' }, { temperature: NaN }, { prompt: 5 }, { prompt: {} }, { prompt: Symbol('x') }, { session: 5 }, { session: {} },
+      { draft: 'none such' }, { choose: 5 }, { group: {} }, { highWater: 0 }, { highWater: NaN }, { onAbort: 'never' }, { none: 1 },
+      { grammar: 5 }, { grammar: { schema: {}, regex: 'a' } },
+    ];
+    for (const options of wrong) {
+      const is = (error) => error instanceof Error && (['INVALID', 'NO_MEMORY', 'FORMAT'].includes(error.code) || error instanceof TypeError);
+      assert.throws(() => model.stream({ prompt: PROMPT, ...options }), is, Object.keys(options)[0]);
+    }
+    for (const options of [undefined, null, 5, 'x']) assert.throws(() => model.stream(options), { code: 'INVALID' });
+    assert.equal(model.engine.streams().length, 0);
+    await reads(model, 3);
+  }, { transport: 'thread' });
+});
+
+test('places that are none end their stream alone', async () => {
+  await withModel(async (model) => {
+    const beside = reads(model);
+    for (const place of ['first', 1.5, NaN, -7, Infinity, 2 ** 40, {}, 5n, Promise.resolve('x'), Promise.resolve(NaN), Promise.resolve(1.5)])
+      await assert.rejects(model.generate({ prompt: PROMPT, maxTokens: 3, choose: () => place }), Error, String(place));
+    await beside;
+  });
+});
+
+test('objects that the library makes are made by it alone', async () => {
+  const { Model, Session, Stream, Group, ModelFile } = runnel;
+  for (const make of [() => new Model().info, () => new Model({}, {}).info, () => new Stream(), () => new ModelFile().info, () => new ModelFile({}).plan()])
+    assert.throws(make, Error);
+  assert.throws(() => new Session(), Error); // else its end would throw where nobody can catch it
+  assert.throws(() => new Session({}, {}, 5n), Error);
+  assert.throws(() => new Group({}, { highWater: 'x' }), Error);
+});
+
+test('a stream is read twice, returned and cancelled in every order', async () => {
+  await withModel(async (model) => {
+    const stream = model.stream({ prompt: PROMPT, maxTokens: 30, ignoreEos: 2 });
+    const read = async () => { let n = 0; for await (const piece of stream) n += piece.token >= 0; return n; };
+    const counts = await Promise.all([read(), read(), read()]);
+    assert.equal(counts.reduce((a, b) => a + b), 30);
+    for (const calls of [['return', 'next', 'cancel'], ['cancel', 'return', 'next'], ['next', 'return', 'return', 'next']]) {
+      const one = model.stream(ENDLESS);
+      const results = calls.map((call) => one[call]());
+      assert.deepEqual((await results.at(-1)) ?? (await one.next()), { value: undefined, done: true });
+      assert.equal((await one.result).finish, 'cancelled');
+    }
+  });
+});
+
+test('garbage is collected in the middle of streams', async () => {
+  const { setFlagsFromString } = await import('node:v8');
+  const { runInNewContext } = await import('node:vm');
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc');
+  await withModel(async (model, engine) => {
+    const group = engine.group();
+    for (let seed = 0; seed < 4; seed++) model.stream({ prompt: PROMPT, maxTokens: 40, ignoreEos: 2, temperature: 1, seed, group });
+    group.end();
+    let tokens = 0;
+    const one = reads(model, 40);
+    for await (const pieces of group) {
+      gc();
+      for (let i = 0; i < pieces.length; i++) tokens += pieces.type(i) === 'text' ? pieces.token(i) >= 0 : 0;
+    }
+    await one;
+    assert.equal(tokens, 160);
+    for (let i = 0; i < 20; i++) model.session();
+    gc();
+    assert.ok(constants);
+  });
+});
