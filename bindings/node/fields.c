@@ -49,7 +49,6 @@ struct arena_block {
 
 void *arena_alloc(struct arena *arena, size_t bytes)
 {
-    /* An array of JavaScript may claim to be far longer than what is in it: pages that nobody writes cost nothing. */
     struct arena_block *block = bytes < SIZE_MAX / 2 ? calloc(1, sizeof *block + bytes) : NULL;
 
     if (block == NULL)
@@ -227,12 +226,17 @@ bool fields_path(napi_env env, struct arena *arena, napi_value value, const char
     return read_string(env, arena, "path", value, path);
 }
 
+/* An array of JavaScript may claim to be far longer than what is in it. */
+enum { MOST_ELEMENTS = 1 << 26 };
+
 static bool array_length(napi_env env, const char *name, napi_value value, const char *what, uint32_t *n)
 {
     bool is_array = false;
 
     napi_is_array(env, value, &is_array);
-    return (is_array && napi_get_array_length(env, value, n) == napi_ok) || refuse(env, name, what);
+    if (!is_array || napi_get_array_length(env, value, n) != napi_ok)
+        return refuse(env, name, what);
+    return *n <= MOST_ELEMENTS || refuse(env, name, "of at most 67108864 elements");
 }
 
 bool fields_tokens(napi_env env, struct arena *arena, const char *name, napi_value value, const int32_t **tokens,
