@@ -32,35 +32,20 @@ static const float *numbers(struct rn_reference *ref, int32_t weight)
 
 /* ---- Values ---- */
 
-void rn_reference_times_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    const float *w = numbers(ref, op->weight);
-    uint32_t width = width_of(ref, op->a), n = width / ref->plan->weights[op->weight].cols, r, i;
-
-    for (r = 0; r < rows_of(ref, op->out, step); r++)
-        for (i = 0; i < width; i++)
-            row_of(ref, op->out, r)[i] = (float)((double)row_of(ref, op->a, r)[i] * w[i / n]);
-}
-
-void rn_reference_add_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    const float *w = numbers(ref, op->weight);
-    uint32_t width = width_of(ref, op->a), n = width / ref->plan->weights[op->weight].cols, r, i;
-
-    for (r = 0; r < rows_of(ref, op->out, step); r++)
-        for (i = 0; i < width; i++)
-            row_of(ref, op->out, r)[i] = (float)((double)row_of(ref, op->a, r)[i] + w[i / n]);
-}
-
-void rn_reference_over_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    const float *w = numbers(ref, op->weight);
-    uint32_t width = width_of(ref, op->a), n = width / ref->plan->weights[op->weight].cols, r, i;
-
-    for (r = 0; r < rows_of(ref, op->out, step); r++)
-        for (i = 0; i < width; i++)
-            row_of(ref, op->out, r)[i] = (float)((double)row_of(ref, op->a, r)[i] / w[i / n]);
-}
+/* Each value and the weight's for it. */
+#define BY_WEIGHT(name, operator)                                                                          \
+    void rn_reference_##name(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step) \
+    {                                                                                                      \
+        const float *w = numbers(ref, op->weight);                                                         \
+        uint32_t width = width_of(ref, op->a), n = width / ref->plan->weights[op->weight].cols, r, i;      \
+                                                                                                           \
+        for (r = 0; r < rows_of(ref, op->out, step); r++)                                                  \
+            for (i = 0; i < width; i++)                                                                    \
+                row_of(ref, op->out, r)[i] = (float)((double)row_of(ref, op->a, r)[i] operator w[i / n]);  \
+    }
+BY_WEIGHT(times_weight, *)
+BY_WEIGHT(add_weight, +)
+BY_WEIGHT(over_weight, /)
 
 void rn_reference_lerp(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {

@@ -10,8 +10,8 @@
  * A file of another version, another model, or another state of the model's file is not used, nor is one whose header,
  * directory or size are not as they were written; whoever reads a weight compares its pieces first. So a file gives the
  * right weights or none. It is written under another name, which a lock keeps to one writer, synced, and renamed: under
- * its own name it is whole at any moment. A symbolic link there stays, and what it names is written; what is no regular file
- * is left alone.
+ * its own name it is whole at any moment. A symbolic link there stays, and what it names is written; what is no regular
+ * file is left alone.
  * Format: this file. Threads: one at a time; rn_tile_file_good from any. */
 #ifndef RN_CPU_TILE_FILE_H
 #define RN_CPU_TILE_FILE_H

@@ -35,10 +35,6 @@ extern const struct rn_peak rn_peak_avx512;
 extern const struct rn_peak rn_peak_neon;
 extern const struct rn_peak rn_peak_dotprod;
 
-/* The integer loop of AVX-VNNI, likewise. */
-uint64_t rn_peak_vnni_integer(uint64_t rounds);
-enum { RN_PEAK_VNNI_OPS = 2 * 32 * 12 };
-
 /* The integer loop of NEON's dot products, in a file with flags of its own. */
 uint64_t rn_peak_dotprod_integer(uint64_t rounds);
 enum { RN_PEAK_DOTPROD_OPS = 2 * 16 * 16 };

@@ -59,6 +59,26 @@ static uint64_t integer(uint64_t rounds)
     return (uint64_t)_mm256_extract_epi64(sums[0], 0);
 }
 
+/* Likewise by AVX-VNNI, only where the processor has it: this file's flags do not ask for it. */
+static uint64_t integer_vnni(uint64_t rounds)
+{
+    __m256i sums[SUMS], a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5);
+    uint64_t r;
+    int i;
+
+#pragma GCC unroll 16
+    for (i = 0; i < SUMS; i++)
+        sums[i] = _mm256_set1_epi32(i);
+    for (r = 0; r < rounds; r++)
+#pragma GCC unroll 16
+        for (i = 0; i < SUMS; i++)
+            __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums[i]) : "x"(a), "x"(b));
+#pragma GCC unroll 16
+    for (i = 1; i < SUMS; i++)
+        sums[0] = _mm256_add_epi32(sums[0], sums[i]);
+    return (uint64_t)_mm256_extract_epi64(sums[0], 0);
+}
+
 static uint64_t real(uint64_t rounds)
 {
     __m256 sums[SUMS], a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.0f);
@@ -81,5 +101,4 @@ static uint64_t real(uint64_t rounds)
 }
 
 const struct rn_peak rn_peak_avx2 = {read_ahead, read_plain, integer, real, 2.0 * 32 * RUN *FACTORS, 2.0 * 8 * SUMS};
-const struct rn_peak rn_peak_avx2_vnni = {read_ahead, read_plain,       rn_peak_vnni_integer,
-                                          real,       RN_PEAK_VNNI_OPS, 2.0 * 8 * SUMS};
+const struct rn_peak rn_peak_avx2_vnni = {read_ahead, read_plain, integer_vnni, real, 2.0 * 32 * SUMS, 2.0 * 8 * SUMS};

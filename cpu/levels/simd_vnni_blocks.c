@@ -1,4 +1,5 @@
-/* The same on processors with AVX-VNNI: the sums of simd_avx2_blocks.c, to the bit. */
+/* Products of the block formats on AVX2 with AVX-VNNI: the sums of simd_avx2_blocks.c, to the bit. Threads: any; nothing
+ * here has state. */
 #include "cpu/levels/columns_avx2.h"
 
 #include "cpu/levels/quad_vnni.inc"

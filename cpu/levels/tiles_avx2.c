@@ -1,4 +1,5 @@
-/* Products of weights in tiles on AVX2: the sums of simd_avx2_blocks.c, to the bit. Threads: any; nothing here has state. */
+/* Products of weights in tiles on AVX2: the sums of simd_avx2_blocks.c, to the bit. Threads: any; nothing here has
+ * state. */
 #include "cpu/levels/columns_avx2.h"
 #include "cpu/tiles.h"
 

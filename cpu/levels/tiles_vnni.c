@@ -1,4 +1,5 @@
-/* The same on processors with AVX-VNNI. */
+/* Products of weights in tiles on AVX2 with AVX-VNNI: the sums of tiles_avx2.c, to the bit. Threads: any; nothing here
+ * has state. */
 #include "cpu/levels/columns_avx2.h"
 #include "cpu/tiles.h"
 
