@@ -1,5 +1,4 @@
 /* Errors in OpenAI's form, values of JSON, and names of endpoints. See openai_request.h. */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +31,7 @@ bool openai_expect(struct openai_error *error, const char *param, const json_t *
         return openai_refuse(error, "missing_required_parameter", param, "%s is missing", param);
     if (json_typeof(value) == type || (type == JSON_TRUE && json_is_boolean(value)))
         return true;
-    if (type == JSON_INTEGER && fabs(json_real_value(value)) >= 9223372036854775808.0)
+    if (type == JSON_INTEGER && openai_is_too_long(value))
         return openai_refuse(error, "invalid_value", param, "%s is %g: an integer has at most 64 bits", param,
                              json_real_value(value));
     return openai_refuse(error, "invalid_type", param, "%s must be %s, not %s", param, type_name(type),
@@ -51,6 +50,11 @@ bool openai_expect_word(struct openai_error *error, const char *param, const jso
     return openai_expect(error, param, value, JSON_STRING) &&
            (strlen(json_string_value(value)) == json_string_length(value) ||
             openai_refuse(error, "invalid_value", param, "%s has a zero byte", param));
+}
+
+size_t openai_mark_bytes(const char *bytes, size_t n)
+{
+    return n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
 void openai_error_of(runnel_status status, const char *sentence, struct openai_error *error)

@@ -8,6 +8,7 @@
  * Where a number is asked for, openai_make_whole has made one of it before. */
 #include <float.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,11 +266,16 @@ bool openai_is_kept(const json_t *value)
     return token != NULL && n > 0 && read_token(token, token + n).bytes == n;
 }
 
+static const double beyond_integers = 9223372036854775808.0;
+
+bool openai_is_too_long(const json_t *value)
+{
+    return fabs(json_real_value(value)) >= beyond_integers;
+}
+
 static json_t *integer_of(double number)
 {
-    const double most = 9223372036854775808.0;
-
-    if (number < -most || number >= most || number != (double)(json_int_t)number)
+    if (number < -beyond_integers || number >= beyond_integers || number != (double)(json_int_t)number)
         return NULL;
     return json_integer((json_int_t)number);
 }

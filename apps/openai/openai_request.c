@@ -48,7 +48,7 @@ bool openai_read_integer(struct openai_error *error, const char *name, const jso
 {
     json_int_t number = json_integer_value(value);
 
-    if (fabs(json_real_value(value)) >= 9223372036854775808.0)
+    if (openai_is_too_long(value))
         return openai_refuse(error, "invalid_value", name, "%s is %g; allowed is %.0f to %.0f", name,
                              json_real_value(value), min, max);
     if (!openai_expect(error, name, value, JSON_INTEGER))

@@ -169,8 +169,12 @@ json_t *openai_parse_as(const char *bytes, size_t n, size_t flags, json_error_t 
 /* A value as compact JSON, numbers as they were written; NULL: no memory. */
 char *openai_dump(const json_t *value);
 
-/* Whether the value is such a number. */
+/* Whether the value is such a number. Whether it is a number that no 64-bit integer reaches. */
 bool openai_is_kept(const json_t *value);
+bool openai_is_too_long(const json_t *value);
+
+/* Of a file of JSON lines, the bytes of the byte order mark that some editors put in front. */
+size_t openai_mark_bytes(const char *bytes, size_t n);
 
 /* Whole numbers of a body (5.0) become integers, and kept ones numbers: its own, those of its arrays, of logit_bias,
  * Ollama's options and Anthropic's thinking. What is passed on as it is (schemas, variables, conversations) stays. */

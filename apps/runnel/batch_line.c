@@ -14,10 +14,9 @@ static void bad_line(struct batch_line *line)
     line->fault = BATCH_BAD_LINE;
 }
 
-/* A byte order mark, as some editors put in front of a file. */
 static size_t mark_bytes(const struct batch_raw *raw)
 {
-    return raw->number == 1 && raw->n >= 3 && memcmp(raw->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return raw->number == 1 ? openai_mark_bytes(raw->bytes, raw->n) : 0;
 }
 
 /* Control bytes become question marks; cut between two code points. */

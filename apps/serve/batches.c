@@ -450,7 +450,7 @@ static bool look_into(const struct serve_store *store, struct wish *wish, struct
 
     if (text == NULL)
         return openai_refuse(error, "invalid_value", "input_file_id", "the file could not be read");
-    for (size_t at = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, length = 0; at < n; at += length + 1) {
+    for (size_t at = openai_mark_bytes(text, n), length = 0; at < n; at += length + 1) {
         const char *end = memchr(text + at, '\n', n - at);
 
         length = end != NULL ? (size_t)(end - text) - at : n - at;
