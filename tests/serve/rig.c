@@ -196,3 +196,52 @@ void rig_reset(int fd)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     close(fd);
 }
+
+void rig_check_clear(struct rig *rig)
+{
+    struct http_stats stats;
+    struct text answer;
+
+    do {
+        rig_turn_now(rig);
+        http_server_stats(rig->server, &stats);
+    } while (stats.connections > 0);
+    answer = rig_talk(rig, GET, sizeof GET - 1, sizeof GET - 1);
+    assert_non_null(strstr(answer.bytes, "hello\n"));
+    text_fini(&answer);
+}
+
+void rig_turn_until(struct rig *rig, const unsigned *count, unsigned wanted)
+{
+    while (*count < wanted)
+        rig_turn(rig);
+    assert_int_equal(*count, wanted);
+}
+
+void rig_expect(struct rig *rig, int fd, const char *part)
+{
+    struct text answer = {0};
+
+    assert_true(rig_read(rig, fd, &answer, NULL));
+    if (answer.bytes == NULL || strstr(answer.bytes, part) == NULL)
+        fail_msg("%s: %s", part, answer.bytes);
+    text_fini(&answer);
+}
+
+void rig_expect_nothing(struct rig *rig, int fd)
+{
+    struct text answer = {0};
+
+    assert_true(rig_read(rig, fd, &answer, NULL));
+    assert_int_equal(answer.n, 0);
+}
+int rig_open_stream(struct rig *rig)
+{
+    struct text head = {0};
+    int fd = rig_connect(rig);
+
+    assert_true(rig_say(rig, fd, OPEN));
+    assert_true(rig_read(rig, fd, &head, "\r\n\r\n"));
+    text_fini(&head);
+    return fd;
+}

@@ -5,6 +5,12 @@
 
 #include "routes.h"
 
+/* Requests to routes.h. */
+#define GET "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
+#define WAIT "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
+#define OPEN "GET /open HTTP/1.1\r\nHost: a\r\n\r\n"
+#define BODY "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
+
 struct rig {
     uv_loop_t loop;
     struct http_server *server;
@@ -52,5 +58,18 @@ unsigned rig_count_turns(struct rig *rig, unsigned most);
 
 /* Closes with a reset instead of a proper end. */
 void rig_reset(int fd);
+
+/* Of a route that streams: a connection whose head has been answered. */
+int rig_open_stream(struct rig *rig);
+
+/* Turns of the loop until the handlers' count is `wanted`. */
+void rig_turn_until(struct rig *rig, const unsigned *count, unsigned wanted);
+
+/* Reads to the peer's end: the answer has this part; there is none. */
+void rig_expect(struct rig *rig, int fd, const char *part);
+void rig_expect_nothing(struct rig *rig, int fd);
+
+/* That everything is over: the server has no connection, and answers. */
+void rig_check_clear(struct rig *rig);
 
 #endif

@@ -14,7 +14,6 @@
 
 #define LINE "\r\n"
 #define HOST "Host: a\r\n"
-#define GET "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
 #define POST "POST /echo HTTP/1.1\r\nHost: a\r\n"
 #define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
 

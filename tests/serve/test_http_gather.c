@@ -14,8 +14,6 @@
 
 #include "rig.h"
 
-#define OPEN "GET /open HTTP/1.1\r\nHost: a\r\n\r\n"
-
 static const struct http_limits weeks = {.gather_ms = UINT32_MAX, .waiting_bytes = 100000};
 
 static uint64_t writes(struct rig *rig)
@@ -29,13 +27,9 @@ static uint64_t writes(struct rig *rig)
 /* A stream of which the head was sent and read. */
 static struct http_exchange *open_stream(struct rig *rig, int *fd)
 {
-    struct text head = {0};
     size_t n = rig->routes.n_held;
 
-    *fd = rig_connect(rig);
-    assert_true(rig_say(rig, *fd, OPEN));
-    assert_true(rig_read(rig, *fd, &head, "\r\n\r\n"));
-    text_fini(&head);
+    *fd = rig_open_stream(rig);
     assert_int_equal(rig->routes.n_held, n + 1);
     return rig->routes.held[n];
 }
