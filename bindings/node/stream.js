@@ -330,7 +330,8 @@ class Stream {
     try {
       const place = this.#choose({ tokens, logits, position, sequence, draw });
       if (typeof place?.then !== 'function') return checkPlace(place ?? constants.CHOOSE_DRAW);
-      place.then((later) => this.#ended || this.#engine._chosen(this.#id, checkPlace(later))).catch((error) => this.#fail(error));
+      const choose = (later) => this.#ended || this.#engine._chosen(this.#id, checkPlace(later));
+      place.then(choose).catch((error) => this.#fail(error));
       return constants.CHOOSE_LATER;
     } catch (error) {
       this.#fail(error);

@@ -37,11 +37,15 @@ def unordered(job):
     return sorted(job.output.read_bytes().split(b"\n"))
 
 
+def sanitized(option):
+    """An environment with one more option of AddressSanitizer's, which other builds do not look at."""
+    return {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":" + option}
+
+
 def preload(at, **more):
     """An environment with crash_point in front: see there."""
-    return {**os.environ, "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"], "CRASH_AT": str(at),
-            **{f"CRASH_{name.upper()}": str(value) for name, value in more.items()},
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    return {**sanitized("verify_asan_link_order=0"), "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"], "CRASH_AT": str(at),
+            **{f"CRASH_{name.upper()}": str(value) for name, value in more.items()}}
 
 
 def count_writes(test, job, **more):
@@ -105,15 +109,14 @@ class Progress(unittest.TestCase):
 class Time(unittest.TestCase):
     def disturb(self, options, tries, compare):
         """Kills at moments from a job's start to its end. Nothing is asked of how many fall where."""
-        # A leak check at the job's end is done by a process of LeakSanitizer's own, which outlives a kill and says so.
-        sanitizer = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
         dice, whole = random.Random(SEED), Job(lines(), *QUIET, *options)
         began = time.monotonic()
         self.assertEqual(whole.run().returncode, 0)
         lasted, want, done = time.monotonic() - began, compare(whole), 0
         job = Job(lines(), *QUIET, *options)
         for i in range(tries):
-            process = job.start("--resume", env={**os.environ, **sanitizer})
+            # The check for leaks is done by a process of its own, which outlives the kill and says so.
+            process = job.start("--resume", env=sanitized("detect_leaks=0"))
             try:
                 process.wait(dice.uniform(0, lasted))
             except subprocess.TimeoutExpired:

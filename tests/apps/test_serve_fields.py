@@ -314,7 +314,8 @@ class Fields(unittest.TestCase):
                   lambda a: a["output"][0]["content"][0]["text"]),
                  ("/v1/messages", {"messages": USER, "max_tokens": 40, "output_config": {"format": {
                      "type": "json_schema", "schema": schema}}}, lambda a: a["content"][0]["text"]),
-                 ("/api/chat", {"messages": USER, "format": schema, "stream": False}, lambda a: a["message"]["content"]),
+                 ("/api/chat", {"messages": USER, "format": schema, "stream": False},
+                  lambda a: a["message"]["content"]),
                  ("/completion", {"prompt": "x", "json_schema": schema, "n_predict": 40}, lambda a: a["content"])]
         for path, body, text_of in cases:
             for pad in ("", " " * 70000):

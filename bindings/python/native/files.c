@@ -1,5 +1,5 @@
-/* File: a GGUF file opened for inspection; and cache folders. All of it blocks on the disk, without the GIL. Threads may
- * look into one file at once; who sets its architectures has it alone. */
+/* File: a GGUF file opened for inspection; and cache folders. All of it blocks on the disk, without the GIL. Threads
+ * may look into one file at once; who sets its architectures has it alone. */
 #include "binding.h"
 
 #include <string.h>

@@ -23,7 +23,9 @@ def test_a_wheel(tmp_path):
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w",
                     str(tmp_path), str(source / "bindings/python")], check=True, env=environment)
     wheel, = tmp_path.glob("*.whl")
-    tag, suffix = ("-cp39-abi3-linux_", ".abi3.so") if not WITHOUT_GIL else ("t-linux_", sysconfig.get_config_var("EXT_SUFFIX"))
+    tag, suffix = "-cp39-abi3-linux_", ".abi3.so"
+    if WITHOUT_GIL:
+        tag, suffix = "t-linux_", sysconfig.get_config_var("EXT_SUFFIX")
     assert tag in wheel.name
     content = zipfile.ZipFile(wheel)
     names = set(content.namelist())
