@@ -23,7 +23,7 @@ static const char *const names[] = {
 #undef MADE
 };
 
-enum { MODELS = sizeof names / sizeof names[0], MOST_ELEMENTS = 1 << 16, MOST_CHANGES = 12 };
+enum { MODELS = sizeof names / sizeof names[0], MOST_CHANGES = 12 };
 
 static struct changed_model *models[MODELS]; /* opened when an input asks for it */
 static struct model_edit before;
@@ -52,18 +52,6 @@ static void rename_key(struct model_edit *edit, struct edit_key *key, const stru
         strcpy(key->name, name);
 }
 
-static void change_tensor(struct edit_tensor *tensor, uint32_t how)
-{
-    struct edit_tensor old = *tensor;
-    uint64_t elements = 1;
-
-    changed_tensor(tensor, how % CHANGED_TENSORS);
-    for (uint32_t i = 0; i < 4; i++)
-        elements *= tensor->dims[i];
-    if (elements > MOST_ELEMENTS)
-        *tensor = old;
-}
-
 /* Keeps the name. */
 static void set_key(struct edit_key *key, const struct edit_key *value)
 {
@@ -74,37 +62,47 @@ static void set_key(struct edit_key *key, const struct edit_key *value)
     strcpy(key->name, name);
 }
 
+/* What the file has no room for is not changed. */
 static void change(struct changed_model *m, const uint8_t op[4])
 {
     struct model_edit *edit = &m->edit;
     struct edit_key *key = &edit->keys[op[1] % edit->n_keys], *other = &edit->keys[op[2] % edit->n_keys];
     struct edit_tensor *tensor = &edit->tensors[(op[2] << 8 | op[1]) % edit->n_tensors];
     const struct changed_value *value = changed_value(op[2] % 32);
+    const struct edit_key old_key = *key;
+    const struct edit_tensor old_tensor = *tensor;
+    const uint32_t old_without_key = m->without_key, old_without_tensor = m->without_tensor;
     char name[sizeof key->name];
 
     switch (op[0] % 7) {
     case 0:
         if (value != NULL)
             set_key(key, &value->key);
-        return;
+        break;
     case 1:
         strcpy(name, key->name);
         edit_u32(edit, name, (uint32_t)op[2] << 8 | op[3]);
-        return;
+        break;
     case 2:
         set_key(key, other);
-        return;
+        break;
     case 3:
         rename_key(edit, key, other);
-        return;
+        break;
     case 4:
-        change_tensor(tensor, op[3]);
-        return;
+        changed_tensor(tensor, op[3] % CHANGED_TENSORS);
+        break;
     case 5:
         m->without_key = (uint32_t)(key - edit->keys);
-        return;
+        break;
     case 6:
         m->without_tensor = (uint32_t)(tensor - edit->tensors);
+    }
+    if (!changed_fits(m)) {
+        *key = old_key;
+        *tensor = old_tensor;
+        m->without_key = old_without_key;
+        m->without_tensor = old_without_tensor;
     }
 }
 

@@ -105,15 +105,14 @@ static size_t write_directory(struct changed_model *m)
         if (bytes > t->bytes) {
             at = end - m->weights;
             end += (bytes + 31) / 32 * 32;
-            assert_true(end <= m->end + ROOM);
         }
         w_tensor(&m->header, t->name, t->n_dims, t->dims, t->type, at);
     }
     return end;
 }
 
-/* Where the file begins in the image; *n: its bytes. */
-static const char *write_image(struct changed_model *m, size_t *n)
+/* Writes the header for itself; the file's end in the image. */
+static size_t write_header(struct changed_model *m)
 {
     const bool less_keys = m->without_key != UINT32_MAX, less_tensors = m->without_tensor != UINT32_MAX;
     size_t end;
@@ -123,7 +122,22 @@ static const char *write_image(struct changed_model *m, size_t *n)
     write_keys(m);
     end = write_directory(m);
     w_align(&m->header, 32);
-    assert_true(m->header.n <= FRONT);
+    return end;
+}
+
+bool changed_fits(struct changed_model *m)
+{
+    size_t end = write_header(m);
+
+    return m->header.n <= FRONT && end <= m->end + ROOM;
+}
+
+/* Where the file begins in the image; *n: its bytes. */
+static const char *write_image(struct changed_model *m, size_t *n)
+{
+    size_t end = write_header(m);
+
+    assert_true(m->header.n <= FRONT && end <= m->end + ROOM);
     *n = end - m->weights + m->header.n;
     return memcpy(m->image + m->weights - m->header.n, m->header.bytes, m->header.n);
 }

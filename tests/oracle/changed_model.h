@@ -30,8 +30,11 @@ struct changed_model {
 void changed_open(struct changed_model *m, const char *name);
 void changed_close(struct changed_model *m);
 
-/* The plan of what m->edit says, or of the prediction layers. OK: it is one that its checker accepts. Else m->error has
- * a sentence. Fails the test if neither is so, or if something stays on the heap. */
+/* Whether there is room for what m->edit says. One change to an unchanged model always fits. */
+bool changed_fits(struct changed_model *m);
+
+/* The plan of what m->edit says, which must fit, or of the prediction layers. OK: it is one that its checker accepts.
+ * Else m->error has a sentence. Fails the test if neither is so, or if something stays on the heap. */
 runnel_status changed_plan(struct changed_model *m, bool nextn);
 
 /* Another value for a key: all kinds and sizes that a file can have; the first are a text and an empty array. NULL
