@@ -72,7 +72,7 @@ struct rn_fast {
     struct rn_tile_file *tile_file; /* where some of them are mapped; NULL: all are memory of the backend's own */
     uint8_t orders[RN_FAST_TYPES];  /* of each type, enum rn_fast_order */
     uint16_t aheads[RN_FAST_TYPES]; /* rn_matmul.ahead for its tiles ... */
-    uint8_t streams[RN_FAST_TYPES]; /* ... and how many of them one input meets by turns */
+    uint8_t streams[RN_FAST_TYPES]; /* ... and how many of them a few inputs meet by turns */
     struct rn_kernel tiled[RN_FAST_TYPES]; /* the level's kernels for tiles, with so many */
     float **vectors;              /* [n_weights]: norm weights and biases as floats; NUMBERS likewise, [cols, rows];
                                         NULL for matrices */

@@ -90,7 +90,7 @@ struct rn_kernel {
     uint32_t inputs;      /* so many inputs to a call where there are more; 0: RN_INPUTS */
     bool lays;            /* packed products are faster where inputs are laid */
     size_t (*panel_bytes)(uint32_t cols); /* of one tile */
-    uint32_t streams;     /* of tiles: so many at most that one input meets by turns, each a stream; a direct_tile of
+    uint32_t streams;     /* of tiles: so many at most that a few inputs meet by turns, each a stream; a direct_tile of
                              RN_TILE_ROWS, of twice or of four times that may be asked for. 0: one */
     uint32_t gather_from; /* from so many input rows on, below pack_from, direct products want them gathered ... */
     void (*gather)(const struct rn_matmul *m); /* ... in the panel, by this; weights and outputs are not looked at */

@@ -37,7 +37,7 @@ enum { GAIN_PERCENT = 98, MEMORY_PERCENT = 60 };
 /* What is tried. */
 struct candidate {
     bool tiled;
-    uint8_t streams; /* tiles that one input meets by turns */
+    uint8_t streams; /* tiles that a few inputs meet by turns */
     uint16_t ahead;  /* rn_matmul.ahead */
 };
 

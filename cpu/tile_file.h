@@ -34,7 +34,7 @@ void rn_tile_file_free(struct rn_tile_file *file);
 /* Tiles of weight i, [bytes of its tensor], mapped read-only; NULL: the file has none. file NULL is allowed. */
 const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i);
 
-/* How far ahead they are asked for, and how many one input meets by turns, as who wrote them has found best. */
+/* How far ahead they are asked for, and how many a few inputs meet by turns, as who wrote them has found best. */
 uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i);
 uint8_t rn_tile_file_streams(const struct rn_tile_file *file, uint32_t i);
 

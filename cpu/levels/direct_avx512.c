@@ -401,8 +401,8 @@ INLINE void halves_across(VI *v)
     v[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
 }
 
-/* Half a block: low nibbles of 32 bytes are one strip, high ones the next; twice. */
-INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, size_t at, const VF *scales, const VF *minima)
+/* Half a block, from a strip on: low nibbles of 32 bytes are one strip, high ones the next; twice. */
+INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, const struct k4 *k4, uint32_t strip)
 {
     const VI y0 = two_lines(y, y + 2), y1 = two_lines(y + 1, y + 3), magic = _mm512_set1_epi32(RN_MAGIC_BITS);
     VI v, low[4], high[4], low_sums[4], high_sums[4];
@@ -412,7 +412,7 @@ INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, size_t at, c
     for (g = 0; g < 4; g++) {
         UNROLL
         for (r = 0; r < 4; r++) {
-            v = _mm512_loadu_si512(row(w, 4 * g + r) + at);
+            v = _mm512_loadu_si512(row(w, 4 * g + r) + 16 + 16 * strip);
             low[r] = dot(_mm512_setzero_si512(), low_nibbles(v), y0);
             high[r] = dot(_mm512_setzero_si512(), high_nibbles(v), y1);
         }
@@ -424,8 +424,8 @@ INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, size_t at, c
     UNROLL
     for (t = 0; t < 4; t++) {
         v = t % 2 == 0 ? low_sums[t / 2] : high_sums[t / 2];
-        acc = add_product(acc, _mm512_add_epi32(v, magic), &y[t], scales[t]);
-        acc = _mm512_fmadd_ps(_mm512_set1_ps(y[t].d_sum), minima[t], acc);
+        acc = add_product(acc, _mm512_add_epi32(v, magic), &y[t], k4_scale(k4, strip + t));
+        acc = _mm512_fmadd_ps(_mm512_set1_ps(y[t].d_sum), k4_minimum(k4, strip + t), acc);
     }
     return acc;
 }
@@ -434,16 +434,17 @@ static void direct_q4_k(const struct rn_matmul *m)
 {
     const struct rn_line *y = m->inputs[0];
     struct rows w = rows_of(m);
-    VF acc = _mm512_setzero_ps(), scales[8], minima[8];
+    VF acc = _mm512_setzero_ps();
+    struct k4 k4;
     VI head[4];
     uint32_t b;
 
     for (b = 0; b < m->cols / 256; b++, y += 8, w.p += 144) {
         ahead(w, 3); /* 144 bytes, likewise */
         columns(w, 0, head);
-        k4_scales(head, scales, minima);
-        acc = q4_k_half(acc, w, y, 16, scales, minima);
-        acc = q4_k_half(acc, w, y + 4, 80, scales + 4, minima + 4);
+        k4 = k4_of(head);
+        acc = q4_k_half(acc, w, y, &k4, 0);
+        acc = q4_k_half(acc, w, y + 4, &k4, 4);
     }
     store_rows(m, acc);
 }

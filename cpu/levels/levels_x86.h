@@ -64,7 +64,7 @@ RN_FEW_OF_AVX512(RN_DECLARE)
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of several tiles one behind the other: two and RN_MOST_STREAMS of them meet one input by turns. */
+/* The same of several tiles one behind the other, which take turns, two or four at a time, as far as registers last. */
 #define RN_DECLARE(name)                                      \
     void rn_turns_##name##_avx512(const struct rn_matmul *m); \
     void rn_turns_##name##_affine(const struct rn_matmul *m);

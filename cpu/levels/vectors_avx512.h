@@ -108,39 +108,52 @@ INLINE VF power_of_two(VI e)
 
 /* Of the first words of the rows' blocks. Six bits less 32, four of them in nibbles, two in a word: see
  * model/quant_iq.c. */
+INLINE VF iq4_xs_scale(VI first, VI second, VF d, uint32_t i)
+{
+    VI code = _mm512_and_si512(_mm512_srli_epi32(first, 12 + 2 * i), _mm512_set1_epi32(0x30));
+
+    code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(second, 4 * i), _mm512_set1_epi32(15)));
+    return _mm512_mul_ps(d, _mm512_sub_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(32)));
+}
+
 INLINE void iq4_xs_scales(const VI *v, VF *scales)
 {
     VF d = low_halves(v[0]);
     uint32_t i;
-    VI code;
 
     UNROLL
-    for (i = 0; i < 8; i++) {
-        code = _mm512_and_si512(_mm512_srli_epi32(v[0], 12 + 2 * i), _mm512_set1_epi32(0x30));
-        code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(v[1], 4 * i), _mm512_set1_epi32(15)));
-        scales[i] = _mm512_mul_ps(d, _mm512_sub_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(32)));
-    }
+    for (i = 0; i < 8; i++)
+        scales[i] = iq4_xs_scale(v[0], v[1], d, i);
 }
 
 /* Of the first 16 bytes of the rows' blocks: see scales_k4 in blocks_columns.inc. */
-INLINE void k4_scales(const VI *v, VF *scales, VF *minima)
+struct k4 {
+    VF d, least;   /* least: as it is added */
+    VI s[2], m[2]; /* of strip i byte i % 4 of i / 4 */
+};
+
+INLINE struct k4 k4_of(const VI *v)
 {
     const VI six = bytes(0x3f), top = bytes(0x30);
-    VI s[2], m[2];
-    VF d, least;
-    uint32_t i;
+    struct k4 k;
 
-    d = low_halves(v[0]);
-    least = minus(high_halves(v[0]));
-    s[0] = _mm512_and_si512(v[1], six);
-    s[1] = _mm512_or_si512(low_nibbles(v[3]), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), top));
-    m[0] = _mm512_and_si512(v[2], six);
-    m[1] = _mm512_or_si512(high_nibbles(v[3]), _mm512_and_si512(_mm512_srli_epi32(v[2], 2), top));
-    UNROLL
-    for (i = 0; i < 8; i++) {
-        scales[i] = _mm512_mul_ps(d, byte_of(s[i / 4], i % 4));
-        minima[i] = _mm512_mul_ps(least, byte_of(m[i / 4], i % 4));
-    }
+    k.d = low_halves(v[0]);
+    k.least = minus(high_halves(v[0]));
+    k.s[0] = _mm512_and_si512(v[1], six);
+    k.s[1] = _mm512_or_si512(low_nibbles(v[3]), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), top));
+    k.m[0] = _mm512_and_si512(v[2], six);
+    k.m[1] = _mm512_or_si512(high_nibbles(v[3]), _mm512_and_si512(_mm512_srli_epi32(v[2], 2), top));
+    return k;
+}
+
+INLINE VF k4_scale(const struct k4 *k, uint32_t strip)
+{
+    return _mm512_mul_ps(k->d, byte_of(k->s[strip / 4], strip % 4));
+}
+
+INLINE VF k4_minimum(const struct k4 *k, uint32_t strip)
+{
+    return _mm512_mul_ps(k->least, byte_of(k->m[strip / 4], strip % 4));
 }
 
 #endif

@@ -1,6 +1,6 @@
-/* Products of a few inputs with sixteen rows on AVX-512, by shifts and by affine transformations of bytes, of rows as
- * they lie and in tiles: all have the bits of AVX2. A machine runs the form that its processor knows, so the others are
- * called by name here. */
+/* Products of a few inputs with sixteen rows, and with tiles that take turns, on AVX-512, by shifts and by affine
+ * transformations of bytes, of rows as they lie and in tiles: all have the bits of AVX2. A machine runs the form that
+ * its processor knows, so the others are called by name here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +13,20 @@
 #include "cpu/levels/levels_x86.h"
 #include "cpu/tiles.h"
 
-enum { ROWS = RN_TILE_ROWS, COLS = 1280, BYTES = ROWS * COLS * 2, STREAM = RN_STREAM_AHEAD, PANEL_BYTES = 1 << 20 };
+enum {
+    ROWS = RN_MOST_STREAMS * RN_TILE_ROWS,
+    COLS = 1280,
+    BYTES = ROWS * COLS * 2,
+    STREAM = RN_STREAM_AHEAD,
+    PANEL_BYTES = 1 << 20
+};
 
 typedef void product(const struct rn_matmul *m);
 
 static const struct format {
     uint32_t type;
     int scales[2]; /* half floats in a block that must be sane; -1: none */
-    product *rows[2], *tiles[2];
+    product *rows[2], *tiles[2], *turns[2];
 } formats[] = {
 #define FEW(name)                                      \
     {                                                  \
@@ -30,10 +36,14 @@ static const struct format {
     {                                                              \
         rn_few_tiles_##name##_avx512, rn_few_tiles_##name##_affine \
     }
-    {RN_Q4_0, {0, -1}, FEW(q4_0), TILES(q4_0)},       {RN_Q8_0, {0, -1}, FEW(q8_0), TILES(q8_0)},
-    {RN_IQ4_NL, {0, -1}, FEW(iq4_nl), TILES(iq4_nl)}, {RN_MXFP4, {-1, -1}, FEW(mxfp4), TILES(mxfp4)},
-    {RN_Q4_K, {0, 2}, FEW(q4_k), TILES(q4_k)},        {RN_Q5_K, {0, 2}, FEW(q5_k), TILES(q5_k)},
-    {RN_Q6_K, {208, -1}, FEW(q6_k), TILES(q6_k)},     {RN_IQ4_XS, {0, -1}, FEW(iq4_xs), TILES(iq4_xs)},
+#define TURNS(name)                                        \
+    {                                                      \
+        rn_turns_##name##_avx512, rn_turns_##name##_affine \
+    }
+#define FORMS(name) FEW(name), TILES(name), TURNS(name)
+    {RN_Q4_0, {0, -1}, FORMS(q4_0)},    {RN_Q8_0, {0, -1}, FORMS(q8_0)},     {RN_IQ4_NL, {0, -1}, FORMS(iq4_nl)},
+    {RN_MXFP4, {-1, -1}, FORMS(mxfp4)}, {RN_Q4_K, {0, 2}, FORMS(q4_k)},      {RN_Q5_K, {0, 2}, FORMS(q5_k)},
+    {RN_Q6_K, {208, -1}, FORMS(q6_k)},  {RN_IQ4_XS, {0, -1}, FORMS(iq4_xs)},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -100,9 +110,10 @@ static void run(struct memory *at, uint32_t type, product *f, const uint8_t *wei
     }
 }
 
-static void same_bits(struct memory *at, const struct format *f, product *form, const uint8_t *weights, uint32_t n)
+static void same_bits(struct memory *at, const struct format *f, product *form, const uint8_t *weights, uint32_t height,
+                      uint32_t n)
 {
-    run(at, f->type, form, weights, ROWS, n, at->got);
+    run(at, f->type, form, weights, height, n, at->got);
     assert_memory_equal(at->got, at->want, sizeof at->want);
 }
 
@@ -134,8 +145,10 @@ static void every_form_has_the_bits_of_avx2(void **state)
             run(&at, formats[i].type, other->direct, at.rows, height, n, at.want);
             for (form = 0; form < (rn_has_affine() ? 2 : 1); form++) {
                 if (n > 1)
-                    same_bits(&at, &formats[i], formats[i].rows[form], at.rows, n);
-                same_bits(&at, &formats[i], formats[i].tiles[form], at.tiles, n);
+                    same_bits(&at, &formats[i], formats[i].rows[form], at.rows, RN_TILE_ROWS, n);
+                same_bits(&at, &formats[i], formats[i].tiles[form], at.tiles, RN_TILE_ROWS, n);
+                for (height = 2 * RN_TILE_ROWS; height <= ROWS; height *= 2)
+                    same_bits(&at, &formats[i], formats[i].turns[form], at.tiles, height, n);
             }
         }
     }
