@@ -5,13 +5,9 @@
 #include "actors/context.h"
 #include "actors/grammar/guide.h"
 #include "base/check.h"
+#include "base/min.h"
 #include "model/draw_mask.h"
 #include "sampling/changes.h"
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 static bool draws_itself(const struct rn_decode *decode)
 {
@@ -58,9 +54,9 @@ uint32_t rn_outs_depth(const struct rn_decode *decode)
     uint32_t depth = decode->ring.size;
 
     for (uint32_t i = 0; i < decode->n_running && depth > 1; i++)
-        depth = least(depth, depth_of(decode, decode->running[i]));
+        depth = rn_min_u32(depth, depth_of(decode, decode->running[i]));
     for (const struct rn_request *r = decode->prompts.first; r != NULL && depth > 1; r = r->next)
-        depth = r->embed != NULL || r->want_logits ? 1 : least(depth, depth_of(decode, r));
+        depth = r->embed != NULL || r->want_logits ? 1 : rn_min_u32(depth, depth_of(decode, r));
     return depth;
 }
 

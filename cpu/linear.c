@@ -5,17 +5,13 @@
  * and whoever has it. */
 #include <string.h>
 
+#include "base/min.h"
 #include "cpu/execute.h"
 #include "model/stop.h"
 
 /* Of one piece of work: some cache lines; columns that a level keeps in registers, and four pieces of the usual head.
  * */
 enum { CHANNELS = 256, COLUMNS = 32 };
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- Values ---- */
 
@@ -108,7 +104,7 @@ void rn_fast_shift(const struct rn_fast_context *c, uint32_t index)
 
     while ((uint64_t)(i = rn_fast_take(c, index)) * CHANNELS < width && !rn_stop_is_set(c->step->stop))
         for (run = rn_fast_next_run(c, op, (struct rn_fast_run){0}); run.n > 0; run = rn_fast_next_run(c, op, run))
-            shift_run(c, op, run, i * CHANNELS, least(width - i * CHANNELS, CHANNELS));
+            shift_run(c, op, run, i * CHANNELS, rn_min_u32(width - i * CHANNELS, CHANNELS));
 }
 
 /* ---- Linear attention ---- */
@@ -187,7 +183,7 @@ void rn_fast_linear(const struct rn_fast_context *c, uint32_t index)
     while ((i = rn_fast_take(c, index)) < op->heads * parts && !rn_stop_is_set(c->step->stop)) {
         p.head = i / parts;
         p.first = i % parts * COLUMNS;
-        p.n = least(op->v_dim - p.first, COLUMNS);
+        p.n = rn_min_u32(op->v_dim - p.first, COLUMNS);
         for (run = rn_fast_next_run(c, op, (struct rn_fast_run){0}); run.n > 0; run = rn_fast_next_run(c, op, run))
             linear_run(c, op, run, &p);
     }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/min.h"
 
 enum { RING = 2, LAYOUT_BYTES = 128 };
 
@@ -61,11 +62,6 @@ static struct split *self(const struct rn_backend *backend)
 
 /* ---- What each device can ---- */
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 struct rn_device_caps rn_split_caps(const struct rn_device_caps *front, const struct rn_device_caps *back)
 {
     const uint32_t drawing = RN_CAN_DRAW | RN_CAN_DRAW_ITSELF; /* only the back does */
@@ -74,11 +70,11 @@ struct rn_device_caps rn_split_caps(const struct rn_device_caps *front, const st
     RN_CHECK(front->block_tokens == back->block_tokens);
     caps.can = back->can & (front->can | drawing) & ~(uint32_t)RN_CAN_INPUTS; /* these are what crosses */
     caps.kv_types &= front->kv_types;
-    caps.max_rows = least(front->max_rows, back->max_rows);
-    caps.max_outs = least(front->max_outs, back->max_outs);
-    caps.good_rows = least(front->good_rows, back->good_rows);
-    caps.good_outs = least(front->good_outs, back->good_outs);
-    caps.ring = least(RING, least(front->ring, back->ring));
+    caps.max_rows = rn_min_u32(front->max_rows, back->max_rows);
+    caps.max_outs = rn_min_u32(front->max_outs, back->max_outs);
+    caps.good_rows = rn_min_u32(front->good_rows, back->good_rows);
+    caps.good_outs = rn_min_u32(front->good_outs, back->good_outs);
+    caps.ring = rn_min_u32(RING, rn_min_u32(front->ring, back->ring));
     caps.good_ring = caps.ring; /* one for each device */
     return caps;
 }

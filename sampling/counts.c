@@ -7,15 +7,11 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/min.h"
 
 static uint32_t home(const struct rn_counts *counts, int32_t token)
 {
     return (uint32_t)token * 0x9E3779B1u >> 7 & counts->mask; /* 2^32 / golden ratio: Knuth, 6.4 */
-}
-
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 bool rn_counts_init(struct rn_counts *counts, struct rn_heap *heap, uint32_t n_vocab, uint32_t max_tokens,
@@ -25,7 +21,7 @@ bool rn_counts_init(struct rn_counts *counts, struct rn_heap *heap, uint32_t n_v
     bool slides = window > 0 && window < max_tokens;
 
     *counts = (struct rn_counts){.window = slides ? window : 0};
-    counts->limit = smaller(n_vocab, slides ? window : max_tokens);
+    counts->limit = rn_min_u32(n_vocab, slides ? window : max_tokens);
     while (capacity < 2 * (uint64_t)counts->limit)
         capacity *= 2;
     if (capacity > (uint64_t)UINT32_MAX + 1)

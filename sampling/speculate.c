@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "base/min.h"
+
 #define DRAFT_SMOOTHING 0.0833f /* of the newest draft: the last dozen or so count */
 #define FIRST_ACCEPTANCE 0.6f   /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
@@ -23,9 +25,9 @@
 #define MARGIN 1.5f         /* standard errors that are paid for: then about one price in fifteen is too low */
 #define SECOND_SEEN 1.0f    /* runners-up that were right and expected, taken for granted */
 #define SECOND_MEMORY 16.0f /* expected ones that are remembered */
-#define SECOND_FROM \
-    8u /* drafts are looked at before a runner-up is a row: by then it is known for nothing
-          what those are worth, and the budget was for the drafts */
+/* Drafts are looked at before a runner-up is a row: by then it is known for nothing what those are worth, and the budget
+ * was for the drafts. */
+#define SECOND_FROM 8u
 
 /* ---- Lengths ---- */
 
@@ -209,11 +211,6 @@ static uint32_t affordable(const struct rn_speculation *speculation, const struc
     return wanted;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32_t most)
 {
     uint32_t top = rn_step_cost_reach(cost);
@@ -269,9 +266,10 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
     choice = choice_of(speculation, speculation->trial || speculation->seen < SECOND_FROM ? NULL : shares, most);
     if (!speculation->trial && must_measure(&choice, cost, n_streams, most_rows))
         return none;
-    rows = speculation->trial ? least(least(most, most_rows), TRIAL) : best_rows(choice, &step, most_rows, &gain);
+    rows = speculation->trial ? rn_min_u32(rn_min_u32(most, most_rows), TRIAL)
+                              : best_rows(choice, &step, most_rows, &gain);
     if (!speculation->right && speculation->seen_first > FIRST_SEEN)
-        rows = least(rows, 1);
+        rows = rn_min_u32(rows, 1);
     rows = affordable(speculation, &step, rows);
     if (rows == 0 && most_rows > 0)
         rn_speculation_rest(speculation, reason_of(choice, &step, most_rows));

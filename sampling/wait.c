@@ -1,6 +1,8 @@
 /* Waiting for guesses: see wait.h. */
 #include "sampling/wait.h"
 
+#include "base/min.h"
+
 #define GAIN 0.02f /* less than this share is noise */
 #define ROUNDS 3
 
@@ -17,11 +19,6 @@ static float expected(float a, uint32_t k, float *next)
     return sum;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* What waiting j passes gives, in tokens and what is as good as tokens, and the time that it and the step take. `bare`:
  * as if no stream had guesses. */
 static float value_of(const struct rn_wait *wait, bool bare, uint32_t j, float *us)
@@ -31,7 +28,7 @@ static float value_of(const struct rn_wait *wait, bool bare, uint32_t j, float *
 
     for (uint32_t i = 0; i < wait->n_streams; i++) {
         const struct rn_wait_stream *stream = &wait->streams[i];
-        uint32_t k = least((bare ? 0 : stream->n) + j, stream->most);
+        uint32_t k = rn_min_u32((bare ? 0 : stream->n) + j, stream->most);
 
         tokens += expected(stream->acceptance, k, &next);
         tokens += next * stream->gain;
@@ -61,7 +58,7 @@ static void set_gains(const struct rn_wait *wait, float step_us, float rate)
 
     for (uint32_t i = 0; i < wait->n_streams; i++) {
         struct rn_wait_stream *stream = &wait->streams[i];
-        float next, tokens = expected(stream->acceptance, least(fits > 0 ? fits - 1 : 0, stream->most), &next);
+        float next, tokens = expected(stream->acceptance, rn_min_u32(fits > 0 ? fits - 1 : 0, stream->most), &next);
         float gain = tokens - rate * step_us / (float)(wait->n_streams + wait->n_plain);
 
         stream->gain = fits > 0 && gain > 0 ? gain / (1.001f - next) : 0;
@@ -90,7 +87,7 @@ uint32_t rn_wait_passes(const struct rn_wait *wait)
     for (uint32_t i = 0; i < wait->n_streams; i++)
         if (wait->streams[i].most > wait->streams[i].n && wait->streams[i].most - wait->streams[i].n > most)
             most = wait->streams[i].most - wait->streams[i].n;
-    most = least(most, wait->most_passes);
+    most = rn_min_u32(most, wait->most_passes);
     if (most == 0 || step_us == 0)
         return 0;
     rate = long_run_rate(wait, step_us, most);

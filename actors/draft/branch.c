@@ -7,17 +7,13 @@
 #include "actors/draft/cache.h"
 #include "actors/draft/wishes.h"
 #include "base/check.h"
+#include "base/min.h"
 
 #define LEAST_CHANCE 0.02f /* of a guess; below it a pass is not worth what it warms */
 /* A line that comes true is worth more than a branch: what follows it may stay ahead of the target. In logical time,
  * 50 to 90 % right, passes of 0.1 and 0.2 of a step, chains and trees, 1 loses up to 0.027 in some cases and this at
  * most 0.003; at 50 % right this gains 0.03 to 0.13. */
 #define BY_FAR 2.5f
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- Memory ---- */
 
@@ -108,11 +104,11 @@ static float share_of(const struct rn_draft_stream *draft_stream, uint32_t i)
  * it there must be something left to guess. */
 static uint32_t best_place(const struct rn_draft_stream *draft_stream, float *chance)
 {
-    uint32_t n = least(draft_stream->n_tokens - draft_stream->n_known, draft_stream->n_flying + 1), which;
+    uint32_t n = rn_min_u32(draft_stream->n_tokens - draft_stream->n_known, draft_stream->n_flying + 1), which;
     float shares[RN_DRAFT_MOST + 1];
 
     RN_ASSERT(draft_stream->n_known > 0 && draft_stream->n_known <= draft_stream->n_tokens);
-    n = least(n, RN_DRAFT_MOST + 1);
+    n = rn_min_u32(n, RN_DRAFT_MOST + 1);
     for (uint32_t i = 0; i < n; i++)
         shares[i] = share_of(draft_stream, draft_stream->n_known + i);
     which = rn_odds_best_branch(&draft_stream->odds, shares, n, draft_stream->leaves, chance);
@@ -153,8 +149,8 @@ static bool has_all(const struct rn_draft_stream *draft_stream)
     const struct rn_branch *branch = &draft_stream->branch;
     uint32_t end = branch->at + 1 + branch->leaf + draft_stream->want;
 
-    end = least(end, draft_stream->n_known + RN_GUESS_MOST);
-    return branch->at != 0 && branch->n_tokens >= least(end, draft_stream->capacity);
+    end = rn_min_u32(end, draft_stream->n_known + RN_GUESS_MOST);
+    return branch->at != 0 && branch->n_tokens >= rn_min_u32(end, draft_stream->capacity);
 }
 
 /* For a row more. */

@@ -8,15 +8,11 @@
 #include "actors/draft/features.h"
 #include "actors/draft/wishes.h"
 #include "base/check.h"
+#include "base/min.h"
 
 #define AGAIN 0.25f   /* of what may be spent on a past, on what was missed at rest: there may be many of those */
 #define TAIL 32u      /* tokens that are read where all are too dear: a pass of guesses may make up for so many ... */
 #define LEAST_TAIL 8u /* ... and where they are dear too no fewer than this, hardly worse: docs/RATIONALE.md */
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- Streams that have ended ---- */
 
@@ -88,7 +84,7 @@ static struct rn_draft_cache *place_for(struct rn_draft_actor *draft, const stru
             place = place == NULL ? past : place;
         else if (past->salt == draft_stream->salt && past->base == draft_stream->base &&
                  memcmp(past->tokens, draft_stream->tokens,
-                        least(n, past->n_tokens) * sizeof draft_stream->tokens[0]) == 0)
+                        rn_min_u32(n, past->n_tokens) * sizeof draft_stream->tokens[0]) == 0)
             return past;
     }
     return place != NULL ? place : oldest(draft);
@@ -99,10 +95,10 @@ static struct rn_draft_cache *place_for(struct rn_draft_actor *draft, const stru
 static uint32_t whole(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
 {
     uint32_t per_block = draft->drafter->limits.block_tokens,
-             n = least(draft_stream->layers[0].n_done, draft_stream->n_known);
+             n = rn_min_u32(draft_stream->layers[0].n_done, draft_stream->n_known);
 
     n = n > 0 && n == draft_stream->n_known ? n - 1 : n;
-    n = draft_stream->in_pass ? least(n, draft_stream->from) : n;
+    n = draft_stream->in_pass ? rn_min_u32(n, draft_stream->from) : n;
     return n / per_block * per_block;
 }
 
@@ -157,7 +153,7 @@ static uint32_t common(const struct rn_draft_actor *draft, const struct rn_draft
 
     if (offer->base < draft_stream->base || offer->base - draft_stream->base + 1 >= draft_stream->n_known)
         return 0;
-    most = least(offer->n, draft_stream->n_known - 1 - (offer->base - draft_stream->base));
+    most = rn_min_u32(offer->n, draft_stream->n_known - 1 - (offer->base - draft_stream->base));
     while (n < most && offer->tokens[n] == draft_stream->tokens[offer->base - draft_stream->base + n])
         n++;
     return n / per_block * per_block;

@@ -5,15 +5,11 @@
 
 #include "actors/context.h"
 #include "base/check.h"
+#include "base/min.h"
 
 static bool reads_features(const struct rn_draft_actor *draft)
 {
     return draft->drafter->kind == RN_DRAFTER_FEATURES;
-}
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- Memory ---- */
@@ -122,7 +118,7 @@ void rn_draft_stream_learn_features(const struct rn_draft_actor *draft, struct r
     extend(layer, at + n);
     if (last->n_done > from_own) {
         last->n_done = from_own;
-        draft_stream->n_valid = least(draft_stream->n_valid, from_own);
+        draft_stream->n_valid = rn_min_u32(draft_stream->n_valid, from_own);
     }
     if (gap || layer->n_done <= layer->f_first)
         begin_anew(draft_stream);
@@ -133,11 +129,11 @@ void rn_draft_stream_forget(struct rn_draft_stream *draft_stream, uint32_t x)
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
         struct rn_draft_stream_layer *layer = &draft_stream->layers[l];
 
-        layer->n_done = least(layer->n_done, x > layer->shift ? x : layer->shift);
+        layer->n_done = rn_min_u32(layer->n_done, x > layer->shift ? x : layer->shift);
         if (l > 0 && layer->f_end > x)
             layer->f_end = x > layer->f_first ? x : layer->f_first;
     }
-    draft_stream->n_valid = least(draft_stream->n_valid, x);
+    draft_stream->n_valid = rn_min_u32(draft_stream->n_valid, x);
 }
 
 /* ---- Rows ---- */
@@ -149,7 +145,7 @@ uint32_t rn_draft_stream_next_layer(const struct rn_draft_actor *draft, const st
     RN_ASSERT(draft_stream->n_known <= draft_stream->n_tokens && draft_stream->n_tokens <= draft_stream->capacity);
     if (!reads_features(draft) || draft_stream->n_tokens == 0 || i <= end)
         return 0;
-    return least(i - end, draft->drafter->n_layers - 1);
+    return rn_min_u32(i - end, draft->drafter->n_layers - 1);
 }
 
 uint32_t rn_draft_stream_pending(const struct rn_draft_stream *draft_stream, uint32_t l)
@@ -177,7 +173,7 @@ static uint32_t rows_from(const struct rn_draft_actor *draft, const struct rn_dr
     if (draft_stream->layers[0].f_end == 0)
         return 0;
     if (!is_last) /* what the next layer has not read yet stays */
-        most = least(most, room(layer + 1));
+        most = rn_min_u32(most, room(layer + 1));
     while (n < most && (has_input(layer, first + n) ||
                         (is_last && n == 0 && draft_stream->own_at > 0 && draft_stream->own_at + 1 == first)))
         n++;
@@ -233,7 +229,7 @@ void rn_draft_stream_keep(const struct rn_draft_actor *draft, struct rn_draft_st
         return;
     RN_ASSERT(l < draft->drafter->n_layers && from < end);
     if (l + 1 < draft->drafter->n_layers) {
-        keep_for_next(draft, draft_stream, l, from, least(end, draft_stream->n_valid), features);
+        keep_for_next(draft, draft_stream, l, from, rn_min_u32(end, draft_stream->n_valid), features);
         return;
     }
     draft_stream->own_at = end - 1 < draft_stream->layers[l].n_done ? end - 1 : 0; /* else it was of what is no more */

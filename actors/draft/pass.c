@@ -16,6 +16,7 @@
 #include "actors/draft/wishes.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
+#include "base/min.h"
 
 #define SMOOTHING 0.25f /* weight of the newest pass */
 #define LEAST_CHUNK 16u /* rows of the past of one draft stream */
@@ -289,11 +290,6 @@ void rn_draft_stop_pass(struct rn_draft_actor *draft)
 
 /* ---- What came of it ---- */
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t smoothed(uint32_t old, uint64_t now)
 {
     float us = now > 0 ? (float)now : 1;
@@ -314,7 +310,7 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
         return;
     if (draft->guesses) /* what it made up for is not the guess's, but half at most */
         draft->guess_us =
-            smoothed(draft->guess_us, us - least(us / 2, (uint64_t)((float)pass->n_rows * draft->row_us)));
+            smoothed(draft->guess_us, us - rn_min_u64(us / 2, (uint64_t)((float)pass->n_rows * draft->row_us)));
     else
         draft->row_us += SMOOTHING * (row_us - draft->row_us);
 }
