@@ -1,5 +1,6 @@
-/* Whether the prefix tree is what it says: see the invariants in prefix_tree.c and prefix_node.h. Takes no memory:
- * each structure is walked with a bound, and its length compared with the count of nodes that say they are in it. */
+/* Whether the prefix tree is what it says: see the invariants in prefix_tree.c and prefix_node.h. Takes no memory, and
+ * time in proportion to the nodes: each structure is walked with a bound, and its length compared with the count of nodes
+ * that say they are in it. */
 #include <string.h>
 
 #include "base/check.h"
@@ -181,22 +182,38 @@ static bool check_heap(const struct rn_prefix_tree *tree)
     return n_idle == tree->n_idle;
 }
 
+/* Numbers the nodes of the list of cold ones by their place in it: `place` is free, since none of them is in the heap.
+ * Their count; *whole: they are linked both ways, and no node but a cold one is among them. */
+static uint32_t number_cold(const struct rn_prefix_tree *tree, bool *whole)
+{
+    uint32_t length = 0, last = NONE, i = tree->first_cold;
+
+    while (i < tree->n_touched && tree->nodes[i].state == RN_PREFIX_COLD && tree->nodes[i].list_prev == last &&
+           length < tree->count[RN_PREFIX_COLD]) {
+        tree->nodes[i].place = length++;
+        last = i;
+        i = tree->nodes[i].list_next;
+    }
+    *whole = i == NONE && tree->last_cold == last;
+    return length;
+}
+
 /* The list of cold nodes: all of them, and none has a child behind it. */
 static bool check_cold(const struct rn_prefix_tree *tree)
 {
-    uint32_t length = 0, last = NONE;
+    bool good;
+    uint32_t length = number_cold(tree, &good), i = tree->first_cold;
 
-    for (uint32_t i = tree->first_cold; i != NONE; last = i, i = tree->nodes[i].list_next) {
-        const struct rn_prefix_node *n = &tree->nodes[i];
+    good = good && length == tree->count[RN_PREFIX_COLD];
+    for (uint32_t k = 0; k < length; k++, i = tree->nodes[i].list_next) {
+        const struct rn_prefix_node *parent = &tree->nodes[tree->nodes[i].parent];
 
-        if (i >= tree->n_touched || n->state != RN_PREFIX_COLD || n->list_prev != last ||
-            ++length > tree->count[RN_PREFIX_COLD])
-            return false;
-        for (uint32_t later = n->list_next; later != NONE; later = tree->nodes[later].list_next)
-            if (later >= tree->n_touched || tree->nodes[later].parent == i)
-                return false;
+        good = good && (parent->state != RN_PREFIX_COLD || parent->place > k);
     }
-    return length == tree->count[RN_PREFIX_COLD] && tree->last_cold == last;
+    i = tree->first_cold;
+    for (uint32_t k = 0; k < length; k++, i = tree->nodes[i].list_next)
+        tree->nodes[i].place = NONE;
+    return good;
 }
 
 uint32_t rn_prefix_tree_count_pins(const struct rn_prefix_tree *tree)

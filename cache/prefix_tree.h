@@ -309,7 +309,8 @@ struct rn_prefix_stats rn_prefix_tree_stats(const struct rn_prefix_tree *tree);
 /* Pins of all nodes together. Linear in nodes. For tests. */
 uint32_t rn_prefix_tree_count_pins(const struct rn_prefix_tree *tree);
 
-/* True when everything above holds. Time linear in nodes, slots and blocks, quadratic in cold nodes. For tests. */
+/* True when everything above holds. Linear in nodes, slots and blocks. The owner's: it writes numbers into nodes and takes
+ * them back. For tests. */
 bool rn_prefix_tree_check(const struct rn_prefix_tree *tree);
 
 #endif

@@ -717,6 +717,47 @@ static void check_sees_planted_breaches(void **state)
     close_tree(&f);
 }
 
+/* Turns the list of cold nodes round: links and ends stay good. */
+static void turn_cold(struct rn_prefix_tree *tree)
+{
+    uint32_t i = tree->first_cold, next;
+
+    for (; i != RN_PREFIX_NO_NODE; i = next) {
+        next = tree->nodes[i].list_next;
+        tree->nodes[i].list_next = tree->nodes[i].list_prev;
+        tree->nodes[i].list_prev = next;
+    }
+    i = tree->first_cold;
+    tree->first_cold = tree->last_cold;
+    tree->last_cold = i;
+}
+
+/* The oldest cold node is dropped without a look at what is below it, so nothing may be; nor may the list have an end
+ * that is none, or go round. */
+static void check_sees_the_order_of_cold_nodes(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_node *n;
+
+    (void)state;
+    open_tree(&f, 32);
+    compute(&f, salt, text, 20);
+    f.handle = 9;
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 3), 3);
+    n = f.tree.nodes;
+    assert_int_equal(n[f.tree.first_cold].parent, n[f.tree.first_cold].list_next);
+    turn_cold(&f.tree);
+    assert_false(rn_prefix_tree_check(&f.tree));
+    assert_false(rn_prefix_tree_check(&f.tree)); /* it has taken its numbers back */
+    turn_cold(&f.tree);
+    assert_true(rn_prefix_tree_check(&f.tree));
+    planted(&f, &n[f.tree.last_cold].list_next, f.tree.first_cold);
+    planted(&f, &n[f.tree.first_cold].list_next, f.tree.last_cold);
+    planted(&f, &f.tree.last_cold, f.tree.first_cold);
+    planted(&f, &n[f.tree.first_cold].list_next, n[f.tree.last_cold].parent); /* one that is ready */
+    close_tree(&f);
+}
+
 /* Of the children that are ready the one with the most tokens in common; a pending one, a cold one and one that has
  * nothing in common are none, and all of n is the most. */
 static void nearest_child(void **state)
@@ -769,6 +810,7 @@ int main(void)
         cmocka_unit_test(options_out_of_range),
         cmocka_unit_test(breaches_end_the_process),
         cmocka_unit_test(check_sees_planted_breaches),
+        cmocka_unit_test(check_sees_the_order_of_cold_nodes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
