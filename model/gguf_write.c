@@ -1,13 +1,11 @@
 /* Writing GGUF files: see gguf_write.h. */
 #include "model/gguf_write.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/check.h"
-#include "base/file_target.h"
+#include "base/new_file.h"
 
 enum { ALIGNMENT = 32, PIECE = 4096 /* values converted at once */ };
 
@@ -43,13 +41,11 @@ static void put(struct rn_gguf_writer *w, struct rn_gguf_bytes *to, const void *
     to->n += n;
 }
 
-/* The low n bytes of v, lowest first. */
-static void put_number(struct rn_gguf_writer *w, struct rn_gguf_bytes *to, uint64_t v, size_t n)
+static void put_number(struct rn_gguf_writer *w, struct rn_gguf_bytes *to, uint64_t v, unsigned n)
 {
     unsigned char bytes[8];
 
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = (unsigned char)(v >> 8 * i);
+    rn_bytes_put(bytes, v, n);
     put(w, to, bytes, n);
 }
 
@@ -133,82 +129,69 @@ void rn_gguf_put_tensor(struct rn_gguf_writer *w, const char *name, enum rn_type
     w->data_bytes += padded(tensor.elements * rn_type(type)->bytes);
 }
 
-static bool write_bytes(FILE *file, const void *bytes, size_t n)
-{
-    return n == 0 || fwrite(bytes, 1, n, file) == n;
-}
-
 /* From where the file is `at` bytes long to the next multiple of the alignment. */
-static bool write_padding(FILE *file, uint64_t at)
+static runnel_status write_padding(const struct rn_new_file *file, uint64_t at, runnel_error *error)
 {
     static const unsigned char zeros[ALIGNMENT];
 
-    return write_bytes(file, zeros, (size_t)(padded(at) - at));
+    return rn_new_file_write(file, zeros, (size_t)(padded(at) - at), error);
 }
 
-static bool write_tensor(FILE *file, const struct rn_gguf_pending *tensor)
+/* values[n] as the file has them; their bytes. */
+static size_t convert(enum rn_type_id type, const float *values, size_t n, unsigned char *bytes)
+{
+    unsigned width = (unsigned)rn_type(type)->bytes;
+    uint32_t bits;
+
+    for (size_t i = 0; i < n; i++) {
+        if (type == RN_F16)
+            bits = rn_f32_to_f16(values[i]);
+        else
+            memcpy(&bits, &values[i], sizeof bits);
+        rn_bytes_put(bytes + i * width, bits, width);
+    }
+    return n * width;
+}
+
+static runnel_status write_tensor(const struct rn_new_file *file, const struct rn_gguf_pending *tensor,
+                                  runnel_error *error)
 {
     unsigned char piece[PIECE * 4];
-    size_t width = rn_type(tensor->type)->bytes, n;
+    uint64_t bytes = 0;
+    runnel_status status = RUNNEL_OK;
 
-    for (uint64_t i = 0; i < tensor->elements; i += n) {
-        n = tensor->elements - i < PIECE ? (size_t)(tensor->elements - i) : PIECE;
-        for (size_t k = 0; k < n; k++) {
-            uint32_t bits = 0;
+    for (uint64_t i = 0; i < tensor->elements && status == RUNNEL_OK; i += PIECE) {
+        size_t n = tensor->elements - i < PIECE ? (size_t)(tensor->elements - i) : PIECE;
 
-            if (tensor->type == RN_F16)
-                bits = rn_f32_to_f16(tensor->values[i + k]);
-            else
-                memcpy(&bits, &tensor->values[i + k], sizeof bits);
-            for (size_t byte = 0; byte < width; byte++)
-                piece[k * width + byte] = (unsigned char)(bits >> 8 * byte);
-        }
-        if (!write_bytes(file, piece, n * width))
-            return false;
+        n = convert(tensor->type, tensor->values + i, n, piece);
+        bytes += n;
+        status = rn_new_file_write(file, piece, n, error);
     }
-    return write_padding(file, tensor->elements * width);
+    return status == RUNNEL_OK ? write_padding(file, bytes, error) : status;
 }
 
-static bool write_file(FILE *file, const struct rn_gguf_writer *w, const struct rn_gguf_bytes *head)
+static runnel_status write_file(const struct rn_new_file *file, const struct rn_gguf_writer *w,
+                                const struct rn_gguf_bytes *head, runnel_error *error)
 {
-    bool written = write_bytes(file, head->bytes, head->n) && write_bytes(file, w->entries.bytes, w->entries.n) &&
-                   write_bytes(file, w->directory.bytes, w->directory.n) &&
-                   write_padding(file, (uint64_t)head->n + w->entries.n + w->directory.n);
+    const struct rn_gguf_bytes *parts[] = {head, &w->entries, &w->directory};
+    uint64_t bytes = 0;
+    runnel_status status = RUNNEL_OK;
 
-    for (uint64_t i = 0; written && i < w->n_tensors; i++)
-        written = write_tensor(file, &w->tensors[i]);
-    return written && fflush(file) == 0 && fsync(fileno(file)) == 0;
-}
-
-/* To a regular file, or to where nothing is. */
-static runnel_status save(const struct rn_gguf_writer *w, const struct rn_gguf_bytes *head, const char *path,
-                          runnel_error *error)
-{
-    char temporary[4096];
-    FILE *file;
-    bool written;
-    int reason;
-
-    if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary)
-        return rn_error_set(error, RUNNEL_INVALID, "the path is longer than %zu bytes", sizeof temporary - 5);
-    file = fopen(temporary, "wb");
-    if (file == NULL)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be written: %s", temporary, strerror(errno));
-    errno = 0;
-    written = write_file(file, w, head);
-    reason = errno;
-    if (fclose(file) != 0 || !written || rename(temporary, path) != 0) {
-        reason = written ? errno : reason;
-        remove(temporary);
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be written: %s", path, strerror(reason));
+    for (int i = 0; i < 3 && status == RUNNEL_OK; i++) {
+        status = rn_new_file_write(file, parts[i]->bytes, parts[i]->n, error);
+        bytes += parts[i]->n;
     }
-    return RUNNEL_OK;
+    if (status == RUNNEL_OK)
+        status = write_padding(file, bytes, error);
+    for (uint64_t i = 0; i < w->n_tensors && status == RUNNEL_OK; i++)
+        status = write_tensor(file, &w->tensors[i], error);
+    return status;
 }
 
 runnel_status rn_gguf_writer_save(struct rn_gguf_writer *w, const char *path, runnel_error *error)
 {
     struct rn_gguf_bytes head = {0};
-    char *target = NULL;
+    struct rn_new_file file;
     runnel_status status;
 
     put(w, &head, "GGUF", 4);
@@ -218,10 +201,13 @@ runnel_status rn_gguf_writer_save(struct rn_gguf_writer *w, const char *path, ru
     if (w->status != RUNNEL_OK)
         status = rn_error_set(error, w->status, "%s: no memory to write it", path);
     else
-        status = rn_file_target(w->heap, path, &target, error);
-    if (status == RUNNEL_OK)
-        status = save(w, &head, target, error);
-    rn_free(w->heap, target);
+        status = rn_new_file_open(&file, w->heap, path, RN_NEW_FILE_ONE, error);
+    if (status == RUNNEL_OK) {
+        status = write_file(&file, w, &head, error);
+        if (status == RUNNEL_OK)
+            status = rn_new_file_finish(&file, error);
+        rn_new_file_fini(&file);
+    }
     rn_free(w->heap, head.bytes);
     return status;
 }

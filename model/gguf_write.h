@@ -50,9 +50,8 @@ void rn_gguf_put_u32s(struct rn_gguf_writer *writer, const char *key, const uint
 void rn_gguf_put_tensor(struct rn_gguf_writer *writer, const char *name, enum rn_type_id type, uint32_t n_dims,
                         const uint64_t *dims, const float *values);
 
-/* Writes "<path>.new", brings it to the disk and renames it to `path`: a kill at any moment leaves the old file or
- * the new one. A symbolic link stays, its target is replaced. IO names the file, also one that is there and no regular
- * file; NO_MEMORY; INVALID: the path is too long. */
+/* The file replaces what is at `path` at once (base/new_file.h). IO names the file, also one that is there and no regular
+ * file; BUSY: another writes it; NO_MEMORY. */
 runnel_status rn_gguf_writer_save(struct rn_gguf_writer *writer, const char *path, runnel_error *error);
 
 #endif

@@ -66,9 +66,8 @@ float rn_trainer_rate(const struct rn_trainer_options *options, uint32_t step);
 /* In [0, places): where the text number `text` of step `step` begins. */
 uint64_t rn_trainer_place(uint64_t seed, uint32_t step, uint32_t text, uint64_t places);
 
-/* The whole state, in a file of its own that replaces `path` at once (a temporary beside it, then renamed): a kill
- * at any moment leaves the old file or the new one. A symbolic link stays, its target is replaced. Blocks on the disk.
- * IO names the file; also one that is there and no regular file. */
+/* The whole state, in a file that replaces what is at `path` at once (base/new_file.h). Blocks on the disk. IO names the
+ * file, also one that is there and no regular file; BUSY: another writes it; NO_MEMORY. */
 runnel_status rn_trainer_save(const struct rn_trainer *trainer, const char *path, runnel_error *error);
 
 /* Into a trainer just initialised with the same shape, options and origin. STATE: it is of another training, and what

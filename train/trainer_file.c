@@ -4,10 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
-#include "base/file_target.h"
+#include "base/new_file.h"
 #include "base/rng.h"
 #include "train/trainer.h"
 
@@ -72,52 +71,31 @@ static uint64_t sum_of(const struct head *head, const float *floats, size_t n)
     return checksum(checksum(0, head, sizeof *head), floats, n * sizeof *floats);
 }
 
-static runnel_status io_error(runnel_error *error, const char *path, const char *what)
-{
-    return rn_error_set(error, RUNNEL_IO, "%s: %s: %s", path, what, strerror(errno));
-}
-
-static bool write_all(FILE *file, const struct rn_trainer *t)
+static runnel_status write_all(const struct rn_new_file *file, const struct rn_trainer *t, runnel_error *error)
 {
     struct head head = head_of(t);
     uint64_t sum;
+    runnel_status status;
 
     RN_ASSERT(rn_trainer_check(t));
     sum = sum_of(&head, t->weights, 3 * t->n);
-
-    return fwrite(&head, sizeof head, 1, file) == 1 && fwrite(t->weights, sizeof(float), 3 * t->n, file) == 3 * t->n &&
-           fwrite(&sum, sizeof sum, 1, file) == 1 && fflush(file) == 0 && fsync(fileno(file)) == 0;
-}
-
-/* To a regular file, or to where nothing is. */
-static runnel_status save(const struct rn_trainer *t, const char *path, runnel_error *error)
-{
-    char temporary[4096];
-    FILE *file;
-    bool written;
-
-    if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary)
-        return rn_error_set(error, RUNNEL_INVALID, "the path is longer than %zu bytes", sizeof temporary - 5);
-    file = fopen(temporary, "wb");
-    if (file == NULL)
-        return io_error(error, temporary, "cannot be written");
-    written = write_all(file, t);
-    written = fclose(file) == 0 && written;
-    if (written && rename(temporary, path) == 0)
-        return RUNNEL_OK;
-    io_error(error, temporary, "cannot be written");
-    remove(temporary);
-    return RUNNEL_IO;
+    status = rn_new_file_write(file, &head, sizeof head, error);
+    if (status == RUNNEL_OK)
+        status = rn_new_file_write(file, t->weights, 3 * t->n * sizeof *t->weights, error);
+    return status == RUNNEL_OK ? rn_new_file_write(file, &sum, sizeof sum, error) : status;
 }
 
 runnel_status rn_trainer_save(const struct rn_trainer *t, const char *path, runnel_error *error)
 {
-    char *target;
-    runnel_status status = rn_file_target(t->heap, path, &target, error);
+    struct rn_new_file file;
+    runnel_status status = rn_new_file_open(&file, t->heap, path, RN_NEW_FILE_ONE, error);
 
+    if (status != RUNNEL_OK)
+        return status;
+    status = write_all(&file, t, error);
     if (status == RUNNEL_OK)
-        status = save(t, target, error);
-    rn_free(t->heap, target);
+        status = rn_new_file_finish(&file, error);
+    rn_new_file_fini(&file);
     return status;
 }
 
@@ -181,7 +159,7 @@ runnel_status rn_trainer_load(struct rn_trainer *t, const char *path, runnel_err
     runnel_status status;
 
     if (file == NULL)
-        return io_error(error, path, "cannot be opened");
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", path, strerror(errno));
     status = read_all(t, file, path, error);
     fclose(file);
     return status;

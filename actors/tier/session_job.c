@@ -22,7 +22,7 @@ struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind
     job->heap = heap;
     job->kind = kind;
     job->work.run = run;
-    job->reader.fd = job->writer.fd = -1;
+    job->reader.fd = job->writer.file.fd = -1;
     job->path = rn_strndup(heap, path, strlen(path));
     job->note = rn_alloc(heap, note_bytes, 1);
     if (job->path == NULL || job->note == NULL) {

@@ -1,12 +1,9 @@
 /* Session files: see session_file.h, and docs/SESSIONS.md for the places of the header. */
-#define _GNU_SOURCE /* mkostemp */
 #include "cache/store/session_file.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,9 +11,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's size */
 #include <xxhash.h>
 
-#include "base/check.h"
 #include "base/bytes.h"
-#include "base/file_target.h"
+#include "base/check.h"
 #include "cache/store/fingerprint_hash.h"
 
 static const unsigned char magic[8] = {'R', 'N', 'S', 'E', 'S', 'S', 0x1a, '\n'};
@@ -277,31 +273,9 @@ bool rn_session_reader_check(const struct rn_session_reader *reader)
 
 /* ---- Writing ---- */
 
-static runnel_status write_failed(const struct rn_session_writer *writer, const char *what, runnel_error *error)
-{
-    return rn_error_set(error, RUNNEL_IO, "%s: %s: %s", writer->path, what, strerror(errno));
-}
-
-static runnel_status write_all(const struct rn_session_writer *writer, const void *bytes, size_t n, runnel_error *error)
-{
-    const char *at = bytes;
-
-    while (n > 0) {
-        ssize_t put_bytes = write(writer->fd, at, n);
-
-        if (put_bytes < 0 && errno == EINTR)
-            continue;
-        if (put_bytes <= 0)
-            return write_failed(writer, "cannot be written", error);
-        at += put_bytes;
-        n -= (size_t)put_bytes;
-    }
-    return RUNNEL_OK;
-}
-
-/* Tokens as they stand in the file, a piece at a time: hashed (writer NULL) or written. */
-static runnel_status each_chunk(const int32_t *tokens, uint32_t n, XXH3_state_t *state,
-                                const struct rn_session_writer *writer, runnel_error *error)
+/* Tokens as they stand in the file, a piece at a time: hashed (file NULL) or written. */
+static runnel_status each_chunk(const int32_t *tokens, uint32_t n, XXH3_state_t *state, const struct rn_new_file *file,
+                                runnel_error *error)
 {
     unsigned char chunk[CHUNK];
 
@@ -311,7 +285,7 @@ static runnel_status each_chunk(const int32_t *tokens, uint32_t n, XXH3_state_t 
             rn_bytes_put(chunk + 4 * (size_t)i, (uint32_t)tokens[at + i], 4);
         if (state != NULL)
             XXH3_128bits_update(state, chunk, 4 * (size_t)m);
-        if (writer != NULL && write_all(writer, chunk, 4 * (size_t)m, error) != RUNNEL_OK)
+        if (file != NULL && rn_new_file_write(file, chunk, 4 * (size_t)m, error) != RUNNEL_OK)
             return RUNNEL_IO;
     }
     return RUNNEL_OK;
@@ -345,29 +319,6 @@ static void pack(const struct rn_session_head *head, const int32_t *tokens, cons
     memcpy(bytes + AT_CHECK, check.bytes, sizeof check.bytes);
 }
 
-static runnel_status open_temporary(struct rn_session_writer *writer, const char *path, runnel_error *error)
-{
-    static const char suffix[] = ".XXXXXX";
-    runnel_status status = rn_file_target(writer->heap, path, &writer->path, error);
-    size_t n;
-
-    if (status != RUNNEL_OK)
-        return status;
-    n = strlen(writer->path);
-    writer->temporary = rn_alloc(writer->heap, n + sizeof suffix, 1);
-    if (writer->temporary == NULL)
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its name", path);
-    memcpy(writer->temporary, writer->path, n);
-    memcpy(writer->temporary + n, suffix, sizeof suffix);
-    writer->fd = mkostemp(writer->temporary, O_CLOEXEC);
-    if (writer->fd < 0) {
-        rn_free(writer->heap, writer->temporary); /* there is nothing to remove */
-        writer->temporary = NULL;
-        return write_failed(writer, "cannot be made", error);
-    }
-    return RUNNEL_OK;
-}
-
 runnel_status rn_session_writer_open(struct rn_session_writer *writer, struct rn_heap *heap, const char *path,
                                      const struct rn_session_head *head, const int32_t *tokens, const void *note,
                                      runnel_error *error)
@@ -376,17 +327,16 @@ runnel_status rn_session_writer_open(struct rn_session_writer *writer, struct rn
     runnel_status status;
 
     RN_CHECK(head_good(head));
-    *writer = (struct rn_session_writer){
-        .fd = -1, .heap = heap, .block_bytes = head->block_bytes, .n_blocks = head->n_blocks};
+    *writer = (struct rn_session_writer){.file.fd = -1, .block_bytes = head->block_bytes, .n_blocks = head->n_blocks};
     pack(head, tokens, note, header);
     writer->seed = seed_of(header);
-    status = open_temporary(writer, path, error);
+    status = rn_new_file_open(&writer->file, heap, path, RN_NEW_FILE_OWN, error);
     if (status == RUNNEL_OK)
-        status = write_all(writer, header, sizeof header, error);
+        status = rn_new_file_write(&writer->file, header, sizeof header, error);
     if (status == RUNNEL_OK)
-        status = each_chunk(tokens, head->n_tokens, NULL, writer, error);
+        status = each_chunk(tokens, head->n_tokens, NULL, &writer->file, error);
     if (status == RUNNEL_OK)
-        status = write_all(writer, note, (size_t)head->note_bytes, error);
+        status = rn_new_file_write(&writer->file, note, (size_t)head->note_bytes, error);
     if (status != RUNNEL_OK)
         rn_session_writer_fini(writer);
     return status;
@@ -399,63 +349,31 @@ runnel_status rn_session_writer_block(struct rn_session_writer *writer, const vo
     runnel_status status;
 
     RN_CHECK(writer->next < writer->n_blocks);
-    RN_ASSERT(writer->fd >= 0 && writer->temporary != NULL);
-    status = write_all(writer, bytes, (size_t)writer->block_bytes, error);
+    status = rn_new_file_write(&writer->file, bytes, (size_t)writer->block_bytes, error);
     if (status == RUNNEL_OK)
-        status = write_all(writer, check.bytes, sizeof check.bytes, error);
+        status = rn_new_file_write(&writer->file, check.bytes, sizeof check.bytes, error);
     writer->next++;
     return status;
 }
 
-/* A new name is safe once its directory is. */
-static runnel_status sync_directory(const struct rn_session_writer *writer, runnel_error *error)
-{
-    char *slash = strrchr(writer->temporary, '/');
-    int fd;
-    bool good;
-
-    if (slash != NULL)
-        slash[slash == writer->temporary] = '\0'; /* "/name" lies in "/" */
-    fd = open(slash != NULL ? writer->temporary : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    good = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0)
-        close(fd);
-    return good ? RUNNEL_OK : write_failed(writer, "its directory cannot be synced", error);
-}
-
 runnel_status rn_session_writer_finish(struct rn_session_writer *writer, runnel_error *error)
 {
-    runnel_status status;
-
     RN_CHECK(writer->next == writer->n_blocks);
-    RN_ASSERT(writer->fd >= 0 && writer->temporary != NULL);
-    if (fsync(writer->fd) != 0)
-        return write_failed(writer, "cannot be synced", error);
-    if (rename(writer->temporary, writer->path) != 0)
-        return write_failed(writer, "cannot be renamed to", error);
-    status = sync_directory(writer, error);
-    rn_free(writer->heap, writer->temporary); /* it has its name */
-    writer->temporary = NULL;
-    return status;
+    return rn_new_file_finish(&writer->file, error);
 }
 
 void rn_session_writer_fini(struct rn_session_writer *writer)
 {
-    if (writer->fd >= 0)
-        close(writer->fd);
-    if (writer->temporary != NULL)
-        unlink(writer->temporary);
-    rn_free(writer->heap, writer->temporary);
-    rn_free(writer->heap, writer->path);
-    writer->fd = -1;
-    writer->temporary = writer->path = NULL;
+    rn_new_file_fini(&writer->file);
 }
 
 /* Once it is renamed the file has no temporary name any more, and is whole. */
 bool rn_session_writer_check(const struct rn_session_writer *writer)
 {
-    if (writer->fd < 0)
-        return writer->temporary == NULL && writer->path == NULL;
-    return writer->path != NULL && writer->next <= writer->n_blocks &&
-           (writer->temporary != NULL || writer->next == writer->n_blocks);
+    const struct rn_new_file *file = &writer->file;
+
+    if (file->fd < 0)
+        return file->temporary == NULL && file->path == NULL;
+    return file->path != NULL && writer->next <= writer->n_blocks &&
+           (file->temporary != NULL || writer->next == writer->n_blocks);
 }

@@ -7,14 +7,13 @@
  * block of another file or place does not pass. This is against accidents, not against forgers. What can be read
  * is either what was written, or an error; memory taken is bounded by the size of the file.
  *
- * Written beside the place it goes to, synced, renamed: whenever the writer is killed, the file there is the old one or
- * the new one, whole. Where the path is a symbolic link, that place is its target's; what is no regular file is
- * refused.
+ * Written as base/new_file.h says: whenever the writer is killed, the file there is the old one or the new one, whole.
  *
  * All functions block on the disk; no state is shared: any thread. */
 #ifndef RN_CACHE_STORE_SESSION_FILE_H
 #define RN_CACHE_STORE_SESSION_FILE_H
 
+#include "base/new_file.h"
 #include "cache/store/fingerprint.h"
 
 #define RN_SESSION_VERSION 1
@@ -62,9 +61,7 @@ void rn_session_reader_fini(struct rn_session_reader *reader);
 bool rn_session_reader_check(const struct rn_session_reader *reader);
 
 struct rn_session_writer {
-    int fd;
-    struct rn_heap *heap;
-    char *path, *temporary;
+    struct rn_new_file file;
     uint64_t seed, block_bytes;
     uint32_t next, n_blocks;
 };

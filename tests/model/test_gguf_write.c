@@ -204,11 +204,34 @@ static void test_links_and_pipes(void **state)
     assert_int_equal(rmdir(folder), 0);   /* ... or the target */
 }
 
+/* What lies under the temporary name is not followed, and the file that it names stays as it is. */
+static void test_planted_link(void **state)
+{
+    char folder[] = "/tmp/runnel-test-XXXXXX", names[3][64], bytes[8];
+    static const char *const each[3] = {"victim", "file", "file.new"};
+    struct stat is;
+    runnel_error error;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 3; i++)
+        snprintf(names[i], sizeof names[i], "%s/%s", folder, each[i]);
+    write_whole(names[0], "old", 3);
+    assert_int_equal(symlink("victim", names[2]), 0);
+    assert_int_equal(save_small(names[1], &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, names[1]));
+    assert_int_equal(read_whole(names[0], bytes, sizeof bytes), 3);
+    assert_int_equal(lstat(names[1], &is), -1);
+    assert_int_equal(unlink(names[2]), 0);
+    assert_int_equal(save_small(names[1], &error), RUNNEL_OK);
+    assert_true(unlink(names[0]) == 0 && unlink(names[1]) == 0 && rmdir(folder) == 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_read_back),
-                                       cmocka_unit_test(test_no_memory), cmocka_unit_test(test_no_place),
-                                       cmocka_unit_test(test_links_and_pipes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes),           cmocka_unit_test(test_read_back),
+                                       cmocka_unit_test(test_no_memory),       cmocka_unit_test(test_no_place),
+                                       cmocka_unit_test(test_links_and_pipes), cmocka_unit_test(test_planted_link)};
     int failed;
 
     rn_heap_init(&heap, NULL);

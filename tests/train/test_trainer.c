@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "cpu/cpu.h"
 #include "train/trainer.h"
+#include "tests/base/whole_file.h"
 
 enum { VOCAB = 9, WIDTH = 16, TOKENS = 12, TEXTS = 2 };
 
@@ -259,7 +260,7 @@ static void test_other_files(void **state)
     struct rn_trainer trainer;
     runnel_error error = {0};
     struct stat is;
-    char target[80];
+    char target[80], beside[80], bytes[8];
 
     (void)state;
     begin(&trainer, &usual);
@@ -300,6 +301,14 @@ static void test_other_files(void **state)
     assert_int_equal(load(&shape, &usual, &origin, &error), RUNNEL_OK);
     assert_true(lstat(path, &is) == 0 && S_ISLNK(is.st_mode) && lstat(target, &is) == 0 && S_ISREG(is.st_mode));
     unlink(target);
+    assert_int_equal(unlink(path), 0);
+    snprintf(beside, sizeof beside, "%s.new", path);
+    write_whole(target, "old", 3);
+    assert_int_equal(symlink(target, beside), 0); /* what lies in its way is not followed */
+    assert_int_equal(rn_trainer_save(&trainer, path, &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, path));
+    assert_int_equal(read_whole(target, bytes, sizeof bytes), 3);
+    assert_true(unlink(beside) == 0 && unlink(target) == 0 && access(path, F_OK) != 0);
     rn_trainer_fini(&trainer);
     assert_true(rn_heap_blocks(&heap) == 0);
 }
