@@ -9,6 +9,8 @@
 
 #define CONTAINS_MOST 3u
 #define VALUES_MOST 10u /* of unique items: each set of them is a rule */
+#define RANGE_MOST 100  /* integers that are tried one by one for whether they are such values */
+#define DIGITS_MOST 18  /* of a bound of theirs: below 2^63, as is the distance of two */
 #define STATES_MOST 10000u
 #define PAIRS_MOST 12u /* items of which all pairs are compared */
 
@@ -240,29 +242,70 @@ static rn_expr counted(struct rn_schema_maker *m, const struct rn_case *the, uin
 
 /* ---- uniqueItems ---- */
 
-/* The values that a goal has, where they are few; false: they are not. */
+/* What stands in front of the point; false: more digits than sure fit. */
+static bool whole_part(const struct rn_decimal *number, int64_t *whole)
+{
+    *whole = 0;
+    for (uint32_t i = 0; i < number->n_int && i < DIGITS_MOST; i++)
+        *whole = 10 * *whole + number->digits[i];
+    *whole = number->negative ? -*whole : *whole;
+    return number->n_int <= DIGITS_MOST;
+}
+
+/* All integers that the bounds of a case allow are in low..high, with few others. False: they may be too many. */
+static bool integers_of(const struct rn_case *the, int64_t *low, int64_t *high)
+{
+    int64_t whole;
+
+    *low = INT64_MIN;
+    *high = INT64_MAX;
+    for (const struct rn_interval *at = the->intervals; at != NULL; at = at->next) {
+        if (at->low != NULL && !whole_part(at->low, &whole))
+            return false;
+        if (at->low != NULL && *low < whole)
+            *low = whole;
+        if (at->high != NULL && !whole_part(at->high, &whole))
+            return false;
+        if (at->high != NULL && *high > whole)
+            *high = whole;
+    }
+    return *low != INT64_MIN && *high != INT64_MAX && *high - *low < RANGE_MOST;
+}
+
+/* The values of a case, where they are few, and others that the goal forbids; NULL: they are not few. */
+static const struct rn_list *values_of(struct rn_schema_maker *m, const struct rn_case *the)
+{
+    uint32_t kinds = the->kinds;
+    struct rn_list *values;
+    int64_t i, low = 0, high = -1;
+
+    if (the->has_values)
+        return the->values;
+    if ((kinds & (RN_KIND_FRACTION | RN_KIND_STRING | RN_KIND_ARRAY | RN_KIND_OBJECT)) != 0 ||
+        ((kinds & RN_KIND_INTEGER) != 0 && !integers_of(the, &low, &high)))
+        return NULL;
+    values = rn_list_new(m->arena, 3);
+    if ((kinds & RN_KIND_NULL) != 0)
+        rn_list_push(m->arena, values, (struct rn_value){.kind = RN_VALUE_NONE});
+    for (i = 0; i < 2; i++)
+        if ((kinds & (i == 0 ? RN_KIND_FALSE : RN_KIND_TRUE)) != 0)
+            rn_list_push(m->arena, values, (struct rn_value){.kind = RN_VALUE_BOOL, .boolean = i == 1});
+    for (i = low; i <= high; i++)
+        rn_list_push(m->arena, values, rn_int(i));
+    return values;
+}
+
+/* Adds the values that a goal has, where they are few; false: they are not. */
 static bool add_values(struct rn_schema_maker *m, struct rn_literals goal, struct rn_list *values)
 {
-    static const struct {
-        uint32_t kind;
-        struct rn_value value;
-    } plain_values[] = {{RN_KIND_NULL, {.kind = RN_VALUE_NONE}},
-                        {RN_KIND_FALSE, {.kind = RN_VALUE_BOOL, .boolean = false}},
-                        {RN_KIND_TRUE, {.kind = RN_VALUE_BOOL, .boolean = true}}};
-    struct rn_case_list *at;
-    struct rn_list *own;
+    const struct rn_case_list *at;
     size_t i, k;
 
     for (at = rn_schema_solve(m, goal); at != NULL; at = at->next) {
-        own = (struct rn_list *)at->the.values;
-        if (!at->the.has_values) {
-            if ((at->the.kinds & ~(uint32_t)(RN_KIND_NULL | RN_KIND_FALSE | RN_KIND_TRUE)) != 0)
-                return false;
-            own = rn_list_new(m->arena, 3);
-            for (i = 0; i < 3; i++)
-                if ((at->the.kinds & plain_values[i].kind) != 0)
-                    rn_list_push(m->arena, own, plain_values[i].value);
-        }
+        const struct rn_list *own = values_of(m, &at->the);
+
+        if (own == NULL)
+            return false;
         for (i = 0; i < own->n; i++) {
             for (k = 0; k < values->n && !rn_schema_equal(values->items[k], own->items[i]); k++)
                 rn_step(m->arena, 1);

@@ -123,6 +123,14 @@ def string_keywords(rng, schema):
         schema["format"] = rng.choice(FORMATS)
 
 
+def few_integers(rng):
+    """Ten at most, or somewhat more; also none."""
+    low, step = rng.choice([-20, -1.5, 0, 3, 9007199254740990]), rng.choice([1, 1, 10])
+    schema = {"type": rng.choice(["integer", ["integer", "null"]]), rng.choice(["minimum", "exclusiveMinimum"]): low,
+              rng.choice(["maximum", "exclusiveMaximum"]): low + step * rng.choice([0, 1, 3, 9.5, 11])}
+    return {**schema, "multipleOf": step} if step > 1 else schema
+
+
 def array_keywords(rng, schema, depth):
     if rng.random() < 0.7:
         schema["items"] = some_schema(rng, depth - 1)
@@ -140,6 +148,8 @@ def array_keywords(rng, schema, depth):
             schema["minContains"] = rng.randrange(3)
     if rng.random() < 0.15:
         schema["uniqueItems"] = True
+        if rng.random() < 0.5:
+            schema["items"] = few_integers(rng)
 
 
 def object_keywords(rng, schema, depth):

@@ -36,6 +36,7 @@ static const struct rn_schema_options compact, white = {.free_white = true}, clo
 #define A_ALONE "\"properties\":{\"a\":true},\"additionalProperties\":false"
 #define A_STRINGS "\"patternProperties\":{\"^a\":{\"type\":\"string\"}}"
 #define SHORT_NAMES "\"propertyNames\":{\"maxLength\":1}"
+#define UNIQUE(bounds) "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\"," bounds "}}"
 #define ONE_OF_TWO "{\"enum\":[{\"a\":1},{\"b\":1}],\"not\":{" A_ALONE "}}"
 
 static const struct {
@@ -95,6 +96,12 @@ static const struct {
     {&compact, "{\"type\":\"object\",\"maxProperties\":2}", "{\"a\":1,\"b\":2,\"c\":3}", false},
     {&compact, "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", "[2,1]", true},
     {&compact, "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", "[2,2]", false},
+    {&compact, UNIQUE("\"minimum\":1,\"maximum\":10"), "[1,10,9,8,7,6,5,4,3,2]", true},
+    {&compact, UNIQUE("\"minimum\":1,\"maximum\":10"), "[1,10,9,8,7,6,5,4,3,1]", false},
+    {&compact, UNIQUE("\"minimum\":9007199254740992,\"maximum\":9007199254740993"),
+     "[9007199254740993,9007199254740992]", true},
+    {&compact, UNIQUE("\"minimum\":7,\"maximum\":6"), "[]", true},
+    {&compact, UNIQUE("\"minimum\":7,\"maximum\":6"), "[6]", false},
     {&compact, "{\"type\":\"string\",\"format\":\"color\"}", "\"any text\"", true},
     {&compact, "{\"not\":{\"format\":\"color\"}}", "7", false},
     {&compact, EITHER, "{\"a\":1}", true},
@@ -285,6 +292,50 @@ static void test_long_integers(void **state)
     }
 }
 
+/* All pairs of integers from -9 to 9 as unique items between random bounds, in tenths; more than ten values are refused. */
+static void check_unique(uint64_t *rng)
+{
+    int low = (int)(rn_splitmix64(rng) % 160) - 80, high = low + (int)(rn_splitmix64(rng) % 130) - 10;
+    int unit = 1 + (int)(rn_splitmix64(rng) % 3), n = 0;
+    bool low_open = rn_splitmix64(rng) % 2 == 0, high_open = rn_splitmix64(rng) % 2 == 0, fits[19], expected;
+    char schema[300], text[40];
+    runnel_error error = {0};
+    struct judge judge;
+    runnel_status status;
+
+    snprintf(schema, sizeof schema, UNIQUE("\"%s\":%.1f,\"%s\":%.1f,\"multipleOf\":%d"),
+             low_open ? "exclusiveMinimum" : "minimum", low / 10.0, high_open ? "exclusiveMaximum" : "maximum",
+             high / 10.0, unit);
+    for (int a = -9; a <= 9; a++) {
+        fits[a + 9] =
+            (low_open ? 10 * a > low : 10 * a >= low) && (high_open ? 10 * a < high : 10 * a <= high) && a % unit == 0;
+        n += fits[a + 9];
+    }
+    if (high > 90)
+        return; /* some are not among these */
+    status = judge_init(&judge, &heap, schema, strlen(schema), NULL, &error);
+    if (status != (n > 10 ? RUNNEL_UNSUPPORTED : RUNNEL_OK))
+        fail_msg("%s: %s", schema, error.message);
+    for (int a = -9; a <= 9 && status == RUNNEL_OK; a++) {
+        for (int b = -9; b <= 9; b++) {
+            snprintf(text, sizeof text, "[%d,%d]", a, b);
+            expected = fits[a + 9] && fits[b + 9] && a != b;
+            if (judge_accepts(&judge, text, strlen(text)) != expected)
+                fail_msg("%s: %s: expected %d", schema, text, expected);
+        }
+    }
+    judge_fini(&judge);
+}
+
+static void test_unique_integers(void **state)
+{
+    uint64_t rng = 3;
+
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        check_unique(&rng);
+}
+
 /* ---- Leap seconds ---- */
 
 /* Where it is 23:59 in UTC, by offsets of whole and half hours; any offset there is at other seconds. */
@@ -334,6 +385,12 @@ static const struct {
     {"{\"properties\":{\"a/b\":{\"minLength\":-1}}}", RUNNEL_FORMAT, "\"#/properties/a~1b\": \"minLength\""},
     {"{\"items\":{\"pattern\":\"(?=a)b\"}}", RUNNEL_UNSUPPORTED, "\"pattern\" at \"#/items\" cannot be enforced"},
     {"{\"type\":\"array\",\"uniqueItems\":true}", RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
+    {UNIQUE("\"minimum\":0,\"maximum\":10"), RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
+    {UNIQUE("\"minimum\":0,\"maximum\":1000,\"multipleOf\":500"), RUNNEL_UNSUPPORTED,
+     "\"uniqueItems\" at \"#\" cannot be"},
+    {UNIQUE("\"minimum\":0"), RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
+    {UNIQUE("\"minimum\":1e30,\"maximum\":2e30"), RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
+    {UNIQUE("\"minimum\":-1e15,\"maximum\":1e15"), RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
     {"{\"format\":\"iri\"}", RUNNEL_UNSUPPORTED, "\"format\" at \"#\" cannot be enforced"},
     {"{\"$ref\":\"http://x.test/y\"}", RUNNEL_UNSUPPORTED,
      "\"$ref\" at \"#\" cannot be enforced: it refers to another"},
@@ -539,10 +596,10 @@ static void test_refused_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),          cmocka_unit_test(test_long_strings),  cmocka_unit_test(test_any_json),
-        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_long_integers), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_leap_seconds),  cmocka_unit_test(test_huge_enum),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_texts),     cmocka_unit_test(test_long_strings),   cmocka_unit_test(test_any_json),
+        cmocka_unit_test(test_numbers),   cmocka_unit_test(test_long_integers),  cmocka_unit_test(test_unique_integers),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_hostile),        cmocka_unit_test(test_leap_seconds),
+        cmocka_unit_test(test_huge_enum), cmocka_unit_test(test_refused_memory),
     };
 
     rn_heap_init(&heap, NULL);
