@@ -6,16 +6,7 @@ weights: what a token costs in each block is what it costs in the whole model.
 
 Queries are made of 1,536 values, as in DeepSeek-V2: ik_llama.cpp reads files without these if they have 27 blocks.
 Weights are Q4_K, the output Q6_K; Q8_0 where 128 or 1,408 columns are no multiple of 256."""
-import argparse
-import os
-import pathlib
-import sys
-
-import numpy as np
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, os.path.join(os.environ.get("RUNNEL_SHARED", ROOT.parent / "shared"), "tools"))
-import make_gguf as gguf  # noqa: E402
+from shape import Shape, gguf, parser
 
 WIDTH, HEADS, LATENT, QUERIES, ROTATED, KEY, VALUE = 2048, 16, 512, 1536, 64, 128, 128
 DENSE, HIDDEN, EXPERTS, USED, SHARED = 10944, 1408, 64, 6, 2
@@ -23,37 +14,22 @@ BLOCKS, VOCABULARY = 27, 102400
 
 
 def keys(w, layers, vocabulary):
-    w.add("general.architecture", gguf.STR, "deepseek2")
-    for key, value in (("context_length", 4096), ("embedding_length", WIDTH), ("block_count", layers),
-                       ("feed_forward_length", DENSE), ("attention.head_count", HEADS), ("attention.head_count_kv", 1),
-                       ("attention.key_length", LATENT + ROTATED), ("attention.value_length", LATENT),
-                       ("attention.key_length_mla", KEY + ROTATED), ("attention.value_length_mla", VALUE),
-                       ("attention.q_lora_rank", QUERIES), ("attention.kv_lora_rank", LATENT),
-                       ("rope.dimension_count", ROTATED),
-                       ("leading_dense_block_count", 1), ("expert_count", EXPERTS), ("expert_used_count", USED),
-                       ("expert_feed_forward_length", HIDDEN), ("expert_shared_count", SHARED), ("expert_gating_func", 1),
-                       ("vocab_size", vocabulary)):
-        w.add("deepseek2." + key, gguf.U32, value)
-    w.add("deepseek2.expert_weights_scale", gguf.F32, 1.0)
-    w.add("deepseek2.attention.layer_norm_rms_epsilon", gguf.F32, 1e-6)
-    w.add("deepseek2.rope.freq_base", gguf.F32, 1e4)
-    w.add("tokenizer.ggml.model", gguf.STR, "gpt2")
-    w.add("tokenizer.ggml.pre", gguf.STR, "deepseek-llm")
-    w.add("tokenizer.ggml.tokens", gguf.ARR, ["t%d" % i for i in range(vocabulary)], gguf.STR)
-    w.add("tokenizer.ggml.token_type", gguf.ARR, [1] * vocabulary, gguf.I32)
-    w.add("tokenizer.ggml.merges", gguf.ARR, ["t 0"], gguf.STR)
-    w.add("tokenizer.ggml.eos_token_id", gguf.U32, 1)
+    w.numbers(gguf.U32, {
+        "context_length": 4096, "embedding_length": WIDTH, "block_count": layers, "feed_forward_length": DENSE,
+        "attention.head_count": HEADS, "attention.head_count_kv": 1, "attention.key_length": LATENT + ROTATED,
+        "attention.value_length": LATENT, "attention.key_length_mla": KEY + ROTATED,
+        "attention.value_length_mla": VALUE, "attention.q_lora_rank": QUERIES, "attention.kv_lora_rank": LATENT,
+        "rope.dimension_count": ROTATED, "leading_dense_block_count": 1, "expert_count": EXPERTS,
+        "expert_used_count": USED, "expert_feed_forward_length": HIDDEN, "expert_shared_count": SHARED,
+        "expert_gating_func": 1, "vocab_size": vocabulary})
+    w.numbers(gguf.F32, {
+        "expert_weights_scale": 1.0, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 1e4})
+    w.tokenizer("deepseek-llm", vocabulary)
 
 
 def tensors(w, layers, vocabulary):
-    rng = np.random.default_rng(7)
-
     def put(name, *shape, kind=None):
-        kind = kind or ("Q4_K" if shape[0] % 256 == 0 else "Q8_0")
-        w.tensor(name, shape, kind, lambda: gguf.random_bytes(rng, shape, kind))
-
-    def norm(name, n):
-        w.tensor(name, (n,), "F32", lambda: np.ones(n, "<f4").tobytes())
+        w.random(name, shape, kind or ("Q4_K" if shape[0] % 256 == 0 else "Q8_0"))
 
     def feed_forward(block, ending, hidden, *experts):
         put(f"{block}ffn_gate{ending}.weight", WIDTH, hidden, *experts)
@@ -61,14 +37,14 @@ def tensors(w, layers, vocabulary):
         put(f"{block}ffn_down{ending}.weight", hidden, WIDTH, *experts)
 
     put("token_embd.weight", WIDTH, vocabulary)
-    norm("output_norm.weight", WIDTH)
+    w.norm("output_norm.weight", WIDTH)
     put("output.weight", WIDTH, vocabulary, kind="Q6_K")
     for i in range(layers):
         b = f"blk.{i}."
-        norm(b + "attn_norm.weight", WIDTH)
-        norm(b + "ffn_norm.weight", WIDTH)
-        norm(b + "attn_kv_a_norm.weight", LATENT)
-        norm(b + "attn_q_a_norm.weight", QUERIES)
+        w.norm(b + "attn_norm.weight", WIDTH)
+        w.norm(b + "ffn_norm.weight", WIDTH)
+        w.norm(b + "attn_kv_a_norm.weight", LATENT)
+        w.norm(b + "attn_q_a_norm.weight", QUERIES)
         put(b + "attn_q_a.weight", WIDTH, QUERIES)
         put(b + "attn_q_b.weight", QUERIES, HEADS * (KEY + ROTATED))
         put(b + "attn_kv_a_mqa.weight", WIDTH, LATENT + ROTATED)
@@ -84,11 +60,8 @@ def tensors(w, layers, vocabulary):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out")
-    parser.add_argument("--layers", type=int, default=7)
-    args = parser.parse_args()
-    writer, vocabulary = gguf.Writer(), VOCABULARY * args.layers // BLOCKS
+    args = parser(__doc__, layers=7).parse_args()
+    writer, vocabulary = Shape("deepseek2"), VOCABULARY * args.layers // BLOCKS
     keys(writer, args.layers, vocabulary)
     tensors(writer, args.layers, vocabulary)
     writer.write(args.out)
