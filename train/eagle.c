@@ -199,7 +199,7 @@ runnel_status rn_eagle_new(struct rn_heap *heap, const struct rn_eagle_shape *sh
     }
     n_taken = take_all(e);
     RN_CHECK(n_taken == n_floats);
-    rn_fair_queue_fill(e->max_rows, shape->head_dim, shape->rope_base, e->turns);
+    rn_turns_fill(e->max_rows, shape->head_dim, shape->rope_base, e->turns);
     *out = e;
     return RUNNEL_OK;
 }

@@ -72,7 +72,7 @@ void rn_swiglu_back(size_t n, float *gate, float *up, const float *dz)
     }
 }
 
-void rn_fair_queue_fill(uint32_t positions, uint32_t dim, float base, float *turns)
+void rn_turns_fill(uint32_t positions, uint32_t dim, float base, float *turns)
 {
     for (uint32_t p = 0; p < positions; p++)
         for (uint32_t i = 0; i < dim / 2; i++) {

@@ -26,7 +26,7 @@ void rn_swiglu_back(size_t n, float *gate, float *up, const float *dz);
 
 /* x [rows, heads, dim] in place; row i is at position first + i. turns [positions, dim]: cosine and sine of each pair.
  * direction 1, or -1 for the way back. */
-void rn_fair_queue_fill(uint32_t positions, uint32_t dim, float base, float *turns);
+void rn_turns_fill(uint32_t positions, uint32_t dim, float base, float *turns);
 void rn_turn(size_t rows, uint32_t first, uint32_t heads, uint32_t dim, const float *turns, float direction, float *x);
 
 float rn_dot(const float *a, const float *b, size_t n);
