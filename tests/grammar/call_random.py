@@ -2,8 +2,8 @@
 """Answers with tools: what the rules allow, and what templates write.
 
 For every format, random texts that the rules allow are read by text/answer: they must come back as calls of the tools,
-with arguments that python3-jsonschema finds valid. The other way round: what the chat templates of ../shared write for an
-assistant's message with valid calls (tests/text/answer_roundtrip.py) must be allowed, all of the message.
+with arguments that python3-jsonschema finds valid. The other way round: what the chat templates of ../shared write for
+an assistant's message with valid calls (tests/text/answer_roundtrip.py) must be allowed, all of the message.
 
     call_random.py DRIVER [TEXTS [SEED]]
 
@@ -253,7 +253,8 @@ def templates(driver):
                 if not whole and name not in NOT_ALLOWED:
                     failures += 1
                     if failures < 20:
-                        print("%s: %r\n    behind %r\n    only %d bytes, not %r" % (name, answer, prompt[-60:], bytes_, rest))
+                        print("%s: %r\n    behind %r\n    only %d bytes, not %r" %
+                              (name, answer, prompt[-60:], bytes_, rest))
         print("%-50s %d answers" % (name, n))
     return failures
 

@@ -20,7 +20,8 @@ except ImportError:
 
 NAMES = ["a", "b", "kind", "x1", "x2", "\u00e9"]
 PATTERNS = ["^a", "b$", "^[a-c]+$", "^x[0-9]$", "a|b", "[0-9]{2}", "[^\"a]"]
-FORMATS = ["date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "json-pointer", "color"]
+FORMATS = ["date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "json-pointer",
+           "color"]
 KEYWORDS = ["format", "const", "multipleOf", "minContains", "maxContains", "dependentSchemas", "$ref", "uniqueItems",
             "if", "not", "oneOf", "anyOf", "allOf", "patternProperties", "propertyNames", "pattern", "enum"]
 
@@ -248,8 +249,8 @@ def main():
     written = "".join(json.dumps(schema) + "\n" for schema in schemas)
     for keyword in KEYWORDS:
         assert count < 100 or written.count(f'"{keyword}"') > count // 100, keyword
-    out = subprocess.run([driver, str(seed), "6"] + model, input=written.encode(), stdout=subprocess.PIPE, check=True).stdout
-    answers, at, counts = out.decode().split("\n"), 0, {"refused": 0, "texts": 0, "empty": 0, "wrong": 0}
+    made = subprocess.run([driver, str(seed), "6"] + model, input=written.encode(), stdout=subprocess.PIPE, check=True)
+    answers, at, counts = made.stdout.decode().split("\n"), 0, {"refused": 0, "texts": 0, "empty": 0, "wrong": 0}
     for schema in schemas:
         end = answers.index("", at)
         judge(schema, answers[at:end], counts)

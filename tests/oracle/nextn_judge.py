@@ -2,16 +2,16 @@
 """Prediction layers judged by the formula of DeepSeek-V3 (arXiv 2412.19437, section 2.2), in double precision.
 
 Model files are written here, with random weights in the layout that converters give real files: blocks, then D
-prediction layers as further blocks with nextn.* tensors. What the model and each layer should give is computed here from
-the same numbers, as they stand in the file, and shares nothing with runnel but the file format:
+prediction layers as further blocks with nextn.* tensors. What the model and each layer should give is computed here
+from the same numbers, as they stand in the file, and shares nothing with runnel but the file format:
 
     x0(t)  = the model's final norm of its residual stream          logits: output . x0
     x'd(t) = eh_proj . [enorm(embedding(token t + d)), hnorm(x(d-1)(t))]
     xd(t)  = shared_head_norm(block(x'd)(t))                        logits of token t + d + 1: head . xd
 
 A shape with experts has them in all blocks but the first, as files of GLM-4.5 have (arXiv 2508.06471): sigmoids choose
-with a bias and weigh without it; beside them stands one that all rows share. Such a file also norms each head of queries
-and keys, rotates halves, and has another name for the norm before the feed-forward.
+with a bias and weigh without it; beside them stands one that all rows share. Such a file also norms each head of
+queries and keys, rotates halves, and has another name for the norm before the feed-forward.
 
 Shapes of DeepSeek-V2 and V3 (arXiv 2405.04434) attend by a latent: one vector of few values is all that is kept of keys
 and values, beside a rotated part of the keys that all heads share; what makes keys of it is absorbed into the queries.
@@ -370,8 +370,9 @@ SHAPES = {
                       vocab=48, base=10000.0, kind=F32, tied=False, own_norm={0}, own_ends=set()),
     "three, mixed": dict(arch="llama", blocks=2, layers=3, width=48, heads=6, kv_heads=2, head_dim=10, rotated=6, ff=56,
                          vocab=40, base=500000.0, kind=F32, tied=False, own_norm={0, 1}, own_ends={1}),
-    "three, F16, tied": dict(arch="mistral3", blocks=1, layers=3, width=32, heads=4, kv_heads=1, head_dim=16, rotated=16,
-                             ff=32, vocab=64, base=10000.0, kind=F16, tied=True, own_norm={0, 1, 2}, own_ends={0, 2}),
+    "three, F16, tied": dict(arch="mistral3", blocks=1, layers=3, width=32, heads=4, kv_heads=1, head_dim=16,
+                             rotated=16, ff=32, vocab=64, base=10000.0, kind=F16, tied=True, own_norm={0, 1, 2},
+                             own_ends={0, 2}),
     "glm4moe": dict(arch="glm4moe", blocks=2, layers=1, width=32, heads=4, kv_heads=2, head_dim=16, rotated=8, ff=40,
                     vocab=48, base=10000.0, kind=F32, tied=False, own_norm={0}, own_ends={0}, halves=True,
                     head_norm=True, ffn_norm="post_attention_norm", experts=8, used=3, expert_ff=24, expert_scale=1.5),

@@ -62,9 +62,9 @@ def tool(name, properties):
 
 TOOLS = [tool("get_weather", PROPERTIES), tool("noop", {"city": PROPERTIES["city"]})]
 
-TEXTS = ["Paris", "", " padded ", 'quotes " and \' and \\ back\\slash', "two\nlines\n\nand\ttab", "ünïcode 日本語 🦉",
-         "<think>[TOOL_CALLS]<tool_call>{\"name\": \"noop\"}<|im_end|>", "12", "true", "null", "{\"a\": 1}", "]}>>>all",
-         "a < b && c > d", "<", "</", "<｜", "[", "```json"]
+TEXTS = ["Paris", "", " padded ", 'quotes " and \' and \\ back\\slash', "two\nlines\n\nand\ttab",
+         "ünïcode 日本語 🦉", "<think>[TOOL_CALLS]<tool_call>{\"name\": \"noop\"}<|im_end|>", "12", "true",
+         "null", "{\"a\": 1}", "]}>>>all", "a < b && c > d", "<", "</", "<｜", "[", "```json"]
 
 ARGUMENTS = (
     [{}, {"n": 3}, {"n": -7, "x": 2.5}, {"flag": True}, {"flag": False, "n": 0}, {"city": "Paris", "n": 1}]
@@ -80,7 +80,8 @@ CALLS = [[("get_weather", a)] for a in ARGUMENTS] + [
     [("noop", {"city": "a\nb"}), ("noop", {"city": "]["}), ("noop", {"city": "\""})],
 ]
 
-CONTENTS = ["Sure.", "Two\n\nparagraphs, with a < b and [1] {2}.", "日本語 🦉", "Say \"hi\"; x = `y`:\n```c\nint a;\n```"]
+CONTENTS = ["Sure.", "Two\n\nparagraphs, with a < b and [1] {2}.", "日本語 🦉",
+            "Say \"hi\"; x = `y`:\n```c\nint a;\n```"]
 REASONINGS = ["hm", "First this.\n\nThen <that> & [other].", "日本 thinking {1}"]
 
 

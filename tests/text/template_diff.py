@@ -88,14 +88,15 @@ def judge(env, template, context):
 
 # Bounds that Jinja2 does not have (and slices of constants, which its optimizer takes for items); addresses that
 # Python prints; what runnel does not have at all.
-BOUNDS = re.compile(r"beyond 64 bits|a complex number|can not be sliced|(width|length) must be an integer, not float|more than \d+|nested deeper|out of range|is not supported|too long|too big|"
-                    r"begun on line|not allowed with integer format")
-ADDRESS = re.compile(r"object at 0x|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|<class|<generator|<bound method|_iterator object|<Cycler|<Joiner|"
-                     r"<jinja2|<method", re.I)
+BOUNDS = re.compile(r"beyond 64 bits|a complex number|can not be sliced|(width|length) must be an integer, not float|"
+                    r"more than \d+|nested deeper|out of range|is not supported|too long|too big|begun on line|"
+                    r"not allowed with integer format")
+ADDRESS = re.compile(r"object at 0x|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|<class|"
+                     r"<generator|<bound method|_iterator object|<Cycler|<Joiner|<jinja2|<method", re.I)
 ABSENT = re.compile(r"%[-+]?\s*(block|extends|include|import|from|autoescape)\b|\b(lipsum|self|super|sameas)\b|"
                     r"\b(pprint|random|striptags|urlize|filesizeformat)\b|\\N|\\u[dD]|"
-                    r"[.(]\s*['\"]?(maketrans|translate|encode|fromkeys|as_integer_ratio|hex|conjugate|to_bytes|from_bytes|"
-                    r"unescape|isdisjoint|mapping|throw|send|close|gi_\w+|mro|_\w+)\b")
+                    r"[.(]\s*['\"]?(maketrans|translate|encode|fromkeys|as_integer_ratio|hex|conjugate|to_bytes|"
+                    r"from_bytes|unescape|isdisjoint|mapping|throw|send|close|gi_\w+|mro|_\w+)\b")
 
 
 def excused(template, wanted, got):
@@ -103,9 +104,8 @@ def excused(template, wanted, got):
         return True
     if wanted[0] == "text" and (ADDRESS.search(wanted[1]) or any(0xd800 <= ord(c) < 0xe000 for c in wanted[1])):
         return True
-    if wanted[0] == "error" and re.search("too many statically nested|0x[0-9a-f]{6}|Exceeds the limit|complex", wanted[1]):
-        return True
-    return False
+    foreign = "too many statically nested|0x[0-9a-f]{6}|Exceeds the limit|complex"
+    return wanted[0] == "error" and re.search(foreign, wanted[1]) is not None
 
 
 # ---- Cases of a grammar ----
@@ -115,19 +115,22 @@ CONTEXT = {
         {"role": "system", "content": "You are <b>good</b>."},
         {"role": "user", "content": "  Hi! ünï 日本\t\"q\" 'a' <|im_end|>\n line2 \r\n"},
         {"role": "assistant", "content": None, "tool_calls": [
-            {"id": "a1", "type": "function", "function": {"name": "f", "arguments": {"x": 1, "y": [1.5, None, True]}}}]},
+            {"id": "a1", "type": "function",
+             "function": {"name": "f", "arguments": {"x": 1, "y": [1.5, None, True]}}}]},
         {"role": "tool", "content": "{\"t\": 21}", "tool_call_id": "a1"}],
     "tools": [{"type": "function", "function": {"name": "get", "parameters": {
         "type": "object", "properties": {"city": {"type": "string"}, "n": {"type": ["integer", "null"]}},
         "required": ["city"]}}}],
-    "s": "hello World foo-bar", "e": "", "u": "Straße ÇA 日本 ǆ ΑΣ", "n": 7, "z": 0, "neg": -3, "f": 2.5, "g": 1e22, "t": True,
-    "b": False, "nil": None, "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "lm": [1, "x", None, 2.0, [1]], "el": [],
-    "d": {"b": 1, "a": 2, "C": [1, 2]}, "ed": {}, "ll": [[1, 2], [3, 4]], "ld": [{"k": 2, "v": "x"}, {"k": 1, "v": "Y"},
-                                                                                 {"k": 2, "v": "z"}],
-    "add_generation_prompt": True, "bos_token": "<s>", "long": "lorem ipsum dolor sit amet, consectetur adipiscing-elit "
-    "sed--do eiusmod tempor\n\nincididunt ut labore", "m": "a,b,,c", "i": "12", "fl": " 3.75 ", "key": "a"}
-NAMES = ["messages", "tools", "s", "e", "u", "n", "z", "neg", "f", "g", "t", "b", "nil", "l", "ls", "lm", "el", "d", "ed",
-         "ll", "ld", "long", "m", "i", "fl", "key", "undef", "x", "y", "ns", "loop", "mac", "caller", "varargs", "kwargs"]
+    "s": "hello World foo-bar", "e": "", "u": "Straße ÇA 日本 ǆ ΑΣ", "n": 7, "z": 0, "neg": -3, "f": 2.5,
+    "g": 1e22, "t": True, "b": False, "nil": None, "l": [3, 1, 2], "ls": ["b", "A", "c", "a"],
+    "lm": [1, "x", None, 2.0, [1]], "el": [], "d": {"b": 1, "a": 2, "C": [1, 2]}, "ed": {}, "ll": [[1, 2], [3, 4]],
+    "ld": [{"k": 2, "v": "x"}, {"k": 1, "v": "Y"}, {"k": 2, "v": "z"}], "add_generation_prompt": True,
+    "bos_token": "<s>", "m": "a,b,,c", "i": "12", "fl": " 3.75 ", "key": "a",
+    "long": "lorem ipsum dolor sit amet, consectetur adipiscing-elit "
+            "sed--do eiusmod tempor\n\nincididunt ut labore"}
+NAMES = ["messages", "tools", "s", "e", "u", "n", "z", "neg", "f", "g", "t", "b", "nil", "l", "ls", "lm", "el", "d",
+         "ed", "ll", "ld", "long", "m", "i", "fl", "key", "undef", "x", "y", "ns", "loop", "mac", "caller", "varargs",
+         "kwargs"]
 FILTERS = ["abs", "attr", "batch", "capitalize", "center", "count", "d", "default", "dictsort", "e", "escape", "first",
            "float", "forceescape", "format", "groupby", "indent", "int", "join", "last", "length", "list", "lower",
            "items", "map", "min", "max", "reject", "rejectattr", "replace", "reverse", "round", "safe", "select",
@@ -140,13 +143,14 @@ METHODS = ["strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "starts
            "lower", "title", "capitalize", "swapcase", "casefold", "join", "format", "find", "rfind", "index", "count",
            "partition", "rpartition", "removeprefix", "removesuffix", "ljust", "rjust", "center", "zfill", "expandtabs",
            "isalpha", "isdigit", "isspace", "islower", "isupper", "istitle", "isalnum", "isdecimal", "isnumeric",
-           "isascii", "isidentifier", "isprintable", "items", "keys", "values", "get", "copy", "append", "pop", "update",
-           "format_map"]
+           "isascii", "isidentifier", "isprintable", "items", "keys", "values", "get", "copy", "append", "pop",
+           "update", "format_map"]
 ATTRIBUTES = ["role", "content", "function", "tool_calls", "k", "v", "a", "b", "x", "properties", "index", "first",
               "last", "length", "previtem", "nextitem", "revindex", "depth", "cycle", "changed"]
 STRINGS = ["''", "'a'", "\"b\"", "' '", "'\\n'", "'l'", "'o W'", "'%s'", "'%05.1f|%-4d|%x'", "'{}'", "'{0}-{1!r}'",
-           "'{:>8}'", "'{a[b]}'", "'k'", "'a.b'", "'k,v'", "'é日'", "'<&\\'>'", "','", "'content'", "'role'", "'upper'",
-           "'12'", "'-3.5e1'", "'0x1f'", "'%(a)s'", "'a-b c'", "'{:,}'", "'{:08.3f}'", "'{:^+9d}'", "'%c%r%%'"]
+           "'{:>8}'", "'{a[b]}'", "'k'", "'a.b'", "'k,v'", "'é日'", "'<&\\'>'", "','", "'content'", "'role'",
+           "'upper'", "'12'", "'-3.5e1'", "'0x1f'", "'%(a)s'", "'a-b c'", "'{:,}'", "'{:08.3f}'", "'{:^+9d}'",
+           "'%c%r%%'"]
 FORMATS = ["d", "5", "<5", ">7", "^9", "05", "+", " ", "#x", "x", "X", "o", "b", ",", "_", ".2f", "10.3f", "e", ".3e",
            "g", ".3g", "%", ".1%", "*^12", "=+8", ".4", "s", "5s", ".2s", "c", "n", "08,", "010,.2f", "#b", "_x"]
 
@@ -159,8 +163,9 @@ class Grammar:
         return self.r.choice(choices)
 
     def number(self):
-        return self.pick("0", "1", "2", "3", "7", "10", "-1", "-2", "100", "1.5", "0.1", "2.0", "1e3", "-0.5", "3.14159",
-                         "1_000", "0x1F", "0b101", "1e-7", "123456.789", "99999999999999999", "true", "false")
+        return self.pick("0", "1", "2", "3", "7", "10", "-1", "-2", "100", "1.5", "0.1", "2.0", "1e3", "-0.5",
+                         "3.14159", "1_000", "0x1F", "0b101", "1e-7", "123456.789", "99999999999999999", "true",
+                         "false")
 
     def literal(self, depth):
         k = self.r.randrange(8)
@@ -190,7 +195,8 @@ class Grammar:
         name = name or self.r.choice(FILTERS)
         sensible = {
             "join": ["", "(', ')", "('-', attribute='k')", "(attribute='v')"], "default": ["('D')", "('D', true)"],
-            "d": ["(0)"], "indent": ["", "(2)", "(2, true)", "('> ', true, true)", "(first=true)", "(width=3, blank=true)"],
+            "d": ["(0)"],
+            "indent": ["", "(2)", "(2, true)", "('> ', true, true)", "(first=true)", "(width=3, blank=true)"],
             "tojson": ["", "(indent=2)", "(indent=0)", "(ensure_ascii=true)", "(sort_keys=true)", "(indent='\t')",
                        "(separators=(',', ':'))", "(indent=4, separators=[' , ', ' : '], sort_keys=true)"],
             "map": ["(attribute='k')", "('upper')", "(attribute='z', default=0)", "('int')", "('replace', 'a', 'b')",
@@ -210,13 +216,15 @@ class Grammar:
             "truncate": ["", "(9)", "(9, true)", "(10, false, '..', 0)", "(5, end='')", "(12, leeway=3)"],
             "wordwrap": ["(10)", "(20)", "(7, false)", "(12, wrapstring='|')", "(9, true, '~', false)", "", "(3)"],
             "replace": ["('o', '0')", "('l', 'L', 1)", "('', '-')", "(' ', '')", "('a', u)", "('<', '&lt;')"],
-            "trim": ["", "('h')", "(' \n')", "(none)"], "center": ["(20)", "(5)", ""], "unique": ["", "(true)", "(attribute='k')"],
-            "sum": ["", "(attribute='k')", "(start=5)", "('k', 1)"], "min": ["", "(attribute='k')"],
-            "max": ["", "(attribute='v')", "(case_sensitive=true)"], "attr": ["('upper')", "('k')", "('items')"],
-            "format": ["(1)", "('a', 2)", "(a=1)", "(n)"], "xmlattr": ["", "(false)"],
+            "trim": ["", "('h')", "(' \n')", "(none)"], "center": ["(20)", "(5)", ""],
+            "unique": ["", "(true)", "(attribute='k')"], "sum": ["", "(attribute='k')", "(start=5)", "('k', 1)"],
+            "min": ["", "(attribute='k')"], "max": ["", "(attribute='v')", "(case_sensitive=true)"],
+            "attr": ["('upper')", "('k')", "('items')"], "format": ["(1)", "('a', 2)", "(a=1)", "(n)"],
+            "xmlattr": ["", "(false)"],
         }
         if self.r.random() < .06:
-            return name + "(" + self.args(depth, 2, self.r.sample(["attribute", "default", "indent", "first", "d", "a"], 1)) + ")"
+            keyword = self.r.sample(["attribute", "default", "indent", "first", "d", "a"], 1)
+            return name + "(" + self.args(depth, 2, keyword) + ")"
         return name + self.r.choice(sensible.get(name, [""]))
 
     def test(self, depth):
@@ -230,16 +238,20 @@ class Grammar:
     def method(self, depth, kind=None):
         name = self.r.choice(METHODS[:METHODS.index("items")] if kind == "s" else METHODS)
         sensible = {
-            "split": ["", "' '", "','", "'l', 1", "none, 1", "maxsplit=1", "'o', -1"], "rsplit": ["", "' ', 1", "'l', 1", "none, 2"],
+            "split": ["", "' '", "','", "'l', 1", "none, 1", "maxsplit=1", "'o', -1"],
+            "rsplit": ["", "' ', 1", "'l', 1", "none, 2"],
             "strip": ["", "'h'", "' \\n'", "'hd'"], "lstrip": ["", "'h'"], "rstrip": ["", "'d'", "'\\n'"],
             "replace": ["'l', 'L'", "'o', '', 1", "'', '.'"], "startswith": ["'h'", "('a', 'h')", "'l', 2", "''"],
             "endswith": ["'d'", "('x', 'bar')", "'o', 0, 5"], "join": ["ls", "l", "['a', 'b']", "s", "d"],
             "find": ["'o'", "'o', 5", "'zz'", "'', 3", "'l', -3, 100"], "rfind": ["'o'", "'l', 0, 5", "''"],
-            "index": ["'o'", "1", "'zz'"], "count": ["'l'", "1", "''", "'o', 5"], "format": ["", "1, 2", "'a', b=2", "n, f, a=d"],
+            "index": ["'o'", "1", "'zz'"], "count": ["'l'", "1", "''", "'o', 5"],
+            "format": ["", "1, 2", "'a', b=2", "n, f, a=d"],
             "partition": ["' '", "'zz'"], "rpartition": ["'o'", "'zz'"], "removeprefix": ["'he'", "'x'"],
-            "removesuffix": ["'bar'", "'x'"], "ljust": ["9", "9, '*'"], "rjust": ["25", "22, '.'"], "center": ["10", "21, '-'"],
-            "zfill": ["4", "10"], "expandtabs": ["", "4"], "get": ["'a'", "'zz'", "'zz', 'D'", "1", "key"],
-            "splitlines": ["", "true"], "append": ["1"], "update": ["{}"], "pop": ["", "0"], "format_map": ["d", "{'a': 1}"],
+            "removesuffix": ["'bar'", "'x'"], "ljust": ["9", "9, '*'"], "rjust": ["25", "22, '.'"],
+            "center": ["10", "21, '-'"], "zfill": ["4", "10"], "expandtabs": ["", "4"],
+            "get": ["'a'", "'zz'", "'zz', 'D'", "1", "key"],
+            "splitlines": ["", "true"], "append": ["1"], "update": ["{}"], "pop": ["", "0"],
+            "format_map": ["d", "{'a': 1}"],
         }
         if self.r.random() < .1:
             return name + "(" + self.args(depth, 2) + ")"
@@ -257,60 +269,78 @@ class Grammar:
             if k < 3:
                 return "%s.%s" % (self.typed_atom("s", depth), self.method(depth, "s"))
             if k < 6:
-                name = self.pick("upper", "lower", "title", "capitalize", "trim", "indent", "replace", "truncate", "wordwrap",
-                                 "center", "urlencode", "string", "e", "safe", "tojson", "default", "reverse", "forceescape")
+                name = self.pick("upper", "lower", "title", "capitalize", "trim", "indent", "replace", "truncate",
+                                 "wordwrap", "center", "urlencode", "string", "e", "safe", "tojson", "default",
+                                 "reverse", "forceescape")
                 return "%s|%s" % (self.typed_atom("s", depth), self.filter(depth, name))
             if k < 7:
-                return "%s|%s" % (self.pick("l", "ls", "ll", "ld", "d", "lm", "messages"), self.pick("join", "join(', ')", "tojson", "string", "tojson(indent=2)"))
+                return "%s|%s" % (self.pick("l", "ls", "ll", "ld", "d", "lm", "messages"),
+                                  self.pick("join", "join(', ')", "tojson", "string", "tojson(indent=2)"))
             if k < 8:
                 return "%s %s %s" % (self.typed("s", depth - 1), self.pick("~", "+"), self.typed("s", depth - 1))
             if k < 9:
-                return "%s ~ %s" % (self.typed(self.pick("n", "l", "d", "b", "s"), depth - 1), self.typed("s", depth - 1))
+                return "%s ~ %s" % (self.typed(self.pick("n", "l", "d", "b", "s"), depth - 1),
+                                    self.typed("s", depth - 1))
             return self.special()
         if kind == "n":
             if depth <= 0:
                 return self.pick("n", "z", "neg", "f", self.number(), self.number())
             k = r.randrange(8)
             if k < 3:
-                return "%s %s %s" % (self.typed_atom("n", depth), self.pick("+", "-", "*", "/", "//", "%"), self.typed_atom("n", depth))
+                return "%s %s %s" % (self.typed_atom("n", depth), self.pick("+", "-", "*", "/", "//", "%"),
+                                     self.typed_atom("n", depth))
             if k < 4:
                 return "%s ** %s" % (self.typed_atom("n", depth), self.pick("2", "3", "-1", "0.5"))
             if k < 5:
-                return "%s|%s" % (self.typed_atom("n", depth), self.filter(depth, self.pick("abs", "round", "int", "float")))
+                return "%s|%s" % (self.typed_atom("n", depth),
+                                  self.filter(depth, self.pick("abs", "round", "int", "float")))
             if k < 6:
                 return "%s|%s" % (self.typed_atom(self.pick("s", "l", "d"), depth), self.pick("length", "count"))
             if k < 7:
-                return "%s|%s" % (self.typed_atom("s", depth), self.filter(depth, self.pick("int", "float", "wordcount")))
+                return "%s|%s" % (self.typed_atom("s", depth),
+                                  self.filter(depth, self.pick("int", "float", "wordcount")))
             return self.pick("-", "+") + self.typed_atom("n", depth)
         if kind == "l":
             if depth <= 0:
                 return self.pick("l", "ls", "el", "ll", "ld", "messages", "range(4)", "[1, 2]", "['x', 'Y']", "d", "lm")
             k = r.randrange(8)
             if k < 4:
-                name = self.pick("sort", "unique", "reverse", "list", "map", "select", "reject", "batch", "slice", "selectattr",
-                                 "rejectattr", "groupby", "dictsort", "items")
-                base = self.pick("d", "ed", "ld[0]") if name in ("dictsort", "items") else \
-                    self.pick("ld", "messages") if name in ("selectattr", "rejectattr", "groupby") else self.typed_atom("l", depth)
+                name = self.pick("sort", "unique", "reverse", "list", "map", "select", "reject", "batch", "slice",
+                                 "selectattr", "rejectattr", "groupby", "dictsort", "items")
+                if name in ("dictsort", "items"):
+                    base = self.pick("d", "ed", "ld[0]")
+                elif name in ("selectattr", "rejectattr", "groupby"):
+                    base = self.pick("ld", "messages")
+                else:
+                    base = self.typed_atom("l", depth)
                 return "%s|%s%s" % (base, self.filter(depth, name), self.pick("|list", "|list", ""))
             if k < 5:
-                return "%s.%s" % (self.typed_atom("s", depth), self.pick("split()", "split('o')", "split(' ', 1)", "splitlines()",
-                                                                         "rsplit('l', 1)", "partition('o')", "split(',')"))
+                return "%s.%s" % (self.typed_atom("s", depth),
+                                  self.pick("split()", "split('o')", "split(' ', 1)", "splitlines()",
+                                                                         "rsplit('l', 1)", "partition('o')",
+                                                                         "split(',')"))
             if k < 6:
                 return "%s + %s" % (self.pick("l", "ls", "[1]"), self.pick("l", "ls", "['q']"))
             if k < 7:
-                return "[" + ", ".join(self.typed(self.pick("n", "s", "b"), depth - 1) for _ in range(r.randrange(4))) + "]"
+                return "[" + ", ".join(self.typed(self.pick("n", "s", "b"), depth - 1)
+                                       for _ in range(r.randrange(4))) + "]"
             return self.typed_atom("l", depth) + self.slice()
         if kind == "d":
-            return self.pick("d", "ed", "ld[0]", "messages[0]", "dict(a=1)", "{'a': n, 'b': s}", "{1: 2, 'x': none}", "tools[0]")
+            return self.pick("d", "ed", "ld[0]", "messages[0]", "dict(a=1)", "{'a': n, 'b': s}", "{1: 2, 'x': none}",
+                             "tools[0]")
         k = r.randrange(6)
         if k < 2:
             kind = self.pick("n", "s", "s")
-            return "%s %s %s" % (self.typed_atom(kind, depth), self.pick("==", "!=", "<", "<=", ">", ">="), self.typed_atom(kind, depth))
+            return "%s %s %s" % (self.typed_atom(kind, depth), self.pick("==", "!=", "<", "<=", ">", ">="),
+                                 self.typed_atom(kind, depth))
         if k < 4:
-            return "%s is %s%s" % (self.typed_atom(self.pick("n", "s", "l", "d"), depth), self.pick("", "not "), self.test(depth))
+            return "%s is %s%s" % (self.typed_atom(self.pick("n", "s", "l", "d"), depth), self.pick("", "not "),
+                                   self.test(depth))
         if k < 5:
-            return "%s %s %s" % (self.typed_atom("s", depth), self.pick("in", "not in"), self.typed_atom(self.pick("s", "l", "d"), depth))
-        return "%s%s %s %s" % (self.pick("", "not "), self.typed_atom("b", depth), self.pick("and", "or"), self.typed_atom("b", depth))
+            return "%s %s %s" % (self.typed_atom("s", depth), self.pick("in", "not in"),
+                                 self.typed_atom(self.pick("s", "l", "d"), depth))
+        return "%s%s %s %s" % (self.pick("", "not "), self.typed_atom("b", depth), self.pick("and", "or"),
+                               self.typed_atom("b", depth))
 
     def typed_atom(self, kind, depth):
         e = self.typed(kind, depth - 1)
@@ -324,10 +354,12 @@ class Grammar:
         return self.pick("range(%s)" % self.pick("3", "5, 1, -2", "n", "2, 6"), "dict(a=1, **ed)", "namespace(a=1).a",
                          "joiner('|')()", "mac(%s)" % self.args(1), "strftime_now('%Y-%m-%d %-d %B %a %H:%M %j %p %I')",
                          "'%s' %% (%s)" % (self.pick("%s", "%r", "%-8s|", "%.3s", "%20s"), self.typed("s", 1)),
-                         "'%s' %% %s" % (self.pick("%d", "%5.2f", "%x", "%03d", "%+d", "%e", "%g", "%#o", "%-9.3e|", "%G", "% d"),
+                         "'%s' %% %s" % (self.pick("%d", "%5.2f", "%x", "%03d", "%+d", "%e", "%g", "%#o", "%-9.3e|",
+                                                   "%G", "% d"),
                                          self.number()),
                          "'{:%s}'.format(%s)" % (self.r.choice(FORMATS), self.typed(self.pick("n", "n", "s"), 1)),
-                         "'{0:%s}|{1:%s}'.format(%s, %s)" % (self.r.choice(FORMATS), self.r.choice(FORMATS), self.number(), self.number()))
+                         "'{0:%s}|{1:%s}'.format(%s, %s)" % (self.r.choice(FORMATS), self.r.choice(FORMATS),
+                                                             self.number(), self.number()))
 
     def expr(self, depth):
         r = self.r
@@ -352,7 +384,8 @@ class Grammar:
             return "%s is %s%s" % (self.atom(depth), self.pick("", "", "not "), self.test(depth))
         if k < 18:
             op = self.pick("+", "-", "*", "/", "//", "%", "**", "~", "~", "+")
-            right = self.pick("2", "3", "-1", "0", "0.5", "n") if op in ("**", "*") and r.random() < .8 else self.expr(depth - 1)
+            small = op in ("**", "*") and r.random() < .8
+            right = self.pick("2", "3", "-1", "0", "0.5", "n") if small else self.expr(depth - 1)
             return "%s %s %s" % (self.expr(depth - 1), op, right)
         if k < 20:
             op = self.pick("==", "!=", "<", "<=", ">", ">=", "in", "not in")
@@ -380,11 +413,15 @@ class Grammar:
         return "{%%%s %s %s%%}" % (self.space(), text, self.space())
 
     def filler(self):
-        return self.pick("", "", " ", "\n", "text", "\n  ", "a\n", "  \n\n", "{# c #}", "{#- c -#}\n", "  {# c #}\n", "é<|x|>",
-                         "{% raw %}{{ x }}\n{% endraw %}", "\r\n", "}}", "\t") if self.r.random() < .97 else "{%- raw -%} {% x %} {%- endraw -%}"
+        if self.r.random() >= .97:
+            return "{%- raw -%} {% x %} {%- endraw -%}"
+        return self.pick("", "", " ", "\n", "text", "\n  ", "a\n", "  \n\n", "{# c #}", "{#- c -#}\n", "  {# c #}\n",
+                         "é<|x|>", "{% raw %}{{ x }}\n{% endraw %}", "\r\n", "}}", "\t")
 
     def target(self):
-        return self.pick("x", "y", "s", "x", "n", "x", "y") if self.r.random() < .9 else self.pick("x, y", "ns.a", "(x, y)", "loop", "x, ns.a")
+        if self.r.random() < .9:
+            return self.pick("x", "y", "s", "x", "n", "x", "y")
+        return self.pick("x, y", "ns.a", "(x, y)", "loop", "x, ns.a")
 
     def body(self, depth):
         return "".join(self.statement(depth - 1) + self.filler() for _ in range(self.r.randrange(1, 4)))
@@ -407,8 +444,10 @@ class Grammar:
                 out += self.tag("else") + self.body(depth)
             return out + self.tag("endif")
         if k < 15:
-            over = self.pick("l", "ls", "messages", "range(3)", "d", "d.items()", "d|items", "ll", "ld", "s", "[1, 2]", self.expr(2))
-            target = "x, y" if over in ("d.items()", "d|items", "ll") else self.pick("x", "y") if r.random() < .95 else "k, v"
+            over = self.pick("l", "ls", "messages", "range(3)", "d", "d.items()", "d|items", "ll", "ld", "s", "[1, 2]",
+                             self.expr(2))
+            pairs = over in ("d.items()", "d|items", "ll")
+            target = "x, y" if pairs else self.pick("x", "y") if r.random() < .95 else "k, v"
             test = " if " + self.expr(2) if r.random() < .2 else ""
             recursive = " recursive" if r.random() < .08 else ""
             out = self.tag("for %s in %s%s%s" % (target, over, test, recursive)) + self.body(depth)
@@ -423,22 +462,27 @@ class Grammar:
                 out += self.tag("else") + self.body(depth)
             return out + self.tag("endfor")
         if k < 16:
-            return self.tag("set %s%s" % (self.pick("x", "y", "s"), self.pick("", "", " | upper", " | trim | length"))) + \
+            return self.tag("set %s%s" % (self.pick("x", "y", "s"),
+                                          self.pick("", "", " | upper", " | trim | length"))) + \
                 self.body(depth) + self.tag("endset")
         if k < 17:
             args = self.pick("", "x", "x, y=2", "a, b='z', c=none", "x=n", "caller=none")
+            names = ["x"] if "x" in args else ["b"] if "b" in args else []
             return self.tag("macro mac(%s)" % args) + self.body(depth) + \
                 self.pick("", "{{ x }}", "{{ varargs }}", "{{ kwargs }}", "{{ caller() }}", "{{ caller(1) }}") + \
-                self.tag("endmacro") + "{{ mac(%s) }}" % self.args(1, 1, ["x"] if "x" in args else ["b"] if "b" in args else [])
+                self.tag("endmacro") + "{{ mac(%s) }}" % self.args(1, 1, names)
         if k < 18:
+            macro = ""
             if r.random() < .8:
-                return "{% macro mac(x) %}" + self.body(depth) + "{{ caller(%s) }}{%% endmacro %%}" % self.pick("", "1", "x") + \
-                    self.tag("call%s mac(%s)" % (self.pick("", "(x)", "(y=1)"), self.args(1, 1))) + self.body(depth) + self.tag("endcall")
-            return self.tag("call%s mac(%s)" % (self.pick("", "(x)", "(y=1)"), self.args(1, 1))) + self.body(depth) + self.tag("endcall")
+                macro = "{% macro mac(x) %}" + self.body(depth) + \
+                    "{{ caller(%s) }}{%% endmacro %%}" % self.pick("", "1", "x")
+            call = self.tag("call%s mac(%s)" % (self.pick("", "(x)", "(y=1)"), self.args(1, 1)))
+            return macro + call + self.body(depth) + self.tag("endcall")
         if k < 19:
             return self.tag("filter " + self.filter(1)) + self.body(depth) + self.tag("endfilter")
         if k < 20:
-            return self.tag("with " + self.pick("x = 1", "x = n, y = x", "", "x, y = ll[0]")) + self.body(depth) + self.tag("endwith")
+            names = self.pick("x = 1", "x = n, y = x", "", "x, y = ll[0]")
+            return self.tag("with " + names) + self.body(depth) + self.tag("endwith")
         if k < 21:
             return "{% set ns = namespace(a=" + self.expr(1) + ") %}" + self.body(depth) + "{{ ns.a }}"
         return self.tag("generation") + self.body(depth) + self.tag("endgeneration")
@@ -499,7 +543,8 @@ class Mutator:
                 j = self.r.randrange(len(tokens))
                 tokens[i], tokens[j] = tokens[j], tokens[i]
             elif k in (3, 4, 5) and re.fullmatch(r"\w+", tokens[i]):
-                tokens[i] = self.r.choice(self.words + NAMES + ["not", "and", "or", "in", "is", "else", "if", "none", "true"])
+                tokens[i] = self.r.choice(self.words + NAMES + ["not", "and", "or", "in", "is", "else", "if", "none",
+                                                                "true"])
             elif k in (6, 7) and tokens[i][0] in "'\"":
                 tokens[i] = self.r.choice(STRINGS)
             elif k == 8 and tokens[i] in ("+", "~", "-", "==", ".", "|", "[", "<", ">"):
@@ -584,8 +629,12 @@ def shrink(env, runnel, template, context):
 
 
 def report(template, context, wanted, got):
-    print("template: %r\n context: %s\n  jinja2: %r\n  runnel: %r\n" %
-          (template, "CONTEXT" if context == json.dumps(CONTEXT) else context if len(context) < 2000 else context[:2000] + "...", wanted, got.get("text", "error: " + got.get("error", ""))))
+    if context == json.dumps(CONTEXT):
+        context = "CONTEXT"
+    elif len(context) >= 2000:
+        context = context[:2000] + "..."
+    answer = got.get("text", "error: " + got.get("error", ""))
+    print("template: %r\n context: %s\n  jinja2: %r\n  runnel: %r\n" % (template, context, wanted, answer))
 
 
 def main():
@@ -598,7 +647,8 @@ def main():
     parser.add_argument("--kind", choices=["grammar", "block", "whole"])
     parser.add_argument("--one", nargs=2, metavar=("TEMPLATE", "CONTEXT"))
     options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)) if "asan" not in options.program and "san" not in options.program else None
+    if "san" not in options.program:  # sanitizers reserve more
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     signal.signal(signal.SIGALRM, on_alarm)
     env, runnel = make_judge(), Runnel(options.program)
     if options.one:
@@ -626,7 +676,8 @@ def main():
             bad += 1
             template = shrink(env, runnel, template, context)
             report(template, context, judge(env, template, context), runnel.render(template, context))
-    print("%d cases, %d compared, %d of them errors in both, %d differ (seed %d)" % (count, compared, errors, bad, options.seed))
+    print("%d cases, %d compared, %d of them errors in both, %d differ (seed %d)" % (count, compared, errors, bad,
+                                                                                     options.seed))
     sys.exit(bad > 0)
 
 
