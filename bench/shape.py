@@ -1,5 +1,5 @@
-"""What moe_shape.py and latent_shape.py share: files in the shape of a published model with fewer blocks, its vocabulary
-cut in proportion, and random weights, so that a token costs in each block what it costs in the whole model."""
+"""What moe_shape.py and latent_shape.py share: files in the shape of a published model with fewer blocks, its
+vocabulary cut in proportion, and random weights, so that a block costs what it costs in the whole model."""
 import argparse
 import os
 import pathlib
