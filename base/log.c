@@ -4,16 +4,19 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/one_line.h"
+
 void rn_log(const struct rn_log *log, runnel_log_level level, const char *format, ...)
 {
-    char line[512];
+    char raw[512], line[512];
     va_list args;
 
     if (log == NULL || log->sink == NULL || level > log->level)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
+    rn_one_line(line, sizeof line, raw);
     log->sink(log->user, level, line);
 }
 

@@ -11,7 +11,8 @@ struct rn_log {
     runnel_log_level level; /* lines above it are dropped before formatting */
 };
 
-/* One line without a newline. Never blocks but in the sink. `log` may be NULL. */
+/* One line, whatever is in the arguments: control bytes are written as "\xNN", and a line that is too long ends between
+ * two characters. Never blocks but in the sink. `log` may be NULL. */
 void rn_log(const struct rn_log *log, runnel_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

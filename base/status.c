@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/one_line.h"
+
 void rn_error_clear(runnel_error *error)
 {
     if (error != NULL) {
@@ -12,41 +14,6 @@ void rn_error_clear(runnel_error *error)
         error->retry_ms = 0;
         memset(error->reserved, 0, sizeof error->reserved);
     }
-}
-
-/* Of text[0..n), which was cut there, what is left without the beginning of a character of UTF-8 at its end. */
-static size_t whole_characters(const char *text, size_t n)
-{
-    size_t tail = 0, needed;
-    unsigned char lead;
-
-    while (tail < 3 && tail < n && ((unsigned char)text[n - 1 - tail] & 0xc0) == 0x80)
-        tail++;
-    if (tail == n)
-        return n;
-    lead = (unsigned char)text[n - 1 - tail];
-    needed = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-    return needed > tail + 1 ? n - 1 - tail : n;
-}
-
-/* Copies `in` with control bytes as "\xNN"; truncates at the end of `out`, between two characters. */
-static void escape(char *out, size_t capacity, const char *in)
-{
-    static const char hex[] = "0123456789abcdef";
-    size_t n = 0;
-
-    for (; *in != '\0' && n + 5 < capacity; in++) {
-        unsigned char c = (unsigned char)*in;
-        if (c >= 0x20 && c != 0x7f) {
-            out[n++] = (char)c;
-        } else {
-            out[n++] = '\\';
-            out[n++] = 'x';
-            out[n++] = hex[c >> 4];
-            out[n++] = hex[c & 15];
-        }
-    }
-    out[*in != '\0' ? whole_characters(out, n) : n] = '\0';
 }
 
 runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)
@@ -59,7 +26,7 @@ runnel_status rn_error_vset(runnel_error *error, runnel_status status, const cha
         return error->status;
     vsnprintf(raw, sizeof raw, format, args);
     error->status = status;
-    escape(error->message, sizeof error->message, raw);
+    rn_one_line(error->message, sizeof error->message, raw);
     return status;
 }
 
