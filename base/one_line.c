@@ -1,37 +1,40 @@
 /* See one_line.h. */
 #include "base/one_line.h"
 
-/* Of text[0..n), which was cut there, what is left without the beginning of a character of UTF-8 at its end. */
-static size_t whole_characters(const char *text, size_t n)
-{
-    size_t tail = 0, needed;
-    unsigned char lead;
+#include <string.h>
 
-    while (tail < 3 && tail < n && ((unsigned char)text[n - 1 - tail] & 0xc0) == 0x80)
-        tail++;
-    if (tail == n)
-        return n;
-    lead = (unsigned char)text[n - 1 - tail];
-    needed = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-    return needed > tail + 1 ? n - 1 - tail : n;
+/* Length of the character of UTF-8 at `text`, which ends with a NUL; 0: there is none (RFC 3629). */
+static size_t character_bytes(const unsigned char *text)
+{
+    unsigned char c = text[0];
+    size_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) ||
+        (c == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return n;
 }
 
 void rn_one_line(char *out, size_t capacity, const char *in)
 {
     static const char hex[] = "0123456789abcdef";
-    size_t n = 0;
+    const unsigned char *at = (const unsigned char *)in;
+    size_t n = 0, k;
 
-    for (; *in != '\0' && n + 5 < capacity; in++) {
-        unsigned char c = (unsigned char)*in;
-
-        if (c >= 0x20 && c != 0x7f) {
-            out[n++] = (char)c;
+    for (; *at != '\0' && n + 5 < capacity; at += k > 0 ? k : 1) {
+        k = character_bytes(at);
+        if (k > 1 || (k == 1 && *at >= 0x20 && *at != 0x7f)) {
+            memcpy(out + n, at, k);
+            n += k;
         } else {
             out[n++] = '\\';
             out[n++] = 'x';
-            out[n++] = hex[c >> 4];
-            out[n++] = hex[c & 15];
+            out[n++] = hex[*at >> 4];
+            out[n++] = hex[*at & 15];
         }
     }
-    out[*in != '\0' ? whole_characters(out, n) : n] = '\0';
+    out[n] = '\0';
 }

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Copies `in` to out[capacity] with control bytes as "\xNN", so that it is one line and moves no terminal's cursor. What
- * is too long ends between two characters of UTF-8. capacity > 0. */
+/* Copies `in` to out[capacity] with control bytes, and those that are not UTF-8, as "\xNN", so that it is one line and
+ * moves no terminal's cursor. What is too long ends between two characters. capacity > 0. */
 void rn_one_line(char *out, size_t capacity, const char *in);
 
 #endif

@@ -50,6 +50,21 @@ static void test_control_bytes_are_escaped(void **state)
     assert_string_equal(error.message, "key a\\x0ab\\x1b[31m\\x7f\\x09\xc3\xa9"); /* UTF-8 passes */
 }
 
+/* What is no UTF-8 (RFC 3629), and what a precision leaves of a character. */
+static void test_other_bytes_are_escaped(void **state)
+{
+    runnel_error error = {0};
+
+    (void)state;
+    rn_error_set(&error, RUNNEL_FORMAT, "key '%.3s', '%.4s'", "\xc3\xa9\xc3\xa9", "\xc3\xa9\xc3\xa9");
+    assert_string_equal(error.message, "key '\xc3\xa9\\xc3', '\xc3\xa9\xc3\xa9'");
+    rn_error_clear(&error);
+    rn_error_set(&error, RUNNEL_FORMAT, "%s",
+                 "\xff\x80 \xe2\x82 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \xf4\x8f\xbf\xbf");
+    assert_string_equal(error.message, "\\xff\\x80 \\xe2\\x82 \\xc0\\xaf \\xed\\xa0\\x80 "
+                                       "\\xf4\\x90\\x80\\x80 \xf4\x8f\xbf\xbf");
+}
+
 /* Wherever a sentence of characters of `width` bytes is cut: it ends behind a whole one. */
 static void test_cut_between_characters(void **state)
 {
@@ -110,10 +125,10 @@ static void test_names_and_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets_code_and_sentence), cmocka_unit_test(test_null_error),
-        cmocka_unit_test(test_first_error_stays),      cmocka_unit_test(test_control_bytes_are_escaped),
-        cmocka_unit_test(test_cut_between_characters), cmocka_unit_test(test_never_overflows),
-        cmocka_unit_test(test_names_and_texts),
+        cmocka_unit_test(test_sets_code_and_sentence),  cmocka_unit_test(test_null_error),
+        cmocka_unit_test(test_first_error_stays),       cmocka_unit_test(test_control_bytes_are_escaped),
+        cmocka_unit_test(test_other_bytes_are_escaped), cmocka_unit_test(test_cut_between_characters),
+        cmocka_unit_test(test_never_overflows),         cmocka_unit_test(test_names_and_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
