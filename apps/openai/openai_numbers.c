@@ -5,6 +5,8 @@
  *
  *     18446744073709551615  ──parse──▶  {"\u0001number": "18446744073709551615"}  ──dump──▶  18446744073709551615
  *
+ * A text of which a name begins with U+0001 is refused, so that no object of its own can stand for a number.
+ *
  * Where a number is asked for, openai_make_whole has made one of it before. */
 #include <float.h>
 #include <limits.h>
@@ -121,6 +123,29 @@ static const char *skip_string(const char *at, const char *end)
     return at < end ? at + 1 : end;
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The first name of a member in [at, end) that begins with U+0001; NULL: there is none. JSON has one way to write it. */
+static const char *find_reserved(const char *at, const char *end)
+{
+    static const char mark[] = "\"\\u0001";
+    const char *first, *behind;
+
+    if (memmem(at, (size_t)(end - at), mark, sizeof mark - 1) == NULL)
+        return NULL;
+    while ((first = memchr(at, '"', (size_t)(end - at))) != NULL) {
+        at = behind = skip_string(first, end);
+        while (behind < end && is_space(*behind))
+            behind++;
+        if (behind < end && *behind == ':' && memcmp(first, mark, sizeof mark - 1) == 0)
+            return first;
+    }
+    return NULL;
+}
+
 /* The next number to be kept in [at, end); NULL: there is none. */
 static const char *find_kept(const char *at, const char *end, size_t *n)
 {
@@ -193,15 +218,32 @@ static void move_back(const char *text, json_error_t *where)
     where->column = where->column > 0 ? where->column : 0;
 }
 
+static json_t *refuse_reserved(const char *bytes, const char *at, json_error_t *where)
+{
+    const char *line = memrchr(bytes, '\n', (size_t)(at - bytes));
+
+    *where = (json_error_t){.text = "a name that begins with U+0001", .line = 1};
+    for (const char *c = bytes; c < at; c++)
+        where->line += *c == '\n';
+    where->column = (int)(at - (line != NULL ? line + 1 : bytes)) + 1;
+    where->position = (int)(at - bytes) + 1;
+    where->text[JSON_ERROR_TEXT_LENGTH - 1] = (char)json_error_invalid_syntax;
+    return NULL;
+}
+
 json_t *openai_parse_as(const char *bytes, size_t n, size_t flags, json_error_t *where)
 {
     json_error_t unused;
     json_t *value = NULL;
+    const char *reserved = find_reserved(bytes, bytes + n);
     bool short_of_memory = false;
     size_t size = 0;
-    char *text = keep_numbers(bytes, n, &size, &short_of_memory);
+    char *text = NULL;
 
     where = where != NULL ? where : &unused;
+    if (reserved != NULL)
+        return refuse_reserved(bytes, reserved, where);
+    text = keep_numbers(bytes, n, &size, &short_of_memory);
     if (short_of_memory) {
         *where = (json_error_t){.text = "not enough memory"};
         where->text[JSON_ERROR_TEXT_LENGTH - 1] = (char)json_error_out_of_memory;
