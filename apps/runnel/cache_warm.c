@@ -2,7 +2,9 @@
  *
  * A line is a prompt, or an object {"prompt": ..}; empty lines are left out. Each is computed alone, without an answer,
  * and pinned, which brings it into these tiers at once; what is still on its way there is written before the model is
- * freed. That a tier has not taken all of it is a failure: whoever runs this wants the prompts there. */
+ * freed. That a tier has not taken all of it is a failure: whoever runs this wants the prompts there. Where blocks could
+ * not be moved (a record was damaged, a disk full), the prompts are asked for a second time: what is there now is found,
+ * and a fault that has been mended does not come again. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,8 @@ struct warm {
     const struct app_options *options;
     uint64_t prompts, tokens, cached, failed;
     uint64_t blocks; /* whole ones that were computed, and are to be kept */
-    uint64_t lost;   /* blocks that could not be moved */
+    uint64_t lost;   /* blocks that could not be moved, this time */
+    bool again;      /* it looks whether all is there: the first fault ends it */
     bool nothing;    /* a tier has taken none */
 };
 
@@ -50,7 +53,8 @@ static int compute(struct warm *warm, uint64_t line, const char *prompt, size_t 
         warm->blocks += (outcome.usage.prompt_tokens - 1) / per_block - outcome.usage.cached_tokens / per_block;
     if (code == APP_OK || code == APP_CANCELLED)
         return code;
-    app_error("line %" PRIu64 ": not computed", line);
+    if (!warm->again)
+        app_error("line %" PRIu64 ": not computed", line);
     warm->failed++;
     return APP_OK;
 }
@@ -67,12 +71,20 @@ static int compute_line(struct warm *warm, uint64_t number, const char *line, si
     prompt = json_object_get(object, "prompt");
     if (json_is_string(prompt)) {
         code = compute(warm, number, json_string_value(prompt), json_string_length(prompt));
-    } else {
+    } else if (!warm->again) {
         app_error("line %" PRIu64 ": %s", number, object == NULL ? error.text : "there is no text \"prompt\" in it");
         warm->failed++;
     }
     json_decref(object);
     return code;
+}
+
+/* Whether it is known that the second time ends as the first. */
+static bool is_lost(const struct warm *warm)
+{
+    runnel_metrics now = {.struct_size = sizeof now};
+
+    return warm->again && runnel_engine_metrics(warm->app.engine, &now) == RUNNEL_OK && now.cache_errors > 0;
 }
 
 static int compute_all(struct warm *warm, const struct app_text *text)
@@ -81,7 +93,7 @@ static int compute_all(struct warm *warm, const struct app_text *text)
     uint64_t number = 1;
     int code = APP_OK;
 
-    for (const char *at = text->bytes; at < end && code == APP_OK; at = next + 1, number++) {
+    for (const char *at = text->bytes; at < end && code == APP_OK && !is_lost(warm); at = next + 1, number++) {
         size_t n;
 
         next = memchr(at, '\n', (size_t)(end - at));
@@ -149,9 +161,36 @@ static int report(const struct warm *warm)
     return app_output_code();
 }
 
-int app_cache_warm(const struct app_options *options)
+/* Computes the prompts with a model of their own. An exit code. */
+static int compute_once(struct warm *warm, const struct app_text *text)
 {
     static struct app_options model; /* large: a thousand biases */
+    int code;
+
+    model = *warm->options;
+    model.operands[0] = warm->options->operands[1];
+    code = app_open(&warm->app, &model, false);
+    if (code == APP_OK)
+        code = compute_all(warm, text);
+    if (code == APP_OK)
+        finish(warm);
+    app_close(&warm->app);
+    return code;
+}
+
+/* Whether what was computed is there, after faults on its way. */
+static int look_again(struct warm *warm, const struct app_text *text)
+{
+    struct warm second = {.options = warm->options, .again = true};
+    int code = compute_once(&second, text);
+
+    warm->lost = second.lost;
+    warm->nothing = second.nothing;
+    return code;
+}
+
+int app_cache_warm(const struct app_options *options)
+{
     struct warm warm = {.options = options};
     struct app_text text = {0};
     int code;
@@ -162,14 +201,9 @@ int app_cache_warm(const struct app_options *options)
     }
     if (!app_read_file(options->operands[2], &text))
         return APP_FAILURE;
-    model = *options;
-    model.operands[0] = options->operands[1];
-    code = app_open(&warm.app, &model, false);
-    if (code == APP_OK)
-        code = compute_all(&warm, &text);
-    if (code == APP_OK)
-        finish(&warm);
-    app_close(&warm.app);
+    code = compute_once(&warm, &text);
+    if (code == APP_OK && warm.lost > 0)
+        code = look_again(&warm, &text);
     free(text.bytes);
     if (code == APP_OK)
         code = report(&warm);

@@ -72,6 +72,29 @@ class Folder(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertGreater(json.loads(done.stdout)["records"], part)
 
+    def test_damaged(self):
+        """Records that cannot be read are computed again and kept: nothing is missing at the end."""
+        prompts = "".join(f"Number {i}: " + PROMPTS[0] + "\n" for i in range(4)).encode()
+        with tempfile.TemporaryDirectory() as path:
+            cache = pathlib.Path(path) / "cache"
+            command = ("cache", "warm", MODEL, "-", "--cache-dir", cache, "--json", "-q")
+            first = json.loads(run(*command, stdin=prompts).stdout)
+            for file in cache.glob("*/*.kv"):
+                bytes_ = bytearray(file.read_bytes())
+                bytes_[len(bytes_) // 2] ^= 1
+                file.write_bytes(bytes_)
+            self.assertEqual(run("cache", "verify", cache).returncode, 1)
+            done = run(*command, stdin=prompts)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            again = json.loads(done.stdout)
+            self.assertLess(again["cached_tokens"], again["tokens"] - 31 * again["prompts"])  # the damage was met
+            self.assertEqual([again[k] for k in ("prompts", "tokens", "failed")],
+                             [first[k] for k in ("prompts", "tokens", "failed")])
+            prompt = prompts.decode().split("\n")[-2]
+            text, usage, _ = answer(prompt, "--cache-dir", cache)
+            self.assertEqual(text, answer(prompt)[0])
+            self.assertGreater(usage["cold_tokens"], usage["prompt_tokens"] * 3 // 4)
+
     def test_refused(self):
         with tempfile.TemporaryDirectory() as path:
             cache = pathlib.Path(path) / "cache"
