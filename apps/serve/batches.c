@@ -17,7 +17,7 @@
 #include "apps/openai/openai_fields.h"
 #include "files.h"
 
-enum { TICK_MS = 20, PATH_BYTES = 4096, MOST_REQUESTS = 50000, MOST_STREAMS = 32 };
+enum { TICK_MS = 20, AGAIN_MS = 1000, PATH_BYTES = 4096, MOST_REQUESTS = 50000, MOST_STREAMS = 32 };
 
 /* The one that runs. */
 struct serve_batch {
@@ -107,40 +107,61 @@ static void name_result(struct serve *serve, json_t *record, const char *member,
     json_object_set_new(store_object(record), member, json_string(id));
 }
 
-/* Moves it there, unless that was done. */
-static void move_result(struct serve *serve, const json_t *record, const char *member, const char *ending)
+/* Moves it there, unless that was done. False: it is not known there, since the disk is full, say. */
+static bool move_result(struct serve *serve, const json_t *record, const char *member, const char *ending)
 {
     struct serve_store *store = &serve->files->store;
     const char *id = json_string_value(json_object_get(store_object(record), member));
     char from[PATH_BYTES], to[PATH_BYTES], name[80];
     struct stat status;
 
+    json_t *file = NULL;
+
     if (!store_path(store, store_id(record), ending, from, sizeof from))
-        return;
+        return true;
     if (id == NULL) {
         unlink(from);
-        return;
+        return true;
     }
     if (store_path(store, id, "", to, sizeof to))
         rename(from, to);
     if (store_find(store, STORE_FILES, id, owner_of(record)) != NULL || stat(to, &status) != 0)
-        return;
+        return true;
     snprintf(name, sizeof name, "%.48s_%s.jsonl", store_id(record), ending[1] == 'o' ? "output" : "error");
-    json_decref(files_keep(serve, owner_of(record), id, name, "batch_output", (uint64_t)status.st_size));
+    file = files_keep(serve, owner_of(record), id, name, "batch_output", (uint64_t)status.st_size);
+    json_decref(file);
+    return file != NULL;
 }
 
-/* From a record that says how the job ends to files that clients see. May be done twice. */
+/* The journal, and what SQLite leaves beside it where it could not tidy up. */
+static void forget_journal(const struct serve_store *store, const json_t *record)
+{
+    static const char *const endings[] = {".journal", ".journal-wal", ".journal-shm"};
+    char path[PATH_BYTES];
+
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (store_path(store, store_id(record), endings[i], path, sizeof path))
+            unlink(path);
+}
+
+/* From a record that says how the job ends to files that clients see. May be done twice. Where the disk has no room for
+ * what is to be known of them, the job stays as it is, and this is tried again. */
 static void finalize(struct serve *serve, json_t *record)
 {
+    const struct serve_store *store = &serve->files->store;
     const char *final = json_string_value(json_object_get(record, "final"));
-    char journal[PATH_BYTES];
+    char before[16];
 
-    move_result(serve, record, "output_file_id", ".out");
-    move_result(serve, record, "error_file_id", ".err");
+    snprintf(before, sizeof before, "%s", json_string_value(json_object_get(store_object(record), "status")));
+    serve->files->again_ms = uv_now(&serve->loop) + AGAIN_MS;
+    if (!store_save(store, record) || !move_result(serve, record, "output_file_id", ".out") ||
+        !move_result(serve, record, "error_file_id", ".err"))
+        return;
     set_status(record, final != NULL ? final : "failed");
-    store_save(&serve->files->store, record);
-    if (store_path(&serve->files->store, store_id(record), ".journal", journal, sizeof journal))
-        unlink(journal);
+    if (store_save(store, record))
+        forget_journal(store, record);
+    else
+        set_status(record, before);
 }
 
 static void count(struct serve_batch *run)
@@ -166,8 +187,7 @@ static void finish(struct serve *serve, struct serve_batch *run, const char *fin
         set_status(record, "finalizing");
     name_result(serve, record, "output_file_id", ".out");
     name_result(serve, record, "error_file_id", ".err");
-    if (store_save(&serve->files->store, record))
-        finalize(serve, record);
+    finalize(serve, record);
     serve_model_leave(run->model);
     serve->files->running = NULL;
     json_decref(record);
@@ -279,6 +299,8 @@ static void start(struct serve *serve, json_t *record, struct serve_model *model
         finish(serve, run, "failed");
         return;
     }
+    chmod(run->output, 0600); /* as other files here */
+    chmod(run->errors, 0600);
     if (is_status(record, "cancelling")) {
         batch_cancel(run->batch);
         return;
@@ -293,8 +315,9 @@ static void begin(struct serve *serve, json_t *record)
 {
     struct serve_model *model = model_of(serve, record);
 
-    if (is_status(record, "finalizing")) {
-        finalize(serve, record);
+    if (json_object_get(record, "final") != NULL) {
+        if (uv_now(&serve->loop) >= serve->files->again_ms)
+            finalize(serve, record);
     } else if (model == NULL || model->load == SERVE_FAILED ||
                (model->load == SERVE_UNLOADED && model->error[0] != '\0')) {
         set_error(record, "model_not_found", "the model of the batch is not served any more");

@@ -10,6 +10,7 @@ struct serve_batch;
 struct serve_files {
     struct serve_store store;
     struct serve_batch *running; /* NULL: none; owned */
+    uint64_t again_ms;           /* when the end of a job is written again that could not be written */
     uv_timer_t tick;
     uv_check_t check;
 };

@@ -142,7 +142,7 @@ bool store_add(struct serve_store *store, enum store_kind kind, uint64_t owner, 
 
 void store_remove(struct serve_store *store, enum store_kind kind, const json_t *record)
 {
-    static const char *const endings[] = {"", ".json", ".out", ".err", ".journal"};
+    static const char *const endings[] = {"", ".json", ".out", ".err", ".journal", ".journal-wal", ".journal-shm"};
     char path[PATH_BYTES];
     size_t i = 0;
     json_t *other = NULL;

@@ -274,6 +274,38 @@ class Batches(unittest.TestCase):
         self.assertEqual(plain(client.content(batch["output_file_id"])), plain(client.content(whole["output_file_id"])))
         self.assertIsNone(batch["error_file_id"])
 
+    def test_records_that_cannot_be_written(self):
+        """While the disk takes no record, a job is not over: what clients are told of it is there for good."""
+        self.server.stop()
+        self.server = server = self.start("--log-json")
+        client = Client(server)
+        lines = self.long()
+        whole = client.wait(client.begin(lines)[1])
+        _, batch = client.begin(lines)
+        client.wait(batch, until=("in_progress",))
+        folder = os.path.join(self.folder, "files")
+        in_the_way = os.path.join(folder, batch["id"] + ".new")
+        os.mkdir(in_the_way)
+        batch = client.wait(batch, until=("finalizing", *DONE))
+        seen = server.said().count("Is a directory")
+        while server.said().count("Is a directory") < seen + 2:  # it is tried again
+            _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
+            self.assertEqual(batch["status"], "finalizing")
+        os.rmdir(in_the_way)
+        batch = client.wait(batch)
+        self.assertEqual((batch["status"], batch["request_counts"]), ("completed", whole["request_counts"]))
+        written = client.content(batch["output_file_id"])
+        self.assertEqual(plain(written), plain(client.content(whole["output_file_id"])))
+        self.assertEqual({os.stat(os.path.join(folder, name)).st_mode & 0o077 for name in os.listdir(folder)}, {0})
+        for text in server.lines():
+            self.assertIsInstance(json.loads(text), dict)
+        server.process.kill()
+        server.stop()
+        self.server = self.start()
+        client = Client(self.server)
+        self.assertEqual(client.json("GET", f"/v1/batches/{batch['id']}")[1], batch)
+        self.assertEqual(client.content(batch["output_file_id"]), written)
+
     def test_going_down_and_coming_back(self):
         client = Client(self.server)
         _, batch = client.begin(self.long())
