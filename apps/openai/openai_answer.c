@@ -45,6 +45,15 @@ void openai_pour_string(FILE *to, struct openai_buffer *buffer)
     app_json_string(to, buffer->n > 0 ? buffer->bytes : "", buffer->n);
 }
 
+void openai_sentence_write(FILE *to, const char *sentence)
+{
+    char whole[sizeof((struct openai_error *)NULL)->message];
+
+    snprintf(whole, sizeof whole, "%s", sentence);
+    app_whole(whole);
+    app_json_string(to, whole, strlen(whole));
+}
+
 void openai_string_write(FILE *to, const char *text)
 {
     if (text != NULL)
@@ -772,11 +781,14 @@ void openai_answer_write(FILE *to, const struct openai_request *request, struct 
 void openai_error_write(FILE *to, const struct openai_error *error)
 {
     fputs("{\"error\":{\"message\":", to);
-    openai_string_write(to, error->message);
+    openai_sentence_write(to, error->message);
     fputs(",\"type\":", to);
     openai_string_write(to, error->type);
     fputs(",\"param\":", to);
-    openai_string_write(to, error->param[0] != '\0' ? error->param : NULL);
+    if (error->param[0] != '\0')
+        openai_sentence_write(to, error->param);
+    else
+        openai_string_write(to, NULL);
     fputs(",\"code\":", to);
     openai_string_write(to, error->code);
     fputs("}}", to);

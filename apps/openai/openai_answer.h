@@ -117,6 +117,9 @@ void openai_prompt_ids_write(FILE *to, const struct openai_request *request, siz
 /* {"error": {"message", "type", "param", "code"}} */
 void openai_error_write(FILE *to, const struct openai_error *error);
 
+/* What an error says, as a JSON string: without the characters that a precision has cut. */
+void openai_sentence_write(FILE *to, const char *sentence);
+
 /* A NUL-terminated text as a JSON string; NULL as null. */
 void openai_string_write(FILE *to, const char *text);
 

@@ -221,7 +221,7 @@ static void put_line_error(FILE *to, const struct batch_line *line)
     fputs(",\"response\":null,\"error\":{\"code\":", to);
     openai_string_write(to, line->error.code);
     fputs(",\"message\":", to);
-    openai_string_write(to, line->error.message);
+    openai_sentence_write(to, line->error.message);
     fputs(",\"param\":", to);
     openai_string_write(to, line->error.param[0] != '\0' ? line->error.param : NULL);
     fprintf(to, ",\"line\":%llu}", (unsigned long long)line->number);

@@ -18,17 +18,74 @@
 static volatile sig_atomic_t interrupted, hung_up; /* hung_up: the signal's number */
 static bool hangup_armed;
 
+/* Length of the valid UTF-8 character at text[0..n), 0 if there is none (RFC 3629). */
+static size_t utf8_length(const unsigned char *text, size_t n)
+{
+    unsigned char first = text[0];
+    size_t length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+
+    if (length == 0 || length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xC0) != 0x80)
+            return 0;
+    if ((first == 0xE0 && text[1] < 0xA0) || (first == 0xED && text[1] > 0x9F) || (first == 0xF0 && text[1] < 0x90) ||
+        (first == 0xF4 && text[1] > 0x8F))
+        return 0;
+    return length;
+}
+
+static bool errors_are_objects;
+
+void app_errors_as_objects(void)
+{
+    errors_are_objects = true;
+}
+
+static void put_error(FILE *to, const char *text)
+{
+    size_t left = strlen(text), length;
+
+    if (errors_are_objects) {
+        fputs("{\"time\":\"", to);
+        app_put_time(to);
+        fputs("\",\"level\":\"error\",\"message\":", to);
+        app_json_string(to, text, left);
+        fputs("}\n", to);
+        return;
+    }
+    fputs("runnel: ", to);
+    for (; left > 0; text += length, left -= length) {
+        length = utf8_length((const unsigned char *)text, left);
+        if (length > 0)
+            fwrite(text, 1, length, to);
+        else
+            fprintf(to, "\\x%02X", (unsigned char)*text);
+        length += length == 0;
+    }
+    fputc('\n', to);
+}
+
 void app_error(const char *format, ...)
 {
+    char *text = NULL, *line = NULL;
+    size_t length = 0;
+    FILE *to = NULL;
     va_list args;
+    int n;
 
     app_progress_clear();
     fflush(stdout); /* on a terminal the answer so far stands above the message */
-    fputs("runnel: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    n = vasprintf(&text, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    to = open_memstream(&line, &length); /* written at once: others write beside it */
+    put_error(to != NULL ? to : stderr, n >= 0 ? text : "not enough memory");
+    if (to != NULL && fclose(to) == 0)
+        fwrite(line, 1, length, stderr);
+    free(line);
+    if (n >= 0)
+        free(text);
 }
 
 int app_fail(const runnel_error *error)
@@ -260,21 +317,35 @@ int app_worse(int code, int output)
     return code == APP_OK || (code == APP_CANCELLED && output != APP_OK) ? output : code;
 }
 
-/* Length of the valid UTF-8 character at text[0..n), 0 if there is none (RFC 3629). */
-static size_t utf8_length(const unsigned char *text, size_t n)
+/* Of text, which is no character, the bytes that begin one; 0: they begin none. */
+static size_t cut_bytes(const unsigned char *text)
 {
     unsigned char first = text[0];
-    size_t length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+    size_t n = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0, i = n > 0;
 
-    if (length == 0 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    if ((first == 0xE0 && text[1] < 0xA0) || (first == 0xED && text[1] > 0x9F) || (first == 0xF0 && text[1] < 0x90) ||
-        (first == 0xF4 && text[1] > 0x8F))
-        return 0;
-    return length;
+    while (i < n && (text[i] & 0xC0) == 0x80)
+        i++;
+    return i < n ? i : 0;
+}
+
+void app_whole(char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t left = strlen(text), n;
+
+    for (; left > 0; at += n, left -= n) {
+        bool cut = false;
+
+        n = utf8_length(at, left);
+        if (n == 0) {
+            n = cut_bytes(at);
+            cut = n > 0;
+            n += n == 0;
+        }
+        if (!cut)
+            text = (char *)memmove(text, at, n) + n;
+    }
+    *text = '\0';
 }
 
 /* \n, \t, \r and a backslash have a letter in both notations. */
@@ -423,7 +494,7 @@ bool app_is_standard(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-bool app_read_file(const char *path, struct app_text *text)
+bool app_take_file(const char *path, struct app_text *text, char why[512])
 {
     bool is_stdin = app_is_standard(path);
     FILE *file = NULL;
@@ -434,13 +505,24 @@ bool app_read_file(const char *path, struct app_text *text)
     file = is_stdin ? stdin : fopen(path, "rb");
     good = file != NULL && read_stream(file, text);
     if (!good)
-        app_error("%s: %s", is_stdin ? "standard input" : path, errno != 0 ? strerror(errno) : "it could not be read");
+        snprintf(why, 512, "%.300s: %.200s", is_stdin ? "standard input" : path,
+                 errno != 0 ? strerror(errno) : "it could not be read");
     if (file != NULL && !is_stdin)
         fclose(file);
     if (!good) {
         free(text->bytes);
         *text = (struct app_text){0};
     }
+    return good;
+}
+
+bool app_read_file(const char *path, struct app_text *text)
+{
+    char why[512];
+    bool good = app_take_file(path, text, why);
+
+    if (!good)
+        app_error("%s", why);
     return good;
 }
 

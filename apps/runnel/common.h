@@ -20,8 +20,11 @@ enum { APP_TICK_MS = 100 };
 
 /* ---- Messages and signals ---------------------------------------------------------------- */
 
-/* "runnel: ..." and a newline on standard error. */
+/* "runnel: ..." and a newline on standard error; bytes that are not UTF-8 as \xNN. */
 void app_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* From now on each message is an object of JSON, as the other lines of a log are. */
+void app_errors_as_objects(void);
 
 /* Prints a failure of the library and returns the exit code that fits it: an argument it refused is
  * APP_USAGE, a cancellation APP_CANCELLED (and prints nothing), all else APP_FAILURE. */
@@ -78,6 +81,9 @@ int app_worse(int code, int output);
 void app_json_string(FILE *to, const char *text, size_t n);
 size_t app_json_bytes(char *to, const char *text, size_t n);
 
+/* Leaves out the characters of UTF-8 of which a precision as in "%.60s" has left only the beginning. */
+void app_whole(char *text);
+
 /* "2026-11-24T02:03:04.567Z": now */
 void app_put_time(FILE *to);
 
@@ -104,8 +110,9 @@ const char *app_plural(uint64_t n);
 /* "-": standard input or standard output. */
 bool app_is_standard(const char *path);
 
-/* The whole of a file, or of standard input for "-". False after a message. */
+/* The whole of a file, or of standard input for "-". False after a message; app_take_file: `why` has it. */
 bool app_read_file(const char *path, struct app_text *text);
+bool app_take_file(const char *path, struct app_text *text, char why[512]);
 
 /* --prompt or --file; both at once are APP_USAGE. Neither: an empty text. An exit code. */
 int app_read_prompt(const struct app_options *options, struct app_text *text);

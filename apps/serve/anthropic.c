@@ -294,7 +294,7 @@ static const char *type_of_error(int status)
 static void put_error(FILE *to, const struct openai_error *error, const char *id)
 {
     fprintf(to, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type_of_error(error->http));
-    openai_string_write(to, error->message);
+    openai_sentence_write(to, error->message);
     fputs("},\"request_id\":", to);
     openai_string_write(to, id);
     fputc('}', to);

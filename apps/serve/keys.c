@@ -139,7 +139,7 @@ static bool read_scope(struct line *line, struct word word)
             line->key->scopes |= scopes[i].bit;
             return true;
         }
-    return complain(line, "scopes are chat, embeddings, tokens, models, metrics, admin, parted by commas");
+    return complain(line, "scopes are chat, embeddings, tokens, models, metrics, admin, batches, parted by commas");
 }
 
 static bool read_scopes(struct line *line, struct word list)

@@ -32,6 +32,7 @@ static void tell(struct serve *serve, const char *level, const char *format, va_
     FILE *to = open_line(serve);
 
     vsnprintf(text, sizeof text, format, arguments);
+    app_whole(text);
     if (serve->options->log_json) {
         fputs("{\"time\":\"", to);
         app_put_time(to);

@@ -354,8 +354,8 @@ static bool add_file(struct reader *reader, const char *path)
     char why[384];
     bool good = true;
 
-    if (!app_read_file(path, &text))
-        return complain(reader, "the models of %.200s are not there", path);
+    if (!serve_read_file(reader->serve, path, &text, reader->sentence))
+        return false;
     all = json_loadb(text.bytes, text.size, JSON_REJECT_DUPLICATES, &where);
     free(text.bytes);
     models = json_object_get(all, "models");

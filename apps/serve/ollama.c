@@ -568,7 +568,7 @@ static void put_error(FILE *to, const struct openai_error *error, const char *id
 {
     (void)id;
     fputs("{\"error\":", to);
-    openai_string_write(to, error->message);
+    openai_sentence_write(to, error->message);
     fputc('}', to);
 }
 

@@ -217,7 +217,7 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 
     fprintf(to,
             "event: error\ndata: {\"type\":\"error\",\"sequence_number\":%u,\"message\":", task->streams[0].sequence);
-    openai_string_write(to, error->message);
+    openai_sentence_write(to, error->message);
     fputs(",\"code\":", to);
     openai_string_write(to, error->code);
     fputs(",\"param\":null}\n\n", to);

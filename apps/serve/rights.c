@@ -8,17 +8,16 @@
 /* Of the numbers of one request so many are computed at once: several steps' worth of short texts. */
 enum { MOST_NUMBERS = 256 };
 
-static bool read_file(struct serve_keys *keys, const char *path, uint64_t now_ms, char sentence[512])
+static bool read_file(struct serve *serve, struct serve_keys *keys, const char *path, uint64_t now_ms,
+                      char sentence[512])
 {
     struct app_text text = {0};
     size_t before = keys->n;
     char why[256] = "there is no key in it";
     bool good = false;
 
-    if (!app_read_file(path, &text)) { /* it has said why */
-        snprintf(sentence, 512, "the keys of %.200s are not there", path);
+    if (!serve_read_file(serve, path, &text, sentence))
         return false;
-    }
     if (memchr(text.bytes, '\0', text.size) != NULL)
         snprintf(why, sizeof why, "there is a NUL in it");
     else
@@ -42,7 +41,7 @@ bool serve_read_keys(struct serve *serve, char sentence[512])
         snprintf(sentence, 512, "RUNNEL_API_KEY: %s", why);
         good = false;
     }
-    good = good && (path == NULL || read_file(&fresh, path, now_ms, sentence));
+    good = good && (path == NULL || read_file(serve, &fresh, path, now_ms, sentence));
     if (good)
         keys_replace(&serve->keys, &fresh, now_ms);
     keys_fini(&fresh);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "runnel_uv.h"
@@ -70,6 +71,23 @@ static void on_signal(uv_signal_t *signal, int number)
     http_server_drain(serve->http, on_drained, serve);
 }
 
+bool serve_read_file(const struct serve *serve, const char *path, struct app_text *text, char sentence[512])
+{
+    struct stat status;
+    size_t mark;
+
+    if (serve->again && stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        snprintf(sentence, 512, "%.300s: it is no regular file, and cannot be read again", path);
+        return false;
+    }
+    if (!app_take_file(path, text, sentence))
+        return false;
+    mark = openai_mark_bytes(text->bytes, text->size);
+    text->size -= mark;
+    memmove(text->bytes, text->bytes + mark, text->size + 1);
+    return true;
+}
+
 /* SIGHUP: keys and models are read again. What cannot be read leaves the old ones in place. */
 static void on_hangup(uv_signal_t *signal, int number)
 {
@@ -77,6 +95,7 @@ static void on_hangup(uv_signal_t *signal, int number)
     char sentence[512];
 
     (void)number;
+    serve->again = true;
     if (serve_read_keys(serve, sentence))
         serve_tell(serve, "read again: %zu key%s", serve->keys.n, app_plural(serve->keys.n));
     else
@@ -277,6 +296,8 @@ int app_serve(const struct app_options *options)
     int code = APP_FAILURE;
     char sentence[512];
 
+    if (options->log_json)
+        app_errors_as_objects();
     if (!check_options(options))
         return APP_USAGE;
     serve = calloc(1, sizeof *serve);

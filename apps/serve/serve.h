@@ -161,6 +161,7 @@ struct serve {
     uint64_t seed, number; /* of ids, and of requests that name no seed */
     struct serve_counts counts;
     bool draining;
+    bool again; /* keys and models were read, and are read once more */
     int code;
 };
 
@@ -227,6 +228,12 @@ struct serve_model *serve_find_model(struct serve *serve, struct http_exchange *
 void serve_tell(struct serve *serve, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void serve_complain(struct serve *serve, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void serve_log_visit(const struct serve_visit *visit);
+
+/* ---- serve.c ---- */
+
+/* A file of keys or models, without a byte order mark. False: *sentence says why. Whoever is being served waits for it:
+ * what is read again is a regular file, never a pipe to which nobody writes. */
+bool serve_read_file(const struct serve *serve, const char *path, struct app_text *text, char sentence[512]);
 
 /* ---- rights.c ---- */
 

@@ -33,6 +33,7 @@ struct serve_visit *visit_begin(struct serve *serve, struct http_exchange *excha
     serve_new_id(serve, "req_", made);
     snprintf(visit->id, sizeof visit->id, "%s", id != NULL && is_sane(id) ? id : made);
     snprintf(visit->path, sizeof visit->path, "%s", path);
+    app_whole(visit->path);
     snprintf(visit->peer, sizeof visit->peer, "%s", http_peer(exchange));
     http_add_field(exchange, "X-Request-Id", visit->id);
     if (serve_dialect_at(path) == &serve_anthropic) /* what its clients look for */

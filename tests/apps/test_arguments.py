@@ -156,6 +156,16 @@ class Arguments(unittest.TestCase):
                 self.assertEqual(result.stdout, b"")
                 self.assertIn(words, result.stderr.decode())
 
+    def test_long_names(self):
+        """A message is UTF-8, wherever a name is cut, and whatever the name is."""
+        for name in ("\u00e9" * 300, "a" + "\u00e9" * 300, b"caf\xe9", b"\xff" * 300):
+            for args in ((name,), ("cache", name), ("run", MODEL, "x", name), ("run", name)):
+                done = subprocess.run([common.program, *args], capture_output=True, timeout=common.PATIENCE)
+                self.assertIn(done.returncode, (1, 2), args)
+                self.assertNotIn("\ufffd", done.stderr.decode())
+                if name == b"caf\xe9" and args[0] != "run":
+                    self.assertIn(b"caf\\xE9", done.stderr)
+
     def test_bad_numbers(self):
         for option, values in BAD_NUMBERS.items():
             for i, value in enumerate(values):

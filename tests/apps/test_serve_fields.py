@@ -3,6 +3,7 @@
 what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left alone."""
 import json
 import unittest
+import urllib.parse
 
 import common
 from batch_job import CHAT, RESPONSES, TEXT, TOOL, USER
@@ -355,6 +356,41 @@ class Fields(unittest.TestCase):
                     error = answer["error"]
                     self.assertEqual((status, error["param"], error["code"]), (400, name, "unsupported_parameter"))
             self.assertEqual(self.post(path, body_of(path, **ALONE))["choices"], want)
+
+    def test_long_names(self):
+        """Wherever a sentence has room for a part of a name, it is a part of whole letters."""
+        for before in ("", "a"):
+            name = before + "\u00e9" * 300
+            path = urllib.parse.quote(name)
+            tool = {"type": "function", "function": {"name": name}}
+            refused = [(TEXT, {"prompt": STORY, "model": name}), (CHAT, {"messages": [{"role": name, "content": ""}]}),
+                       (CHAT, {"messages": USER, "response_format": {"type": name}}),
+                       (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": tool}),
+                       (TEXT, {"prompt": STORY, "logit_bias": {name: 1}}),
+                       (TEXT, {"prompt": STORY, "grammar_options": {name: 1}}),
+                       (RESPONSES, {"input": [{"type": name}]}), (RESPONSES, {"input": "x", "include": [name]}),
+                       ("/v1/messages", {"max_tokens": 1, "messages": [{"role": name, "content": ""}]}),
+                       ("/v1/messages", {"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": name}]}]}),
+                       ("/api/chat", {"model": name, "messages": USER}), ("/completion", {"prompt": "", "model": name})]
+            answers = [(where, self.server.ask("POST", where, json.dumps(body))) for where, body in refused]
+            answers += [(where, self.server.ask("GET", where)) for where in ("/" + path, "/v1/models/" + path)]
+            for where, (status, data, _) in answers:
+                told = json.dumps(json.loads(data), ensure_ascii=False)
+                self.assertIn(status, (400, 404), told)
+                self.assertIn(name[:8], told, where)
+                self.assertNotIn("\ufffd", told, where)
+        self.assertNotIn("\ufffd", self.server.said())
+
+    def test_what_stands_for_numbers(self):
+        """A schema has the numbers that are written as such, and no object of a body stands for one."""
+        schema = '{"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": %s}}}'
+        body = '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 40, "response_format": ' + schema + "}"
+        status, answer = self.server.post(CHAT, body % "18446744073709551616")
+        self.assertEqual((status, answer["choices"][0]["message"]["content"]), (200, "18446744073709551616"))
+        for word in (r'{"\u0001number": "5"}', r'{"\u0001numbe\u0072": "18446744073709551616"}'):
+            status, answer = self.server.post(CHAT, body % word)
+            self.assertEqual((status, answer["error"]["code"]), (400, "invalid_json"), answer)
+            self.assertIn("U+0001", answer["error"]["message"])
 
     def test_what_the_template_is_told(self):
         """vLLM's names for it."""

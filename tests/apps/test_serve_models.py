@@ -373,6 +373,44 @@ class Configuration(Folder):
         while server.said().count(part) == before:
             pass
 
+    def test_bad_reloads(self):
+        """Files that cannot be read again leave what there was, stop nobody, and each line of the log is an object."""
+        self.put("one")
+        keys, entry = self.folder / "keys", {"path": "one.gguf"}
+        keys.write_text("first\n")
+        file = self.config([entry])
+        server = Server("--models-file", file, "--api-key-file", keys, "--log-json", model=None, ready=False)
+        self.addCleanup(server.stop)
+        first = {"Authorization": "Bearer first"}
+
+        def check(part):
+            self.hang_up(server, part)
+            self.assertEqual(server.ask("POST", TEXT, json.dumps(SHORT), first)[0], 200, part)
+
+        for text in (b"", b"# none\n", b"first\0\n", b"first\nfirst\n", b"first scopes=all\n", b"x" * 100000):
+            keys.write_bytes(text)
+            check("the keys stay as they were")
+        keys.unlink()
+        check("No such file or directory")
+        os.mkfifo(keys)  # to which nobody writes
+        check("it is no regular file")
+        keys.unlink()
+        keys.write_bytes(b"\xef\xbb\xbffirst\r\nsecond\r\n")
+        check("read again: 2 keys")
+        for text in (b"", b"[]", b'{"models": []}', b'{"models": [{"path": "caf\xe9"}]}', b'{"models": [{"name": "one"}]}'):
+            file.write_bytes(text)
+            check("the models stay as they were")
+        file.unlink()
+        check("No such file or directory")
+        os.mkfifo(file)
+        check("it is no regular file")
+        file.unlink()
+        file.write_bytes(b"\xef\xbb\xbf" + json.dumps({"models": [entry]}).encode())
+        check("read again: 1 model")
+        self.assertEqual(server.stop()[0], 0)
+        for line in server.lines():
+            self.assertIsInstance(json.loads(line), dict)
+
     def test_reload(self):
         self.put("one", "two")
         keys = self.folder / "keys"
