@@ -81,7 +81,7 @@ bool batches_uses(const struct serve_files *files, const char *file)
     {
         const char *input = json_string_value(json_object_get(store_object(record), "input_file_id"));
 
-        if (input != NULL && strcmp(input, file) == 0 && !is_over(record))
+        if (input != NULL && strcmp(input, file) == 0 && !is_over(record) && json_object_get(record, "final") == NULL)
             return true;
     }
     return false;
