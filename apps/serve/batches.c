@@ -310,6 +310,38 @@ static void start(struct serve *serve, json_t *record, struct serve_model *model
     store_save(&serve->files->store, record);
 }
 
+/* What an earlier process has written, up to the last whole line: it may have been killed within one. */
+static void take_result(struct serve *serve, json_t *record, const char *member, const char *ending, const char *count)
+{
+    char path[PATH_BYTES], why[512];
+    struct app_text text = {0};
+    json_int_t lines = 0;
+    size_t whole = 0;
+
+    if (!store_path(&serve->files->store, store_id(record), ending, path, sizeof path) || !is_filled(path) ||
+        !app_take_file(path, &text, why))
+        return;
+    for (size_t i = 0; i < text.size; i++)
+        if (text.bytes[i] == '\n') {
+            whole = i + 1;
+            lines++;
+        }
+    if (whole == text.size || truncate(path, (off_t)whole) == 0)
+        name_result(serve, record, member, ending);
+    json_object_set_new(json_object_get(store_object(record), "request_counts"), count, json_integer(lines));
+    free(text.bytes);
+}
+
+/* A batch without its model ends with the answers that it has. */
+static void give_up(struct serve *serve, json_t *record)
+{
+    set_error(record, "model_not_found", "the model of the batch is not served any more");
+    take_result(serve, record, "output_file_id", ".out", "completed");
+    take_result(serve, record, "error_file_id", ".err", "failed");
+    json_object_set_new(record, "final", json_string("failed"));
+    finalize(serve, record);
+}
+
 /* Begins one that waits, if its model is there. */
 static void begin(struct serve *serve, json_t *record)
 {
@@ -320,9 +352,7 @@ static void begin(struct serve *serve, json_t *record)
             finalize(serve, record);
     } else if (model == NULL || model->load == SERVE_FAILED ||
                (model->load == SERVE_UNLOADED && model->error[0] != '\0')) {
-        set_error(record, "model_not_found", "the model of the batch is not served any more");
-        json_object_set_new(record, "final", json_string("failed"));
-        finalize(serve, record);
+        give_up(serve, record);
     } else if (model->load == SERVE_READY && !model->leaving) {
         start(serve, record, model);
     } else {

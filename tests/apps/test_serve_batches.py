@@ -274,6 +274,28 @@ class Batches(unittest.TestCase):
         self.assertEqual(plain(client.content(batch["output_file_id"])), plain(client.content(whole["output_file_id"])))
         self.assertIsNone(batch["error_file_id"])
 
+    def test_the_model_is_gone(self):
+        """What was answered before is there, whole lines of it."""
+        client = Client(self.server)
+        lines = self.long()
+        whole = plain(client.content(client.wait(client.begin(lines)[1])["output_file_id"]))
+        _, batch = client.begin(lines)
+        written = os.path.join(self.folder, "files", batch["id"] + ".out")
+        while not os.path.exists(written) or os.path.getsize(written) == 0 or batch["request_counts"]["completed"] < 3:
+            _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
+        self.server.process.kill()
+        self.server.stop()
+        with open(written, "ab") as file:
+            file.write(b'{"id": "batch_')  # a line in which it was killed
+        self.server = Server("--files-dir", os.path.join(self.folder, "files"), model=f"other={common.MODEL}")
+        client = Client(self.server)
+        batch = client.wait(client.json("GET", f"/v1/batches/{batch['id']}")[1])
+        self.assertEqual((batch["status"], batch["errors"]["data"][0]["code"]), ("failed", "model_not_found"))
+        part = plain(client.content(batch["output_file_id"]))
+        self.assertGreater(len(part), 0)
+        self.assertEqual(part, whole[:len(part)])
+        self.assertEqual((batch["request_counts"]["completed"], batch["request_counts"]["failed"]), (len(part), 0))
+
     def test_records_that_cannot_be_written(self):
         """While the disk takes no record, a job is not over: what clients are told of it is there for good."""
         self.server.stop()
