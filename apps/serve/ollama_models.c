@@ -81,9 +81,20 @@ void serve_keep(struct serve_model *model, int64_t keep_ms)
 
 /* ---- Bodies that only load --------------------------------------------------------------- */
 
-/* /api/chat without a message, /api/generate without a prompt; but with a model. */
-static bool is_empty(const json_t *body)
+static bool is_empty_text(const json_t *text)
 {
+    return json_is_string(text) && json_string_length(text) == 0;
+}
+
+/* /api/chat without a message, /api/generate without a prompt, vectors of an empty text; but with a model. */
+static bool is_empty(const struct serve_dialect *dialect, const json_t *body)
+{
+    if (dialect == &serve_ollama_embed)
+        return is_empty_text(json_object_get(body, "input"));
+    if (dialect == &serve_ollama_embeddings)
+        return is_empty_text(json_object_get(body, "prompt"));
+    if (dialect != &serve_ollama_chat && dialect != &serve_ollama_generate)
+        return false;
     return json_array_size(json_object_get(body, "messages")) == 0 &&
            json_string_length(json_object_get(body, "prompt")) == 0;
 }
@@ -91,11 +102,22 @@ static bool is_empty(const json_t *body)
 static void answer_load(struct serve *serve, struct http_exchange *exchange, const struct serve_model *model,
                         const char *reason)
 {
+    const struct serve_dialect *dialect = serve_dialect_of(exchange);
     FILE *to = serve_write(serve);
-    bool chat = serve_dialect_of(exchange) == &serve_ollama_chat;
+    bool chat = dialect == &serve_ollama_chat;
 
+    if (dialect == &serve_ollama_embeddings) {
+        fputs("{\"embedding\":[]}", to);
+        serve_reply(serve, exchange, 200, "application/json");
+        return;
+    }
     fputs("{\"model\":", to);
     openai_string_write(to, model->name);
+    if (dialect == &serve_ollama_embed) {
+        fputs(",\"embeddings\":[]}", to);
+        serve_reply(serve, exchange, 200, "application/json");
+        return;
+    }
     put_date(to, "created_at", time(NULL));
     fprintf(to, ",%s,\"done\":true,\"done_reason\":\"%s\"}",
             chat ? "\"message\":{\"role\":\"assistant\",\"content\":\"\"}" : "\"response\":\"\"", reason);
@@ -110,7 +132,7 @@ bool serve_ollama_load(struct serve *serve, struct http_exchange *exchange, cons
     struct openai_error error;
     int64_t keep_ms = 0;
 
-    if (name == NULL || (dialect != &serve_ollama_chat && dialect != &serve_ollama_generate) || !is_empty(body))
+    if (name == NULL || !is_empty(dialect, body))
         return false;
     if (!serve_read_keep_alive(body, &keep_ms, &error)) {
         serve_refuse(serve, exchange, &error, 0);
