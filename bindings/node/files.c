@@ -4,6 +4,7 @@
 
 #include "file.h"
 #include "jobs.h"
+#include "parse.h"
 
 struct node_file *file_open(napi_env env, napi_value value)
 {
@@ -183,16 +184,10 @@ static struct node_slot *begin(napi_env env, const napi_value *values, struct ar
 {
     struct target target = {.fields = fields_of("runnel_session_file"), .base = file};
     struct node_slot *slot;
-    uint32_t number = 0;
 
     runnel_session_file_default(file);
-    *model = model_open(env, values[0]);
-    if (*model == NULL || !fields_read(env, arena, values[1], &target, 1) || model_open(env, values[0]) == NULL)
+    if (!fields_read(env, arena, values[1], &target, 1) || (slot = submit_begin(env, values, model)) == NULL)
         return NULL;
-    napi_get_value_uint32(env, values[2], &number);
-    slot = slot_new((*model)->engine, &(*model)->engine->slots, number);
-    if (slot == NULL)
-        addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     file->on_event = engine_callback((*model)->engine);
     file->user = slot;
     return slot;
@@ -208,6 +203,7 @@ static napi_value session_export(napi_env env, napi_callback_info info)
     runnel_error error = {0};
     struct node_model *model;
     struct node_slot *slot;
+    runnel_status status;
     napi_value values[4], result = NULL;
 
     if (!addon_arguments(env, info, 4, values))
@@ -215,12 +211,8 @@ static napi_value session_export(napi_env env, napi_callback_info info)
     slot = begin(env, values, &arena, &model, &file);
     if (slot != NULL) {
         addon_id(env, values[3], &session.id);
-        if (runnel_session_export(model->model, session, &file, &stream, &error) == RUNNEL_OK) {
-            napi_create_bigint_uint64(env, stream.id, &result);
-        } else {
-            slot_free(slot);
-            addon_throw(env, &error);
-        }
+        status = runnel_session_export(model->model, session, &file, &stream, &error);
+        result = submit_end(env, slot, status, &error, stream);
     }
     arena_free(&arena);
     return result;
@@ -236,22 +228,20 @@ static napi_value session_import(napi_env env, napi_callback_info info)
     runnel_error error = {0};
     struct node_model *model;
     struct node_slot *slot;
-    napi_value values[3], id, result = NULL;
+    runnel_status status;
+    napi_value values[3], id = NULL, result = NULL;
 
     if (!addon_arguments(env, info, 3, values))
         return NULL;
     slot = begin(env, values, &arena, &model, &file);
     if (slot != NULL) {
-        if (runnel_session_import(model->model, &file, &session, &stream, &error) == RUNNEL_OK) {
-            napi_create_array(env, &result);
-            napi_create_bigint_uint64(env, stream.id, &id);
-            napi_set_element(env, result, 0, id);
-            napi_create_bigint_uint64(env, session.id, &id);
-            napi_set_element(env, result, 1, id);
-        } else {
-            slot_free(slot);
-            addon_throw(env, &error);
-        }
+        status = runnel_session_import(model->model, &file, &session, &stream, &error);
+        id = submit_end(env, slot, status, &error, stream);
+    }
+    if (id != NULL && napi_create_array(env, &result) == napi_ok) {
+        napi_set_element(env, result, 0, id);
+        napi_create_bigint_uint64(env, session.id, &id);
+        napi_set_element(env, result, 1, id);
     }
     arena_free(&arena);
     return result;

@@ -188,9 +188,9 @@ static napi_value call(napi_env env, napi_callback_info info)
         return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     napi_get_cb_info(env, info, &n, values, NULL, &operation);
     job->operation = operation;
-    if (!open_handle(env, values[0], job) ||
-        (job->operation->parse != NULL && /* which may run JavaScript that closes the handle */
-         !(job->operation->parse(env, values + 1, job) && open_handle(env, values[0], job)))) {
+    /* To read arguments may run JavaScript that closes the handle: it is looked at afterwards. */
+    if ((job->operation->parse != NULL && !job->operation->parse(env, values + 1, job)) ||
+        !open_handle(env, values[0], job)) {
         free_job(env, job);
         return NULL;
     }

@@ -26,21 +26,7 @@ bool parse_options(napi_env env, struct arena *arena, napi_value options, struct
     return true;
 }
 
-static napi_value stream_value(napi_env env, struct node_slot *slot, runnel_status status, const runnel_error *error,
-                               runnel_stream stream)
-{
-    napi_value value = NULL;
-
-    if (status != RUNNEL_OK) {
-        slot_free(slot);
-        return addon_throw(env, error);
-    }
-    napi_create_bigint_uint64(env, stream.id, &value);
-    return value;
-}
-
-/* The model and slot of (model, options, slot). */
-static struct node_slot *begin(napi_env env, const napi_value *values, struct node_model **model)
+struct node_slot *submit_begin(napi_env env, const napi_value *values, struct node_model **model)
 {
     struct node_slot *slot = NULL;
     uint32_t number = 0;
@@ -55,36 +41,52 @@ static struct node_slot *begin(napi_env env, const napi_value *values, struct no
     return slot;
 }
 
+napi_value submit_end(napi_env env, struct node_slot *slot, runnel_status status, const runnel_error *error,
+                      runnel_stream stream)
+{
+    napi_value value = NULL;
+
+    if (status != RUNNEL_OK) {
+        slot_free(slot);
+        return addon_throw(env, error);
+    }
+    napi_create_bigint_uint64(env, stream.id, &value);
+    return value;
+}
+
+static napi_value submit_parsed(napi_env env, const napi_value *values, struct parsed *parsed)
+{
+    runnel_stream stream = {0};
+    runnel_error error = {0};
+    struct node_model *model;
+    struct node_slot *slot = submit_begin(env, values, &model);
+    runnel_status status;
+    bool chooses = false;
+
+    if (slot == NULL)
+        return NULL;
+    napi_get_value_bool(env, values[3], &chooses);
+    napi_get_value_bool(env, values[4], &slot->quiet);
+    if (chooses) {
+        parsed->request.sampling.samplers = &parsed->samplers;
+        parsed->samplers.choose = choose_callback;
+        parsed->samplers.choose_user = slot;
+    }
+    parsed->request.on_event = engine_callback(model->engine);
+    parsed->request.user = slot;
+    status = runnel_generate(model->model, &parsed->request, &stream, &error);
+    return submit_end(env, slot, status, &error, stream);
+}
+
 /* generate(model, options, slot, chooses, quiet): the stream's id. */
 static napi_value generate(napi_env env, napi_callback_info info)
 {
     struct arena arena = {0};
-    runnel_stream stream = {0};
-    runnel_error error = {0};
-    struct node_model *model;
-    struct node_slot *slot;
     struct parsed parsed;
     napi_value values[5], result = NULL;
-    bool chooses = false;
 
-    if (!addon_arguments(env, info, 5, values) || (slot = begin(env, values, &model)) == NULL)
-        return NULL;
-    napi_get_value_bool(env, values[3], &chooses);
-    napi_get_value_bool(env, values[4], &slot->quiet);
-    /* What was read may have run JavaScript, which may have closed the model: so are the others below. */
-    if (parse_options(env, &arena, values[1], &parsed) && model_open(env, values[0]) != NULL) {
-        if (chooses) {
-            parsed.request.sampling.samplers = &parsed.samplers;
-            parsed.samplers.choose = choose_callback;
-            parsed.samplers.choose_user = slot;
-        }
-        parsed.request.on_event = engine_callback(model->engine);
-        parsed.request.user = slot;
-        result =
-            stream_value(env, slot, runnel_generate(model->model, &parsed.request, &stream, &error), &error, stream);
-    } else {
-        slot_free(slot);
-    }
+    if (addon_arguments(env, info, 5, values) && parse_options(env, &arena, values[1], &parsed))
+        result = submit_parsed(env, values, &parsed);
     arena_free(&arena);
     return result;
 }
@@ -99,17 +101,16 @@ static napi_value embed(napi_env env, napi_callback_info info)
     struct target target = {.fields = fields_of("runnel_embed_request"), .base = &request};
     struct node_model *model;
     struct node_slot *slot;
+    runnel_status status;
     napi_value values[3], result = NULL;
 
-    if (!addon_arguments(env, info, 3, values) || (slot = begin(env, values, &model)) == NULL)
-        return NULL;
     runnel_embed_request_default(&request);
-    if (fields_read(env, &arena, values[1], &target, 1) && model_open(env, values[0]) != NULL) {
+    if (addon_arguments(env, info, 3, values) && fields_read(env, &arena, values[1], &target, 1) &&
+        (slot = submit_begin(env, values, &model)) != NULL) {
         request.on_event = engine_callback(model->engine);
         request.user = slot;
-        result = stream_value(env, slot, runnel_embed(model->model, &request, &stream, &error), &error, stream);
-    } else {
-        slot_free(slot);
+        status = runnel_embed(model->model, &request, &stream, &error);
+        result = submit_end(env, slot, status, &error, stream);
     }
     arena_free(&arena);
     return result;
@@ -125,17 +126,16 @@ static napi_value score(napi_env env, napi_callback_info info)
     struct target target = {.fields = fields_of("runnel_score_request"), .base = &request};
     struct node_model *model;
     struct node_slot *slot;
+    runnel_status status;
     napi_value values[3], result = NULL;
 
-    if (!addon_arguments(env, info, 3, values) || (slot = begin(env, values, &model)) == NULL)
-        return NULL;
     runnel_score_request_default(&request);
-    if (fields_read(env, &arena, values[1], &target, 1) && model_open(env, values[0]) != NULL) {
+    if (addon_arguments(env, info, 3, values) && fields_read(env, &arena, values[1], &target, 1) &&
+        (slot = submit_begin(env, values, &model)) != NULL) {
         request.on_event = engine_callback(model->engine);
         request.user = slot;
-        result = stream_value(env, slot, runnel_score(model->model, &request, &stream, &error), &error, stream);
-    } else {
-        slot_free(slot);
+        status = runnel_score(model->model, &request, &stream, &error);
+        result = submit_end(env, slot, status, &error, stream);
     }
     arena_free(&arena);
     return result;
