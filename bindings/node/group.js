@@ -7,6 +7,7 @@
 
 const { RunnelError, invalid } = require('./errors.js');
 const { Piece, TYPES } = require('./stream.js');
+const { Uncloneable } = require('./uncloneable.js');
 const { constants } = require('./runnel.node');
 
 const WORDS = 10; // of a row: bindings/node/events.h
@@ -14,7 +15,7 @@ const { EVENT_DONE, EVENT_FAILED, EVENT_TOKEN } = constants;
 const DONE = Object.freeze({ value: undefined, done: true });
 
 /** Pieces of a group's streams, in the order in which they came. They are valid until the next ones are asked for. */
-class Pieces {
+class Pieces extends Uncloneable {
   #words = new Int32Array(64 * WORDS);
   #floats = new Float32Array(this.#words.buffer);
   #length = 0;
@@ -25,6 +26,7 @@ class Pieces {
   _ended = []; // slots that are the group's until these are read
 
   constructor(streams) {
+    super();
     this.#streams = streams;
   }
 
@@ -118,7 +120,7 @@ class Pieces {
   }
 }
 
-class Group {
+class Group extends Uncloneable {
   #engine;
   #highWater;
   #streams = []; // by slot: until their end has been read
@@ -132,6 +134,7 @@ class Group {
 
   /** Made by Engine.group. */
   constructor(engine, { highWater = 4096 } = {}) {
+    super();
     if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');
     this.#engine = engine;
     this.#highWater = highWater;

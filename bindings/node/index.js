@@ -6,6 +6,7 @@ const { AbortError, RunnelError, checkSignal, invalid, makeError } = require('./
 const options = require('./options.js');
 const { Group, Pieces } = require('./group.js');
 const { Piece, Stream } = require('./stream.js');
+const { Uncloneable } = require('./uncloneable.js');
 
 const { constants } = native;
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose');
@@ -106,7 +107,7 @@ class Load {
   }
 }
 
-class Engine {
+class Engine extends Uncloneable {
   #handle;
   #words;
   #floats;
@@ -125,6 +126,7 @@ class Engine {
    * millisecond; transport: 'thread' (default) or 'uv'; onLog(level, line), onTrace(span).
    */
   constructor(given = {}) {
+    super();
     const { transport = 'thread', onLog, onTrace, ...rest } = options.object(given);
     rest.gatherUs ??= GATHER_US;
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
@@ -423,12 +425,13 @@ function template(info) {
   return { ...info, knows };
 }
 
-class Model {
+class Model extends Uncloneable {
   #engine;
   #handle;
 
   /** Made by Engine.loadModel. */
   constructor(engine, handle) {
+    super();
     this.#engine = engine;
     this.#handle = handle;
   }
@@ -586,13 +589,14 @@ class Model {
 
 const abandoned = new FinalizationRegistry(({ handle, id }) => native.sessionFree(handle, id));
 
-class Session {
+class Session extends Uncloneable {
   #model;
   #handle;
   #id;
 
   /** Made by Model.session, fork or importSession. */
   constructor(model, handle, id) {
+    super();
     if (!(model instanceof Model) || typeof id !== 'bigint') throw invalid('a session is made by its model');
     this.#model = model;
     this.#handle = handle;
@@ -640,11 +644,12 @@ class Session {
 }
 
 /** A model file that is looked into, without loading it. */
-class ModelFile {
+class ModelFile extends Uncloneable {
   #handle;
 
   /** Made by ModelFile.open. */
   constructor(handle) {
+    super();
     this.#handle = handle;
   }
 

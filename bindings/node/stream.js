@@ -2,6 +2,7 @@
 // A stream of one request: an AsyncIterable of pieces, and a promise of the whole.
 
 const { AbortError, RunnelError, checkSignal, invalid } = require('./errors.js');
+const { Uncloneable } = require('./uncloneable.js');
 const { constants } = require('./runnel.node');
 
 const DONE = Object.freeze({ value: undefined, done: true });
@@ -96,7 +97,7 @@ function checkPlace(place) {
   return place;
 }
 
-class Stream {
+class Stream extends Uncloneable {
   // What each piece needs lies together, and leads nowhere else while one reader waits.
   #resolve; // of the reader that waits, with #reject
   #reject;
@@ -125,6 +126,7 @@ class Stream {
 
   /** For Model: submit(slot) gives the stream's id, which Engine gives to _begin. */
   constructor(engine, options, submit) {
+    super();
     const { signal, onAbort = 'throw', highWater = 64, collect = false, choose, group } = options;
     if (onAbort !== 'throw' && onAbort !== 'return') throw invalid("onAbort must be 'throw' or 'return'");
     if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');

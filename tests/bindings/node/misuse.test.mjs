@@ -1,7 +1,9 @@
 // What a program does wrong: each is an error, and takes nothing from what else runs.
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
 import { test } from 'node:test';
-import { Engine, constants, modelPath, runnel, until, withModel } from './common.mjs';
+import { constants, folder, modelPath, runnel, until, withModel } from './common.mjs';
 
 const PROMPT = 'Once upon a time';
 const ENDLESS = { prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 };
@@ -36,19 +38,23 @@ test('a signal that is none, or whose functions throw, costs the other streams n
 
 test('options whose reading closes the model', async () => {
   await withModel(async (model, engine) => {
-    const tokens = [1, 2, 3];
-    Object.defineProperty(tokens, 1, { get() { model.close(); return 2; } });
-    assert.throws(() => model.stream({ tokens, maxTokens: 3 }), { code: 'CLOSED' });
+    /** Token ids, and the reading of one of them closes the model. */
+    const closing = (other) => Object.defineProperty([1, 2, 3], 1, { get() { other.close(); return 2; } });
+    assert.throws(() => model.stream({ tokens: closing(model), maxTokens: 3 }), { code: 'CLOSED' });
     assert.throws(() => model.stream({ prompt: PROMPT }), { code: 'CLOSED' });
     assert.equal(engine.streams().length, 0);
+    for (const call of ['embed', 'score', 'checkGrammar']) {
+      const other = await engine.loadModel(modelPath);
+      await assert.rejects(other[call]({ tokens: closing(other) }), { code: 'CLOSED' }, call);
+    }
     const other = await engine.loadModel(modelPath);
     const thrown = [1];
     Object.defineProperty(thrown, 0, { get() { throw new Error('mine'); } });
     assert.throws(() => other.stream({ tokens: thrown }), { message: 'mine' });
     assert.throws(() => other.stream({ get prompt() { throw new Error('mine'); } }), { message: 'mine' });
-    const ids = [1, 2];
-    Object.defineProperty(ids, 0, { get() { other.close(); return 1; } });
-    await assert.rejects(other.detokenize(ids), { code: 'CLOSED' });
+    await assert.rejects(other.detokenize(closing(other)), { code: 'CLOSED' });
+    assert.throws(() => other.detokenizeSync([1]), { code: 'CLOSED' });
+    await engine.drain();
   });
 });
 
@@ -126,4 +132,43 @@ test('garbage is collected in the middle of streams', async () => {
     gc();
     assert.ok(constants);
   });
+});
+
+test('what belongs to a thread cannot be cloned or posted, and what is plain data can', async () => {
+  const { port1, port2 } = new MessageChannel();
+  await withModel(async (model, engine) => {
+    class Derived extends runnel.Engine {}
+    const derived = new Derived({ computeThreads: 1 });
+    const file = await runnel.ModelFile.open(modelPath);
+    const group = engine.group();
+    const stream = model.stream({ prompt: PROMPT, maxTokens: 3, ignoreEos: 2 });
+    const session = model.session();
+    model.stream({ prompt: PROMPT, maxTokens: 1, group });
+    group.end();
+    for await (const pieces of group) assert.throws(() => structuredClone(pieces), { name: 'DataCloneError' });
+    for (const one of [engine, derived, model, session, stream, group, file]) {
+      const name = one.constructor.name;
+      assert.throws(() => structuredClone(one), { name: 'DataCloneError' }, name);
+      assert.throws(() => structuredClone({ inside: [one] }), { name: 'DataCloneError' }, name);
+      assert.throws(() => port1.postMessage(one), { name: 'DataCloneError' }, name);
+      assert.ok(one instanceof one.constructor && Object.keys(one).every((key) => key.startsWith('_')), name);
+    }
+    const pieces = [];
+    for await (const piece of stream) pieces.push(piece);
+    assert.equal(pieces.length, 3);
+    assert.deepEqual(structuredClone(pieces), pieces.map((piece) => ({ ...piece })));
+    const result = await stream.result;
+    assert.deepEqual(structuredClone(result), { ...result });
+    await derived.close();
+    file.close();
+  });
+  port1.close();
+  port2.close();
+});
+
+test('the package lists the files that it needs', async () => {
+  const { files } = JSON.parse(await readFile(path.join(folder, 'package.json'), 'utf8'));
+  for (const file of files.filter((name) => /\.m?js$/.test(name)))
+    for (const [, needed] of (await readFile(path.join(folder, file), 'utf8')).matchAll(/(?:require\(|from )'\.\/([^']+)'/g))
+      assert.ok(files.includes(needed), `${file} needs ${needed}`);
 });
