@@ -270,11 +270,11 @@ typedef struct rnpy_stream {
     size_t first, count, room;
     rnpy_bytes text, reasoning, tokens, logprobs; /* of the answer so far */
     PyObject *kept;                               /* list of pieces that the result is made of */
-    atomic_int reading;     /* a thread is inside a blocking read: what it got is its until it is taken */
-    bool live;              /* the terminal event has not come */
-    bool collect;           /* nobody reads pieces */
-    bool paused, cancelled; /* by us */
-    bool abandoned;         /* nobody has it any more */
+    atomic_uintptr_t reader; /* the thread inside a blocking read, 0: none. What it got is its until it is taken */
+    bool live;               /* the terminal event has not come */
+    bool collect;            /* nobody reads pieces */
+    bool paused, cancelled;  /* by us */
+    bool abandoned;          /* nobody has it any more */
     bool wants_logprobs;
     uint64_t shifts;
     runnel_event_type end;

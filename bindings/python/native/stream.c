@@ -11,11 +11,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { HIGH = 64, LOW = 16 };
 
 PyTypeObject *rnpy_stream_type;
 static PyObject *name_ended;
+static _Thread_local char here; /* its address says which thread reads */
 
 /* ---- What has come ------------------------------------------------------------------------- */
 
@@ -372,6 +374,42 @@ static int stream_clear(PyObject *object)
     return 0;
 }
 
+/* The event that a read returns is overwritten by the next read: a thread has the stream until it has taken it. The
+ * lock is given up while a read blocks, this is not. 0: this thread has it now; else who has it, by its `here`. */
+static uintptr_t may_read(rnpy_stream *self)
+{
+    uintptr_t reader = 0;
+
+    atomic_compare_exchange_strong(&self->reader, &reader, (uintptr_t)&here);
+    return reader;
+}
+
+/* Reads what comes for nobody, up to the end, which is within a step. A thread that is inside a read has its event
+ * first; where that is this one, whose read has called Python, its read goes on to the end by itself. */
+static void read_to_end(rnpy_stream *self)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+    runnel_event event;
+    uintptr_t reader;
+
+    while ((reader = may_read(self)) != 0 && reader != (uintptr_t)&here) {
+        rnpy_gil_release();
+        nanosleep(&moment, NULL);
+        rnpy_gil_restore();
+    }
+    if (reader != 0)
+        return;
+    if (self->live) {
+        rnpy_gil_release();
+        while (runnel_stream_next(self->engine->engine, self->id, -1, &event) == RUNNEL_OK && !is_terminal(&event))
+            ;
+        rnpy_gil_restore();
+        self->live = false;
+        self->end = RUNNEL_EVENT_CANCELLED;
+    }
+    atomic_store(&self->reader, 0);
+}
+
 /* Cancels without a word. */
 static void let_go(rnpy_stream *self)
 {
@@ -379,14 +417,9 @@ static void let_go(rnpy_stream *self)
         return;
     self->abandoned = true;
     runnel_stream_cancel(self->engine->engine, self->id);
-    if (self->host == NULL) { /* its end, within a step, is for nobody, but has to be read */
-        runnel_event event;
-
-        rnpy_gil_release();
-        while (runnel_stream_next(self->engine->engine, self->id, -1, &event) == RUNNEL_OK && !is_terminal(&event))
-            ;
-        rnpy_gil_restore();
-        self->live = false;
+    if (self->host == NULL) {
+        self->cancelled = true;
+        read_to_end(self);
     }
     rnpy_engine_leave(self->engine);
 }
@@ -518,11 +551,9 @@ static int read_one(rnpy_stream *self)
     return result;
 }
 
-/* The event that a read returns is overwritten by the next read: a thread has the stream until it has taken it. The
- * lock is given up while a read blocks, this is not. False: an exception. */
 static bool begin_reading(rnpy_stream *self)
 {
-    if (!atomic_exchange(&self->reading, 1))
+    if (may_read(self) == 0)
         return true;
     rnpy_raise(RUNNEL_STATE, "another thread reads the stream", 0);
     return false;
@@ -543,7 +574,7 @@ static PyObject *stream_next(PyObject *object, PyObject *unused)
     if (failed == 0)
         piece = self->count > 0 ? take_piece(self) : raise_end(self, PyExc_StopIteration);
     RNPY_UNLOCK();
-    atomic_store(&self->reading, 0);
+    atomic_store(&self->reader, 0);
     return piece;
 }
 
@@ -577,7 +608,7 @@ static PyObject *stream_finish(PyObject *object, PyObject *unused)
     while (self->live && self->failure == NULL && failed == 0)
         failed = read_one(self) < 0;
     RNPY_UNLOCK();
-    atomic_store(&self->reading, 0);
+    atomic_store(&self->reader, 0);
     if (failed != 0)
         return NULL;
     Py_RETURN_NONE;

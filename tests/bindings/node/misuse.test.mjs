@@ -81,8 +81,10 @@ test('options that are huge, or of the wrong kind', async () => {
 test('places that are none end their stream alone', async () => {
   await withModel(async (model) => {
     const beside = reads(model);
+    const drawing = { prompt: PROMPT, maxTokens: 3, ignoreEos: 2, temperature: 1 };
+    assert.deepEqual((await model.generate({ ...drawing, choose: () => 5 })).tokens, [5, 5, 5]);
     for (const place of ['first', 1.5, NaN, -7, Infinity, 2 ** 40, {}, 5n, Promise.resolve('x'), Promise.resolve(NaN), Promise.resolve(1.5)])
-      await assert.rejects(model.generate({ prompt: PROMPT, maxTokens: 3, choose: () => place }), Error, String(place));
+      await assert.rejects(model.generate({ ...drawing, choose: () => place }), { code: 'INVALID' }, String(place));
     await beside;
   });
 });

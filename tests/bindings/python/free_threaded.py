@@ -16,6 +16,7 @@ import runnel.files  # noqa: E402
 
 PROMPT = "Once upon a time"
 TOKENS = 20
+LONG = PROMPT * 4000  # to tokenize it takes longer than to close an engine
 failed = []
 
 
@@ -67,6 +68,40 @@ def readers_of_one_stream(model, expected):
         in_threads(*[read] * 4)
         assert len([token for token in pieces if token >= 0]) == TOKENS
         assert stream.result().text == expected
+
+
+def closers_of_one_stream(model):
+    """A stream is closed while another thread reads it: the reader's loop ends."""
+    for seed in range(30):
+        stream = model.stream(PROMPT, max_tokens=60, ignore_eos=2, temperature=1, seed=seed)
+
+        def close():
+            threading.Event().wait(seed / 5000)
+            stream.close()
+
+        in_threads(lambda: [piece.text for piece in stream], close)
+        assert stream.ended
+
+
+async def takers_of_one_stream():
+    """A thread takes the pieces that another one's loop puts there: each once, none is lost."""
+    async with runnel.Engine(compute_threads=1) as engine:
+        model = await engine.load_model(MODEL, context_tokens=256)
+        for seed in range(10):
+            stream = model.stream(PROMPT, max_tokens=200, ignore_eos=2, temperature=1, seed=seed)
+            taken = []
+
+            def take():
+                try:
+                    while True:
+                        piece = stream._core.pop()
+                        if piece is not None and piece.token >= 0:
+                            taken.append(piece.token)
+                except StopAsyncIteration:
+                    pass
+
+            await asyncio.get_running_loop().run_in_executor(None, in_threads, take)
+            assert taken == list((await stream.result()).tokens)
 
 
 def users_of_one_engine(engine, model, expected):
@@ -140,15 +175,21 @@ def engines_that_are_closed_in_the_middle():
                 while True:
                     model.generate(PROMPT, max_tokens=TOKENS)
                     list(model.stream(PROMPT, max_tokens=4))
-                    model.tokenize(PROMPT)
             except (runnel.ClosedError, runnel.CancelledError):
+                pass
+
+        def tokenize():
+            try:
+                while True:
+                    model.tokenize(LONG)
+            except runnel.ClosedError:
                 pass
 
         def close():
             threading.Event().wait(delay / 200)
             engine.close()
 
-        in_threads(use, use, use, close, close)
+        in_threads(use, use, tokenize, close, close)
 
 
 async def read(stream):
@@ -185,14 +226,19 @@ async def loops_of_several_threads(expected):
 
 def main():
     assert not sys._is_gil_enabled(), "the GIL is on"
-    with runnel.blocking.Engine(compute_threads=1) as engine:
+    lines, spans = [], []
+    told = {"on_log": lambda *line: lines.append(line), "on_trace": spans.append, "log_level": "debug"}
+    with runnel.blocking.Engine(compute_threads=1, **told) as engine:
         model = engine.load_model(MODEL, context_tokens=256)
         expected = model.generate(PROMPT, max_tokens=TOKENS).text
         readers_of_their_own(model, expected)
         readers_of_one_stream(model, expected)
+        closers_of_one_stream(model)
         users_of_one_engine(engine, model, expected)
+    assert lines and spans
     engines_that_are_closed_in_the_middle()
     asyncio.run(loops_of_several_threads(expected))
+    asyncio.run(takers_of_one_stream())
     assert not sys._is_gil_enabled()
 
 

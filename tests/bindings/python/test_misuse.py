@@ -5,7 +5,9 @@ import collections.abc
 import copy
 import logging
 import pickle
+import signal
 import threading
+import time
 
 import pytest
 import runnel
@@ -200,6 +202,39 @@ def in_thread(function):
     if error is not None:
         raise error
     return result
+
+
+def test_a_stream_that_another_thread_reads_is_closed(blocking_model):
+    for delay in range(40):
+        stream = blocking_model.stream(PROMPT, **ENDLESS)
+        failed = []
+
+        def read():
+            try:
+                for _ in stream:
+                    pass
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        time.sleep(delay / 5000)
+        stream.close()
+        assert stream.ended
+        thread.join()
+        assert not failed
+        assert stream.result().finish == "cancelled"
+
+
+def test_a_stream_is_closed_by_the_handler_of_a_signal(blocking_model):
+    stream = blocking_model.stream(PROMPT, **ENDLESS)
+    before = signal.signal(signal.SIGALRM, lambda *_: stream.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        assert len(list(stream)) > 0
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert stream.ended and stream.result().finish == "cancelled"
 
 
 async def test_a_stream_is_not_another_loops(engine, model):
