@@ -246,13 +246,13 @@ console.log('JavaScript alone, 64 streams, caches warm and used meanwhile');
 for (const [way, begin] of Object.entries({ constants, 'for await': overStreams, group: overGroup }))
   console.log(`  ${way.padEnd(18)} ${await inJavaScript(begin, () => {})} and ${await inJavaScript(begin, useCaches)} us a token`);
 
-// One wake for each token, for those of a millisecond (the default), and for large batches, which is
-// what is left of the cost when the wake is shared by many.
+// One wake for each token, for those of a millisecond, for those that are held as by default, and for large batches, which
+// is what is left of the cost when the wake is shared by many.
 const ways = { 'for await': readAll, group: readGroup, generate: generateAll };
-for (const gatherUs of [0, 1000, 50000]) {
-  const engine = new Engine({ gatherUs, computeThreads: 1, maxStreams: 2000 });
+for (const [gatherUs, holdUs] of [[0, 0], [1000, 0], [1000, 10000], [1000, 50000]]) {
+  const engine = new Engine({ gatherUs, holdUs, computeThreads: 1, maxStreams: 2000 });
   const model = await engine.loadModel(modelPath, room);
-  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us`);
+  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us, pieces are held ${String(holdUs).padStart(5)} us`);
   for (const [way, read] of Object.entries(ways)) {
     console.log(`  ${way.padEnd(18)} ${await cost(model, 64, read)}`);
   }

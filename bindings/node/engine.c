@@ -222,12 +222,12 @@ static void finalize(napi_env env, void *data, void *hint)
 
 /* ---- The beginning ------------------------------------------------------------------------- */
 
-static bool attach(struct node_engine *engine)
+static bool attach(struct node_engine *engine, uint32_t hold_us)
 {
     struct uv_loop_s *loop = NULL;
 
     if (!engine->uv)
-        return watcher_start(&engine->watcher, engine->engine, choose_by_javascript);
+        return watcher_start(&engine->watcher, engine->engine, choose_by_javascript, hold_us);
     return napi_get_uv_event_loop(engine->env, &loop) == napi_ok && runnel_uv_attach(engine->engine, loop) == RUNNEL_OK;
 }
 
@@ -296,13 +296,14 @@ static bool new_engine(struct node_engine *engine, napi_value value, napi_value 
     return ok;
 }
 
-/* engineNew(options, uv, functions): functions = {onEvents, onFirst, extras, onChoose}, and gets `words`. */
+/* engineNew(options, uv, functions, holdUs): functions = {onEvents, onFirst, extras, onChoose}, and gets `words`. */
 static napi_value engine_new(napi_env env, napi_callback_info info)
 {
     struct node_engine *engine;
-    napi_value values[3], handle;
+    napi_value values[4], handle;
+    uint32_t hold_us = 0;
 
-    if (!addon_arguments(env, info, 3, values))
+    if (!addon_arguments(env, info, 4, values))
         return NULL;
     engine = calloc(1, sizeof *engine);
     if (engine == NULL)
@@ -322,7 +323,8 @@ static napi_value engine_new(napi_env env, napi_callback_info info)
         end_closing(engine);
         return NULL;
     }
-    if (!attach(engine)) {
+    napi_get_value_uint32(env, values[3], &hold_us);
+    if (!attach(engine, hold_us)) {
         runnel_engine_free(engine->engine);
         engine->engine = NULL;
         end_closing(engine);

@@ -24,7 +24,7 @@ bool pack_init(napi_env env, struct event_pack *pack, uint32_t number, napi_valu
         return false;
     pack->number = (int32_t)number;
     pack->words = data;
-    pack->text_is_ascii = true;
+    pack->text_is_ascii = pack->can_wait = true;
     return true;
 }
 
@@ -35,7 +35,7 @@ static void clear(struct event_pack *pack)
     pack->n_events = pack->n_extras = 0;
     pack->text_bytes = 0;
     pack->text_units = 0;
-    pack->text_is_ascii = true;
+    pack->text_is_ascii = pack->can_wait = true;
 }
 
 void pack_fini(napi_env env, struct event_pack *pack)
@@ -138,6 +138,13 @@ static runnel_event *copy_event(const runnel_event *event)
     return copy;
 }
 
+/* The next piece of a stream: nobody waits for it as for the first, or for the end. */
+static bool is_next(const struct node_slot *slot, runnel_event_type type)
+{
+    return slot->begun &&
+           (type == RUNNEL_EVENT_TOKEN || type == RUNNEL_EVENT_REASONING || type == RUNNEL_EVENT_TOOL_ARGUMENTS);
+}
+
 static bool has_extra(const runnel_event *event)
 {
     return event->n_top > 0 || event->type == RUNNEL_EVENT_LOGITS || event->type == RUNNEL_EVENT_PROGRESS ||
@@ -166,6 +173,8 @@ void pack_add(struct event_pack *pack, struct node_slot *slot, const runnel_even
     answer_add(&slot->answer, event);
     if (slot->quiet && (event->type == RUNNEL_EVENT_TOKEN || event->type == RUNNEL_EVENT_REASONING))
         return;
+    pack->can_wait &= is_next(slot, event->type);
+    slot->begun = true;
     words = next_words(pack, slot->number, (int32_t)event->type);
     words[2] = event->token;
     words[3] = (int32_t)event->n_tokens;
@@ -188,6 +197,7 @@ void pack_add_load(struct event_pack *pack, uint32_t slot, const runnel_load_eve
 {
     int32_t *words = next_words(pack, slot, EVENT_LOAD);
 
+    pack->can_wait = false;
     words[2] = (int32_t)event->state;
     memcpy(&words[8], &event->fraction, sizeof event->fraction);
     if (event->state != RUNNEL_LOAD_FAILED || event->error == NULL)

@@ -37,6 +37,7 @@ struct event_pack {
     size_t text_bytes, text_capacity;
     int32_t text_units; /* its length in JavaScript */
     bool text_is_ascii;
+    bool can_wait; /* pieces alone, of streams that have begun before */
 };
 
 /* What JavaScript gave for its events. */

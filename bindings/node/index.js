@@ -16,6 +16,7 @@ const WORDS = 10; // of an event: bindings/node/events.h
 
 // How long events gather before they wake the loop again: bench/bindings/node.mjs has what that saves.
 const GATHER_US = 1000;
+const HOLD_US = 10000;
 const LEVELS = ['none', 'error', 'warning', 'info', 'debug'];
 
 native.setup(makeError);
@@ -122,14 +123,17 @@ class Engine extends Uncloneable {
   #idle = [];
 
   /**
-   * Options: those of runnel_engine_options, with gatherUs (how long events gather before they wake the loop again) a
-   * millisecond; transport: 'thread' (default) or 'uv'; onLog(level, line), onTrace(span).
+   * Options: those of runnel_engine_options, with gatherUs (how long events gather before they are looked at again) a
+   * millisecond; holdUs, how long pieces may be held back behind the last wake (10000; 0: not at all);
+   * transport: 'thread' (default) or 'uv'; onLog(level, line), onTrace(span).
    */
   constructor(given = {}) {
     super();
-    const { transport = 'thread', onLog, onTrace, ...rest } = options.object(given);
+    const { transport = 'thread', holdUs = HOLD_US, onLog, onTrace, ...rest } = options.object(given);
     rest.gatherUs ??= GATHER_US;
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
+    if (!Number.isInteger(holdUs) || holdUs < 0 || holdUs >= 2 ** 32)
+      throw invalid('holdUs must be an integer from 0 to 4294967295');
     const functions = {
       onEvents: (pack, n, texts) => this.#onEvents(pack, n, texts),
       onFirst: () => setImmediate(() => native.engineFlush(this.#handle)),
@@ -138,7 +142,7 @@ class Engine extends Uncloneable {
       onLog: onLog && ((level, line) => onLog(LEVELS[level], line)),
       onTrace,
     };
-    this.#handle = native.engineNew(options.engine(rest), transport === 'uv', functions);
+    this.#handle = native.engineNew(options.engine(rest), transport === 'uv', functions, holdUs);
     this.#words = functions.words.map((buffer) => new Int32Array(buffer));
     this.#floats = functions.words.map((buffer) => new Float32Array(buffer));
   }

@@ -6,12 +6,13 @@
 
 struct node_engine;
 
-/* The answer and the end are written by the thread of the engine's events, and are the environment's once the end has
+/* The answer, `begun` and the end are written by the thread of the engine's events, and are the environment's once the end has
  * been delivered or no events come any more; the rest is the environment's. */
 struct node_slot {
     struct node_engine *engine;
     uint32_t number;
     bool quiet; /* nobody asks for pieces: text goes to `answer` alone */
+    bool begun; /* something of it has been written to a pack */
     struct node_answer answer;
     runnel_event end; /* without its strings, which are the library's */
     char error[RUNNEL_ERROR_BYTES];

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- On the watcher's thread --------------------------------------------------------------- */
@@ -30,15 +31,36 @@ static struct event_pack *own_pack(struct node_watcher *watcher)
     return stopping || watcher->alone ? NULL : &watcher->packs[watcher->writing];
 }
 
+static uint64_t now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static void hand_over(struct node_watcher *watcher)
 {
     if (watcher->packs[watcher->writing].n_events == 0)
         return;
+    watcher->woken_us = now_us();
+    watcher->holds = false;
     pthread_mutex_lock(&watcher->lock);
     watcher->full[watcher->writing] = true;
     pthread_mutex_unlock(&watcher->lock);
     watcher->writing = (watcher->writing + 1) % N_PACKS;
     wake_loop(watcher);
+}
+
+/* How long what is in the pack can wait; 0: the loop is to have it now. */
+static uint64_t left_us(const struct node_watcher *watcher)
+{
+    const struct event_pack *pack = &watcher->packs[watcher->writing];
+    uint64_t waited = now_us() - watcher->woken_us;
+
+    if (!pack->can_wait || pack->n_events + RUNNEL_MAX_TAKE > EVENTS_PER_PACK || waited >= watcher->hold_us)
+        return 0;
+    return watcher->hold_us - waited;
 }
 
 /* The pack is full. */
@@ -64,9 +86,12 @@ static bool take_all(struct node_watcher *watcher)
                 pack = next_pack(watcher);
         }
     }
-    if (pack != NULL)
+    if (pack == NULL)
+        return false;
+    watcher->holds = pack->n_events > 0;
+    if (left_us(watcher) == 0)
         hand_over(watcher);
-    return pack != NULL;
+    return true;
 }
 
 void watcher_on_load(struct node_watcher *watcher, uint32_t slot, const runnel_load_event *event, runnel_error *error)
@@ -96,6 +121,15 @@ int64_t watcher_ask(struct node_watcher *watcher, struct node_slot *slot, runnel
     return question.place;
 }
 
+/* Waits for events, or until those in the pack have waited long enough. As poll(). */
+static int wait(const struct node_watcher *watcher, struct pollfd fds[2])
+{
+    uint64_t left = watcher->holds ? left_us(watcher) : 0;
+    struct timespec time = {.tv_sec = (time_t)(left / 1000000), .tv_nsec = (long)(left % 1000000 * 1000)};
+
+    return ppoll(fds, 2, watcher->holds ? &time : NULL, NULL);
+}
+
 static void *watch(void *data)
 {
     struct node_watcher *watcher = data;
@@ -103,9 +137,13 @@ static void *watch(void *data)
                             {.fd = watcher->stop_fd, .events = POLLIN}};
 
     for (;;) {
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        int ready = wait(watcher, fds);
+
+        if (ready < 0 && errno != EINTR)
             break;
-        if (fds[1].revents != 0 || ((fds[0].revents & POLLIN) != 0 && !take_all(watcher)))
+        if (ready == 0)
+            hand_over(watcher);
+        if (ready > 0 && (fds[1].revents != 0 || ((fds[0].revents & POLLIN) != 0 && !take_all(watcher))))
             break;
     }
     if (!watcher->alone)
@@ -181,13 +219,14 @@ void watcher_init(struct node_watcher *watcher, const struct event_sink *sink)
     watcher->stop_fd = -1;
 }
 
-bool watcher_start(struct node_watcher *watcher, runnel_engine *engine, watcher_choose choose)
+bool watcher_start(struct node_watcher *watcher, runnel_engine *engine, watcher_choose choose, uint32_t hold_us)
 {
     napi_env env = watcher->sink->env;
     napi_value name;
 
     watcher->engine = engine;
     watcher->choose = choose;
+    watcher->hold_us = hold_us;
     watcher->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (watcher->stop_fd < 0)
         return false;

@@ -3,6 +3,9 @@
  *     watcher: poll ─▶ take, take, ... into a pack ─▶ threadsafe function ─▶ poll ...
  *     loop:                                            └─▶ deliver the pack, give it back
  *
+ * A wake costs the loop as much as many tokens do. So pieces are held back until `hold_us` after the last wake, unless
+ * the pack has what somebody waits for: the first piece of a stream, its end, anything of a load. What is held goes along.
+ *
  * There are two packs: while the loop has one, the watcher fills the other; when it has none it waits, and events wait
  * in the engine. What is left in a full pack's wake makes a wake of its own, so the loop's other handles get their turn
  * in between.
@@ -47,13 +50,17 @@ struct node_watcher {
     bool stopping;
     bool alone; /* the environment has let go of `wake`: nobody delivers any more */
 
-    uint32_t writing; /* watcher's: the pack that it fills */
-    uint32_t reading; /* loop's: the pack that comes next */
+    /* The watcher's own. */
+    uint64_t hold_us;
+    uint64_t woken_us; /* when the last pack was handed over, on the monotonic clock */
+    bool holds;        /* the pack that it fills has something, and it is the watcher's */
+    uint32_t writing;  /* watcher's: the pack that it fills */
+    uint32_t reading;  /* loop's: the pack that comes next */
 };
 
 /* These on the loop's thread. The packs are made by who starts it. False: no thread, or no memory. */
 void watcher_init(struct node_watcher *watcher, const struct event_sink *sink);
-bool watcher_start(struct node_watcher *watcher, runnel_engine *engine, watcher_choose choose);
+bool watcher_start(struct node_watcher *watcher, runnel_engine *engine, watcher_choose choose, uint32_t hold_us);
 void watcher_stop(struct node_watcher *watcher);
 void watcher_fini(struct node_watcher *watcher);
 

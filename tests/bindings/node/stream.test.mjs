@@ -11,6 +11,30 @@ async function read(stream) {
   return text;
 }
 
+test('pieces are held back, but neither the first of a stream nor its end', { timeout: 100_000 }, async () => {
+  for (const holdUs of [-1, 1.5, '5', NaN, 2 ** 32]) assert.throws(() => new Engine({ holdUs }), { code: 'INVALID' });
+  await withModel(async (model, engine) => {
+    const options = { prompt: PROMPT, maxTokens: 100, ignoreEos: 2 };
+    for (const wantLogprobs of [false, true]) {
+      const group = engine.group();
+      const first = model.stream({ ...options, wantLogprobs, group });
+      let second;
+      const turns = new Map();
+      for await (const pieces of group) {
+        for (const stream of new Set(Array.from(pieces, ([one]) => one))) turns.set(stream, (turns.get(stream) ?? 0) + 1);
+        second ??= model.stream({ ...options, group });
+        group.end();
+      }
+      // The first piece, the rest with the end, and what goes along with the other's first piece or end.
+      assert.ok(turns.get(first) <= 3 && turns.get(second) <= 3, `turns: ${[...turns.values()]}`);
+      assert.equal((await first.result).tokens.length, 100);
+    }
+    const cancelled = model.stream({ prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 });
+    for await (const piece of cancelled) if (piece.token >= 0) break;
+    assert.equal((await cancelled.result).finish, 'cancelled');
+  }, { transport: 'thread', holdUs: 2 ** 32 - 1, gatherUs: 0 }, { contextTokens: 256 });
+});
+
 test('the text is the program\'s for the same seed', async () => {
   const sampled = { prompt: PROMPT, maxTokens: 60, temperature: 1.2, topK: 50, seed: 7 };
   const greedy = { prompt: PROMPT, maxTokens: 60 };
