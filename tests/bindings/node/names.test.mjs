@@ -17,7 +17,7 @@ function members(name) {
 }
 
 const own = {
-  EngineOptions: ['transport', 'onLog', 'onTrace'],
+  EngineOptions: ['transport', 'holdUs', 'onLog', 'onTrace'],
   ChatOptions: ['messages'],
   EagleOptions: ['signal'],
   Infill: [],
