@@ -1,5 +1,6 @@
 """What the asynchronous and the blocking classes share: options, results, constants."""
 
+import array
 import enum
 import json
 import logging
@@ -211,6 +212,19 @@ def _tool_calls(pieces):
     ]
 
 
+def _stored(value):
+    """What is pickled of a member of a result: an array for a memoryview, which cannot be."""
+    if isinstance(value, memoryview):
+        return array.array(value.format, value.tobytes())
+    return [_stored(one) for one in value] if isinstance(value, list) else value
+
+
+def _restored(value):
+    if isinstance(value, array.array):
+        return memoryview(value).toreadonly()
+    return [_restored(one) for one in value] if isinstance(value, list) else value
+
+
 class Result:
     """How a stream ended, and all that it said. str(result) is its text.
 
@@ -243,6 +257,13 @@ class Result:
         self.tool_calls = _tool_calls(kept)
         self.logits = [piece.logits for piece in kept if piece.logits is not None]
         self.embedding = next((piece.embedding for piece in kept if piece.embedding is not None), None)
+
+    def __getstate__(self):
+        return [_stored(getattr(self, name)) for name in self.__slots__]
+
+    def __setstate__(self, state):
+        for name, value in zip(self.__slots__, state):
+            setattr(self, name, _restored(value))
 
     def __str__(self):
         return self.text

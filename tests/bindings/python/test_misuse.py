@@ -75,6 +75,18 @@ def test_blocking_things_have_no_copies(blocking_model):
     assert len(list(stream)) == 40
 
 
+def test_results_are_copied_and_go_to_other_processes(blocking_model):
+    result = blocking_model.generate(PROMPT, max_tokens=5, ignore_eos=2, want_logprobs=True, n_top=2, want_logits=True)
+    embedding = blocking_model._embed({"text": PROMPT}).result()
+    for again in (copy.copy, copy.deepcopy, *(lambda one, protocol=protocol: pickle.loads(pickle.dumps(one, protocol))
+                                              for protocol in range(pickle.HIGHEST_PROTOCOL + 1))):
+        other = again(result)
+        for name in runnel.Result.__slots__:
+            assert getattr(other, name) == getattr(result, name), name
+        assert other.tokens.format == "i" and other.logits[0].format == "f"
+        assert again(embedding).embedding == embedding.embedding
+
+
 def test_errors_go_to_other_processes():
     for kind in (runnel.BusyError, runnel.InvalidError, runnel.IOError, runnel.CancelledError):
         error = kind("a sentence")
