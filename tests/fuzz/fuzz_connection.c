@@ -250,8 +250,16 @@ static void check_answers(const struct play *play)
 
 static void open_play(struct play *play, struct http_listener *listener)
 {
-    static const struct http_limits limits = {
-        .head_bytes = 1024, .fields = 12, .body_bytes = 2048, .waiting_bytes = 65536, .connections = 4};
+    enum { NEVER = INT32_MAX }; /* a process that is stopped for a minute must not see another answer */
+    static const struct http_limits limits = {.head_bytes = 1024,
+                                              .fields = 12,
+                                              .body_bytes = 2048,
+                                              .waiting_bytes = 65536,
+                                              .connections = 4,
+                                              .head_ms = NEVER,
+                                              .body_ms = NEVER,
+                                              .idle_ms = NEVER,
+                                              .reader_ms = NEVER};
     const struct http_handlers handlers = {
         .on_head = on_head, .on_request = on_request, .on_gone = on_gone, .on_end = on_end, .user = play};
     int pair[2], little = 8192; /* so that long answers leave in several turns */
