@@ -3,28 +3,49 @@
  * The parser knows 64-bit integers and doubles. Of a schema each digit counts (GRAMMARS.md), so a number that a double
  * does not give back by its first 15 digits, or that no integer has room for, becomes an object that holds its text:
  *
- *     18446744073709551615  ──parse──▶  {"\u0001number": "18446744073709551615"}  ──dump──▶  18446744073709551615
+ *     18446744073709551615  ──parse──▶  {"\u0001KEY": "18446744073709551615"}  ──dump──▶  18446744073709551615
  *
- * A text of which a name begins with U+0001 is refused, so that no object of its own can stand for a number.
+ * KEY is drawn when the process first parses, so that no text can name it and no object of its own stand for a number.
  *
  * Where a number is asked for, openai_make_whole has made one of it before. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "openai_reader.h"
 
-#define KEY "\001number"
-#define HEAD "{\"\\u0001number\":\""
 #define TAIL "\"}"
 
 enum {
-    HEAD_BYTES = sizeof HEAD - 1,
+    KEY_DIGITS = 32,
+    HEAD_BYTES = sizeof "{\"\\u0001\":\"" - 1 + KEY_DIGITS,
     TAIL_BYTES = sizeof TAIL - 1,
     MOST_EXPONENT = 290 /* beyond it a double may have no 15 digits, or be no number */
 };
+
+/* What stands before a number's text, in JSON; the name alone, as it is parsed. Partner: once. */
+static char head[HEAD_BYTES + 1], key[1 + KEY_DIGITS + 1];
+
+static void draw_key(void)
+{
+    uint64_t bits[2];
+
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+        abort(); /* Linux has had it since 3.17, and so few bytes are never cut short */
+    snprintf(key, sizeof key, "\001%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
+    snprintf(head, sizeof head, "{\"\\u0001%s\":\"", key + 1);
+}
+
+static void have_key(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, draw_key);
+}
 
 /* ---- Tokens ------------------------------------------------------------------------------ */
 
@@ -123,29 +144,6 @@ static const char *skip_string(const char *at, const char *end)
     return at < end ? at + 1 : end;
 }
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-/* The first name of a member in [at, end) that begins with U+0001; NULL: there is none. JSON has one way to write it. */
-static const char *find_reserved(const char *at, const char *end)
-{
-    static const char mark[] = "\"\\u0001";
-    const char *first, *behind;
-
-    if (memmem(at, (size_t)(end - at), mark, sizeof mark - 1) == NULL)
-        return NULL;
-    while ((first = memchr(at, '"', (size_t)(end - at))) != NULL) {
-        at = behind = skip_string(first, end);
-        while (behind < end && is_space(*behind))
-            behind++;
-        if (behind < end && *behind == ':' && memcmp(first, mark, sizeof mark - 1) == 0)
-            return first;
-    }
-    return NULL;
-}
-
 /* The next number to be kept in [at, end); NULL: there is none. */
 static const char *find_kept(const char *at, const char *end, size_t *n)
 {
@@ -184,7 +182,7 @@ static char *keep_numbers(const char *bytes, size_t n, size_t *size, bool *short
     *short_of_memory = to == NULL;
     for (; to != NULL && found != NULL; found = find_kept(at, end, &length)) {
         fwrite(at, 1, (size_t)(found - at), to);
-        fwrite(HEAD, 1, HEAD_BYTES, to);
+        fwrite(head, 1, HEAD_BYTES, to);
         fwrite(found, 1, length, to);
         fwrite(TAIL, 1, TAIL_BYTES, to);
         at = found + length;
@@ -207,7 +205,7 @@ static void move_back(const char *text, json_error_t *where)
     int all = 0, line = 0;
 
     for (; at < end; at++) {
-        bool is_kept = *at == '{' && strncmp(at, HEAD, HEAD_BYTES) == 0;
+        bool is_kept = *at == '{' && strncmp(at, head, HEAD_BYTES) == 0;
 
         line = *at == '\n' ? 0 : line + is_kept;
         all += is_kept;
@@ -218,31 +216,16 @@ static void move_back(const char *text, json_error_t *where)
     where->column = where->column > 0 ? where->column : 0;
 }
 
-static json_t *refuse_reserved(const char *bytes, const char *at, json_error_t *where)
-{
-    const char *line = memrchr(bytes, '\n', (size_t)(at - bytes));
-
-    *where = (json_error_t){.text = "a name that begins with U+0001", .line = 1};
-    for (const char *c = bytes; c < at; c++)
-        where->line += *c == '\n';
-    where->column = (int)(at - (line != NULL ? line + 1 : bytes)) + 1;
-    where->position = (int)(at - bytes) + 1;
-    where->text[JSON_ERROR_TEXT_LENGTH - 1] = (char)json_error_invalid_syntax;
-    return NULL;
-}
-
 json_t *openai_parse_as(const char *bytes, size_t n, size_t flags, json_error_t *where)
 {
     json_error_t unused;
     json_t *value = NULL;
-    const char *reserved = find_reserved(bytes, bytes + n);
     bool short_of_memory = false;
     size_t size = 0;
     char *text = NULL;
 
     where = where != NULL ? where : &unused;
-    if (reserved != NULL)
-        return refuse_reserved(bytes, reserved, where);
+    have_key();
     text = keep_numbers(bytes, n, &size, &short_of_memory);
     if (short_of_memory) {
         *where = (json_error_t){.text = "not enough memory"};
@@ -271,7 +254,7 @@ static size_t kept_bytes(const char *text, const char *end)
     const char *first = text + HEAD_BYTES;
     size_t n;
 
-    if ((size_t)(end - text) <= HEAD_BYTES + TAIL_BYTES || memcmp(text, HEAD, HEAD_BYTES) != 0)
+    if ((size_t)(end - text) <= HEAD_BYTES + TAIL_BYTES || memcmp(text, head, HEAD_BYTES) != 0)
         return 0;
     n = read_token(first, end).bytes;
     return (size_t)(end - first) >= n + TAIL_BYTES && memcmp(first + n, TAIL, TAIL_BYTES) == 0 ? n : 0;
@@ -283,8 +266,9 @@ char *openai_dump(const json_t *value)
     const char *at = text, *end = text != NULL ? text + strlen(text) : NULL;
     size_t n;
 
+    have_key();
     /* A string's quotes are escaped, so that none can hold what is looked for. */
-    for (; at != NULL && (next = strstr(at, HEAD)) != NULL; at = next + n) {
+    for (; at != NULL && (next = strstr(at, head)) != NULL; at = next + n) {
         memmove(to, at, (size_t)(next - at));
         to += next - at;
         n = kept_bytes(next, end);
@@ -301,10 +285,14 @@ char *openai_dump(const json_t *value)
 
 bool openai_is_kept(const json_t *value)
 {
-    const json_t *text = json_object_size(value) == 1 ? json_object_get(value, KEY) : NULL;
-    const char *token = json_string_value(text);
-    size_t n = json_string_length(text);
+    const json_t *text;
+    const char *token;
+    size_t n;
 
+    have_key();
+    text = json_object_size(value) == 1 ? json_object_get(value, key) : NULL;
+    token = json_string_value(text);
+    n = json_string_length(text);
     return token != NULL && n > 0 && read_token(token, token + n).bytes == n;
 }
 
@@ -326,7 +314,7 @@ static json_t *integer_of(double number)
  * integer that there is room for. */
 static json_t *number_of_kept(const json_t *value)
 {
-    double number = strtod(json_string_value(json_object_get(value, KEY)), NULL);
+    double number = strtod(json_string_value(json_object_get(value, key)), NULL);
     json_t *integer = number > -0x1p53 && number < 0x1p53 ? integer_of(number) : NULL;
 
     number = number > DBL_MAX ? DBL_MAX : number < -DBL_MAX ? -DBL_MAX : number;

@@ -188,35 +188,48 @@ static void what_is_no_number_is_refused(void **state)
         assert_null(openai_parse(bad[i], strlen(bad[i]), NULL));
 }
 
-/* What stands for a number within the server cannot come from outside, however it is spelled. */
-static void none_stands_for_a_number(void **state)
+/* What stands for a number within the program is an object, but none that a text has brought. */
+static void no_object_stands_for_a_number(void **state)
 {
-    static const char *const bad[] = {"{\"\\u0001number\":\"5\"}", "{\"\\u0001number\" \n\t:\"5\"}",
-                                      "{\"\\u0001n\\u0075mber\":\"5\"}",
-                                      "[{\"a\":\"\\\"\", \"b\": {\"\\u0001number\":\"18446744073709551615\"}}, 1e999]",
-                                      "{\"\\u0001number\":\"five\"}"};
-    const char *text = "{\"a\":1e999,\n  \"\\u0001number\":\"5\"}";
-    json_error_t where;
+    static const char *const same[] = {"{\"\\u0001\":\"5\"}", "{\"\\u0001number\":\"5\"}", "{\"\":\"5\"}",
+                                       "[{\"\\u0001\":\"5\"},18446744073709551615,{\"\":\"18446744073709551615\"}]",
+                                       "{\"\\u000100000000000000000000000000000000\":\"18446744073709551615\"}"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        json_t *value = openai_parse(bad[i], strlen(bad[i]), &where);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        json_t *value = parse(same[i]);
 
-        if (value != NULL)
-            fail_msg("%s was taken", bad[i]);
-        assert_string_equal(where.text, "a name that begins with U+0001");
+        assert_false(openai_is_kept(value));
+        assert_false(openai_is_kept(json_array_get(value, 0)) || openai_is_kept(json_array_get(value, 2)));
+        assert_true(!json_is_array(value) || openai_is_kept(json_array_get(value, 1)));
+        json_decref(value);
+        check_same(same[i]);
     }
-    assert_null(openai_parse(text, strlen(text), &where));
-    assert_int_equal(where.line, 2);
-    assert_int_equal(where.column, 3);
+}
+
+/* Before anything was parsed. */
+static void dumped_first(void **state)
+{
+    json_t *value = json_pack("{s:s}", "", "5");
+    char *dumped = openai_dump(value);
+
+    (void)state;
+    assert_false(openai_is_kept(value));
+    assert_string_equal(dumped, "{\"\":\"5\"}");
+    free(dumped);
+    json_decref(value);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_as_they_are_written),         cmocka_unit_test(random_numbers),
-        cmocka_unit_test(numbers_where_they_are_asked_for), cmocka_unit_test(errors_have_their_place),
-        cmocka_unit_test(what_is_no_number_is_refused),     cmocka_unit_test(none_stands_for_a_number),
+        cmocka_unit_test(dumped_first),
+        cmocka_unit_test(kept_as_they_are_written),
+        cmocka_unit_test(random_numbers),
+        cmocka_unit_test(numbers_where_they_are_asked_for),
+        cmocka_unit_test(errors_have_their_place),
+        cmocka_unit_test(what_is_no_number_is_refused),
+        cmocka_unit_test(no_object_stands_for_a_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

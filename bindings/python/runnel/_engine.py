@@ -80,7 +80,11 @@ class Engine(EngineBase):
             host.ended()
             raise
         waiter = host.waiter()
-        if core.wait(waiter):
+        waits = core.wait(waiter)
+        if not waits and on_progress is not None:  # what another thread has left to be told comes first
+            host.wake(waiter)
+            waits = True
+        if waits:
             try:
                 await host.wait(waiter)
             except BaseException:

@@ -62,11 +62,10 @@ class AsyncioHost:
                 raise
 
     def tell(self, function, *arguments):
-        """Calls a function of the program on the loop's thread; on any thread."""
+        """Calls a function of the program on the loop's thread, soon, in the order of these calls and of `wake`; on any
+        thread."""
         loop = self._loop()
-        if asyncio._get_running_loop() is loop:
-            function(*arguments)
-        elif loop is not None and not loop.is_closed():
+        if loop is not None and not loop.is_closed():
             self._call(loop, function, *arguments)
 
     def future_loop(self):
@@ -158,14 +157,7 @@ class TrioHost:
             pass
 
     def tell(self, function, *arguments):
-        try:
-            here = self._trio.lowlevel.current_trio_token() is self._token
-        except RuntimeError:
-            here = False
-        if here:
-            function(*arguments)
-        else:
-            self._call(self._tell, function, *arguments)
+        self._call(self._tell, function, *arguments)
 
     @staticmethod
     def _tell(function, *arguments):
