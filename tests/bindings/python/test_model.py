@@ -364,8 +364,8 @@ async def test_errors_with_names_that_are_not_whole(engine, model, tmp_path, shi
     for path in ("a" * shift + "é" * 250, b"\xff.gguf", broken):
         with pytest.raises(runnel.Error) as caught:
             await engine.load_model(path)
-        assert str(caught.value)[:4] in ("aééé", "éééé", "\N{REPLACEMENT CHARACTER}.gg", str(broken)[:4])
-    assert "lla\N{REPLACEMENT CHARACTER}a" in str(caught.value)
+        assert str(caught.value)[:4] in ("aééé", "éééé", r"\xff", str(broken)[:4])
+    assert r"lla\xc6a" in str(caught.value)
     for options in ({"order": name}, {"messages": [{"role": "user", "content": "x"}], "template_name": name},
                     {"messages": [{"role": "user", "content": "x"}], "template_text": template}):
         with pytest.raises(runnel.Error, match="é{14}"):
@@ -383,7 +383,7 @@ async def test_lines_that_are_not_whole(model_path, tmp_path):
         await model.generate(PROMPT, max_tokens=1)
         await asyncio.sleep(0.05)
         assert runnel.Engine.metrics(engine) and model.info()
-    assert any("caf\N{REPLACEMENT CHARACTER}.gguf" in line for line in lines)
+    assert any(r"caf\xe9.gguf" in line for line in lines)
 
 
 async def test_names_of_files_are_bytes(engine, model_path, tmp_path):
