@@ -384,13 +384,13 @@ class Fields(unittest.TestCase):
     def test_what_stands_for_numbers(self):
         """A schema has the numbers that are written as such, and no object of a body stands for one."""
         schema = '{"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": %s}}}'
-        body = '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 40, "response_format": ' + schema + "}"
+        body = '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 99, "response_format": ' + schema + "}"
         status, answer = self.server.post(CHAT, body % "18446744073709551616")
         self.assertEqual((status, answer["choices"][0]["message"]["content"]), (200, "18446744073709551616"))
         for word in (r'{"\u0001number": "5"}', r'{"\u0001numbe\u0072": "18446744073709551616"}'):
             status, answer = self.server.post(CHAT, body % word)
-            self.assertEqual((status, answer["error"]["code"]), (400, "invalid_json"), answer)
-            self.assertIn("U+0001", answer["error"]["message"])
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(json.loads(answer["choices"][0]["message"]["content"]), json.loads(word))
 
     def test_what_the_template_is_told(self):
         """vLLM's names for it."""
