@@ -3,9 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "base/file_target.h"
+#include "base/new_file.h"
 #include "cpu/kernels.h"
 
 /* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how it is read 2, place in the part
@@ -238,9 +236,7 @@ struct writer {
     uint8_t *const *tiles;
     const uint16_t *aheads; /* by type */
     const uint8_t *streams; /* likewise */
-    char *target;           /* the file itself (base/file_target.h) */
-    char *temporary;        /* the name under which it is written, beside it */
-    int fd;
+    struct rn_new_file file;
     uint8_t *head; /* [head_bytes]: header, directory, checks */
     uint64_t head_bytes, n_checks, bytes;
     uint32_t n;
@@ -254,16 +250,6 @@ static uint64_t how_read(const struct writer *w, uint32_t type_id)
         continue;
     RN_CHECK(log <= 3 && w->aheads[type_id] < 1 << STREAMS_SHIFT);
     return w->aheads[type_id] | (uint64_t)log << STREAMS_SHIFT;
-}
-
-static runnel_status failed(const struct writer *w, const char *what, runnel_error *error)
-{
-    int number = errno;
-    char reason[64];
-
-    if (strerror_r(number, reason, sizeof reason) != 0)
-        snprintf(reason, sizeof reason, "error %d", number);
-    return rn_error_set(error, RUNNEL_IO, "%s: %s: %s", w->place->path, what, reason);
 }
 
 /* Whether weight i is written: of one tensor that several weights have, the first. */
@@ -322,36 +308,17 @@ static bool make_head(struct writer *w)
     return true;
 }
 
-/* The file under its temporary name, empty, with this process its only writer. BUSY: another is writing it. */
-static runnel_status open_temporary(struct writer *w, runnel_error *error)
-{
-    struct stat mine, named;
-
-    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0644);
-    if (w->fd < 0)
-        return failed(w, "it cannot be written", error);
-    if (flock(w->fd, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK ? RUNNEL_BUSY : failed(w, "it cannot be locked", error);
-    /* Another one may have renamed it since it was opened. */
-    if (fstat(w->fd, &mine) != 0 || stat(w->temporary, &named) != 0 || mine.st_ino != named.st_ino ||
-        mine.st_dev != named.st_dev)
-        return RUNNEL_BUSY;
-    if (!S_ISREG(mine.st_mode))
-        return rn_error_set(error, RUNNEL_IO, "%s: it is no regular file", w->temporary);
-    return ftruncate(w->fd, 0) != 0 ? failed(w, "it cannot be emptied", error) : RUNNEL_OK;
-}
-
 static runnel_status write_at(const struct writer *w, const uint8_t *bytes, uint64_t n, uint64_t at,
                               runnel_error *error)
 {
     ssize_t written;
 
     while (n > 0) {
-        written = pwrite(w->fd, bytes, n < RN_TILE_FILE_PIECE ? (size_t)n : RN_TILE_FILE_PIECE, (off_t)at);
+        written = pwrite(w->file.fd, bytes, n < RN_TILE_FILE_PIECE ? (size_t)n : RN_TILE_FILE_PIECE, (off_t)at);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return failed(w, "it cannot be written", error);
+            return rn_error_set(error, RUNNEL_IO, "%s: it cannot be written: %s", w->place->path, strerror(errno));
         bytes += written;
         n -= (uint64_t)written;
         at += (uint64_t)written;
@@ -381,55 +348,15 @@ static runnel_status write_weights(struct writer *w, runnel_error *error)
     return status;
 }
 
-/* A new name is safe once its directory is. */
-static runnel_status sync_directory(const struct writer *w, runnel_error *error)
-{
-    char *slash = strrchr(w->temporary, '/');
-    int fd;
-    bool good;
-
-    if (slash != NULL)
-        slash[slash == w->temporary] = '\0'; /* "/name" lies in "/" */
-    fd = open(slash != NULL ? w->temporary : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    good = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0)
-        close(fd);
-    return good ? RUNNEL_OK : failed(w, "its directory cannot be synced", error);
-}
-
 static runnel_status write_file(struct writer *w, runnel_error *error)
 {
-    runnel_status status = open_temporary(w, error);
+    runnel_status status = write_weights(w, error);
 
     if (status != RUNNEL_OK)
         return status;
-    status = write_weights(w, error);
-    if (status == RUNNEL_OK) {
-        rn_bytes_put(w->head + AT_CHECK, head_check(w->head, w->head_bytes), 8);
-        status = write_at(w, w->head, w->head_bytes, 0, error);
-    }
-    if (status == RUNNEL_OK && fsync(w->fd) != 0)
-        status = failed(w, "it cannot be synced", error);
-    if (status == RUNNEL_OK && rename(w->temporary, w->target) != 0)
-        status = failed(w, "it cannot be renamed", error);
-    if (status != RUNNEL_OK) {
-        (void)unlink(w->temporary); /* under the lock: it is this writer's */
-        return status;
-    }
-    return sync_directory(w, error);
-}
-
-static bool name_temporary(struct writer *w)
-{
-    static const char suffix[] = ".new";
-    size_t n = strlen(w->target);
-
-    w->temporary = rn_alloc(w->heap, n + sizeof suffix, 1);
-    if (w->temporary == NULL)
-        return false;
-    memcpy(w->temporary, w->target, n);
-    memcpy(w->temporary + n, suffix, sizeof suffix);
-    return true;
+    rn_bytes_put(w->head + AT_CHECK, head_check(w->head, w->head_bytes), 8);
+    status = write_at(w, w->head, w->head_bytes, 0, error);
+    return status == RUNNEL_OK ? rn_new_file_finish(&w->file, error) : status;
 }
 
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
@@ -437,17 +364,14 @@ runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_p
                                  runnel_error *error)
 {
     struct writer w = {
-        .heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .streams = streams, .fd = -1};
-    runnel_status status = rn_file_target(heap, place->path, &w.target, error);
+        .heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .streams = streams};
+    runnel_status status = rn_new_file_open(&w.file, heap, place->path, RN_NEW_FILE_ONE, error);
 
-    if (status == RUNNEL_OK && name_temporary(&w) && make_head(&w))
+    if (status == RUNNEL_OK && make_head(&w))
         status = write_file(&w, error);
     else if (status == RUNNEL_OK)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its directory", place->path);
-    if (w.fd >= 0)
-        close(w.fd);
+    rn_new_file_fini(&w.file);
     rn_free(heap, w.head);
-    rn_free(heap, w.temporary);
-    rn_free(heap, w.target);
     return status;
 }
