@@ -73,7 +73,7 @@ void enter(struct fixture *f, struct run *r, struct rn_prefix_salt s, const int3
 }
 
 uint32_t publish(struct fixture *f, struct run *r, const int32_t *tokens, uint32_t n, uint32_t *duplicate_blocks,
-                        struct rn_prefix_woken *woken)
+                 struct rn_prefix_woken *woken)
 {
     uint32_t n_ready = rn_prefix_tree_publish(&f->tree, &r->path, tokens, r->blocks, n, duplicate_blocks, woken);
 
