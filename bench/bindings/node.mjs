@@ -252,7 +252,8 @@ const ways = { 'for await': readAll, group: readGroup, generate: generateAll };
 for (const [gatherUs, holdUs] of [[0, 0], [1000, 0], [1000, 10000], [1000, 50000]]) {
   const engine = new Engine({ gatherUs, holdUs, computeThreads: 1, maxStreams: 2000 });
   const model = await engine.loadModel(modelPath, room);
-  console.log(`64 streams, events gather ${String(gatherUs).padStart(5)} us, pieces are held ${String(holdUs).padStart(5)} us`);
+  const [gather, hold] = [gatherUs, holdUs].map((us) => String(us).padStart(5));
+  console.log(`64 streams, events gather ${gather} us, pieces are held ${hold} us`);
   for (const [way, read] of Object.entries(ways)) {
     console.log(`  ${way.padEnd(18)} ${await cost(model, 64, read)}`);
   }

@@ -43,7 +43,8 @@ def target_of(folder):
         interpreter = shutil.which(interpreters.get(variable, ""))
         if interpreter is not None and kind_of(interpreter) == kind_of(sys.executable):
             return target, pathlib.Path(folder, "bindings/python", place)
-    sys.exit(f"{folder} was configured for {', '.join(interpreters.values())}, whose modules {sys.executable} does not take")
+    names = ", ".join(interpreters.values())
+    sys.exit(f"{folder} was configured for {names}, whose modules {sys.executable} does not take")
 
 
 class Build(build_ext):

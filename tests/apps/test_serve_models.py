@@ -407,7 +407,8 @@ class Configuration(Folder):
         keys.unlink()
         keys.write_bytes(b"\xef\xbb\xbffirst\r\nsecond\r\n")
         check("read again: 2 keys")
-        for text in (b"", b"[]", b'{"models": []}', b'{"models": [{"path": "caf\xe9"}]}', b'{"models": [{"name": "one"}]}'):
+        for text in (b"", b"[]", b'{"models": []}', b'{"models": [{"path": "caf\xe9"}]}',
+                     b'{"models": [{"name": "one"}]}'):
             file.write_bytes(text)
             check("the models stay as they were")
         file.unlink()

@@ -170,7 +170,9 @@ test('what belongs to a thread cannot be cloned or posted, and what is plain dat
 
 test('the package lists the files that it needs', async () => {
   const { files } = JSON.parse(await readFile(path.join(folder, 'package.json'), 'utf8'));
-  for (const file of files.filter((name) => /\.m?js$/.test(name)))
-    for (const [, needed] of (await readFile(path.join(folder, file), 'utf8')).matchAll(/(?:require\(|from )'\.\/([^']+)'/g))
+  for (const file of files.filter((name) => /\.m?js$/.test(name))) {
+    const text = await readFile(path.join(folder, file), 'utf8');
+    for (const [, needed] of text.matchAll(/(?:require\(|from )'\.\/([^']+)'/g))
       assert.ok(files.includes(needed), `${file} needs ${needed}`);
+  }
 });

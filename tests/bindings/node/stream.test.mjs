@@ -21,7 +21,8 @@ test('pieces are held back, but neither the first of a stream nor its end', { ti
       let second;
       const turns = new Map();
       for await (const pieces of group) {
-        for (const stream of new Set(Array.from(pieces, ([one]) => one))) turns.set(stream, (turns.get(stream) ?? 0) + 1);
+        const told = new Set(Array.from(pieces, ([one]) => one));
+        for (const stream of told) turns.set(stream, (turns.get(stream) ?? 0) + 1);
         second ??= model.stream({ ...options, group });
         group.end();
       }
