@@ -121,23 +121,42 @@ static_assert(RN_MODEL_READY != 0 && RN_MODEL_LOADING == 0, "a model begins as o
 static const struct rn_device_kind *const kinds[] = {&rn_cpu_kind, &rn_gpu_kind, &rn_cpu_reference_kind};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* "name", or "name:index" where the machine has several of a kind. NULL: the build knows none like that. */
-static const struct rn_device_kind *find_kind(const char *device, uint32_t *index)
+static const struct rn_device_kind *kind_named(const char *name, size_t n)
 {
-    const char *colon = device == NULL ? NULL : strchr(device, ':'), *at;
-    size_t n = device == NULL ? 0 : colon == NULL ? strlen(device) : (size_t)(colon - device);
     uint32_t i;
 
-    *index = 0;
-    if (device == NULL)
-        return kinds[0];
-    for (at = colon == NULL ? "0" : colon + 1; *at >= '0' && *at <= '9' && *index < RN_MAX_DEVICES; at++)
-        *index = *index * 10 + (uint32_t)(*at - '0');
-    if (*at != '\0' || (colon != NULL && colon[1] == '\0'))
-        return NULL;
     for (i = 0; i < N_KINDS; i++)
-        if (strlen(kinds[i]->name) == n && memcmp(kinds[i]->name, device, n) == 0)
+        if (strlen(kinds[i]->name) == n && memcmp(kinds[i]->name, name, n) == 0)
             return kinds[i];
+    return NULL;
+}
+
+static bool read_index(const char *part, uint32_t *index)
+{
+    const char *at = part;
+
+    for (*index = 0; *at >= '0' && *at <= '9' && *index < RN_MAX_DEVICES; at++)
+        *index = *index * 10 + (uint32_t)(*at - '0');
+    return *at == '\0' && at > part;
+}
+
+/* "name", or "name:part" where the machine has several of a kind. NULL, and the error says why: the build knows none
+ * like that. */
+static const struct rn_device_kind *find_kind(const char *device, uint32_t *index, runnel_error *error)
+{
+    size_t n = device == NULL ? 0 : strcspn(device, ":");
+    const struct rn_device_kind *kind = device == NULL ? kinds[0] : kind_named(device, n);
+    const char *part = kind == NULL || device == NULL || device[n] == '\0' ? NULL : device + n + 1;
+
+    *index = 0;
+    if (kind != NULL && part == NULL)
+        return kind;
+    if (kind != NULL && kind->find != NULL)
+        return kind->find(part, index, error) == RUNNEL_OK ? kind : NULL;
+    if (kind != NULL && read_index(part, index))
+        return kind;
+    rn_error_set(error, RUNNEL_UNSUPPORTED,
+                 "device \"%s\" is not known: use \"auto\", \"cpu\", \"cuda\" or \"reference\"", device);
     return NULL;
 }
 
@@ -148,15 +167,15 @@ bool rn_engine_device_is_auto(const char *device)
 
 runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *device, runnel_error *error)
 {
-    uint32_t index, n;
-    const struct rn_device_kind *kind = find_kind(device, &index);
+    const struct rn_device_kind *kind;
     runnel_error why = {0};
+    uint32_t index, n;
 
     if (rn_engine_device_is_auto(device))
         return RUNNEL_OK;
+    kind = find_kind(device, &index, error);
     if (kind == NULL)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED,
-                            "device \"%s\" is not known: use \"auto\", \"cpu\", \"cuda\" or \"reference\"", device);
+        return RUNNEL_UNSUPPORTED;
     if (kind->count == NULL)
         return RUNNEL_OK; /* the load finds out */
     n = kind->count(&engine->heap, engine->device_library, &why);
@@ -167,13 +186,15 @@ runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *d
                                  device, n);
 }
 
-struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads)
+struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const struct rn_device *like, uint32_t n_threads)
 {
-    struct rn_device_options options = {
-        .n_threads = n_threads, .nice = engine->compute_nice, .library = engine->device_library, .log = &engine->log};
-    const struct rn_device_kind *kind = find_kind(device, &options.index);
+    const struct rn_device_options options = {.index = like == NULL ? 0 : like->index,
+                                              .n_threads = n_threads,
+                                              .nice = engine->compute_nice,
+                                              .library = engine->device_library,
+                                              .log = &engine->log};
 
-    return kind == NULL ? NULL : kind->open(&engine->heap, &options, NULL);
+    return (like == NULL ? kinds[0] : like->kind)->open(&engine->heap, &options, NULL);
 }
 
 static void log_device(const struct runnel_engine *engine, const struct rn_device *device)
@@ -187,37 +208,36 @@ static void log_device(const struct runnel_engine *engine, const struct rn_devic
 }
 
 /* The engine's device of this kind and index, or the first place where one can be opened; NULL: there is none. */
-static struct rn_open_device *place_of(struct runnel_engine *engine, const struct rn_device_kind *kind, uint32_t index)
+static struct rn_device **place_of(struct runnel_engine *engine, const struct rn_device_kind *kind, uint32_t index)
 {
-    struct rn_open_device *open = engine->devices;
+    struct rn_device **open = engine->devices;
 
     for (; open < engine->devices + RN_MAX_DEVICES; open++)
-        if (open->device == NULL || (open->device->kind == kind && open->index == index))
+        if (*open == NULL || ((*open)->kind == kind && (*open)->index == index))
             return open;
     return NULL;
 }
 
 struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error)
 {
-    struct rn_device_options options = {.beside = engine->devices[0].device,
+    struct rn_device_options options = {.beside = engine->devices[0],
                                         .nice = engine->compute_nice,
                                         .library = engine->device_library,
                                         .log = &engine->log};
-    const struct rn_device_kind *kind = find_kind(device, &options.index);
-    struct rn_open_device *open = kind == NULL ? NULL : place_of(engine, kind, options.index);
+    const struct rn_device_kind *kind = find_kind(device, &options.index, error);
+    struct rn_device **open = kind == NULL ? NULL : place_of(engine, kind, options.index);
 
     if (open == NULL) {
         rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there", device);
         return NULL;
     }
-    if (open->device == NULL) {
-        open->index = options.index;
-        open->device = kind->open(&engine->heap, &options, error);
-        if (open->device != NULL && open != engine->devices)
-            log_device(engine, open->device);
+    if (*open == NULL) {
+        *open = kind->open(&engine->heap, &options, error);
+        if (open != engine->devices)
+            log_device(engine, *open);
     }
-    RN_ASSERT(open->device == NULL || (open->device->kind == kind && open->index == options.index));
-    return open->device;
+    RN_ASSERT(*open == NULL || ((*open)->kind == kind && (*open)->index == options.index));
+    return *open;
 }
 
 void rn_engine_close_device(struct rn_device *device)
@@ -230,7 +250,7 @@ void rn_engine_close_device(struct rn_device *device)
 static void close_devices(struct runnel_engine *engine)
 {
     for (uint32_t i = RN_MAX_DEVICES; i-- > 0;)
-        rn_engine_close_device(engine->devices[i].device);
+        rn_engine_close_device(engine->devices[i]);
 }
 
 const struct rn_gemm *rn_engine_gemm(void)
@@ -289,7 +309,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
         goto fail_runtime;
     if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS + engine->max_streams, manual) != RUNNEL_OK)
         goto fail_router;
-    if (!manual && (engine->devices[0].device = rn_engine_open_device(engine, NULL, options->compute_threads)) == NULL)
+    if (!manual && (engine->devices[0] = rn_engine_open_device(engine, NULL, options->compute_threads)) == NULL)
         goto fail_worker;
     if (rn_host_init(engine, options->delivery, options->gather_us, manual) != RUNNEL_OK)
         goto fail_device;
@@ -374,7 +394,7 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for an engine of %u streams",
                             options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams);
     }
-    log_device(engine, engine->devices[0].device);
+    log_device(engine, engine->devices[0]);
     *out = engine;
     return RUNNEL_OK;
 }
@@ -622,7 +642,7 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
     if (!rn_sized_known(machine->struct_size, sizeof now))
         return rn_error_set(error, RUNNEL_INVALID, "measure: struct_size %zu is not of this library",
                             machine->struct_size);
-    device = engine->devices[0].device;
+    device = engine->devices[0];
     if (device == NULL || device->kind->measure == NULL)
         return rn_error_set(error, RUNNEL_STATE, "measure: the engine has no compute threads");
     if (!rn_gate_enter(&engine->gate))
@@ -639,32 +659,16 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
     return status;
 }
 
-/* Of a device that needs neither kernels nor a driver. */
-static void look_at_open(const struct rn_device *device, runnel_device_info *info)
-{
-    struct rn_device_memory memory = {0};
-
-    if (device == NULL)
-        return;
-    device->kind->memory(device, &memory);
-    device->kind->describe(device, info->name, sizeof info->name);
-    info->n_devices = 1;
-    info->memory_bytes = memory.total_bytes;
-    info->free_bytes = memory.free_bytes;
-}
-
 static void look(struct runnel_engine *engine, const char *device, runnel_device_info *info)
 {
-    struct rn_device_options options = {.library = engine->device_library, .log = &engine->log};
+    struct rn_device_options options = {
+        .beside = engine->devices[0], .library = engine->device_library, .log = &engine->log};
     const struct rn_device_kind *kind =
-        find_kind(rn_engine_device_is_auto(device) ? kinds[1]->name : device, &options.index);
+        find_kind(rn_engine_device_is_auto(device) ? kinds[1]->name : device, &options.index, NULL);
 
     RN_ASSERT(kind != NULL); /* it was checked */
     info->index = options.index;
-    if (kind->look != NULL)
-        kind->look(&engine->heap, &options, info);
-    else
-        look_at_open(engine->devices[0].device, info);
+    kind->look(&engine->heap, &options, info);
 }
 
 runnel_status runnel_engine_device(runnel_engine *engine, const char *device, runnel_device_info *info,

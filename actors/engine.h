@@ -39,11 +39,6 @@
 /* A device that models have asked for. The first one is opened with the engine, the others by the load that asks first,
  * on the worker's thread; all stay open as long as the engine lives. */
 #define RN_MAX_DEVICES 16
-struct rn_open_device {
-    struct rn_device *device; /* NULL: none yet */
-    uint32_t index;           /* among those of its kind */
-};
-
 /* A training of a head has a place here from its beginning until it is freed. Host threads alone read and write. */
 #define RN_MAX_TRAININGS 16
 struct rn_trainings {
@@ -69,10 +64,10 @@ struct runnel_engine {
     struct rn_router router;
     struct rn_host host;
     struct rn_worker worker;
-    struct rn_open_device devices[RN_MAX_DEVICES]; /* in manual mode none */
-    char *device_library;                          /* NULL: by its usual name */
-    struct rn_trainings trainings;                 /* that have not been freed */
-    struct rn_counter measuring;                   /* 1 inside runnel_engine_measure */
+    struct rn_device *devices[RN_MAX_DEVICES]; /* NULL: none yet; in manual mode none */
+    char *device_library;                      /* NULL: by its usual name */
+    struct rn_trainings trainings;             /* that have not been freed */
+    struct rn_counter measuring;               /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
     struct rn_session *sessions; /* [max_sessions]; see session_slot.h */
     struct rn_context context;   /* for the router and the models' actors */
@@ -158,7 +153,7 @@ struct runnel_model {
 runnel_status rn_engine_new(const runnel_engine_options *options, const struct rn_clock *clock, bool manual,
                             runnel_engine **out, runnel_error *error);
 
-/* Devices by name: "cpu", or "kind:index"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it
+/* Devices by name: "cpu", or "kind:part"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it
  * is not there, as far as that is known at once: of a device with a driver the load finds out. "auto" always is there,
  * and is the best one that a model can be loaded on. */
 runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *device, runnel_error *error);
@@ -168,9 +163,9 @@ bool rn_engine_device_is_auto(const char *device);
  * and the error says why: it is not there, or memory or threads are refused. Not for "auto". */
 struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error);
 
-/* One more, with threads of its own if it computes on the host's; the caller closes it. NULL likewise, and allowed in
- * close. */
-struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads);
+/* One more like this one, or like the engine's first, with threads of its own if it computes on the host's; the caller
+ * closes it. NULL likewise, and allowed in close. */
+struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const struct rn_device *like, uint32_t n_threads);
 void rn_engine_close_device(struct rn_device *device);
 
 /* draft/eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the

@@ -21,6 +21,7 @@
 
 #include "base/rng.h"
 #include "cpu/fast.h"
+#include "cpu/levels/peak.h"
 #include "model/op_info.h"
 
 enum { BLOCK = 32, CONTEXT = 8448, ROWS = 256, REPEATS = 7, MOST_OUTS = 32, KINDS = RN_OP_KINDS + 1 };
@@ -200,7 +201,7 @@ static void measure(struct bench *b)
     double read, seconds;
     uint32_t i;
 
-    if (rn_cpu_measure(&b->heap, b->team, NULL, NULL, &machine, &error) != RUNNEL_OK) {
+    if (rn_cpu_measure(rn_peak(b->fast->level->name), &b->heap, b->team, NULL, NULL, &machine, &error) != RUNNEL_OK) {
         fprintf(stderr, "%s\n", error.message);
         return;
     }

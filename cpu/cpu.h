@@ -7,7 +7,7 @@
 #include "model/backend.h"
 #include "model/gemm.h"
 
-/* The two kinds of device, "cpu" and "reference". An open one has a compute team, or shares that of the device beside
+/* The two kinds of device, "cpu", or "cpu:LEVEL" for a SIMD level that is not the machine's best, and "reference". An open one has a compute team, or shares that of the device beside
  * which it was opened, where that is of one of these kinds. Backends run their steps on the team (the reference on one
  * of its threads), one step at a time, and never block the submitter. */
 extern const struct rn_device_kind rn_cpu_kind, rn_cpu_reference_kind;
@@ -17,8 +17,5 @@ extern const struct rn_device_kind rn_cpu_kind, rn_cpu_reference_kind;
 const struct rn_gemm *rn_cpu_gemm(void);
 const struct rn_gemm *rn_gemm_c(void);
 const struct rn_gemm *rn_gemm_avx2(void);
-
-/* Names the SIMD level in use: "avx512-amx", "avx512", "avx2-vnni", "avx2", "neon", "c". */
-const char *rn_cpu_level(void);
 
 #endif

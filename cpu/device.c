@@ -1,8 +1,11 @@
-/* The CPU as a device: a compute team that backends share. Kinds and teams: see cpu.h. */
+/* The CPU as a device: a compute team that backends share, and the SIMD level of these. Kinds and teams: see cpu.h. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cpu/kernels.h"
+#include "cpu/levels/peak.h"
 #include "cpu/team.h"
 #include "model/kv.h"
 
@@ -19,7 +22,8 @@ struct cpu_device {
     struct rn_device base; /* first */
     struct rn_heap *heap;
     struct rn_team *team;
-    bool shares; /* the team is another device's */
+    bool shares;                  /* the team is another device's */
+    const struct rn_level *level; /* of "reference" plain C, and unused */
     struct rn_device_caps caps;
 };
 
@@ -54,6 +58,42 @@ static uint32_t count(struct rn_heap *heap, const char *library, runnel_error *e
     return 1;
 }
 
+static uint32_t count_levels(struct rn_heap *heap, const char *library, runnel_error *error)
+{
+    uint32_t n = 0;
+
+    (void)heap;
+    (void)library;
+    (void)error;
+    while (rn_level_at(n) != NULL)
+        n++;
+    return n;
+}
+
+/* Their names, "avx512, avx2, c". */
+static void list_levels(char *text, size_t size)
+{
+    const struct rn_level *level;
+    size_t n = 0;
+    uint32_t i;
+
+    for (i = 0; (level = rn_level_at(i)) != NULL && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i > 0 ? ", " : "", level->name);
+}
+
+static runnel_status find_level(const char *part, uint32_t *index, runnel_error *error)
+{
+    const struct rn_level *level;
+    char levels[64];
+
+    for (*index = 0; (level = rn_level_at(*index)) != NULL; (*index)++)
+        if (strcmp(level->name, part) == 0)
+            return RUNNEL_OK;
+    list_levels(levels, sizeof levels);
+    return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                        "device \"cpu:%.32s\" is not there: this machine has the instruction sets %s", part, levels);
+}
+
 static bool has_team(const struct rn_device *device)
 {
     return device != NULL && (device->kind == &rn_cpu_kind || device->kind == &rn_cpu_reference_kind);
@@ -78,7 +118,8 @@ static struct rn_device *open_kind(const struct rn_device_kind *kind, struct rn_
         rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a device");
         return NULL;
     }
-    device->base = (struct rn_device){kind, &device->caps};
+    device->base = (struct rn_device){kind, &device->caps, options->index};
+    device->level = kind == &rn_cpu_kind ? rn_level_at(options->index) : rn_level_c();
     device->heap = heap;
     device->shares = has_team(options->beside);
     device->team =
@@ -116,7 +157,9 @@ static void close_device(struct rn_device *base)
 
 static struct rn_backend *new_cpu(struct rn_device *device, struct rn_heap *heap)
 {
-    return rn_cpu_backend_new(heap, ((struct cpu_device *)device)->team);
+    struct cpu_device *cpu = (struct cpu_device *)device;
+
+    return rn_cpu_backend_new_level(heap, cpu->team, cpu->level);
 }
 
 static struct rn_backend *new_reference(struct rn_device *device, struct rn_heap *heap)
@@ -131,28 +174,63 @@ static void memory_of(const struct rn_device *device, struct rn_device_memory *m
                                         (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), true};
 }
 
+static void describe_level(const struct rn_team *team, const struct rn_level *level, char *text, size_t size)
+{
+    snprintf(text, size, "compute team of %u threads on %u memory node%s, instruction set %s", rn_team_threads(team),
+             rn_team_nodes(team), rn_team_nodes(team) == 1 ? "" : "s", level->name);
+}
+
 static void describe(const struct rn_device *device, char *text, size_t size)
 {
-    const struct rn_team *team = ((const struct cpu_device *)device)->team;
+    const struct cpu_device *cpu = (const struct cpu_device *)device;
 
-    snprintf(text, size, "compute team of %u threads on %u memory node%s, instruction set %s", rn_team_threads(team),
-             rn_team_nodes(team), rn_team_nodes(team) == 1 ? "" : "s", rn_cpu_level());
+    describe_level(cpu->team, cpu->level, text, size);
+}
+
+static void look_at_team(const struct rn_device *device, const struct rn_level *level, runnel_device_info *info)
+{
+    struct rn_device_memory memory;
+
+    memory_of(device, &memory);
+    info->memory_bytes = memory.total_bytes;
+    info->free_bytes = memory.free_bytes;
+    if (has_team(device))
+        describe_level(((const struct cpu_device *)device)->team, level, info->name, sizeof info->name);
+}
+
+static void look(struct rn_heap *heap, const struct rn_device_options *options, runnel_device_info *info)
+{
+    info->n_devices = count_levels(heap, NULL, NULL);
+    list_levels(info->kernels, sizeof info->kernels);
+    look_at_team(options->beside, rn_level_at(options->index), info);
+}
+
+static void look_at_reference(struct rn_heap *heap, const struct rn_device_options *options, runnel_device_info *info)
+{
+    (void)heap;
+    info->n_devices = 1;
+    look_at_team(options->beside, rn_level_c(), info);
 }
 
 static runnel_status measure(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user),
                              void *user, runnel_machine *machine, runnel_error *error)
 {
-    return rn_cpu_measure(heap, ((struct cpu_device *)device)->team, is_unwanted, user, machine, error);
+    const struct cpu_device *cpu = (const struct cpu_device *)device;
+
+    snprintf(machine->level, sizeof machine->level, "%s", cpu->level->name);
+    return rn_cpu_measure(rn_peak(cpu->level->name), heap, cpu->team, is_unwanted, user, machine, error);
 }
 
 const struct rn_device_kind rn_cpu_kind = {
     .name = "cpu",
-    .count = count,
+    .find = find_level,
+    .count = count_levels,
     .open = open_cpu,
     .close = close_device,
     .new_backend = new_cpu,
     .memory = memory_of,
     .describe = describe,
+    .look = look,
     .measure = measure,
 };
 
@@ -164,5 +242,6 @@ const struct rn_device_kind rn_cpu_reference_kind = {
     .new_backend = new_reference,
     .memory = memory_of,
     .describe = describe,
+    .look = look_at_reference,
     .measure = measure,
 };

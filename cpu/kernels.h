@@ -328,10 +328,11 @@ const struct rn_level *rn_level_avx512(void);
 const struct rn_level *rn_level_amx(void); /* asks the kernel for the process's permission, see attend_amx.c */
 const struct rn_level *rn_level_neon(void);
 
-/* The best level of this machine. */
+/* The i-th level of this machine, the best first, plain C last; NULL: it has no more than i. */
+const struct rn_level *rn_level_at(uint32_t i);
 const struct rn_level *rn_level_best(void);
 
-/* The level by its name, or NULL: for tests and benchmarks. */
+/* The level by its name; NULL: this machine has none like that. */
 const struct rn_level *rn_level_named(const char *name);
 
 /* The backend with a level of one's choice. */

@@ -46,22 +46,18 @@ void rn_team_run(struct rn_team *team, struct rn_job *job);
 /* All workers of the running job meet here; what each wrote before is seen by all after. */
 void rn_team_barrier(struct rn_team *team, uint32_t worker);
 
-/* Backends on a team, which must outlive them. NULL on refusal. */
+/* Backends on a team, which must outlive them. NULL on refusal. The fast one has the machine's best level. */
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team);
 struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team);
 
 /* What both can do, with a team of so many threads. */
 struct rn_device_caps rn_cpu_caps(const struct rn_team *team);
 
-/* See rn_device_kind.measure: some sixty passes of 20 ms to 300 ms. */
-runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
-                             runnel_machine *machine, runnel_error *error);
-
-/* Likewise with loops of one's choice, for tests. */
+/* See rn_device_kind.measure: some sixty passes of 20 ms to 300 ms. What belongs to a level is left to the caller, but
+ * for its loops: rn_peak(its name). */
 struct rn_peak;
-runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
-                                  bool (*is_unwanted)(void *user), void *user, runnel_machine *machine,
-                                  runnel_error *error);
+runnel_status rn_cpu_measure(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
+                             bool (*is_unwanted)(void *user), void *user, runnel_machine *machine, runnel_error *error);
 
 /* The machine's memory. */
 uint64_t rn_cpu_memory_bytes(void);

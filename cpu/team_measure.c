@@ -211,15 +211,8 @@ static size_t working_set(void)
     return bytes / alignment * alignment;
 }
 
-runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
-                             runnel_machine *machine, runnel_error *error)
-{
-    return rn_cpu_measure_with(rn_peak(rn_cpu_level()), heap, team, is_unwanted, user, machine, error);
-}
-
-runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
-                                  bool (*is_unwanted)(void *user), void *user, runnel_machine *machine,
-                                  runnel_error *error)
+runnel_status rn_cpu_measure(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
+                             bool (*is_unwanted)(void *user), void *user, runnel_machine *machine, runnel_error *error)
 {
     struct pass pass = {.job = {run, NULL, NULL},
                         .team = team,
@@ -236,7 +229,6 @@ runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *he
     machine->compute_threads = rn_team_threads(team);
     machine->memory_nodes = rn_team_nodes(team);
     machine->memory_bytes = rn_cpu_memory_bytes();
-    snprintf(machine->level, sizeof machine->level, "%s", rn_cpu_level());
     name_cpu(machine->cpu, sizeof machine->cpu);
     measure_read(&pass, machine);
     machine->integer_ops_per_s = measure_peak(&pass, integer, pass.peak->integer_ops);

@@ -120,7 +120,7 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
         rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a device");
         return NULL;
     }
-    device->base = (struct rn_device){&rn_gpu_kind, &device->caps};
+    device->base = (struct rn_device){&rn_gpu_kind, &device->caps, index};
     device->heap = heap;
     device->module = *module;
     device->driver = module->driver;

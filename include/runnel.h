@@ -274,9 +274,12 @@ typedef struct runnel_model_options {
                                 memory of about chunk_mean + batch_tokens + n / 64; one that fits gets the exact
                                 answer. Requests share nothing, and a turn of a session computes its history again.
                                 At most 2^28. docs/QUALITY.md has the cost */
-    const char *device;     /* NULL or "cpu": the fast CPU path; "cuda" or "cuda:N": an NVIDIA GPU, the first or the
-                               N-th from 0 (docs/CUDA.md); "auto": "cuda" if the model can be loaded on it, else "cpu",
-                               and the log says which; "reference": plain C in double precision */
+    const char *device;     /* NULL or "cpu": the CPU, with the best of the instruction sets for which there are
+                               kernels; "cpu:LEVEL": with another one that it has ("avx512-amx", "avx512", "avx2-vnni",
+                               "avx2", "neon", "c"; runnel_engine_device tells which), for comparisons: the answer is
+                               the same to the bit, but for that of avx512-amx; "cuda" or "cuda:N": an NVIDIA GPU, the
+                               first or the N-th from 0 (docs/CUDA.md); "auto": "cuda" if the model can be loaded on
+                               it, else "cpu", and the log says which; "reference": plain C in double precision */
     runnel_load_fn on_load; /* NULL: no events; see runnel_model_wait */
     void *load_user;
     uint8_t vocab_only;      /* 1: loads only what runnel_tokenize needs; generate is refused with STATE */

@@ -204,21 +204,24 @@ RUNNEL_API runnel_status runnel_engine_measure(runnel_engine *engine, runnel_mac
 /* What is known of a device before a model is on it. Text that is not known is empty, and a number is 0. */
 typedef struct runnel_device_info {
     size_t struct_size; /* set by the caller to sizeof(runnel_device_info) */
-    uint32_t n_devices; /* of its kind that the machine has, whether they can be used or not, ... */
+    uint32_t n_devices; /* of its kind that the machine has, whether they can be used or not (of the CPU, instruction
+                           sets), ... */
     uint32_t index;     /* ... and which of them it is, from 0 */
     uint64_t memory_bytes, free_bytes;
     char name[96];
     char capability[16];              /* "9.0": the compute capability of a GPU */
     char kernels[RUNNEL_ERROR_BYTES]; /* of a device whose kernels are in a file of their own: its path, or a sentence
-                                         that says where it was looked for */
+                                         that says where it was looked for; of the CPU the instruction sets that it has
+                                         kernels for, the best first: "avx512, avx2-vnni, avx2, c" */
     char driver[RUNNEL_ERROR_BYTES];  /* likewise of its driver: which one, or what is wrong with it */
     char why[RUNNEL_ERROR_BYTES];     /* empty: models can be loaded on it; else the sentence with which a load is
                                          refused, and for which "auto" takes the CPU */
 } runnel_device_info;
 
-/* Looks for a device by its name, "cuda" or "cuda:1", "cpu" or "auto", which stands for "cuda". Opens its library and
- * its driver as the load of a model does, and closes them again: may block for seconds. Returns OK, also for a device
- * that cannot be used; INVALID; UNSUPPORTED: the name is not known; CLOSED. */
+/* Looks for a device by its name, "cuda" or "cuda:1", "cpu" or "cpu:avx2", or "auto", which stands for "cuda". Opens its
+ * library and its driver as the load of a model does, and closes them again: may block for seconds. Returns OK, also
+ * for a device that cannot be used; INVALID; UNSUPPORTED: the name is not known, or the CPU does not have the
+ * instruction set; CLOSED. */
 RUNNEL_API runnel_status runnel_engine_device(runnel_engine *engine, const char *device, runnel_device_info *info,
                                               runnel_error *error);
 

@@ -50,6 +50,7 @@ struct rn_device_memory {
 struct rn_device {
     const struct rn_device_kind *kind;
     const struct rn_device_caps *caps; /* as long as the device is open */
+    uint32_t index;                    /* which of its kind: rn_device_options.index */
 };
 
 struct rn_device_options {
@@ -58,7 +59,8 @@ struct rn_device_options {
     uint32_t n_threads;       /* of a device that computes on the host's; 0: as many as suit the machine */
     uint32_t nice;            /* what is added to their nice values; 0: they are scheduled like the thread that opens */
     const struct rn_log *log; /* where it says what it goes on without; lives as long as the device; NULL: nowhere */
-    struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own */
+    struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own. Of
+                                 look: the engine's first device, where it has one */
 };
 
 /* Where the routed experts of a plan lie, with rn_backend_limits.expert_bytes. */
@@ -70,6 +72,10 @@ struct rn_expert_room {
 
 struct rn_device_kind {
     const char *name; /* what a host asks for */
+
+    /* Which of them, below count(), `part` of "name:part" is. UNSUPPORTED, and the error says what there is. NULL: it is
+     * the number itself. */
+    runnel_status (*find)(const char *part, uint32_t *index, runnel_error *error);
 
     /* How many of it the machine has. 0: none, and the error says why. `library` as in the options. On a thread of the
      * host's, which must not be held up. NULL: that takes long, and open says that there is none. */
@@ -96,8 +102,7 @@ struct rn_device_kind {
     /* What the log says of it, at most size bytes with the end. */
     void (*describe)(const struct rn_device *device, char *text, size_t size);
 
-    /* All of *info but its struct_size, which is zeros before: see runnel_engine_device. May take long. NULL: it is
-     * always there, and needs neither kernels nor a driver. */
+    /* All of *info but its struct_size, which is zeros before: see runnel_engine_device. May take long. */
     void (*look)(struct rn_heap *heap, const struct rn_device_options *options, runnel_device_info *info);
 
     /* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY; CLOSED: is_unwanted, which is

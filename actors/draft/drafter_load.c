@@ -110,8 +110,8 @@ static runnel_status prepare(struct runnel_model *model, const char *path, runne
     if (model->options.draft_threads > 0 && drafter->kind == RN_DRAFTER_TOKENS) {
         drafter->concurrent = true;
         model->parts.device->kind->memory(model->parts.device, &memory);
-        drafter->device = rn_engine_open_device(engine, memory.shared ? model->parts.device->kind->name : NULL,
-                                                model->options.draft_threads);
+        drafter->device =
+            rn_engine_open_device(engine, memory.shared ? model->parts.device : NULL, model->options.draft_threads);
     }
     device = drafter->concurrent ? drafter->device : model->parts.device;
     if (device != NULL)

@@ -225,7 +225,7 @@ static bool on_progress(void *user, float fraction)
 
 static runnel_status prepare_target(struct runnel_training *t)
 {
-    struct rn_device *device = t->engine->devices[0].device;
+    struct rn_device *device = t->engine->devices[0];
     struct rn_heap *heap = &t->engine->heap;
     uint32_t n = (t->options.text_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
     size_t tokens = t->text_tokens;
@@ -665,7 +665,7 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     status = check_files(engine, model, head, options.state, error);
     if (status != RUNNEL_OK)
         return status;
-    if (rn_word_get(&engine->closing) != 0 || engine->devices[0].device == NULL)
+    if (rn_word_get(&engine->closing) != 0 || engine->devices[0] == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
     t = new_handle(engine);
     if (t == NULL)

@@ -17,16 +17,22 @@ void app_fact(const char *name, const char *format, ...)
     putchar('\n');
 }
 
-static runnel_device_info look(runnel_engine *engine, uint32_t index)
+static runnel_device_info look_at(runnel_engine *engine, const char *name)
 {
     runnel_device_info info = {.struct_size = sizeof info};
     runnel_error error = {0};
-    char name[32];
 
-    snprintf(name, sizeof name, "cuda:%u", (unsigned)index);
     if (runnel_engine_device(engine, name, &info, &error) != RUNNEL_OK)
         snprintf(info.why, sizeof info.why, "%s", error.message);
     return info;
+}
+
+static runnel_device_info look(runnel_engine *engine, uint32_t index)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "cuda:%u", (unsigned)index);
+    return look_at(engine, name);
 }
 
 static double gib(uint64_t bytes)
@@ -52,6 +58,7 @@ void app_devices_print(runnel_engine *engine)
     const runnel_device_info first = look(engine, 0);
     runnel_device_info info = first;
 
+    app_fact("cpu:LEVEL", "%s", look_at(engine, "cpu").kernels);
     app_fact("cuda kernels", "%s", first.kernels);
     app_fact("cuda driver", "%s", first.driver);
     for (uint32_t i = 0; i < first.n_devices && i < MOST_DEVICES; i++) {
@@ -73,12 +80,28 @@ static void json_text(const char *key, const char *text)
     app_json_string(stdout, text, strlen(text));
 }
 
+/* Of words with ", " between them an array. */
+static void json_words(const char *key, const char *words)
+{
+    size_t n;
+
+    printf("\"%s\":[", key);
+    for (; (n = strcspn(words, ",")) > 0; words += n + strspn(words + n, ", ")) {
+        app_json_string(stdout, words, n);
+        fputs(words[n] != '\0' ? "," : "", stdout);
+    }
+    putchar(']');
+}
+
 static void print_json(runnel_engine *engine)
 {
+    const runnel_device_info cpu = look_at(engine, "cpu");
     const runnel_device_info first = look(engine, 0);
     runnel_device_info info = first;
 
     putchar('{');
+    json_words("cpu_levels", cpu.kernels);
+    putchar(',');
     json_text("kernels", first.kernels);
     putchar(',');
     json_text("driver", first.driver);

@@ -75,7 +75,8 @@ static const struct app_command commands[] = {
      app_repack},
     {"info", APP_INFO, 0, 1, "MODEL | --architectures | --devices", "what a file holds and what memory it needs",
      "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n"
-     "With --devices, without MODEL: what is known of the GPUs, and why auto would take the CPU.\n",
+     "With --devices, without MODEL: the instruction sets of this machine, what is known of its GPUs, and why\n"
+     "auto would take the CPU.\n",
      "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
      "  runnel info model.gguf --plan\n"
      "  runnel info model.gguf --json | python3 -m json.tool\n",

@@ -14,7 +14,7 @@ enum app_option_kind {
     OPTION_SIZE,       /* uint64_t with K, M or G behind it */
     OPTION_REAL,       /* double in [min, max], or in (min, max] if `open` */
     OPTION_REFERENCE,  /* sets device */
-    OPTION_DEVICE,     /* const char *: one of `choices`, or cuda:N */
+    OPTION_DEVICE,     /* const char *: one of `choices`, cpu:LEVEL or cuda:N */
     OPTION_STOPS,      /* appends to stops */
     OPTION_BREAKER,    /* appends to breakers; "none": there are none */
     OPTION_STOP_TOKEN, /* appends to stop_tokens */

@@ -84,15 +84,22 @@ static bool read_choice(const char *text, const char *choices, const char **out)
     return false;
 }
 
-/* A kind of device, or with its number one of several. */
+static bool is_made_of(const char *text, size_t most, const char *letters)
+{
+    size_t n = strlen(text);
+
+    return n > 0 && n <= most && strspn(text, letters) == n;
+}
+
+/* One of the choices, cpu:LEVEL or cuda:N. Which levels and numbers there are is the library's to say. */
 static bool read_device(const char *text, const char *choices, const char **out)
 {
-    const char *number = strncmp(text, "cuda:", 5) == 0 ? text + 5 : NULL;
-
-    if (number == NULL)
+    if (strchr(text, ':') == NULL)
         return read_choice(text, choices, out);
     *out = text;
-    return number[0] != '\0' && strlen(number) <= 2 && strspn(number, "0123456789") == strlen(number);
+    if (strncmp(text, "cuda:", 5) == 0)
+        return is_made_of(text + 5, 2, "0123456789");
+    return strncmp(text, "cpu:", 4) == 0 && is_made_of(text + 4, 16, "abcdefghijklmnopqrstuvwxyz0123456789-");
 }
 
 static bool read_tokens(const char *text, struct app_options *options)

@@ -447,7 +447,7 @@ static void refused(runnel_engine *engine, const char *path, const runnel_model_
 static void bad_options(void **state)
 {
     static const char *const no_devices[] = {
-        "abacus", "", ":0", "cp", "cpus", "cpu:", "cpu:x", "cpu:0x", "reference:99999999999"};
+        "abacus", "", ":0", "cp", "cpus", "cuda:", "reference:x", "reference:0x", "reference:99999999999"};
     runnel_engine *engine = start_engine(NULL);
     struct news news = {0};
     runnel_model_options good = told_to(&news), bad = good;
@@ -460,8 +460,8 @@ static void bad_options(void **state)
         refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, no_devices[i]);
         refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "use \"auto\", \"cpu\", \"cuda\" or \"reference\"");
     }
-    bad.device = "cpu:1";
-    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "\"cpu:1\" is not there");
+    bad.device = "reference:1";
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "\"reference:1\" is not there");
     bad = good;
     bad.struct_size = 0;
     refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "struct_size");

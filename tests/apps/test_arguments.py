@@ -60,6 +60,8 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", MODEL, "--device", "cp"], "cpu|auto|cuda|reference"),
     (["run", MODEL, "--device", "cuda:"], "cpu|auto|cuda|reference"),
     (["run", MODEL, "--device", "cuda:1x"], "cpu|auto|cuda|reference"),
+    (["run", MODEL, "--device", "cpu:"], "cpu|auto|cuda|reference"),
+    (["run", MODEL, "--device", "cpu:AVX2"], "cpu|auto|cuda|reference"),
     (["run", MODEL, "--stop", ""], "1 to 256 bytes"),
     (["run", MODEL, "--stop", "x" * 257], "1 to 256 bytes"),
     (["run", MODEL] + ["--stop", "x"] * 17, "at most 16"),

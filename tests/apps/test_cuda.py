@@ -36,6 +36,10 @@ class Device(unittest.TestCase):
         said = self.refused("--device", "cuda", "--cuda-library", os.path.abspath(MODEL))
         self.assertIn("the kernels are not there", said)
 
+    def test_no_such_level(self):
+        said = self.refused("--device", "cpu:mmx")
+        self.assertIn('device "cpu:mmx" is not there: this machine has the instruction sets ', said)
+
     def test_too_few_devices(self):
         said = self.refused("--device", "cuda:1", "--cuda-library", EMULATED)
         self.assertIn("cuda: there is no device 1: the machine has 1 of them", said)
@@ -150,6 +154,8 @@ class Device(unittest.TestCase):
         lines = dict(line.split(None, 1) if line.startswith("cuda:") else (line[:18].strip(), line[19:])
                      for line in told.stdout.decode().splitlines())
         self.assertEqual((told.returncode, told.stderr), (0, b""))
+        levels = lines["cpu:LEVEL"].split(", ")
+        self.assertEqual((levels[-1], len(set(levels))), ("c", len(levels)))
         self.assertEqual(lines["cuda kernels"], os.path.realpath(EMULATED))
         self.assertIn("emulated", lines["cuda driver"])
         self.assertRegex(lines["cuda:0"], r"^emulated device, compute capability 9\.0, 0\.2 GiB, of which 0\.[12] are free$")
@@ -159,6 +165,10 @@ class Device(unittest.TestCase):
         told = run("info", "--devices", "--json", "--cuda-library", "/nowhere/librunnel-cuda.so")
         known = json.loads(told.stdout)
         self.assertEqual((told.returncode, known["auto"]), (0, "cpu"))
+        self.assertEqual(known["cpu_levels"][-1], "c")
+        text = {run("run", MODEL, "-p", "Once upon a time", "-n", "12", "--device", "cpu:" + level).stdout
+                for level in known["cpu_levels"]}
+        self.assertEqual((len(text), len(max(text)) > 12), (1, True))
         self.assertIn("the kernels are not there: /nowhere/librunnel-cuda.so", known["why"])
         self.assertIn("the kernels are not there: /nowhere/librunnel-cuda.so", known["kernels"])
         self.assertIn("libcuda.so.1", known["driver"])
