@@ -7,7 +7,9 @@
  * A task that gets an object with `_asyncio_future_blocking` from what it awaits treats it as a future: it leaves a
  * callback there, with its context. Event after event of one dispatch notes whose Next is to be woken (rnpy_woken_add);
  * when the library is left again, rnpy_woken_run calls the callbacks, on the loop's thread and outside of any task,
- * which is where the loop would call them. So a wake costs neither a future nor a handle of the loop.
+ * which is where the loop would call them. So a wake costs neither a future nor a handle of the loop. What a callback
+ * gets is not the Next but one future for all, which is done: a task looks into asyncio's own type, where it has to call
+ * methods of any other.
  *
  *   FRESH ── a piece, the end ──────────────────────────▶ OVER
  *     └── none ──▶ WAITING ── wake ──▶ WOKEN ── again ──▶ OVER, or WAITING once more: another reader was first
@@ -34,7 +36,11 @@ typedef struct next {
 
 static PyTypeObject *reader_type, *next_type;
 static PyObject *name_run, *name_call_soon, *name_next_piece, *name_context;
-static PyObject *cancelled_error, *invalid_state;
+static PyObject *cancelled_error, *invalid_state, *done_future;
+
+/* Of Python 3.10 and later (PyIter_Send); the limited API of 3.9 does not name them. FASTCALL: METH_FASTCALL, likewise. */
+enum { SLOT_AM_SEND = 81, FASTCALL = 0x80 };
+typedef enum sent { SENT_ERROR = -1, SENT_RETURN = 0, SENT_NEXT = 1 } sent;
 
 static rnpy_stream *core_of(reader *self)
 {
@@ -47,39 +53,51 @@ static rnpy_stream *core_of(reader *self)
 
 /* ---- Next: a coroutine --------------------------------------------------------------------- */
 
-/* What await gives. A value that is a tuple or an exception would be taken apart; a piece is neither. */
-static PyObject *give(next *self, PyObject *piece)
+/* RETURN: *result is the piece; NEXT: it is what the task is to wait for; ERROR: an exception is set. */
+static sent go_on(next *self, PyObject **result)
 {
-    self->state = OVER;
-    if (piece != NULL) {
-        PyErr_SetObject(PyExc_StopIteration, piece);
-        Py_DECREF(piece);
-    }
-    return NULL;
-}
-
-static PyObject *next_iternext(PyObject *object)
-{
-    next *self = (next *)object;
     rnpy_stream *stream = core_of(self->reader);
-    PyObject *piece;
 
+    *result = NULL;
     if (stream == NULL)
-        return NULL;
+        return SENT_ERROR;
     if (self->state == OVER) {
         PyErr_SetString(PyExc_RuntimeError, "cannot reuse an awaited __anext__");
-        return NULL;
+        return SENT_ERROR;
     }
-    piece = rnpy_stream_pop(stream, object);
-    if (piece != Py_None)
-        return give(self, piece);
+    *result = rnpy_stream_pop(stream, (PyObject *)self);
+    if (*result != Py_None) {
+        self->state = OVER;
+        return *result == NULL ? SENT_ERROR : SENT_RETURN;
+    }
+    Py_DECREF(*result);
     Py_CLEAR(self->callback);
     Py_CLEAR(self->context);
     self->state = WAITING;
     self->blocking = true;
-    Py_DECREF(piece);
-    Py_INCREF(object);
-    return object;
+    Py_INCREF((PyObject *)self);
+    *result = (PyObject *)self;
+    return SENT_NEXT;
+}
+
+/* What await gives is in a StopIteration. A value that is a tuple or an exception would be taken apart; a piece is
+ * neither. */
+static PyObject *next_iternext(PyObject *object)
+{
+    PyObject *result;
+
+    if (go_on((next *)object, &result) != SENT_RETURN)
+        return result;
+    PyErr_SetObject(PyExc_StopIteration, result);
+    Py_DECREF(result);
+    return NULL;
+}
+
+/* Without that exception. */
+static sent next_am_send(PyObject *object, PyObject *unused, PyObject **result)
+{
+    (void)unused;
+    return go_on((next *)object, result);
 }
 
 static PyObject *next_send(PyObject *object, PyObject *unused)
@@ -160,8 +178,8 @@ static int wake_now(next *self)
     if (callback == NULL)
         return 0;
     self->callback = self->context = NULL;
-    result = context == NULL ? PyObject_CallFunctionObjArgs(callback, (PyObject *)self, NULL)
-                             : PyObject_CallMethodObjArgs(context, name_run, callback, (PyObject *)self, NULL);
+    result = context == NULL ? PyObject_CallFunctionObjArgs(callback, done_future, NULL)
+                             : PyObject_CallMethodObjArgs(context, name_run, callback, done_future, NULL);
     Py_DECREF(callback);
     Py_XDECREF(context);
     Py_XDECREF(result);
@@ -169,18 +187,20 @@ static int wake_now(next *self)
 }
 
 /* add_done_callback(callback, *, context=None) */
-static PyObject *next_add_callback(PyObject *object, PyObject *arguments, PyObject *keywords)
+static PyObject *next_add_callback(PyObject *object, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
 {
-    static char *names[] = {"", "context", NULL};
     next *self = (next *)object;
-    PyObject *callback, *context = NULL;
+    Py_ssize_t n_names = names == NULL ? 0 : PyTuple_Size(names);
+    PyObject *context = n_names > 0 ? arguments[1] : NULL;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$O", names, &callback, &context))
+    if (n != 1 || n_names > 1 || (n_names == 1 && PyUnicode_Compare(PyTuple_GetItem(names, 0), name_context) != 0)) {
+        PyErr_SetString(PyExc_TypeError, "add_done_callback() takes a callback and context=");
         return NULL;
+    }
     if (self->callback != NULL)
         return rnpy_raise(RUNNEL_STATE, "one task waits for this piece already", 0);
-    Py_INCREF(callback);
-    self->callback = callback;
+    Py_INCREF(arguments[0]);
+    self->callback = arguments[0];
     if (context != NULL && context != Py_None) {
         Py_INCREF(context);
         self->context = context;
@@ -372,7 +392,7 @@ static PyMethodDef next_methods[] = {
     {"send", RNPY_METHOD(next_send), METH_O, NULL},
     {"throw", RNPY_METHOD(next_throw), METH_VARARGS, NULL},
     {"close", RNPY_METHOD(next_close), METH_NOARGS, NULL},
-    {"add_done_callback", RNPY_METHOD(next_add_callback), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"add_done_callback", RNPY_METHOD(next_add_callback), FASTCALL | METH_KEYWORDS, NULL},
     {"remove_done_callback", RNPY_METHOD(next_remove_callback), METH_O, NULL},
     {"cancel", RNPY_METHOD(next_cancel), METH_VARARGS | METH_KEYWORDS, NULL},
     {"result", RNPY_METHOD(next_result), METH_NOARGS, NULL},
@@ -399,6 +419,7 @@ static PyType_Slot next_slots[] = {
     {Py_am_await, RNPY_SLOT(PyObject_SelfIter)},
     {Py_tp_methods, next_methods},
     {Py_tp_getset, next_getters},
+    {0, NULL}, /* am_send, where the interpreter knows it */
     {0, NULL},
 };
 static PyType_Spec next_spec = {"runnel._runnel.Next", sizeof(next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -479,6 +500,43 @@ static int import_errors(void)
     return cancelled_error == NULL || invalid_state == NULL ? -1 : 0;
 }
 
+/* module.name(**{keyword: value}), or NULL. */
+static PyObject *made(const char *module, const char *name, const char *keyword, PyObject *value)
+{
+    PyObject *from = PyImport_ImportModule(module), *none = PyTuple_New(0), *object = NULL;
+    PyObject *type = from == NULL ? NULL : PyObject_GetAttrString(from, name);
+    PyObject *keywords = type == NULL || none == NULL ? NULL : Py_BuildValue("{sO}", keyword, value);
+
+    if (keywords != NULL)
+        object = PyObject_Call(type, none, keywords);
+    Py_XDECREF(keywords);
+    Py_XDECREF(type);
+    Py_XDECREF(none);
+    Py_XDECREF(from);
+    return object;
+}
+
+/* A future of asyncio's that is done. A loop is asked by it whether it is being debugged, and nothing else. */
+static PyObject *make_done(void)
+{
+    PyObject *loop = made("types", "SimpleNamespace", "get_debug", (PyObject *)&PyBool_Type);
+    PyObject *future = loop == NULL ? NULL : made("asyncio", "Future", "loop", loop);
+    PyObject *set = future == NULL ? NULL : PyObject_CallMethod(future, "set_result", "O", Py_None);
+
+    if (set == NULL)
+        Py_CLEAR(future);
+    Py_XDECREF(set);
+    Py_XDECREF(loop);
+    return future;
+}
+
+static bool knows_am_send(void)
+{
+    PyObject *version = PySys_GetObject("hexversion");
+
+    return version != NULL && PyLong_AsLong(version) >= 0x030a0000;
+}
+
 int rnpy_reader_ready(PyObject *module)
 {
     name_run = PyUnicode_InternFromString("run");
@@ -488,6 +546,12 @@ int rnpy_reader_ready(PyObject *module)
     if (name_run == NULL || name_call_soon == NULL || name_next_piece == NULL || name_context == NULL ||
         import_errors() < 0)
         return -1;
+    done_future = make_done();
+    if (done_future == NULL)
+        return -1;
+    if (knows_am_send())
+        next_slots[sizeof next_slots / sizeof next_slots[0] - 2] =
+            (PyType_Slot){SLOT_AM_SEND, RNPY_SLOT(next_am_send)};
     next_type = rnpy_add_type(module, &next_spec);
     reader_type = rnpy_add_type(module, &reader_spec);
     return next_type == NULL || reader_type == NULL ? -1 : 0;
