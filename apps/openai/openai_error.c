@@ -106,9 +106,7 @@ static bool find_member(const struct openai_request *request, const char *senten
         place->n = strlen(members[i].member);
         if (strncmp(sentence, members[i].member, place->n) != 0 || strchr(" :[", sentence[place->n]) == NULL)
             continue;
-        place->field = members[i].field != NULL       ? members[i].field
-                       : request->input_field != NULL ? request->input_field
-                                                      : openai_field_needed(request->endpoint);
+        place->field = members[i].field != NULL ? members[i].field : openai_field_needed(request->endpoint);
         place->part = members[i].part;
         return true;
     }

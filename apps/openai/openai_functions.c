@@ -19,7 +19,7 @@ bool openai_take_functions(struct openai_reader *reader, const char *name, const
         snprintf(param, sizeof param, "functions[%zu]", i);
         good = openai_expect(reader->error, param, function, JSON_OBJECT);
         snprintf(param, sizeof param, "functions[%zu].name", i);
-        good = good && openai_expect(reader->error, param, json_object_get(function, "name"), JSON_STRING);
+        good = good && openai_expect_tool_name(reader->error, param, json_object_get(function, "name"));
         if (good && json_array_append_new(tools, json_pack("{s:s,s:O}", "type", "function", "function", function)) != 0)
             good = openai_no_memory(reader->error);
     }

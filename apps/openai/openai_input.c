@@ -239,7 +239,7 @@ static json_t *tool_of(const json_t *tool, size_t i, struct openai_error *error)
         return NULL;
     }
     snprintf(param, sizeof param, "tools[%zu].name", i);
-    if (!openai_expect_word(error, param, json_object_get(tool, "name")))
+    if (!openai_expect_tool_name(error, param, json_object_get(tool, "name")))
         return NULL;
     snprintf(param, sizeof param, "tools[%zu].strict", i);
     if (strict != NULL && !json_is_null(strict) && !openai_expect(error, param, strict, JSON_TRUE))

@@ -7,6 +7,8 @@
 
 const char *const openai_roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
 
+enum { MOST_NAME = 128 }; /* of a tool: Anthropic's and that of responses; of OpenAI's chats it is 64 */
+
 static const char *const chat_parts[] = {"text", NULL};
 
 bool openai_known_word(const char *const *words, const char *word)
@@ -170,6 +172,18 @@ bool openai_is_begun(const json_t *messages)
            json_string_length(content) + json_array_size(content) > 0;
 }
 
+bool openai_expect_tool_name(struct openai_error *error, const char *param, const json_t *value)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    size_t n = json_string_length(value);
+
+    if (!openai_expect(error, param, value, JSON_STRING))
+        return false;
+    return (n > 0 && n <= MOST_NAME && strspn(json_string_value(value), letters) == n) ||
+           openai_refuse(error, "invalid_value", param, "%s: a name has 1 to %d of A-Z, a-z, 0-9, _ and -", param,
+                         MOST_NAME);
+}
+
 bool openai_tools_check(const json_t *tools, struct openai_error *error)
 {
     const json_t *tool = NULL, *strict = NULL;
@@ -189,7 +203,7 @@ bool openai_tools_check(const json_t *tools, struct openai_error *error)
         if (!openai_expect(error, param, json_object_get(tool, "function"), JSON_OBJECT))
             return false;
         snprintf(param, sizeof param, "tools[%zu].function.name", i);
-        if (!openai_expect_word(error, param, json_object_get(json_object_get(tool, "function"), "name")))
+        if (!openai_expect_tool_name(error, param, json_object_get(json_object_get(tool, "function"), "name")))
             return false;
         strict = json_object_get(json_object_get(tool, "function"), "strict");
         snprintf(param, sizeof param, "tools[%zu].function.strict", i);

@@ -53,6 +53,9 @@ bool openai_known_word(const char *const *words, const char *word);
  * NULL: *error says why, or memory is short. */
 json_t *openai_join_parts(const json_t *parts, const char *where, const char *const *types, struct openai_error *error);
 
+/* False, with an error, when the value is not what tools and functions may be named. */
+bool openai_expect_tool_name(struct openai_error *error, const char *param, const json_t *value);
+
 /* Arguments in a string become what they say, if that is an object: templates want to write them themselves. */
 void openai_open_arguments(json_t *function);
 

@@ -81,12 +81,11 @@ struct openai_request {
     int64_t priority;  /* served: of runnel_request */
     int32_t *stop_ids; /* [n_stop_ids]: served: tokens that end an answer; owned */
     size_t n_stop_ids;
-    char *cache_salt; /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
-    const char *input_field; /* what a dialect calls the field of its prompts; NULL: as OpenAI does. A literal */
-    char *model;             /* as the body names it; NULL: it does not. Owned, like all below */
-    int64_t n;               /* answers per prompt */
-    bool echo;               /* completions: the text begins with the prompt */
-    bool parse_special;      /* completions: control tokens written in the prompt become control tokens */
+    char *cache_salt;   /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
+    char *model;        /* as the body names it; NULL: it does not. Owned, like all below */
+    int64_t n;          /* answers per prompt */
+    bool echo;          /* completions: the text begins with the prompt */
+    bool parse_special; /* completions: control tokens written in the prompt become control tokens */
     bool logprobs;
     bool llama_entries;        /* log-probabilities as llama.cpp's server writes them, a list with ids */
     bool keeps_ids;            /* of the answer's tokens ... */

@@ -312,6 +312,7 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 
 const struct serve_dialect serve_anthropic = {.stream_type = "text/event-stream",
                                               .translate = anthropic_translate,
+                                              .names = anthropic_names,
                                               .tells_prompt = true,
                                               .answer = answer,
                                               .chunk = chunk,

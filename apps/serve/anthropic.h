@@ -9,4 +9,6 @@
 json_t *anthropic_translate(const json_t *body, struct openai_error *error);
 json_t *anthropic_translate_prompt(const json_t *body, struct openai_error *error);
 
+extern const struct serve_field_name anthropic_names[];
+
 #endif

@@ -26,6 +26,15 @@ const struct openai_field anthropic_fields[] = {PROMPT,
                                                 {"metadata", OPENAI_OBJECT, false, 0, 0},
                                                 {0}};
 
+const struct serve_field_name anthropic_names[] = {
+    {"stop_sequences", "stop"},
+    {"tools[].name", "tools[].function.name"},
+    {"tools[].input_schema", "tools[].function.parameters"},
+    {"output_config.format.schema", "response_format.json_schema.schema"},
+    {"output_config.format", "response_format"},
+    {"thinking", "chat_template_kwargs"},
+    {0}};
+
 struct reader {
     json_t *messages; /* in OpenAI's form, so far */
     struct openai_error *error;
@@ -255,30 +264,39 @@ static json_t *read_messages(const json_t *body, struct openai_error *error)
 
 /* ---- Tools ------------------------------------------------------------------------------- */
 
+/* A tool as a chat's; NULL: *error, or no memory. */
+static json_t *read_tool(const json_t *tool, size_t i, struct openai_error *error)
+{
+    json_t *name = json_object_get(tool, "name"), *schema = json_object_get(tool, "input_schema");
+    json_t *text = json_object_get(tool, "description"), *strict = json_object_get(tool, "strict"), *function = NULL;
+    char param[48];
+    bool good = true;
+
+    snprintf(param, sizeof param, "tools[%zu].name", i);
+    good = openai_expect(error, param, name, JSON_STRING);
+    snprintf(param, sizeof param, "tools[%zu].input_schema", i);
+    good = good && openai_expect(error, param, schema, JSON_OBJECT);
+    snprintf(param, sizeof param, "tools[%zu].strict", i);
+    if (good && strict != NULL && !json_is_null(strict))
+        good = openai_expect(error, param, strict, JSON_TRUE);
+    function = good ? json_pack("{s:O,s:O}", "name", name, "parameters", schema) : NULL;
+    if (function != NULL && json_is_string(text))
+        good = json_object_set(function, "description", text) == 0;
+    if (function != NULL && json_is_true(strict))
+        good = json_object_set(function, "strict", strict) == 0 && good;
+    if (function != NULL && good)
+        return json_pack("{s:s,s:o}", "type", "function", "function", function);
+    json_decref(function);
+    return NULL;
+}
+
 static bool read_tools(const json_t *tools, json_t *out, struct openai_error *error)
 {
-    json_t *list = json_array(), *tool = NULL;
-    const json_t *name = NULL, *schema = NULL, *text = NULL, *strict = NULL;
+    json_t *list = json_array();
     bool good = list != NULL && openai_expect(error, "tools", tools, JSON_ARRAY);
 
-    for (size_t i = 0; good && i < json_array_size(tools); i++) {
-        name = json_object_get(json_array_get(tools, i), "name");
-        schema = json_object_get(json_array_get(tools, i), "input_schema");
-        text = json_object_get(json_array_get(tools, i), "description");
-        strict = json_object_get(json_array_get(tools, i), "strict");
-        good = openai_expect(error, "tools.name", name, JSON_STRING) &&
-               openai_expect(error, "tools.input_schema", schema, JSON_OBJECT) &&
-               (strict == NULL || json_is_null(strict) || openai_expect(error, "tools.strict", strict, JSON_TRUE));
-        if (!good)
-            break;
-        tool = json_pack("{s:s,s:{s:O,s:O}}", "type", "function", "function", "name", name, "parameters", schema);
-        good = tool != NULL &&
-               (!json_is_string(text) ||
-                json_object_set(json_object_get(tool, "function"), "description", (json_t *)(uintptr_t)text) == 0);
-        if (good && json_is_true(strict))
-            good = json_object_set(json_object_get(tool, "function"), "strict", (json_t *)(uintptr_t)strict) == 0;
-        good = json_array_append_new(list, tool) == 0 && good;
-    }
+    for (size_t i = 0; good && i < json_array_size(tools); i++)
+        good = json_array_append_new(list, read_tool(json_array_get(tools, i), i, error)) == 0;
     good = good && json_object_set(out, "tools", list) == 0;
     json_decref(list);
     return good;

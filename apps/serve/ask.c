@@ -250,8 +250,7 @@ static void submit_all(struct serve_task *task)
     } else if (submit(task, &error)) {
         return;
     }
-    serve_error_of(&error, &fault);
-    openai_request_fault(&task->request, &fault);
+    serve_task_fault(task, &error, &fault);
     if (error.status == RUNNEL_UNSUPPORTED && (task->request.endpoint & OPENAI_SCORES) != 0) {
         fault.http = 501;
         fault.type = "not_supported_error";
@@ -276,8 +275,7 @@ static bool submit_more(struct serve_task *task)
         return false;
     if (error.status == RUNNEL_BUSY)
         return true;
-    serve_error_of(&error, &fault);
-    openai_request_fault(&task->request, &fault);
+    serve_task_fault(task, &error, &fault);
     refuse(task, &fault, 0);
     return false;
 }
@@ -477,10 +475,12 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
             return error->http != 0 ? false : openai_no_memory(error);
         body = translated;
     }
+    task->names_used = serve_names_used(task->dialect, given);
     good =
         openai_request_read(&task->request, endpoint, OPENAI_SERVED, body, error) && can_stream(&task->request, error);
     json_decref(translated);
-    task->request.input_field = task->dialect->input_field;
+    if (!good)
+        serve_name_field(task->dialect, task->names_used, error);
     if (good && task->dialect->llama_entries) {
         task->request.llama_entries = true;
         task->request.echo = false; /* OpenAI's alone, like best_of and return_token_ids */

@@ -201,7 +201,7 @@ static struct serve_model *model_of(struct serve *serve, const json_t *record)
 {
     const char *name = json_string_value(json_object_get(record, "model"));
 
-    return name != NULL ? serve_model_named(&serve->models, name) : NULL;
+    return name != NULL ? serve_model_asked(&serve->models, name) : NULL;
 }
 
 /* The server's options, and those of a job over these files. */

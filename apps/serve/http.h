@@ -104,6 +104,9 @@ struct http_stats {
 };
 void http_server_stats(const struct http_server *server, struct http_stats *stats);
 
+/* The most that stats.held may be: limits.held_bytes, or what stands for it. */
+uint64_t http_held_bytes(const struct http_server *server);
+
 /* ---- The request: valid until it is answered ---- */
 
 const char *http_method(const struct http_exchange *exchange); /* "GET" */

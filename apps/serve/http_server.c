@@ -232,3 +232,8 @@ void http_server_stats(const struct http_server *server, struct http_stats *stat
     *stats = server->stats;
     stats->held = server->held;
 }
+
+uint64_t http_held_bytes(const struct http_server *server)
+{
+    return server->limits.held_bytes;
+}

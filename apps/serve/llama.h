@@ -11,6 +11,9 @@ json_t *llama_translate_infill(const json_t *body, struct openai_error *error);
 /* Of /embedding and /embeddings, in OpenAI's form of embeddings. */
 json_t *llama_translate_embedding(const json_t *body, struct openai_error *error);
 
+/* Of the former two, and of vectors. */
+extern const struct serve_field_name llama_names[], llama_embedding_names[];
+
 /* What a body wants in its answers, into the task. */
 void llama_wish(struct serve_task *task, const json_t *body);
 

@@ -35,6 +35,15 @@ const struct openai_field llama_embedding_fields[] = {
     {"embd_normalize", OPENAI_WHOLE, false, -1, 2}, {"model", OPENAI_STRING, false, 0, 0},
     {"keep_alive", OPENAI_ANY, false, 0, 0},        {0}};
 
+const struct serve_field_name llama_names[] = {{"n_predict", "max_tokens"},
+                                               {"repeat_penalty", "repetition_penalty"},
+                                               {"repeat_last_n", "penalty_tokens"},
+                                               {"n_probs", "logprobs"},
+                                               {"n_cmpl", "n"},
+                                               {0}};
+
+const struct serve_field_name llama_embedding_names[] = {{"content", "input"}, {0}};
+
 static bool is_given(const json_t *body, const char *name)
 {
     const json_t *value = json_object_get(body, name);

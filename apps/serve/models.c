@@ -26,18 +26,11 @@ static uint64_t budget_of(const struct serve *serve)
 
 /* ---- Who waits --------------------------------------------------------------------------- */
 
-static uint64_t waiting_limit(const struct serve *serve)
-{
-    uint64_t given = serve->options->max_queued_bytes;
-
-    return given != 0 ? given : (uint64_t)1 << 30;
-}
-
-/* Long bodies that were read and wait are bounded together; of those that were not, HTTP has the bytes. */
+/* Long bodies that were read and wait are bounded together, as those are whose bytes HTTP has. */
 static bool may_wait(const struct serve *serve, const struct serve_visit *visit)
 {
     return visit->json_bytes == 0 || serve->waiting_bytes == 0 ||
-           serve->waiting_bytes + visit->json_bytes <= waiting_limit(serve);
+           serve->waiting_bytes + visit->json_bytes <= http_held_bytes(serve->http);
 }
 
 static void wait_for(struct serve_visit *visit, struct serve_model *model)
@@ -101,7 +94,7 @@ static void refuse_all(struct serve_model *model, int status, const char *type, 
 
 struct serve_model *serve_find_model(struct serve *serve, struct http_exchange *exchange, const char *name)
 {
-    struct serve_model *model = name == NULL ? serve->models.at[0] : serve_model_named(&serve->models, name);
+    struct serve_model *model = name == NULL ? serve->models.at[0] : serve_model_asked(&serve->models, name);
     struct openai_error error = {.http = 404, .type = "not_found_error", .code = "model_not_found", .param = "model"};
 
     if (model == NULL) {
@@ -228,23 +221,32 @@ static void unload(struct serve_model *model)
 
 /* ---- What a model will need ------------------------------------------------------------- */
 
-/* On a thread of libuv's: reads the head of the file. */
+/* Reads the head of the file; false: model->error says why it cannot be read. On any thread. */
+static bool read_head(struct serve_model *model, struct app_memory *memory)
+{
+    runnel_file *file = NULL;
+    runnel_error error = {0};
+
+    model->error[0] = '\0';
+    if (runnel_file_open(model->path, &file, &error) != RUNNEL_OK) {
+        snprintf(model->error, sizeof model->error, "%s", error.message);
+        return false;
+    }
+    app_file_memory(file, &model->options, memory);
+    runnel_file_close(file);
+    return true;
+}
+
+/* On a thread of libuv's. */
 static void measure(uv_work_t *work)
 {
     struct serve_model *model = work->data;
-    runnel_file *file = NULL;
-    runnel_error error = {0};
     struct app_memory memory;
     uint64_t one = 0, kv = model->options.kv_bytes, most = machine_bytes() / 4;
 
-    model->error[0] = '\0';
     model->bytes = 0;
-    if (runnel_file_open(model->path, &file, &error) != RUNNEL_OK) {
-        snprintf(model->error, sizeof model->error, "%s", error.message);
+    if (!read_head(model, &memory))
         return;
-    }
-    app_file_memory(file, &model->options, &memory);
-    runnel_file_close(file);
     if (memory.error.status == RUNNEL_OK && !__builtin_mul_overflow(memory.kv_bytes_per_token, memory.context, &one) &&
         kv == 0)
         kv = one > most / 8 ? (one > most ? one : most) : one * 8; /* as runnel_model_options.kv_bytes says */
@@ -486,9 +488,46 @@ int serve_load_models(struct serve *serve)
     return code;
 }
 
+/* Whether the model goes on where the list read anew has `fresh`: as the same one, or because what would take its place
+ * cannot be read. */
+static bool goes_on(struct serve_model *model, struct serve_model *fresh)
+{
+    struct app_memory memory;
+
+    if (serve_model_same(model, fresh))
+        return true;
+    if (model->load == SERVE_FAILED || read_head(fresh, &memory))
+        return false;
+    serve_complain(model->serve, "%s: the one before goes on: %s", model->name, fresh->error);
+    return true;
+}
+
+/* The models that go on take the places of those of the list read anew; the others go with their last request. */
+static void take_over(struct serve *serve, struct serve_models *fresh)
+{
+    struct serve_models *old = &serve->models, *retired = &serve->retired;
+
+    for (size_t i = 0; i < old->n; i++) {
+        struct serve_model *model = old->at[i], *same = serve_model_named(fresh, model->name);
+        size_t k = 0;
+
+        while (k < fresh->n && fresh->at[k] != same)
+            k++;
+        if (same != NULL && goes_on(model, same)) {
+            fresh->at[k] = model;
+            serve_model_free(same);
+        } else {
+            model->retired = true;
+            retired->at[retired->n++] = model;
+        }
+    }
+    free(old->at);
+    *old = *fresh;
+}
+
 bool serve_reload_models(struct serve *serve, char sentence[512])
 {
-    struct serve_models fresh, *old = &serve->models, *retired = &serve->retired;
+    struct serve_models fresh, *retired = &serve->retired;
     struct serve_model **grown = NULL;
 
     if (!serve_list_models(serve, &fresh, sentence))
@@ -497,7 +536,7 @@ bool serve_reload_models(struct serve *serve, char sentence[512])
         serve_models_fini(&fresh);
         return false;
     }
-    grown = realloc(retired->at, (retired->n + old->n + 1) * sizeof *grown);
+    grown = realloc(retired->at, (retired->n + serve->models.n + 1) * sizeof *grown);
     if (grown == NULL) {
         serve_models_fini(&fresh);
         snprintf(sentence, 512, "not enough memory");
@@ -505,25 +544,13 @@ bool serve_reload_models(struct serve *serve, char sentence[512])
     }
     retired->at = grown;
     serve->reloaded = true;
-    for (size_t i = 0; i < old->n; i++) {
-        struct serve_model *model = old->at[i], *same = serve_model_named(&fresh, model->name);
-        size_t k = 0;
+    take_over(serve, &fresh);
+    for (size_t i = 0; i < serve->models.n; i++) {
+        struct serve_model *model = serve->models.at[i];
 
-        while (k < fresh.n && fresh.at[k] != same)
-            k++;
-        if (same != NULL && serve_model_same(model, same)) {
-            fresh.at[k] = model;
-            serve_model_free(same);
-        } else {
-            model->retired = true;
-            retired->at[retired->n++] = model;
-        }
+        if (model->pinned && (model->load == SERVE_UNLOADED || model->load == SERVE_FAILED))
+            begin(model);
     }
-    free(old->at);
-    *old = fresh;
-    for (size_t i = 0; i < old->n; i++)
-        if (old->at[i]->pinned && (old->at[i]->load == SERVE_UNLOADED || old->at[i]->load == SERVE_FAILED))
-            begin(old->at[i]);
     serve_settle(serve);
     return true;
 }

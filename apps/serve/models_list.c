@@ -68,6 +68,19 @@ struct serve_model *serve_model_named(const struct serve_models *list, const cha
     return NULL;
 }
 
+struct serve_model *serve_model_asked(const struct serve_models *list, const char *name)
+{
+    static const char tag[] = ":latest"; /* Ollama's clients put it behind names without a tag */
+    struct serve_model *model = serve_model_named(list, name);
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+    char bare[SERVE_NAME_BYTES];
+
+    if (model != NULL || n <= n_tag || n - n_tag >= sizeof bare || strcmp(name + n - n_tag, tag) != 0)
+        return model;
+    snprintf(bare, sizeof bare, "%.*s", (int)(n - n_tag), name);
+    return serve_model_named(list, bare);
+}
+
 bool serve_model_same(const struct serve_model *a, const struct serve_model *b)
 {
     bool entries = a->entry == b->entry || (a->entry != NULL && b->entry != NULL && json_equal(a->entry, b->entry));

@@ -31,7 +31,7 @@ const struct openai_field ollama_generate_fields[] = {EACH,
                                                       {0}};
 
 const struct openai_field ollama_embed_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
-                                                   {"input", OPENAI_PROMPTS, true, 0, 0},
+                                                   {"input", OPENAI_STRINGS, false, 0, 0},
                                                    {"dimensions", OPENAI_WHOLE, false, 1, INT32_MAX},
                                                    {"truncate", OPENAI_BOOLEAN, false, 0, 0},
                                                    {"options", OPENAI_OBJECT, false, 0, 0},
@@ -39,7 +39,7 @@ const struct openai_field ollama_embed_fields[] = {{"model", OPENAI_STRING, fals
                                                    {0}};
 
 const struct openai_field ollama_embeddings_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
-                                                        {"prompt", OPENAI_STRING, true, 0, 0},
+                                                        {"prompt", OPENAI_STRING, false, 0, 0},
                                                         {"options", OPENAI_OBJECT, false, 0, 0},
                                                         {"keep_alive", OPENAI_ANY, false, 0, 0},
                                                         {0}};
@@ -56,21 +56,55 @@ static bool copy(const json_t *from, const char *name, json_t *out, const char *
     return value == NULL || json_is_null(value) || json_object_set(out, as, value) == 0;
 }
 
-/* How far penalties look back: 64 tokens unless told. -1 is everything, which is 0 here; 0 is nothing at all. */
-static bool read_window(const json_t *options, json_t *out)
-{
-    const json_t *window = json_object_get(options, "repeat_last_n");
+/* The options come first, and become fields as they are. */
+static const struct serve_field_name names[] = {{"options.temperature", "temperature"},
+                                                {"options.top_p", "top_p"},
+                                                {"options.top_k", "top_k"},
+                                                {"options.min_p", "min_p"},
+                                                {"options.typical_p", "typical_p"},
+                                                {"options.mirostat", "mirostat"},
+                                                {"options.mirostat_tau", "mirostat_tau"},
+                                                {"options.mirostat_eta", "mirostat_eta"},
+                                                {"options.seed", "seed"},
+                                                {"options.stop", "stop"},
+                                                {"options.num_predict", "max_tokens"},
+                                                {"options.repeat_last_n", "penalty_tokens"},
+                                                {"options.repeat_penalty", "repetition_penalty"},
+                                                {"options.frequency_penalty", "frequency_penalty"},
+                                                {"options.presence_penalty", "presence_penalty"},
+                                                {"format", "response_format.json_schema.schema"},
+                                                {"format", "response_format"},
+                                                {"think", "reasoning_effort"},
+                                                {"think", "chat_template_kwargs"},
+                                                {0}};
 
-    if (window == NULL || json_is_null(window))
+static const struct serve_field_name embeddings_names[] = {{"prompt", "input"}, {0}};
+
+/* How far penalties look back: 64 tokens unless told. -1 is everything, which is 0 here; 0 is nothing at all. */
+static bool read_window(json_t *out)
+{
+    const json_t *window = json_object_get(out, "penalty_tokens");
+
+    if (window == NULL)
         return json_object_set_new(out, "penalty_tokens", json_integer(64)) == 0;
-    if (!json_is_integer(window))
-        return copy(options, "repeat_last_n", out, "penalty_tokens");
+    if (!json_is_integer(window) || json_integer_value(window) > 0)
+        return true;
     if (json_integer_value(window) == 0)
         return json_object_set_new(out, "repetition_penalty", json_real(1)) == 0 &&
                json_object_set_new(out, "frequency_penalty", json_real(0)) == 0 &&
                json_object_set_new(out, "presence_penalty", json_real(0)) == 0;
-    return json_object_set_new(out, "penalty_tokens",
-                               json_integer(json_integer_value(window) == -1 ? 0 : json_integer_value(window))) == 0;
+    return json_integer_value(window) < -1 || json_object_set_new(out, "penalty_tokens", json_integer(0)) == 0;
+}
+
+/* Numbers that mean to Ollama what a field that is missing means: no limit, and a seed of the server's. */
+static void drop_usual(json_t *out)
+{
+    const json_t *most = json_object_get(out, "max_tokens"), *seed = json_object_get(out, "seed");
+
+    if (json_is_integer(most) && json_integer_value(most) <= 0)
+        json_object_del(out, "max_tokens");
+    if (json_is_integer(seed) && json_integer_value(seed) == -1)
+        json_object_del(out, "seed");
 }
 
 /* With mirostat no other filter acts. */
@@ -83,20 +117,9 @@ static bool read_mirostat(const json_t *options, json_t *out)
 /* "options", and what Ollama takes where they say nothing. Those of loading (num_ctx, ...) are not for a request. */
 static bool read_options(const json_t *body, json_t *out, struct openai_error *error)
 {
-    static const char *const names[][2] = {{"temperature", "temperature"},
-                                           {"top_p", "top_p"},
-                                           {"top_k", "top_k"},
-                                           {"min_p", "min_p"},
-                                           {"typical_p", "typical_p"},
-                                           {"mirostat", "mirostat"},
-                                           {"mirostat_tau", "mirostat_tau"},
-                                           {"mirostat_eta", "mirostat_eta"},
-                                           {"seed", "seed"},
-                                           {"stop", "stop"},
-                                           {"repeat_penalty", "repetition_penalty"},
-                                           {"frequency_penalty", "frequency_penalty"},
-                                           {"presence_penalty", "presence_penalty"}};
-    const json_t *options = json_object_get(body, "options"), *n = NULL;
+    static const char inside[] = "options.";
+    const size_t n = sizeof inside - 1;
+    const json_t *options = json_object_get(body, "options");
     bool good = json_object_set_new(out, "temperature", json_real(0.8)) == 0 &&
                 json_object_set_new(out, "top_p", json_real(0.9)) == 0 &&
                 json_object_set_new(out, "top_k", json_integer(40)) == 0;
@@ -105,19 +128,16 @@ static bool read_options(const json_t *body, json_t *out, struct openai_error *e
         return good;
     if (!openai_expect(error, "options", options, JSON_OBJECT))
         return false;
-    for (size_t i = 0; good && i < sizeof names / sizeof names[0]; i++)
-        good = copy(options, names[i][0], out, names[i][1]);
-    good = good && read_window(options, out) && read_mirostat(options, out);
-    n = json_object_get(options, "num_predict");
-    if (good && n != NULL && !(json_is_integer(n) && json_integer_value(n) < 0)) /* -1, -2: no limit */
-        good = copy(options, "num_predict", out, "max_tokens");
-    return good;
+    for (size_t i = 0; good && strncmp(names[i].theirs, inside, n) == 0; i++)
+        good = copy(options, names[i].theirs + n, out, names[i].ours);
+    drop_usual(out);
+    return good && read_window(out) && read_mirostat(options, out);
 }
 
 /* Whether the model thinks aloud, and how much. */
 static bool read_think(const json_t *body, json_t *out, struct openai_error *error)
 {
-    static const char *const efforts[] = {"low", "medium", "high"};
+    static const char *const efforts[] = {"low", "medium", "high", "max"};
     json_t *think = json_object_get(body, "think");
     const char *effort = openai_word(think);
     bool known = think == NULL || json_is_null(think) || json_is_boolean(think);
@@ -125,7 +145,8 @@ static bool read_think(const json_t *body, json_t *out, struct openai_error *err
     for (size_t i = 0; i < sizeof efforts / sizeof efforts[0]; i++)
         known = known || (effort != NULL && strcmp(effort, efforts[i]) == 0);
     if (!known)
-        return openai_refuse(error, "invalid_value", "think", "think must be true, false, 'low', 'medium' or 'high'");
+        return openai_refuse(error, "invalid_value", "think",
+                             "think must be true, false, 'low', 'medium', 'high' or 'max'");
     if (think == NULL || json_is_null(think))
         return true;
     return json_object_set_new(out, "chat_template_kwargs",
@@ -313,11 +334,26 @@ static json_t *translate_generate(const json_t *body, struct openai_error *error
     return out;
 }
 
+/* A text, or several. */
+static bool judge_input(const json_t *input, struct openai_error *error)
+{
+    char name[32];
+
+    if (!json_is_array(input))
+        return json_is_string(input) ||
+               openai_refuse(error, "invalid_type", "input", "input must be a string or an array of strings");
+    for (size_t i = 0; i < json_array_size(input); i++) {
+        snprintf(name, sizeof name, "input[%zu]", i);
+        if (!openai_expect(error, name, json_array_get(input, i), JSON_STRING))
+            return false;
+    }
+    return true;
+}
+
 static json_t *translate_embed(const json_t *body, struct openai_error *error)
 {
-    json_t *out = json_object();
+    json_t *out = judge_input(json_object_get(body, "input"), error) ? json_object() : NULL;
 
-    (void)error;
     if (out != NULL && copy(body, "model", out, "model") && copy(body, "input", out, "input") &&
         copy(body, "dimensions", out, "dimensions"))
         return out;
@@ -336,8 +372,8 @@ static json_t *translate_embeddings(const json_t *body, struct openai_error *err
 {
     json_t *out = json_object();
 
-    if (out != NULL && openai_expect(error, "prompt", json_object_get(body, "prompt"), JSON_STRING) &&
-        copy(body, "model", out, "model") && copy(body, "prompt", out, "input") &&
+    (void)error;
+    if (out != NULL && copy(body, "model", out, "model") && copy(body, "prompt", out, "input") &&
         json_object_set_new(out, "normalize", json_false()) == 0)
         return out;
     json_decref(out);
@@ -406,8 +442,19 @@ static void put_entries(FILE *to, struct openai_choice *choice)
     openai_logprobs_take(to, choice);
 }
 
-static void put_calls(FILE *to, struct openai_choice *choice)
+/* The format's id, or one of ours: "chatcmpl-0123.." makes "call_0123.._0". */
+static void put_call_id(FILE *to, const struct serve_task *task, struct openai_call *call, size_t i)
 {
+    fflush(call->id.to);
+    if (call->id.n > 0)
+        put_buffer(to, &call->id);
+    else
+        fprintf(to, "\"call_%s_%zu\"", strchr(task->head.id, '-') + 1, i);
+}
+
+static void put_calls(FILE *to, struct serve_task *task)
+{
+    struct openai_choice *choice = &task->choices[0];
     const char *comma = "";
 
     fputs(",\"tool_calls\":[", to);
@@ -417,7 +464,9 @@ static void put_calls(FILE *to, struct openai_choice *choice)
         if (!call->complete)
             continue;
         fflush(call->arguments.to);
-        fprintf(to, "%s{\"function\":{\"name\":", comma);
+        fprintf(to, "%s{\"id\":", comma);
+        put_call_id(to, task, call, i);
+        fprintf(to, ",\"function\":{\"index\":%zu,\"name\":", i);
         put_buffer(to, &call->name);
         fputs(",\"arguments\":", to);
         if (call->arguments.n > 0)
@@ -447,7 +496,7 @@ static void answer_chat(struct serve_task *task, FILE *to)
     put_buffer(to, &choice->content);
     put_thinking(to, choice);
     if (has_calls(choice))
-        put_calls(to, choice);
+        put_calls(to, task);
     fputc('}', to);
     put_entries(to, choice);
     put_tail(to, task);
@@ -553,7 +602,7 @@ static void end(struct serve_task *task)
     if (chat) {
         fputs(",\"message\":{\"role\":\"assistant\",\"content\":\"\"", to);
         if (has_calls(choice))
-            put_calls(to, choice);
+            put_calls(to, task);
         fputc('}', to);
     } else {
         fputs(",\"response\":\"\"", to);
@@ -581,14 +630,14 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_send(task);
 }
 
-#define PIECES                                                                                              \
-    .stream_type = "application/x-ndjson", .llama_entries = true, .chunk = chunk, .end = end, .fail = fail, \
-    .put_error = put_error
+#define PIECES                                                                                                \
+    .stream_type = "application/x-ndjson", .llama_entries = true, .names = names, .chunk = chunk, .end = end, \
+    .fail = fail, .put_error = put_error
 
 const struct serve_dialect serve_ollama_chat = {PIECES, .translate = translate_chat, .answer = answer_chat};
 const struct serve_dialect serve_ollama_generate = {PIECES, .translate = translate_generate,
                                                     .endpoint = endpoint_of_generate, .answer = answer_generate};
-const struct serve_dialect serve_ollama_embed = {PIECES, .translate = translate_embed, .wish = wish_embed,
-                                                 .answer = answer_embed};
-const struct serve_dialect serve_ollama_embeddings = {PIECES, .translate = translate_embeddings,
-                                                      .answer = answer_embeddings};
+const struct serve_dialect serve_ollama_embed = {
+    .translate = translate_embed, .wish = wish_embed, .answer = answer_embed, .put_error = put_error};
+const struct serve_dialect serve_ollama_embeddings = {
+    .translate = translate_embeddings, .names = embeddings_names, .answer = answer_embeddings, .put_error = put_error};

@@ -81,26 +81,27 @@ void serve_keep(struct serve_model *model, int64_t keep_ms)
 
 /* ---- Bodies that only load --------------------------------------------------------------- */
 
-static bool is_empty_text(const json_t *text)
+static bool is_nothing(const json_t *texts)
 {
-    return json_is_string(text) && json_string_length(text) == 0;
+    return texts == NULL || json_is_null(texts) || (json_is_string(texts) && json_string_length(texts) == 0) ||
+           (json_is_array(texts) && json_array_size(texts) == 0);
 }
 
-/* /api/chat without a message, /api/generate without a prompt, vectors of an empty text; but with a model. */
+/* Vectors of no text; /api/chat without a message and /api/generate without a prompt, but with a model. */
 static bool is_empty(const struct serve_dialect *dialect, const json_t *body)
 {
     if (dialect == &serve_ollama_embed)
-        return is_empty_text(json_object_get(body, "input"));
+        return is_nothing(json_object_get(body, "input"));
     if (dialect == &serve_ollama_embeddings)
-        return is_empty_text(json_object_get(body, "prompt"));
+        return is_nothing(json_object_get(body, "prompt"));
     if (dialect != &serve_ollama_chat && dialect != &serve_ollama_generate)
         return false;
-    return json_array_size(json_object_get(body, "messages")) == 0 &&
-           json_string_length(json_object_get(body, "prompt")) == 0;
+    return is_nothing(json_object_get(body, "messages")) && is_nothing(json_object_get(body, "prompt")) &&
+           openai_word(json_object_get(body, "model")) != NULL;
 }
 
-static void answer_load(struct serve *serve, struct http_exchange *exchange, const struct serve_model *model,
-                        const char *reason)
+/* name: of the model, as the request has it. */
+static void answer_load(struct serve *serve, struct http_exchange *exchange, const char *name, const char *reason)
 {
     const struct serve_dialect *dialect = serve_dialect_of(exchange);
     FILE *to = serve_write(serve);
@@ -112,7 +113,7 @@ static void answer_load(struct serve *serve, struct http_exchange *exchange, con
         return;
     }
     fputs("{\"model\":", to);
-    openai_string_write(to, model->name);
+    openai_string_write(to, name);
     if (dialect == &serve_ollama_embed) {
         fputs(",\"embeddings\":[]}", to);
         serve_reply(serve, exchange, 200, "application/json");
@@ -128,11 +129,11 @@ bool serve_ollama_load(struct serve *serve, struct http_exchange *exchange, cons
 {
     const struct serve_dialect *dialect = serve_dialect_of(exchange);
     const char *name = openai_word(json_object_get(body, "model"));
-    struct serve_model *model = name != NULL ? serve_model_named(&serve->models, name) : NULL;
+    struct serve_model *model = name != NULL ? serve_model_asked(&serve->models, name) : NULL;
     struct openai_error error;
     int64_t keep_ms = 0;
 
-    if (name == NULL || !is_empty(dialect, body))
+    if (!is_empty(dialect, body))
         return false;
     if (!serve_read_keep_alive(body, &keep_ms, &error)) {
         serve_refuse(serve, exchange, &error, 0);
@@ -141,10 +142,10 @@ bool serve_ollama_load(struct serve *serve, struct http_exchange *exchange, cons
     if (keep_ms == 0 && model != NULL) {
         model->keep_ms = 0;
         serve_settle(serve);
-        answer_load(serve, exchange, model, "unload");
+        answer_load(serve, exchange, name, "unload");
     } else if ((model = serve_find_model(serve, exchange, name)) != NULL) {
         serve_keep(model, keep_ms);
-        answer_load(serve, exchange, model, "load");
+        answer_load(serve, exchange, name != NULL ? name : model->name, "load");
     }
     return true;
 }
@@ -157,7 +158,7 @@ static void load_or_unload(struct serve *serve, struct http_exchange *exchange, 
 {
     json_t *body = serve_read_json(serve, exchange);
     const char *name = openai_word(json_object_get(body, "model"));
-    struct serve_model *model = name != NULL ? serve_model_named(&serve->models, name) : NULL;
+    struct serve_model *model = name != NULL ? serve_model_asked(&serve->models, name) : NULL;
 
     if (body == NULL)
         return;

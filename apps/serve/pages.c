@@ -66,7 +66,7 @@ void serve_model_one(struct serve *serve, struct http_exchange *exchange, const 
 {
     struct openai_error error = {.http = 404, .type = "not_found_error", .code = "model_not_found", .param = "model"};
 
-    const struct serve_model *model = serve_model_named(&serve->models, rest);
+    const struct serve_model *model = serve_model_asked(&serve->models, rest);
 
     if (model != NULL) {
         put_model(serve_write(serve), model);

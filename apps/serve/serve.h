@@ -28,6 +28,11 @@ struct serve;
 struct serve_task;
 struct serve_stream;
 
+/* A field of a dialect's bodies, by its path, and what it becomes in OpenAI's form; "[]": any index. */
+struct serve_field_name {
+    const char *theirs, *ours;
+};
+
 /* How a kind of clients writes requests and reads answers. A request of each becomes one in OpenAI's form. */
 struct serve_dialect {
     const char *stream_type; /* of answers in pieces */
@@ -44,9 +49,12 @@ struct serve_dialect {
     /* Fields that `translate` does not know go on as they are: they are OpenAI's. */
     bool passes;
 
-    bool llama_entries;      /* of its requests */
-    const char *input_field; /* of its bodies: that of the texts or ids; NULL: as OpenAI has it */
-    bool tells_prompt;       /* its pieces have the prompt's length from the first one on */
+    /* Those that have other names in OpenAI's form, {0} behind them, what is inside a field before the field; NULL: none.
+     * Errors name the field that a client wrote. */
+    const struct serve_field_name *names;
+
+    bool llama_entries; /* of its requests */
+    bool tells_prompt;  /* its pieces have the prompt's length from the first one on */
 
     /* A whole answer: all its streams have ended with DONE. */
     void (*answer)(struct serve_task *task, FILE *to);
@@ -120,6 +128,7 @@ struct serve_task {
         bool ids, timings, progress, prompt;
         json_t *fields; /* response_fields; NULL: all. A reference */
     } wish;
+    uint32_t names_used; /* of its dialect's, those that its body has */
     bool begun, paused;
     bool is_long; /* its body is */
     bool apart;   /* another thread works on it: it stays */
@@ -222,6 +231,13 @@ void serve_new_id(struct serve *serve, const char *prefix, char id[48]);
  * called again when the model is loaded; either way it is not the caller's any more. */
 struct serve_model *serve_find_model(struct serve *serve, struct http_exchange *exchange, const char *name);
 
+/* ---- field_names.c ---- */
+
+/* Which of the dialect's names the body has, as bits; and the error, which is about the body in OpenAI's form, with
+ * these names. */
+uint32_t serve_names_used(const struct serve_dialect *dialect, const json_t *body);
+void serve_name_field(const struct serve_dialect *dialect, uint32_t used, struct openai_error *error);
+
 /* ---- log.c ---- */
 
 /* What happens, unless --quiet; and what goes wrong. One line. */
@@ -269,6 +285,9 @@ void serve_on_waves(uv_timer_t *timer);
 
 /* An event of one of a task's streams. */
 void serve_task_event(void *user, const runnel_event *event);
+
+/* What the library says of the task's request, as an error of the body that asked for it. */
+void serve_task_fault(const struct serve_task *task, const runnel_error *error, struct openai_error *fault);
 
 /* Cancels what runs for it. */
 void serve_task_cancel(struct serve_task *task);

@@ -82,6 +82,9 @@ bool serve_model_same(const struct serve_model *a, const struct serve_model *b);
 /* By its name or an alias; NULL: there is none. */
 struct serve_model *serve_model_named(const struct serve_models *list, const char *name);
 
+/* The same by what a request asks for: "NAME:latest" is NAME, unless a model is named so. */
+struct serve_model *serve_model_asked(const struct serve_models *list, const char *name);
+
 /* ---- model_facts.c ---- */
 
 /* On any thread: reads the file of a model that is loaded. */

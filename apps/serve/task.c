@@ -154,6 +154,13 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_cancel(task);
 }
 
+void serve_task_fault(const struct serve_task *task, const runnel_error *error, struct openai_error *fault)
+{
+    serve_error_of(error, fault);
+    openai_request_fault(&task->request, fault);
+    serve_name_field(task->dialect, task->names_used, fault);
+}
+
 /* BUSY is the request's own fault here: its grammar takes more to be read than it may. */
 static void fail_as(struct serve_task *task, runnel_status status, const char *sentence)
 {
@@ -161,8 +168,7 @@ static void fail_as(struct serve_task *task, runnel_status status, const char *s
     struct openai_error fault;
 
     snprintf(error.message, sizeof error.message, "%s", sentence);
-    serve_error_of(&error, &fault);
-    openai_request_fault(&task->request, &fault);
+    serve_task_fault(task, &error, &fault);
     fail(task, &fault);
 }
 

@@ -344,8 +344,10 @@ static void fill_count(struct page *page)
         openai_no_memory(&page->error);
     good = translated != NULL && openai_request_read(&request, OPENAI_CHAT, OPENAI_SERVED, translated, &page->error);
     json_decref(translated);
-    if (!good)
+    if (!good) {
+        serve_name_field(&serve_anthropic, serve_names_used(&serve_anthropic, page->body), &page->error);
         return;
+    }
     if (count(page, &request, &n))
         fprintf(page->answer.to, "{\"input_tokens\":%zu}", n);
     openai_request_fini(&request);

@@ -123,7 +123,20 @@ class Dialects(unittest.TestCase):
                                    ({"messages": [{"role": "user", "content": [{"type": "image"}]}], "max_tokens": 5},
                                     400, "image"),
                                    ({"messages": [5], "max_tokens": 5}, 400, "messages[0]"),
-                                   ({"messages": USER, "tools": [{}], "max_tokens": 5}, 400, "tools"),
+                                   ({"messages": USER, "tools": [{}], "max_tokens": 5}, 400, "tools[0].name"),
+                                   ({"messages": USER, "tools": [TOOLS[0], {**TOOLS[0], "name": ""}], "max_tokens": 5},
+                                    400, "tools[1].name:"),
+                                   ({"messages": USER, "tools": [{**TOOLS[0], "name": "a.b"}], "max_tokens": 5}, 400,
+                                    "tools[0].name:"),
+                                   ({"messages": USER, "tools": [{**TOOLS[0], "name": "a" * 129}], "max_tokens": 5},
+                                    400, "tools[0].name:"),
+                                   ({"messages": USER, "stop_sequences": ["a", ""], "max_tokens": 5}, 400,
+                                    "stop_sequences[1]:"),
+                                   ({"messages": USER, "stop_sequences": [5], "max_tokens": 5}, 400,
+                                    "stop_sequences[0] must"),
+                                   ({"messages": USER, "output_config": {"format": {
+                                       "type": "json_schema", "schema": {"type": "x"}}}, "max_tokens": 5}, 400,
+                                    'the schema at "#"'),
                                    ({"messages": USER, "tool_choice": {"type": "x"}, "max_tokens": 5}, 400,
                                     "tool_choice"),
                                    ([], 400, "object")):
@@ -259,6 +272,71 @@ class Dialects(unittest.TestCase):
             status, got = self.server.post("/api/chat", {"messages": USER, "stream": False, "options": options})
             self.assertEqual((status, list(got)), (400, ["error"]))
 
+    def test_ollama_numbers_that_mean_none(self):
+        """num_predict below 1: as without it, until the context is full. A seed of -1: one of the server's."""
+        for body in ({"messages": USER}, {"prompt": "Once upon a time"}, {"prompt": "Once upon a time", "raw": True}):
+            path = "/api/chat" if "messages" in body else "/api/generate"
+            with self.subTest(body=body):
+                texts = []
+                for more in ({}, {"num_predict": 0}, {"num_predict": -1}, {"num_predict": -2}):
+                    status, got = self.server.post(path, {**body, "stream": False, "options": {
+                        "temperature": 0, "stop": [".", "?"], **more}})
+                    self.assertEqual((status, got.get("done_reason")), (200, "stop"), got)
+                    texts.append(got["message"]["content"] if "messages" in body else got["response"])
+                self.assertEqual(set(texts), {texts[0]})
+                self.assertGreater(got["eval_count"], 1)
+        for seed, many in ((-1, True), (5, False)):
+            texts = {self.server.post("/api/generate", {"prompt": "Once upon a time", "stream": False, "options": {
+                "temperature": 1.5, "num_predict": 20, "seed": seed}})[1]["response"] for _ in range(5)}
+            self.assertEqual(len(texts) > 1, many, texts)
+
+    def test_ollama_names_its_own_fields(self):
+        chat, text = ("/api/chat", {"messages": USER}), ("/api/generate", {"prompt": "a", "raw": True})
+        for path, body in (chat, text):
+            for options, name in (({"num_predict": "x"}, "num_predict"), ({"repeat_last_n": -2}, "repeat_last_n"),
+                                  ({"repeat_penalty": -1}, "repeat_penalty"), ({"temperature": 9}, "temperature"),
+                                  ({"mirostat": 7}, "mirostat"), ({"stop": ["a", ""]}, "stop[1]"),
+                                  ({"seed": "x"}, "seed")):
+                with self.subTest(path=path, options=options):
+                    status, got = self.server.post(path, {**body, "options": options})
+                    self.assertEqual(status, 400, got)
+                    self.assertRegex(got["error"], "^options." + name.replace("[", r"\[") + "[ :]")
+            status, got = self.server.post(path, {**body, "format": {"type": "no such type"}})
+            self.assertEqual((status, 'the schema at "#"' in got["error"]), (400, True), got)
+        status, got = self.server.post("/api/embeddings", {"prompt": "word " * 20000})
+        self.assertEqual(status, 400, got)
+
+    def test_ollama_names_with_a_tag(self):
+        tagged = NAME + ":latest"
+        options = {"num_predict": 4, "temperature": 0}
+        for path, body in (("/api/chat", {"messages": USER, "options": options}),
+                           ("/api/generate", {"prompt": "a", "options": options}), ("/api/embed", {"input": "a"}),
+                           ("/api/generate", {}), ("/api/chat", {"messages": []}), ("/api/embed", {})):
+            with self.subTest(path=path, body=body):
+                status, got = self.server.post(path, {"model": tagged, "stream": False, **body})
+                self.assertEqual((status, got["model"]), (200, tagged), got)
+        self.assertEqual(self.server.post("/api/show", {"model": tagged})[0], 200)
+        self.assertEqual(self.server.post("/api/embeddings", {"model": tagged, "prompt": "a"})[0], 200)
+        self.assertEqual(self.server.post(CHAT, {"messages": USER, **GREEDY, "model": tagged})[1]["model"], tagged)
+        self.assertEqual(self.server.get(f"/v1/models/{tagged}")[0], 200)
+        for name in (NAME + ":8b", NAME + ":", ":latest", NAME + ":latest:latest", "x" * 500 + ":latest"):
+            self.assertEqual(self.server.post("/api/show", {"model": name})[0], 404, name)
+
+    def test_ollama_vectors_of_nothing(self):
+        """They load a model, as Ollama's do, and there is no vector."""
+        for more in ({}, {"model": NAME}):
+            for body in ({}, {"input": None}, {"input": ""}, {"input": []}):
+                status, got = self.server.post("/api/embed", {**more, **body})
+                self.assertEqual((status, got), (200, {"model": NAME, "embeddings": []}), body)
+            for body in ({}, {"prompt": None}, {"prompt": ""}):
+                status, got = self.server.post("/api/embeddings", {**more, **body})
+                self.assertEqual((status, got), (200, {"embedding": []}), body)
+        self.assertEqual(self.server.post("/api/embed", {"model": "x"})[0], 404)
+        for given, name in ((5, "input"), ({}, "input"), ([1, 2], "input[0]"), (["a", 5], "input[1]"),
+                            ([["a"]], "input[0]")):
+            status, got = self.server.post("/api/embed", {"input": given})
+            self.assertEqual((status, got["error"].split()[0]), (400, name), given)
+
     def judge_durations(self, answer):
         self.assertGreater(answer["prompt_eval_duration"], 0)
         self.assertGreater(answer["eval_duration"], 0)
@@ -269,7 +347,7 @@ class Dialects(unittest.TestCase):
         with template("{{ enable_thinking }} {{ reasoning_effort }}</think><think>\n") as options:
             server = Server(*options)
             options = {"temperature": 0, "num_predict": 6}
-            for think in (True, "low", "high", False):
+            for think in (True, "low", "high", "max", False):
                 with self.subTest(think=think):
                     body = {"prompt": "x", "messages": USER, "think": think, "options": options, "stream": False}
                     text, chat = (server.post(path, body)[1] for path in ("/api/generate", "/api/chat"))
@@ -297,6 +375,11 @@ class Dialects(unittest.TestCase):
         body = {"messages": USER, "tools": [TOOL], "options": {"temperature": 0, "num_predict": 60}}
         _, whole = self.server.post("/api/chat", {**body, "stream": False})
         pieces = self.lines("/api/chat", body)
+        for calls in (pieces[-1]["message"].get("tool_calls", []), whole["message"].get("tool_calls", [])):
+            for i, call in enumerate(calls):
+                self.assertRegex(call.pop("id"), f"^call_[0-9a-f]+_{i}$")
+                self.assertEqual(call["function"].pop("index"), i)
+                self.assertEqual(list(call), ["function"])
         self.assertEqual(pieces[-1]["message"].get("tool_calls"), whole["message"].get("tool_calls"))
         turns = USER + [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
                         {"role": "tool", "content": "4", "tool_name": "f"}]
@@ -328,7 +411,7 @@ class Dialects(unittest.TestCase):
         self.assertEqual((status, got["embeddings"]), (200, [want]))
         for path, body in (("/api/chat", {"messages": 5}), ("/api/chat", {"messages": USER, "options": 5}),
                            ("/api/generate", {}), ("/api/generate", {"prompt": "a", "raw": True, "system": "b"}),
-                           ("/api/generate", {"prompt": "a", "images": ["x"]}), ("/api/embeddings", {}),
+                           ("/api/generate", {"prompt": "a", "images": ["x"]}), ("/api/embeddings", {"prompt": 5}),
                            ("/api/chat", {"messages": USER, "top_logprobs": 2}),
                            ("/api/chat", {"messages": [{"role": "user", "content": "a", "images": ["x"]}]}),
                            ("/api/chat", {"messages": USER, "format": "xml"}), ("/api/show", {})):

@@ -27,6 +27,22 @@ class Llama(unittest.TestCase):
         code, said = cls.server.stop()
         assert code == 0, (code, said)
 
+    def test_errors_name_the_field_that_was_sent(self):
+        for body, param in (({"n_probs": 100}, "n_probs"), ({"logprobs": 100}, "logprobs"), ({"n_cmpl": 500}, "n_cmpl"),
+                            ({"n": 500}, "n"), ({"repeat_penalty": -1}, "repeat_penalty"),
+                            ({"repetition_penalty": -1}, "repetition_penalty"), ({"repeat_last_n": -5}, "repeat_last_n"),
+                            ({"repeat_penalty": -1, "repetition_penalty": -1}, "repetition_penalty"),
+                            ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
+                            ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": [""]}, "stop[0]")):
+            with self.subTest(body=body):
+                status, got = self.server.post("/completion", {"prompt": STORY, **body})
+                self.assertEqual((status, got["error"]["param"]), (400, param), got)
+                self.assertEqual(got["error"]["message"][:len(param)], param)
+        for name in ("content", "input"):
+            for ids in ([1 << 30], [1, -1]):
+                status, got = self.server.post("/embedding", {name: ids})
+                self.assertEqual((status, got["error"]["param"].split("[")[0]), (400, name), got)
+
     def ask(self, **more):
         status, got = self.server.post("/completion", {**ASK, **more})
         self.assertEqual(status, 200, got)

@@ -189,6 +189,19 @@ class OnDemand(Folder):
         for client in waiting:
             self.assertIn(b"200 OK", client.recv(100))
 
+    def test_long_bodies_wait_up_to_the_longest_that_is_allowed(self):
+        """--max-queue is at least --max-body, for those that were read as for those that come in."""
+        self.put("a", "b")
+        server = self.serve("--models-memory", self.size() * 3 // 2, "--max-queue", 1 << 20, "--max-body", 60 << 20)
+        held = self.begin(server, "a")
+        long = {**SHORT, "model": "b", "metadata": {"x": [{}] * 100000}}  # more than 25 MB, less than 30
+        waiting = [server.begin(TEXT, long), server.begin(TEXT, long)]
+        self.wait_waiting(server, 2)
+        self.assertEqual(server.post(TEXT, long)[0], 503)
+        held.close()
+        for client in waiting:
+            self.assertIn(b"200 OK", client.recv(100))
+
     def test_a_load_that_fails(self):
         self.put("good")
         bad = self.folder / "bad.gguf"
@@ -265,7 +278,6 @@ class KeepAlive(Folder):
             self.assertEqual(self.loaded(server), {"a"})
             self.assertEqual(server.post(path, {"model": "a", name: "", "keep_alive": 0}), (200, want))
             self.wait_for(server, set())
-            self.assertEqual(server.post(path, {name: ""})[0], 400)
             self.assertEqual(server.post(path, {"model": "b", name: ""})[0], 404)
         for path in ("/models/load", "/models/unload"):
             self.assertEqual(server.post(path, {"model": "b"})[0], 404)
@@ -462,6 +474,30 @@ class Configuration(Folder):
         while "two is unloaded" not in server.said():
             pass
         self.assertEqual(server.stop()[0], 0)
+
+    def test_reload_with_a_file_that_cannot_be_read(self):
+        """It does not take the place of a model that is served; what replaces it later does."""
+        self.put("good")
+        whole = pathlib.Path(MODEL).read_bytes()
+        for name, data in (("half", whole[:len(whole) // 2]), ("short", b"GGUF\0"), ("other", b"x" * 1000)):
+            (self.folder / f"{name}.gguf").write_bytes(data)
+        self.config([{"name": "one", "path": "good.gguf"}, {"name": "two", "path": "good.gguf", "load": "start"}])
+        server = Server("--models-file", self.folder / "models.json", model=None)
+        self.addCleanup(server.stop)
+        want = [self.ask(server, name)[1]["choices"] for name in ("one", "two")]
+        for name in ("half", "short", "other", "nosuch"):
+            self.config([{"name": "one", "path": f"{name}.gguf"},
+                         {"name": "two", "path": f"{name}.gguf", "load": "start"}, {"name": "bad", "path": "half.gguf"}])
+            self.hang_up(server, "read again: 3 models")
+            self.assertEqual([self.ask(server, name)[1].get("choices") for name in ("one", "two")], want, name)
+            for kept in ("one", "two"):
+                self.assertRegex(server.said(), rf"{kept}: the one before goes on: \S*{name}.gguf")
+        self.assertEqual(self.ask(server, "bad")[1]["error"]["code"], "model_load_failed")
+        self.assertNotIn("is unloaded", server.said())
+        self.config([{"name": "one", "path": "good.gguf", "options": {"ctx": 64}}])
+        self.hang_up(server, "read again: 1 model")
+        self.assertEqual(self.ask(server, "one")[1]["choices"], want[0])
+        self.assertEqual(self.ask(server, "two")[0], 404)
 
     def test_reload_of_a_folder(self):
         self.put("a", "b")

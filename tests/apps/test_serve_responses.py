@@ -20,6 +20,7 @@ BAD = [
     ({"input": "a", "tools": [5]}, "invalid_type", "tools[0]"),
     ({"input": "a", "tools": FLAT + [{"type": "function"}]}, "missing_required_parameter", "tools[2].name"),
     ({"input": "a", "tools": FLAT + [{"type": "function", "name": 5}]}, "invalid_type", "tools[2].name"),
+    ({"input": "a", "tools": FLAT + [{"type": "function", "name": ""}]}, "invalid_value", "tools[2].name"),
     ({"input": "a", "tools": {}}, "invalid_type", "tools"),
     ({"input": "a", "tools": FLAT, "tool_choice": {"type": "function", "name": "h"}}, "invalid_value", "tool_choice"),
     ({"input": "a", "tools": FLAT, "tool_choice": {"type": "file_search"}}, "unsupported_value", "tool_choice"),

@@ -550,8 +550,7 @@ int rnpy_reader_ready(PyObject *module)
     if (done_future == NULL)
         return -1;
     if (knows_am_send())
-        next_slots[sizeof next_slots / sizeof next_slots[0] - 2] =
-            (PyType_Slot){SLOT_AM_SEND, RNPY_SLOT(next_am_send)};
+        next_slots[sizeof next_slots / sizeof next_slots[0] - 2] = (PyType_Slot){SLOT_AM_SEND, RNPY_SLOT(next_am_send)};
     next_type = rnpy_add_type(module, &next_spec);
     reader_type = rnpy_add_type(module, &reader_spec);
     return next_type == NULL || reader_type == NULL ? -1 : 0;
