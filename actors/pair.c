@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* A place of the template. */
 struct place {

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 void rn_bpe_rank(const struct rn_vocab *vocab, struct rn_symbol *symbols, uint32_t left)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* Up to so many symbols every rank is looked at for each merge; measured, a heap wins only later. */
 #define SHORT_WORD 24

@@ -9,7 +9,7 @@
  * same ones.) */
 #include "text/merge.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #define UNKNOWN_SCORE -10000000
 #define INVALID_SCORE -20000000

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/range.h"
 #include "text/token_kind.h"
 #include "text/trie.h"
-#include "text/utf8.h"
 
 /* A text that is not whole UTF-8 is left out: found inside a character, it would leave the rest of
  * that character to the tokenizer. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #define LEAST_LOG 12
 #define MOST_LOG 20 /* 128 KiB: vocabularies of 250,000 tokens have about 35,000 pairs */

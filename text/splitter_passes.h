@@ -3,9 +3,9 @@
 #ifndef RN_TEXT_SPLITTER_PASSES_H
 #define RN_TEXT_SPLITTER_PASSES_H
 
+#include "base/utf8.h"
 #include "text/splitter.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 #define RN_MANY UINT32_MAX
 

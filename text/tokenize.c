@@ -3,10 +3,10 @@
  *     text --> special tokens written out in it | fragments between --> the model's own file --> ids */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/merge.h"
 #include "text/range.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 #include "text/vocab.h"
 #include "text/vocab_impl.h"
 

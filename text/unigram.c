@@ -16,7 +16,7 @@
 #include <float.h>
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 struct cell {
     double score;   /* of the best way to here */

@@ -12,9 +12,9 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "model/gguf.h"
 #include "text/token_kind.h"
-#include "text/utf8.h"
 
 struct rn_vocab; /* opaque */
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/merge.h"
-#include "text/utf8.h"
 #include "text/vocab.h"
 #include "text/vocab_impl.h"
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "text/merge.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 /* Hugging Face's max_input_chars_per_word. */
 #define MAX_CHARACTERS 100

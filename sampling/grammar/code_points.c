@@ -1,7 +1,7 @@
 /* Sets of code points: see code_points.h. */
 #include "sampling/grammar/code_points.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #define SURROGATE_FIRST 0xd800u
 #define SURROGATE_LAST 0xdfffu

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "sampling/grammar/code_points.h"
-#include "text/utf8.h"
 
 struct ends { /* ascending */
     uint32_t *at;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "sampling/grammar/code_points.h"
-#include "text/utf8.h"
 
 const struct rn_grammar_limits rn_grammar_limits_default = {.source_bytes = 2 << 20,
                                                             .rules = 50000,

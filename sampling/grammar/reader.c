@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "sampling/grammar/code_points.h"
-#include "text/utf8.h"
 
 void rn_reader_fini(struct rn_reader *r)
 {

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "sampling/grammar/code_points.h"
 #include "sampling/grammar/expr_match.h"
 #include "sampling/grammar/front.h"
 #include "sampling/grammar/schema_parts.h"
-#include "text/utf8.h"
 
 #define BLOCK 256u /* characters that are counted one by one where many are; each takes some fifteen states */
 

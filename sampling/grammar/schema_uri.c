@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* Bytes of "scheme:" in front; 0: none. */
 static size_t scheme_bytes(const char *text, size_t n)

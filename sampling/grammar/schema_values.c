@@ -2,8 +2,8 @@
  * schema_parts.h. A value is allowed by JSON Schema's rules, keyword by keyword. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "sampling/grammar/schema_parts.h"
-#include "text/utf8.h"
 
 bool rn_str_same(const struct rn_str *a, const struct rn_str *b)
 {

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "tests/text/answer_parts.h"
-#include "text/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

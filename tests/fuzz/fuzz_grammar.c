@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "sampling/grammar/front.h"
 #include "sampling/grammar/matcher.h"
-#include "text/utf8.h"
 
 #define MARK "TEXT"
 #define MARK_BYTES (sizeof MARK - 1)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 struct item {
     rn_expr e;

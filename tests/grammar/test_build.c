@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "sampling/grammar/code_points.h"
 #include "sampling/grammar/grammar.h"
 #include "tests/base/refusing.h"
-#include "text/utf8.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 

@@ -6,8 +6,8 @@
  * The call is certain, and its name given out, when the first byte of the arguments is there. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/answer/impl.h"
-#include "text/utf8.h"
 
 /* ---- Fields and strings ---- */
 

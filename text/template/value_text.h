@@ -8,7 +8,7 @@
 #ifndef RN_TEXT_TEMPLATE_VALUE_TEXT_H
 #define RN_TEXT_TEMPLATE_VALUE_TEXT_H
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/value.h"
 
 #define RN_NOWHERE SIZE_MAX

@@ -1,5 +1,5 @@
 /* Well-formedness of UTF-8 after RFC 3629: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

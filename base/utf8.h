@@ -1,6 +1,6 @@
 /* UTF-8, one code point at a time, and whether a text is well-formed. */
-#ifndef RN_TEXT_UTF8_H
-#define RN_TEXT_UTF8_H
+#ifndef RN_BASE_UTF8_H
+#define RN_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
