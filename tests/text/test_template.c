@@ -102,6 +102,7 @@ static void test_texts(void **state)
          "long\nwords-\nhere|abc..."},
         {"{% if x is defined and x.y.z %}{% endif %}ok", "ok"},
         {"{% if false %}{{ s | nofilter }}{% endif %}ok", "ok"},
+        {"{{ e | map('upper') | select('notest') | map('nofilter') | list }}", "[]"}, /* no item asks for them */
     };
     struct result r;
     size_t i;

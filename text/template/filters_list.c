@@ -182,6 +182,16 @@ static struct rn_tpl_call rest_of(const struct rn_tpl_call *call, size_t n)
     return rest;
 }
 
+/* What no table has is told when there is an item for it. */
+static struct rn_value call_unknown(struct rn_run *run, struct rn_value self, const struct rn_tpl_call *call)
+{
+    (void)self;
+    (void)call;
+    rn_tpl_fail(run, "no filter or test of that name");
+}
+
+static const struct rn_tpl_builtin unknown = {"unknown", "*", call_unknown, 0};
+
 void rn_tpl_prepare_map(struct rn_run *run, struct rn_tpl_iter *iter)
 {
     struct rn_value name;
@@ -202,7 +212,7 @@ void rn_tpl_prepare_map(struct rn_run *run, struct rn_tpl_iter *iter)
     name = iter->call.args[0];
     iter->builtin = rn_tpl_is_string(name) ? rn_tpl_filter_find(name.string) : NULL;
     if (iter->builtin == NULL)
-        rn_tpl_fail(run, "map: no filter of that name");
+        iter->builtin = &unknown;
     iter->call = rest_of(&iter->call, 1);
 }
 
@@ -220,7 +230,7 @@ void rn_tpl_prepare_select(struct rn_run *run, struct rn_tpl_iter *iter)
         return;
     iter->builtin = rn_tpl_is_string(iter->call.args[skip]) ? rn_tpl_test_find(iter->call.args[skip].string) : NULL;
     if (iter->builtin == NULL)
-        rn_tpl_fail(run, "no test of that name");
+        iter->builtin = &unknown;
     iter->call = rest_of(&iter->call, skip + 1);
 }
 
