@@ -59,8 +59,8 @@ struct runnel_training {
     uint32_t *blocks;
     float *output; /* [vocab, width] */
     const struct rn_weight *embedding;
-    int32_t *tokens; /* of the corpus */
-    size_t n_tokens;
+    int32_t *tokens; /* of the corpus; room for room_tokens */
+    size_t n_tokens, room_tokens;
 
     /* One text. */
     struct rn_step_row rows[STEP_ROWS];
@@ -156,23 +156,40 @@ static size_t part_end(const struct runnel_training *t, size_t from)
     return to;
 }
 
+/* Room for so many tokens more and one: never for none. */
+static bool reserve_tokens(struct runnel_training *t, size_t more)
+{
+    size_t room = 2 * (t->n_tokens + more) + 1;
+    int32_t *tokens;
+
+    if (more < t->room_tokens - t->n_tokens)
+        return true;
+    tokens = rn_realloc(&t->engine->heap, t->tokens, room, sizeof *tokens);
+    if (tokens == NULL)
+        return false;
+    t->tokens = tokens;
+    t->room_tokens = room;
+    return true;
+}
+
 static runnel_status tokenize_part(struct runnel_training *t, size_t from, size_t to)
 {
     struct rn_heap *heap = &t->engine->heap;
-    int32_t *part = NULL, *all;
+    int32_t *part = NULL;
     size_t n;
     runnel_status status = rn_tokenize(t->vocab, heap, t->corpus + from, to - from, 0, &part, &n, &t->error);
 
     if (status != RUNNEL_OK)
         return status;
-    all = rn_realloc(heap, t->tokens, t->n_tokens + n + 1, sizeof *all); /* never of nothing */
-    if (all != NULL) {
-        memcpy(all + t->n_tokens, part, n * sizeof *all);
-        t->tokens = all;
+    if (reserve_tokens(t, n)) {
+        memcpy(t->tokens + t->n_tokens, part, n * sizeof *part);
         t->n_tokens += n;
+    } else {
+        status = no_memory(t);
     }
     rn_free(heap, part);
-    return all != NULL ? RUNNEL_OK : no_memory(t);
+    RN_ASSERT(t->n_tokens <= t->room_tokens);
+    return status;
 }
 
 static runnel_status tokenize_corpus(struct runnel_training *t)
