@@ -2,7 +2,12 @@
  * the sentence, or some lines with a text of its grammar each; then an empty line. Texts are chosen byte by byte, or
  * with a model's file token by token: random logits, the mask of the vocabulary, and a sampler of random parameters.
  *
- *     schema_driver SEED TEXTS [MODEL.gguf] < schemas */
+ *     schema_driver SEED TEXTS [MODEL.gguf] < schemas
+ *
+ * Or which texts the grammars have: behind each schema stand lines with a text each and an empty line; the answer is a
+ * line with "refused" and the sentence, or with 1 or 0 for each text.
+ *
+ *     schema_driver judge < schemas and texts */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,6 +241,32 @@ static bool one_schema(struct speaker *speaker, struct rn_heap *heap, const char
     return good;
 }
 
+/* A line without its end; false: an empty one, or none. */
+static bool read_line(char *line)
+{
+    if (fgets(line, LINE_BYTES, stdin) == NULL)
+        return false;
+    line[strcspn(line, "\n")] = '\0';
+    return *line != '\0';
+}
+
+static void judge_texts(struct rn_heap *heap, char *line)
+{
+    while (read_line(line)) {
+        runnel_error error = {0};
+        struct judge judge;
+        runnel_status status = judge_init(&judge, heap, line, strlen(line), NULL, &error);
+
+        if (status != RUNNEL_OK)
+            printf("refused %s", error.message);
+        while (read_line(line))
+            if (status == RUNNEL_OK)
+                putchar(judge_accepts(&judge, line, strlen(line)) ? '1' : '0');
+        judge_fini(&judge);
+        printf("\n");
+    }
+}
+
 int main(int argc, char **argv)
 {
     char *line = malloc(LINE_BYTES);
@@ -244,6 +275,11 @@ int main(int argc, char **argv)
     bool good = true;
 
     rn_heap_init(&heap, NULL);
+    if (argc == 2 && strcmp(argv[1], "judge") == 0) {
+        judge_texts(&heap, line);
+        free(line);
+        return rn_heap_blocks(&heap) != 0;
+    }
     rng = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     if (argc > 3)
         speaker_init(&speaker, &heap, argv[3]);
