@@ -649,6 +649,16 @@ napi_value fields_write(napi_env env, const struct field *fields, const void *ba
 
 /* ---- What JavaScript asks about them ------------------------------------------------------ */
 
+/* How much of a text of UTF-8 an error shows: 60 bytes at most, whole characters alone. */
+static int shown_bytes(const char *text, size_t bytes)
+{
+    size_t n = bytes < 60 ? bytes : 60;
+
+    while (n < bytes && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--;
+    return (int)n;
+}
+
 /* fieldNames(type): the names of its members here. */
 static napi_value field_names(napi_env env, napi_callback_info info)
 {
@@ -664,7 +674,7 @@ static napi_value field_names(napi_env env, napi_callback_info info)
         return NULL;
     fields = fields_of(type);
     if (fields == NULL)
-        addon_fail(env, RUNNEL_NOT_FOUND, "there is no table of %.60s", type);
+        addon_fail(env, RUNNEL_NOT_FOUND, "there is no table of %.*s", shown_bytes(type, bytes), type);
     else if (napi_create_array(env, &array) == napi_ok)
         for (const struct field *field = fields; field->name != NULL; field++) {
             if (field->kind == FIELD_NONE || is_count(fields, field))

@@ -1,6 +1,7 @@
 // What a program does wrong: each is an error, and takes nothing from what else runs.
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import path from 'node:path';
 import { test } from 'node:test';
 import { constants, folder, modelPath, runnel, until, withModel } from './common.mjs';
@@ -175,4 +176,11 @@ test('the package lists the files that it needs', async () => {
     for (const [, needed] of text.matchAll(/(?:require\(|from )'\.\/([^']+)'/g))
       assert.ok(files.includes(needed), `${file} needs ${needed}`);
   }
+});
+
+test('an error that shows a part of a text cuts no character in two', () => {
+  const { fieldNames } = createRequire(import.meta.url)(path.join(folder, 'runnel.node'));
+  for (const [one, fit] of [['é', 29], ['語', 19], ['😀', 14]])
+    assert.throws(() => fieldNames('x' + one.repeat(60)), { message: `there is no table of x${one.repeat(fit)}` });
+  assert.throws(() => fieldNames('é'), { message: 'there is no table of é' });
 });
