@@ -7,9 +7,10 @@
 #include "model/backend.h"
 #include "model/gemm.h"
 
-/* The two kinds of device, "cpu", or "cpu:LEVEL" for a SIMD level that is not the machine's best, and "reference". An open one has a compute team, or shares that of the device beside
- * which it was opened, where that is of one of these kinds. Backends run their steps on the team (the reference on one
- * of its threads), one step at a time, and never block the submitter. */
+/* The two kinds of device: "cpu", or "cpu:LEVEL" for a SIMD level that is not the machine's best, and "reference". An
+ * open one has a compute team, or shares that of the device beside which it was opened, where that is of one of these
+ * kinds. Backends run their steps on the team (the reference on one of its threads), one step at a time, and never
+ * block the submitter. */
 extern const struct rn_device_kind rn_cpu_kind, rn_cpu_reference_kind;
 
 /* Products of float matrices on the calling thread: the fastest of this machine; and by name, for tests. avx2: NULL

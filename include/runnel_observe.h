@@ -218,9 +218,9 @@ typedef struct runnel_device_info {
                                          refused, and for which "auto" takes the CPU */
 } runnel_device_info;
 
-/* Looks for a device by its name, "cuda" or "cuda:1", "cpu" or "cpu:avx2", or "auto", which stands for "cuda". Opens its
- * library and its driver as the load of a model does, and closes them again: may block for seconds. Returns OK, also
- * for a device that cannot be used; INVALID; UNSUPPORTED: the name is not known, or the CPU does not have the
+/* Looks for a device by its name, "cuda" or "cuda:1", "cpu" or "cpu:avx2", or "auto", which stands for "cuda". Opens
+ * its library and its driver as the load of a model does, and closes them again: may block for seconds. Returns OK,
+ * also for a device that cannot be used; INVALID; UNSUPPORTED: the name is not known, or the CPU does not have the
  * instruction set; CLOSED. */
 RUNNEL_API runnel_status runnel_engine_device(runnel_engine *engine, const char *device, runnel_device_info *info,
                                               runnel_error *error);

@@ -73,8 +73,8 @@ struct rn_expert_room {
 struct rn_device_kind {
     const char *name; /* what a host asks for */
 
-    /* Which of them, below count(), `part` of "name:part" is. UNSUPPORTED, and the error says what there is. NULL: it is
-     * the number itself. */
+    /* Which of them, below count(), `part` of "name:part" is. UNSUPPORTED, and the error says what there is. NULL: it
+     * is the number itself. */
     runnel_status (*find)(const char *part, uint32_t *index, runnel_error *error);
 
     /* How many of it the machine has. 0: none, and the error says why. `library` as in the options. On a thread of the

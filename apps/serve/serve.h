@@ -49,8 +49,8 @@ struct serve_dialect {
     /* Fields that `translate` does not know go on as they are: they are OpenAI's. */
     bool passes;
 
-    /* Those that have other names in OpenAI's form, {0} behind them, what is inside a field before the field; NULL: none.
-     * Errors name the field that a client wrote. */
+    /* Those that have other names in OpenAI's form, {0} behind them, what is inside a field before the field; NULL:
+     * none. Errors name the field that a client wrote. */
     const struct serve_field_name *names;
 
     bool llama_entries; /* of its requests */

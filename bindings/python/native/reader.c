@@ -8,8 +8,8 @@
  * callback there, with its context. Event after event of one dispatch notes whose Next is to be woken (rnpy_woken_add);
  * when the library is left again, rnpy_woken_run calls the callbacks, on the loop's thread and outside of any task,
  * which is where the loop would call them. So a wake costs neither a future nor a handle of the loop. What a callback
- * gets is not the Next but one future for all, which is done: a task looks into asyncio's own type, where it has to call
- * methods of any other.
+ * gets is not the Next but one future for all, which is done: a task looks into asyncio's own type, where it has to
+ * call methods of any other.
  *
  *   FRESH ── a piece, the end ──────────────────────────▶ OVER
  *     └── none ──▶ WAITING ── wake ──▶ WOKEN ── again ──▶ OVER, or WAITING once more: another reader was first
@@ -38,7 +38,7 @@ static PyTypeObject *reader_type, *next_type;
 static PyObject *name_run, *name_call_soon, *name_next_piece, *name_context;
 static PyObject *cancelled_error, *invalid_state, *done_future;
 
-/* Of Python 3.10 and later (PyIter_Send); the limited API of 3.9 does not name them. FASTCALL: METH_FASTCALL, likewise. */
+/* Of Python 3.10 and later (PyIter_Send); the limited API of 3.9 does not name them, nor METH_FASTCALL. */
 enum { SLOT_AM_SEND = 81, FASTCALL = 0x80 };
 typedef enum sent { SENT_ERROR = -1, SENT_RETURN = 0, SENT_NEXT = 1 } sent;
 
