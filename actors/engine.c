@@ -144,16 +144,19 @@ static bool read_index(const char *part, uint32_t *index)
  * like that. */
 static const struct rn_device_kind *find_kind(const char *device, uint32_t *index, runnel_error *error)
 {
-    size_t n = device == NULL ? 0 : strcspn(device, ":");
-    const struct rn_device_kind *kind = device == NULL ? kinds[0] : kind_named(device, n);
-    const char *part = kind == NULL || device == NULL || device[n] == '\0' ? NULL : device + n + 1;
+    const struct rn_device_kind *kind;
+    size_t n;
 
     *index = 0;
-    if (kind != NULL && part == NULL)
+    if (device == NULL)
+        return kinds[0];
+    n = strcspn(device, ":");
+    kind = kind_named(device, n);
+    if (kind != NULL && device[n] == '\0')
         return kind;
     if (kind != NULL && kind->find != NULL)
-        return kind->find(part, index, error) == RUNNEL_OK ? kind : NULL;
-    if (kind != NULL && read_index(part, index))
+        return kind->find(device + n + 1, index, error) == RUNNEL_OK ? kind : NULL;
+    if (kind != NULL && read_index(device + n + 1, index))
         return kind;
     rn_error_set(error, RUNNEL_UNSUPPORTED,
                  "device \"%s\" is not known: use \"auto\", \"cpu\", \"cuda\" or \"reference\"", device);

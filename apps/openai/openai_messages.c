@@ -7,7 +7,7 @@
 
 const char *const openai_roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
 
-enum { MOST_NAME = 128 }; /* of a tool: Anthropic's and that of responses; of OpenAI's chats it is 64 */
+enum { MOST_NAME = 128 }; /* of a tool: the limit of Anthropic; OpenAI has 64 for chats */
 
 static const char *const chat_parts[] = {"text", NULL};
 
