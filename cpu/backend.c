@@ -555,6 +555,8 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
     fast->heap = heap;
     fast->team = team;
     fast->level = level;
+    fast->least_sample = RN_LEAST_SAMPLE;
+    fast->most_sample = RN_MOST_SAMPLE;
     fast->program.heap = heap;
     fast->job.run = run;
     fast->job.done = done;

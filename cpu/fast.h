@@ -74,6 +74,8 @@ struct rn_fast {
     uint16_t aheads[RN_FAST_TYPES]; /* rn_matmul.ahead for its tiles ... */
     uint8_t streams[RN_FAST_TYPES]; /* ... and how many of them a few inputs meet by turns */
     struct rn_kernel tiled[RN_FAST_TYPES]; /* the level's kernels for tiles, with so many */
+    size_t least_sample, most_sample;      /* bytes of a format by which its orders are tried: not where it has less
+                                              than the least. A test may change them before prepare */
     float **vectors;              /* [n_weights]: norm weights and biases as floats; NUMBERS likewise, [cols, rows];
                                         NULL for matrices */
     struct rn_fast_layer *layers; /* [n_kv_layers] */
@@ -123,6 +125,7 @@ void rn_fast_free_tiles(struct rn_fast *fast);
 /* team_order.c: while weights are loaded, in their order. take_tiles: memory for the tiles of weight i, which from now
  * on are what products read; NULL: it stays as it lies. Which it is: as limits.weight_order says, or as a trial of the
  * weight's format does, which sleeps for some milliseconds while the team works. */
+enum { RN_LEAST_SAMPLE = 16 << 20, RN_MOST_SAMPLE = 24 << 20 }; /* beside the caches */
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i);
 
 /* Tiles of weight i in the tile file, which products read from now on; NULL: there are none, or none are wanted. */
@@ -146,11 +149,10 @@ struct rn_fast_rows {
  * weights out, and the one that reads them, have the same. */
 struct rn_fast_rows rn_fast_share(uint32_t n_rows, uint32_t tile, uint32_t first, uint32_t end, uint32_t n_workers);
 
-/* One worker's share of the products of one input, n times, with the first rows of a weight, which are at `matrix`;
- * ahead: see rn_matmul; out [n, n_rows]. For trials. */
-void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, uint32_t ahead,
-                 const void *input, uint32_t n, float *out);
+/* The products of one input, n times, with rows of a weight, the first of which is at `matrix`; ahead: see rn_matmul;
+ * out [n, n_rows]. For trials; by a worker. */
+void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *kernel, const struct rn_weight *weight,
+                 const uint8_t *matrix, uint32_t n_rows, uint32_t ahead, const void *input, uint32_t n, float *out);
 
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */

@@ -263,11 +263,10 @@ static void multiply_shares(const struct rn_fast_context *c, const struct produc
     }
 }
 
-void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, uint32_t ahead,
-                 const void *input, uint32_t n, float *out)
+void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *kernel, const struct rn_weight *weight,
+                 const uint8_t *matrix, uint32_t n_rows, uint32_t ahead, const void *input, uint32_t n, float *out)
 {
-    const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, n_workers};
+    const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, rn_team_threads(fast->team)};
     const struct product p = {.kernel = kernel,
                               .weight = weight,
                               .matrix = matrix,
@@ -280,7 +279,7 @@ void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, cons
                               .share = n};
 
     c.scratch->meets = NULL;
-    piece(&c, &p, rn_fast_share(n_rows, kernel->tile, worker, worker + 1, n_workers), &p, (struct rn_fast_rows){0, 0});
+    piece(&c, &p, (struct rn_fast_rows){0, n_rows}, &p, (struct rn_fast_rows){0, 0});
 }
 
 /* The counter of a node's pieces: its first worker's. A node without workers has no pieces. */

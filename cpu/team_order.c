@@ -1,15 +1,20 @@
 /* In which order weights lie in memory: as in the file, or in tiles (tiles.h). Which is faster depends on the machine,
  * on how it fetches ahead and on its kernels, so it is tried: while the first weight of a format is loaded, a sample of
  * the format's weights is laid into tiles and multiplied as it lies and in tiles, those with and without requests for
- * what comes next, in turn. The bits are the same either way (law 5).
+ * what comes next. The bits are the same either way (law 5).
  *
- *     sample     rows of the weights of a format, in the file       [........|.....|...]   at most SAMPLE bytes
+ *     sample     rows of the weights of a format, in the file       [........|.....|...]   at most 24 MiB
  *                the same rows in tiles, in memory of the trial's   [........|.....|...]
+ *     a worker   its share of each, in slices                       [0123|012|3012...     candidates by turns
  *
- * The sample is dropped from the caches before each product: the third level of a server would hold it, and no step
+ * Each worker goes through its share slice by slice, each slice by the next candidate, which is another one in every
+ * round; a candidate is as fast as its median slice. So whatever else the machine does meanwhile meets all of them.
+ * The sample is dropped from the caches before each round: the third level of a server would hold it, and no step
  * reads its weights from there. What is small beside the caches stays as it lies, since nothing would be measured
  * there; what would fill most of the memory does, too, since pages of a file can be dropped and others cannot.
  * Runs on the thread that prepares, which sleeps while the team works, and on the team. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -19,16 +24,22 @@
 #include "cpu/levels/drop.h"
 #include "cpu/tiles.h"
 
-enum { SAMPLE = 24 << 20, LEAST_SAMPLE = 16 << 20, MOST_ITEMS = 64, ROUNDS = 5, PAGE = 4096 };
+enum {
+    MOST_ITEMS = 64,
+    SLICE = 256 << 10, /* bytes, about */
+    SLICE_ROWS = 64,   /* rows of a slice are a multiple: as many tiles as are met by turns at most */
+    ROUNDS = 7,        /* as many as there are candidates: each meets each slice */
+    MOST_SLICES = 512, /* of a candidate that a worker remembers */
+    PAGE = 4096
+};
 
-/* Who is so far behind the fastest after a round, in percent, is tried no more. All are tried twice, so that nobody is
- * out because something else ran in his first round. */
-static const uint8_t behind_percent[ROUNDS] = {255, 10, 5, 3, 0};
-
-/* Tried with one input, which counts twice, with a few (one stream with drafts, or a few streams), and with those of
- * many streams. */
-static const uint32_t inputs[] = {1, 1, 4, 16};
-enum { SIZES = sizeof inputs / sizeof *inputs, MOST_INPUTS = 16 };
+/* Tried with one input, with a few (one stream with drafts, or a few streams), and with those of many streams. What
+ * counts is how far behind the fastest a candidate is, `weight` times, so that the many, which take longest, do not
+ * decide alone. */
+static const struct {
+    uint32_t inputs, weight;
+} sizes[] = {{1, 2}, {4, 1}, {16, 1}};
+enum { SIZES = sizeof sizes / sizeof *sizes, MOST_INPUTS = 16 };
 
 /* Tiles are taken where they need at most so much of the time, in percent, and the file is at most so much of the
  * memory. */
@@ -61,15 +72,23 @@ struct item {
 struct trial {
     struct rn_job job; /* first */
     struct rn_fast *fast;
-    enum { LAY, DROP, MULTIPLY } what;
-    const struct rn_kernel *kernel;
-    const struct candidate *candidate;
+    bool lays; /* the job: tiles are laid; else products are timed */
+    const struct rn_kernel *rows, *tiles;
+    uint32_t first; /* candidate */
     uint32_t n_inputs;
     struct item items[MOST_ITEMS];
     uint32_t n;
     size_t bytes;
     void *input; /* of the widest */
-    float *out;  /* of the highest, of MOST_INPUTS */
+    float *out;  /* [workers, out_floats] */
+    size_t out_floats;
+    struct samples *samples; /* [workers, CANDIDATES] */
+};
+
+/* What slices took, in ns for a KiB of weights. */
+struct samples {
+    uint32_t n;
+    float ns[MOST_SLICES];
 };
 
 /* The kernel for the weight's tiles; NULL: it is no matrix of products, or there is none for it. */
@@ -107,65 +126,94 @@ static struct rn_kernel in_streams(const struct rn_kernel *kernel, uint32_t stre
 
 /* ---- Trial ---- */
 
-static const uint8_t *matrix_of(const struct trial *t, const struct item *item)
+static bool is_tried(const struct trial *t, uint32_t candidate)
 {
-    return t->candidate->tiled ? item->tiles : item->weight->tensor->data;
+    return candidate >= t->first &&
+           (candidates[candidate].streams <= 1 || candidates[candidate].streams <= t->tiles->streams);
 }
 
-/* One worker's part of the item. */
-static void drop(const struct trial *t, const struct item *item, uint32_t worker, uint32_t n_workers)
+/* The next one of those that are tried. */
+static uint32_t next_candidate(const struct trial *t, uint32_t candidate)
 {
-    size_t bytes = item->rows * item->weight->row_bytes, first = bytes / n_workers * worker;
-    size_t end = worker + 1 == n_workers ? bytes : bytes / n_workers * (worker + 1);
-
-    (void)rn_drop(matrix_of(t, item) + first, end - first);
+    do
+        candidate = (candidate + 1) % CANDIDATES;
+    while (!is_tried(t, candidate));
+    return candidate;
 }
 
-/* The rows of the item that the worker will read. */
-static void lay(const struct item *item, uint32_t worker, uint32_t n_workers)
+/* The rows of the item that the worker lays, and reads. */
+static struct rn_fast_rows share_of(const struct item *item, uint32_t worker, uint32_t n_workers)
+{
+    return rn_fast_share(item->rows, RN_TILE_ROWS, worker, worker + 1, n_workers);
+}
+
+/* Where the rows lie, as in the file or in tiles. */
+static const uint8_t *at_rows(const struct item *item, bool tiled, uint32_t row)
+{
+    return (tiled ? item->tiles : (const uint8_t *)item->weight->tensor->data) + row * item->weight->row_bytes;
+}
+
+static void lay(const struct item *item, struct rn_fast_rows rows)
 {
     const struct rn_weight *w = item->weight;
-    struct rn_fast_rows rows = rn_fast_share(item->rows, RN_TILE_ROWS, worker, worker + 1, n_workers);
-    size_t at = rows.first * w->row_bytes;
 
-    rn_tiles_lay(w->type_id, w->cols, rows.n, (const uint8_t *)w->tensor->data + at, item->tiles + at);
+    rn_tiles_lay(w->type_id, w->cols, rows.n, at_rows(item, false, rows.first),
+                 item->tiles + rows.first * w->row_bytes);
 }
 
+static void drop(const struct item *item, struct rn_fast_rows rows)
+{
+    (void)rn_drop(at_rows(item, false, rows.first), rows.n * item->weight->row_bytes);
+    (void)rn_drop(at_rows(item, true, rows.first), rows.n * item->weight->row_bytes);
+}
+
+/* The rows of a slice of the item; those of the last one of a share are less than twice as many. */
+static uint32_t slice_rows(const struct item *item)
+{
+    size_t rows = SLICE / item->weight->row_bytes / SLICE_ROWS * SLICE_ROWS;
+
+    return rows < SLICE_ROWS ? SLICE_ROWS : (uint32_t)rows;
+}
+
+static void time_slice(const struct trial *t, const struct rn_clock *clock, uint32_t worker, const struct item *item,
+                       struct rn_fast_rows rows, uint32_t candidate)
+{
+    const struct candidate *how = &candidates[candidate];
+    const struct rn_kernel own = how->tiled ? in_streams(t->tiles, how->streams) : *t->rows;
+    struct samples *s = &t->samples[worker * CANDIDATES + candidate];
+    uint64_t begin = rn_now_ns(clock);
+
+    rn_fast_try(t->fast, worker, &own, item->weight, at_rows(item, how->tiled, rows.first), rows.n, how->ahead,
+                t->input, t->n_inputs, t->out + worker * t->out_floats);
+    if (s->n < MOST_SLICES)
+        s->ns[s->n++] = (float)(rn_now_ns(clock) - begin) * 1024 / (float)(rows.n * item->weight->row_bytes);
+}
+
+/* A worker's share of a job. */
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct trial *t = (struct trial *)job;
-    const struct item *item;
-    uint32_t i;
-
-    for (i = 0; i < t->n; i++) {
-        item = &t->items[i];
-        if (t->what == MULTIPLY)
-            rn_fast_try(t->fast, worker, n_workers, t->kernel, item->weight, matrix_of(t, item), item->rows,
-                        t->candidate->ahead, t->input, t->n_inputs, t->out);
-        else if (t->what == DROP)
-            drop(t, item, worker, n_workers);
-        else
-            lay(item, worker, n_workers);
-    }
-}
-
-static uint64_t time_us(struct trial *t)
-{
     const struct rn_clock clock = rn_clock_machine();
-    uint64_t begin = rn_now_us(&clock);
+    uint32_t begin = t->first, candidate, round, i, n;
+    struct rn_fast_rows left;
 
-    rn_team_run(t->fast->team, &t->job);
-    return rn_now_us(&clock) - begin;
-}
-
-/* Of a product with n inputs, from memory as far as the processor lets that be seen to. */
-static uint64_t time_product(struct trial *t, uint32_t n)
-{
-    t->n_inputs = n;
-    t->what = DROP;
-    time_us(t);
-    t->what = MULTIPLY;
-    return time_us(t);
+    for (i = 0; i < t->n && t->lays; i++)
+        lay(&t->items[i], share_of(&t->items[i], worker, n_workers));
+    for (round = 0; round < ROUNDS && !t->lays; round++) {
+        for (i = 0; i < t->n; i++)
+            drop(&t->items[i], share_of(&t->items[i], worker, n_workers));
+        rn_team_barrier(t->fast->team, worker);
+        candidate = begin;
+        begin = next_candidate(t, begin); /* a slice meets another one in the next round */
+        for (i = 0; i < t->n; i++)
+            for (left = share_of(&t->items[i], worker, n_workers); left.n > 0; left.first += n, left.n -= n) {
+                n = slice_rows(&t->items[i]);
+                n = left.n < 2 * n ? left.n : n;
+                time_slice(t, &clock, worker, &t->items[i], (struct rn_fast_rows){left.first, n}, candidate);
+                candidate = next_candidate(t, candidate);
+            }
+        rn_team_barrier(t->fast->team, worker);
+    }
 }
 
 /* Rows of the weights of a type, from weight i on. */
@@ -176,12 +224,12 @@ static void choose_sample(struct trial *t, uint32_t i)
     const struct rn_kernel *kernel;
     const struct rn_weight *w;
 
-    for (; i < plan->n_weights && t->n < MOST_ITEMS && t->bytes < SAMPLE; i++) {
+    for (; i < plan->n_weights && t->n < MOST_ITEMS && t->bytes < t->fast->most_sample; i++) {
         w = &plan->weights[i];
         if (w->type_id != type_id || (kernel = tiled_kernel(t->fast, i)) == NULL)
             continue;
         tile = kernel->tile;
-        rows = (uint32_t)((SAMPLE - t->bytes) / w->row_bytes / tile * tile);
+        rows = (uint32_t)((t->fast->most_sample - t->bytes) / w->row_bytes / tile * tile);
         rows = rows < w->rows ? rows : w->rows;
         if (rows == 0)
             break;
@@ -190,95 +238,95 @@ static void choose_sample(struct trial *t, uint32_t i)
     }
 }
 
-/* Memory for the tiles, the input (zeros do) and the output; NULL tiles: refused. */
+/* Memory for the tiles, the input (zeros do), the output and the samples; NULL: refused. */
 static uint8_t *take_memory(struct trial *t)
 {
+    uint32_t n_workers = rn_team_threads(t->fast->team), cols = 0, rows = 0, i;
     struct rn_heap *heap = t->fast->heap;
-    uint32_t cols = 0, rows = 0, i;
     uint8_t *tiles = rn_fast_take_huge(heap, t->bytes);
     size_t at = 0;
 
     for (i = 0; i < t->n; i++) {
         cols = t->items[i].weight->cols > cols ? t->items[i].weight->cols : cols;
-        rows = t->items[i].rows > rows ? t->items[i].rows : rows;
+        rows = 2 * slice_rows(&t->items[i]) > rows ? 2 * slice_rows(&t->items[i]) : rows;
         t->items[i].tiles = tiles == NULL ? NULL : tiles + at;
         at += t->items[i].rows * t->items[i].weight->row_bytes;
     }
-    t->input = rn_alloc_aligned(heap, rn_input_bytes(t->kernel->input, cols), 64);
-    t->out = rn_alloc(heap, rows, MOST_INPUTS * sizeof *t->out);
-    if (tiles != NULL && t->input != NULL && t->out != NULL) {
-        memset(t->input, 0, rn_input_bytes(t->kernel->input, cols));
+    t->out_floats = (size_t)MOST_INPUTS * rows;
+    t->input = rn_alloc_aligned(heap, rn_input_bytes(t->tiles->input, cols), 64);
+    t->out = rn_alloc(heap, n_workers, t->out_floats * sizeof *t->out);
+    t->samples = rn_alloc(heap, n_workers, CANDIDATES * sizeof *t->samples);
+    if (tiles != NULL && t->input != NULL && t->out != NULL && t->samples != NULL) {
+        memset(t->input, 0, rn_input_bytes(t->tiles->input, cols));
         return tiles;
     }
     rn_free(heap, tiles);
     return NULL;
 }
 
-/* The best times of a candidate so far. */
-struct times {
-    uint64_t us[SIZES];
-    bool out; /* it is tried no more */
-};
-
-static uint64_t sum_of(const struct times *times)
+static int by_value(const void *a, const void *b)
 {
-    uint64_t sum = 0;
-    int n;
+    float x = *(const float *)a, y = *(const float *)b;
 
-    for (n = 0; n < SIZES; n++)
-        sum += times->us[n];
-    return sum;
+    return (x > y) - (x < y);
 }
 
-/* The candidate's products once more, each of which keeps its best time. */
-static void time_candidate(struct trial *t, const struct candidate *candidate, const struct rn_kernel *rows,
-                           const struct rn_kernel *tiles, struct times *best)
+/* What a candidate's products take, in ns for a KiB: the mean of the workers' medians; 0: nobody has met it. */
+static double time_of(const struct trial *t, uint32_t candidate)
 {
-    struct rn_kernel own = in_streams(tiles, candidate->streams);
-    uint64_t took;
-    int n;
+    uint32_t n_workers = rn_team_threads(t->fast->team), worker, n = 0;
+    struct samples *s;
+    double sum = 0;
 
-    t->candidate = candidate;
-    t->kernel = candidate->tiled ? &own : rows;
-    for (n = 0; n < SIZES; n++) {
-        took = time_product(t, inputs[n]);
-        best->us[n] = took < best->us[n] ? took : best->us[n];
+    for (worker = 0; worker < n_workers; worker++) {
+        s = &t->samples[worker * CANDIDATES + candidate];
+        if (s->n == 0)
+            continue;
+        qsort(s->ns, s->n, sizeof *s->ns, by_value);
+        sum += (double)s->ns[s->n / 2];
+        n++;
     }
+    return n == 0 ? 0 : sum / n;
 }
 
-/* The fastest candidate so far; those that are `percent` of its time behind are out. */
-static uint32_t drop_slow(struct times *best, uint32_t percent)
+/* cost[k] += what products with so many inputs take, in parts of the fastest one's. False: somebody was not met. */
+static bool add_cost(struct trial *t, uint32_t n_inputs, uint32_t weight, double *cost)
 {
-    uint32_t k, found = CANDIDATES;
+    double times[CANDIDATES], least = INFINITY;
+    uint32_t k;
 
-    for (k = 0; k < CANDIDATES; k++)
-        if (!best[k].out && (found == CANDIDATES || sum_of(&best[k]) < sum_of(&best[found])))
-            found = k;
-    for (k = 0; k < CANDIDATES; k++)
-        best[k].out = best[k].out || sum_of(&best[k]) * 100 > sum_of(&best[found]) * (100 + percent);
-    return found;
-}
-
-/* The candidate from the first-th on whose products were the fastest, each the best of a few rounds in turn; the file's
- * order unless another is clearly faster. */
-static const struct candidate *fastest(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles,
-                                       uint32_t first)
-{
-    struct times best[CANDIDATES];
-    uint32_t i, k, found = first;
-
-    memset(best, 0x0f, sizeof best); /* longer than anything takes */
-    for (k = 0; k < CANDIDATES; k++)
-        best[k].out = k < first || (candidates[k].streams > 1 && candidates[k].streams > tiles->streams);
-    t->what = LAY;
-    time_us(t);
-    for (i = 0; i < ROUNDS; i++) {
-        for (k = 0; k < CANDIDATES; k++)
-            if (!best[k].out)
-                time_candidate(t, &candidates[k], rows, tiles, &best[k]);
-        found = drop_slow(best, behind_percent[i]);
+    t->n_inputs = n_inputs;
+    for (k = 0; k < rn_team_threads(t->fast->team) * CANDIDATES; k++)
+        t->samples[k].n = 0;
+    rn_team_run(t->fast->team, &t->job);
+    for (k = 0; k < CANDIDATES; k++) {
+        times[k] = is_tried(t, k) ? time_of(t, k) : INFINITY;
+        if (!(times[k] > 0))
+            return false;
+        least = times[k] < least ? times[k] : least;
     }
-    return &candidates[first == 0 && sum_of(&best[found]) * 100 >= sum_of(&best[0]) * GAIN_PERCENT ? 0 : found];
+    for (k = 0; k < CANDIDATES; k++)
+        cost[k] += weight * times[k] / least;
+    return true;
+}
+
+/* The candidate whose products are the fastest; the file's order unless another is clearly faster. `usual` where a
+ * machine has more threads than the sample has slices. */
+static const struct candidate *fastest(struct trial *t, const struct candidate *usual)
+{
+    double cost[CANDIDATES] = {0};
+    uint32_t k, found = t->first;
+    int i;
+
+    t->lays = true;
+    rn_team_run(t->fast->team, &t->job);
+    t->lays = false;
+    for (i = 0; i < SIZES; i++)
+        if (!add_cost(t, sizes[i].inputs, sizes[i].weight, cost))
+            return usual;
+    for (k = t->first; k < CANDIDATES; k++)
+        found = cost[k] < cost[found] ? k : found;
+    return &candidates[t->first == 0 && cost[found] * 100 >= cost[0] * GAIN_PERCENT ? 0 : found];
 }
 
 /* What is best for the type of weight i, which has a kernel for tiles, of the candidates from the first-th on; `usual`
@@ -286,23 +334,28 @@ static const struct candidate *fastest(struct trial *t, const struct rn_kernel *
 static const struct candidate *measure(struct rn_fast *fast, uint32_t i, uint32_t first, const struct candidate *usual)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
-    struct trial t = {.job = {run, NULL, NULL}, .fast = fast, .kernel = tiled_kernel(fast, i)};
-    const struct rn_kernel *rows = fast->level->kernel(w->type_id);
+    struct trial t = {.job = {run, NULL, NULL},
+                      .fast = fast,
+                      .rows = fast->level->kernel(w->type_id),
+                      .tiles = tiled_kernel(fast, i),
+                      .first = first};
     const struct candidate *best = usual;
     uint8_t *tiles = NULL;
 
-    RN_CHECK(rows != NULL && t.kernel != NULL && rows->input == t.kernel->input);
+    RN_CHECK(t.rows != NULL && t.tiles != NULL && t.rows->input == t.tiles->input);
     choose_sample(&t, i);
-    if (t.bytes < LEAST_SAMPLE || fast->plan->weight_bytes > rn_cpu_memory_bytes() / 100 * MEMORY_PERCENT)
+    if (t.n == 0 || t.bytes < fast->least_sample ||
+        fast->plan->weight_bytes > rn_cpu_memory_bytes() / 100 * MEMORY_PERCENT)
         return best;
     tiles = take_memory(&t);
     if (tiles != NULL)
-        best = fastest(&t, rows, t.kernel, first);
+        best = fastest(&t, usual);
     if (tiles != NULL) /* an allocator may keep what it gets back resident */
         (void)madvise(tiles, t.bytes / PAGE * PAGE, MADV_DONTNEED);
     rn_free(fast->heap, tiles);
     rn_free(fast->heap, t.input);
     rn_free(fast->heap, t.out);
+    rn_free(fast->heap, t.samples);
     return best;
 }
 

@@ -51,8 +51,13 @@ void open_runner(struct runner *r, struct rn_heap *heap, const struct rn_plan *p
 void open_runner_at(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
                     uint32_t threads, const struct rn_backend_limits *limits, const char *root)
 {
-    runnel_error error = {0};
+    begin_runner(r, heap, plan, level, threads, limits, root);
+    prepare_runner(r);
+}
 
+void begin_runner(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
+                  uint32_t threads, const struct rn_backend_limits *limits, const char *root)
+{
     r->plan = plan;
     r->limits = *limits;
     sem_init(&r->done, 0, 0);
@@ -60,7 +65,13 @@ void open_runner_at(struct runner *r, struct rn_heap *heap, const struct rn_plan
     assert_non_null(r->team);
     r->backend = level == NULL ? rn_cpu_reference_new(heap, r->team) : rn_cpu_backend_new_level(heap, r->team, level);
     assert_non_null(r->backend);
-    if (r->backend->ops->prepare(r->backend, plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
+}
+
+void prepare_runner(struct runner *r)
+{
+    runnel_error error = {0};
+
+    if (r->backend->ops->prepare(r->backend, r->plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
 }
 

@@ -37,6 +37,11 @@ void close_runner(struct runner *r);
 void open_runner_at(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
                     uint32_t threads, const struct rn_backend_limits *limits, const char *root);
 
+/* open_runner_at in two parts: between them a test may change what the backend is prepared with. */
+void begin_runner(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
+                  uint32_t threads, const struct rn_backend_limits *limits, const char *root);
+void prepare_runner(struct runner *r);
+
 /* Runs the step, which must be valid, to its end, which must be good. */
 void run_step(struct runner *r, struct rn_step *step);
 
