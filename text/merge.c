@@ -88,9 +88,21 @@ bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)
     return true;
 }
 
+/* The unknown token; SentencePiece's once for a run of unknown characters of a fragment. */
+static void push_unknown(const struct rn_vocab *vocab, const struct rn_scratch *scratch, struct rn_tokens *tokens)
+{
+    bool runs = vocab->model == RN_VOCAB_SPM;
+
+    if (vocab->unknown < 0 || !vocab->by_characters)
+        return;
+    if (!runs || tokens->n == scratch->first || tokens->ids[tokens->n - 1] != vocab->unknown)
+        tokens->ids[tokens->n++] = vocab->unknown;
+}
+
 /* What one symbol that is no token costs: its bytes' tokens, or the unknown token, or nothing. Byte-level BPE has no
  * unknown token of its own, and what files name as one may be a control token: a byte without a token is left out. */
-static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t n, struct rn_tokens *tokens)
+static void push_bytes(const struct rn_vocab *vocab, const struct rn_scratch *scratch, const char *bytes, uint32_t n,
+                       struct rn_tokens *tokens)
 {
     size_t before = tokens->n;
     uint32_t i;
@@ -105,8 +117,7 @@ static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t
     if (i == n)
         return;
     tokens->n = before;
-    if (vocab->unknown >= 0 && vocab->by_characters)
-        tokens->ids[tokens->n++] = vocab->unknown;
+    push_unknown(vocab, scratch, tokens);
 }
 
 static inline void rank_pair(const struct rn_vocab *vocab, const char *word, struct rn_symbol *symbols, uint32_t left)
@@ -278,7 +289,7 @@ bool rn_merge_symbols(const struct rn_vocab *vocab, struct rn_scratch *scratch, 
         if (symbols[i].id >= 0)
             tokens->ids[tokens->n++] = symbols[i].id;
         else
-            push_bytes(vocab, word + symbols[i].begin, symbols[i].bytes, tokens);
+            push_bytes(vocab, scratch, word + symbols[i].begin, symbols[i].bytes, tokens);
     }
     return true;
 }

@@ -3,7 +3,10 @@
  *
  * Stored tokens write a space as U+2581; here pieces and text hold real spaces, and a U+2581 in the
  * text counts as one. Nothing merges across the beginning of a run of spaces unless a token has a space
- * behind that very character, and the text is taken apart there. */
+ * behind that very character, and the text is taken apart there.
+ *
+ * What is no token falls into its bytes' tokens. A file without these gives one unknown token for a run of unknown
+ * characters, as the library sentencepiece does. */
 #include "text/merge.h"
 
 #include <string.h>
@@ -94,6 +97,7 @@ bool rn_spm_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, con
         return false;
     if (prefix)
         scratch->text[0] = ' ';
+    scratch->first = tokens->n;
     n = prefix + rn_spaces_for_blocks(text, n, scratch->text + prefix);
     while (at < n) {
         size_t end = rn_part_end(vocab, scratch->text, at, n);

@@ -178,7 +178,7 @@ static void test_spm(void **state)
     CHECK_IDS(vocab, "\xc3\xa8", 0, 6, 0, );
     CHECK_IDS(vocab, "\n", 0, 6, 3, );
     /* a control token, a byte and the unknown token do not come of plain text */
-    CHECK_IDS(vocab, "<s>", 0, 6, 0, 0, 0, );
+    CHECK_IDS(vocab, "<s>", 0, 6, 0, );
     CHECK_IDS(vocab, "<s>a", RUNNEL_TOKENIZE_SPECIAL, 1, 9, );
     CHECK_IDS(vocab, "a<sep>b", 0, 9, 13, 6, 8, );
     CHECK_IDS(vocab, "|a|a|a", 0, 14, 9, 14, 9, 14, 9, );
@@ -195,6 +195,55 @@ static void test_spm(void **state)
     CHECK_IDS(vocab, "ab a", RUNNEL_TOKENIZE_BOS, 10, 9, );
     check_round_trip(&heap, vocab, " a ab", 5);
     rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* Unknown characters without tokens of bytes: what sentencepiece 0.2 gives for a model of these pieces and scores. */
+static void test_unknown_runs(void **state)
+{
+    static const char *const texts[] = {"<unk>", "<s>", "</s>", "a", "b", BLOCK "a", "ab", BLOCK};
+    static const int32_t types[] = {2, 3, 3, 1, 1, 1, 1, 1};
+    static const float scores[] = {0, 0, 0, -4, -5, -1, -2, -3};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+    size_t without_space = COUNT(texts) - 1, n;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (n = COUNT(texts); n >= without_space; n--) {
+        maker_init(&maker);
+        maker_string(&maker, KEY "model", "llama");
+        maker_strings(&maker, KEY "tokens", texts, n);
+        maker_array(&maker, KEY "token_type", RN_GGUF_I32, types, n, 4 * n);
+        maker_array(&maker, KEY "scores", RN_GGUF_F32, scores, n, 4 * n);
+        vocab = made(&heap, &maker);
+        CHECK_IDS(vocab, "axybxy", 0, 5, 0, 4, 0, );
+        CHECK_IDS(vocab, "axaxax", 0, 5, 0, 3, 0, 3, 0, );
+        if (n == COUNT(texts)) {
+            CHECK_IDS(vocab, "<unk>x<unk>y", RUNNEL_TOKENIZE_SPECIAL, 0, 7, 0, 0, 7, 0, );
+            CHECK_IDS(vocab, "x", 0, 7, 0, );
+            CHECK_IDS(vocab, "x x", 0, 7, 0, 7, 0, );
+            CHECK_IDS(vocab, "  x", 0, 7, 7, 7, 0, );
+            CHECK_IDS(vocab,
+                      "\xc3\xa9\xc3\xa8x a\xe2\x98\x83\xe2\x98\x83"
+                      "b",
+                      0, 7, 0, 5, 0, 4, );
+            CHECK_IDS(vocab, "abx yab", 0, 5, 4, 0, 7, 0, 6, );
+        } else { /* a space is unknown too: a run goes on over the places where a text is taken apart */
+            CHECK_IDS(vocab, "<unk>x<unk>y", RUNNEL_TOKENIZE_SPECIAL, 0, 0, 0,
+                      0, ); /* a written one is no part of it */
+            CHECK_IDS(vocab, "x", 0, 0, );
+            CHECK_IDS(vocab, "x x", 0, 0, );
+            CHECK_IDS(vocab, "  x", 0, 0, );
+            CHECK_IDS(vocab,
+                      "\xc3\xa9\xc3\xa8x a\xe2\x98\x83\xe2\x98\x83"
+                      "b",
+                      0, 0, 5, 0, 4, );
+            CHECK_IDS(vocab, "abx yab", 0, 5, 4, 0, 6, );
+        }
+        rn_vocab_free(vocab);
+    }
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
@@ -529,7 +578,7 @@ static void test_part_of_character(void **state)
     CHECK_IDS(vocab,
               "a\xc3\xa9\xc3\xa9"
               "a",
-              RUNNEL_TOKENIZE_SPECIAL, 3, 0, 0, 3, );
+              RUNNEL_TOKENIZE_SPECIAL, 3, 0, 3, );
     rn_vocab_free(vocab);
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
@@ -633,6 +682,7 @@ int main(void)
         cmocka_unit_test(test_bpe),
         cmocka_unit_test(test_detokenize_sizes),
         cmocka_unit_test(test_spm),
+        cmocka_unit_test(test_unknown_runs),
         cmocka_unit_test(test_scores_against_definition),
         cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_no_vocab),
