@@ -238,6 +238,38 @@ static void test_against_search(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
+/* Of equal sums the way whose last token begins first: what sentencepiece 0.2 and Hugging Face's tokenizers 0.23 give
+ * for a model of these pieces and scores, whose sums are exact. */
+static void test_ties(void **state)
+{
+    static const char *const pieces[] = {"<unk>", "<s>", "</s>", "a", "b", "ab", "aa", "aab", BLOCK, BLOCK "a", "ba"};
+    static const int32_t piece_types[] = {2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const float piece_scores[] = {0, 0, 0, -1, -1, -1.5f, -1.5f, -2, -2, -3, -1.5f};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, KEY "model", "t5");
+    maker_strings(&maker, KEY "tokens", pieces, COUNT(pieces));
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, piece_types, COUNT(pieces), sizeof piece_types);
+    maker_array(&maker, KEY "scores", RN_GGUF_F32, piece_scores, COUNT(pieces), sizeof piece_scores);
+    maker_u32(&maker, KEY "unknown_token_id", 0);
+    vocab = made(&heap, &maker);
+    CHECK_IDS(vocab, "aba", 0, 9, 10, ); /* -4.5, as " ", "ab", "a" */
+    CHECK_IDS(vocab, "aaa", 0, 9, 6, );  /* -4.5, as " ", "aa", "a" */
+    CHECK_IDS(vocab, "aaab", 0, 9, 7, ); /* -5, as " ", "aa", "ab" and " ", "a", "aab" */
+    CHECK_IDS(vocab, "a a", 0, 9, 9, );  /* -6, as " ", "a", ... */
+    CHECK_IDS(vocab, "baba", 0, 8, 10, 10, );
+    CHECK_IDS(vocab, "abaa", 0, 8, 5, 6, );
+    CHECK_IDS(vocab, "aaaa", 0, 8, 6, 6, );
+    CHECK_IDS(vocab, "aabaab", 0, 8, 7, 7, );
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 /* ---- The character map -------------------------------------------------------------------- */
 
 struct replacement {
@@ -464,8 +496,9 @@ static void test_bad_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spaces), cmocka_unit_test(test_unknown),      cmocka_unit_test(test_against_search),
-        cmocka_unit_test(test_map),    cmocka_unit_test(test_hostile_maps), cmocka_unit_test(test_bad_maps),
+        cmocka_unit_test(test_spaces),   cmocka_unit_test(test_unknown), cmocka_unit_test(test_against_search),
+        cmocka_unit_test(test_ties),     cmocka_unit_test(test_map),     cmocka_unit_test(test_hostile_maps),
+        cmocka_unit_test(test_bad_maps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
