@@ -46,6 +46,35 @@ _Noreturn void rn_raise(struct rn_arena *arena, runnel_status status, const char
     longjmp(*arena->trap, 1);
 }
 
+/* Apart from its caller, whose variables must not be changed between setjmp and longjmp. */
+static bool try_body(struct rn_arena *arena, struct rn_arena *other, void (*body)(void *user), void *user)
+{
+    jmp_buf here;
+
+    arena->trap = &here;
+    if (other != NULL)
+        other->trap = &here;
+    if (setjmp(here) != 0)
+        return false;
+    body(user);
+    return true;
+}
+
+bool rn_arena_try(struct rn_arena *arena, struct rn_arena *other, void (*body)(void *user), void *user)
+{
+    jmp_buf *trap = arena->trap, *other_trap = other != NULL ? other->trap : NULL;
+    uint32_t depth = arena->depth, other_depth = other != NULL ? other->depth : 0;
+    bool fine = try_body(arena, other, body, user);
+
+    arena->trap = trap;
+    arena->depth = depth;
+    if (other != NULL) {
+        other->trap = other_trap;
+        other->depth = other_depth;
+    }
+    return fine;
+}
+
 static void add_block(struct rn_arena *arena, size_t least)
 {
     size_t bytes = arena->blocks == NULL ? BLOCK_FIRST : 2 * arena->blocks->bytes;

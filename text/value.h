@@ -7,8 +7,8 @@
  * caller's JSON) or trusted (from a template): ranges of data, ascending, disjoint, not touching.
  *
  * An arena gives memory and never takes it back before rn_arena_fini. What cannot be done (a bound, memory,
- * a type error of a template) is raised: rn_raise jumps to the trap that the caller at the boundary set, so
- * that the code between needs no error paths. rn_json_parse is such a boundary: it returns a status.
+ * a type error of a template) is raised: rn_raise jumps to the boundary around it, rn_arena_try, so that the code
+ * between needs no error paths. rn_json_parse has such a boundary inside: it returns a status.
  *
  * One thread at a time per arena. A finished tree may be read by any number. */
 #ifndef RN_TEXT_VALUE_H
@@ -37,7 +37,7 @@ struct rn_arena {
     size_t used, limit;            /* bytes given out, and how many may be */
     uint64_t steps, steps_limit;   /* see rn_step */
     uint32_t depth, depth_limit;   /* see rn_enter */
-    jmp_buf *trap;                 /* where rn_raise goes; set by a boundary */
+    jmp_buf *trap;                 /* where rn_raise goes; rn_arena_try's own, NULL outside of it */
     runnel_status status;          /* what was raised */
     char message[RUNNEL_ERROR_BYTES];
 };
@@ -53,7 +53,12 @@ void *rn_arena_take(struct rn_arena *arena, size_t count, size_t size);
 /* Like rn_arena_take; copies old_count items over. In place where `old` was the last taken. */
 void *rn_arena_grow(struct rn_arena *arena, void *old, size_t old_count, size_t new_count, size_t size);
 
-/* Leaves by the trap with this status and sentence. */
+/* A boundary: calls body(user). False: it raised in `arena`, or in `other` (NULL: none), whose status and message say
+ * what. Both arenas' boundary and depth are afterwards what they were before. The caller's variables keep their values:
+ * the jump ends inside. */
+bool rn_arena_try(struct rn_arena *arena, struct rn_arena *other, void (*body)(void *user), void *user);
+
+/* Leaves the body of rn_arena_try with this status and sentence; outside of one the process ends (RN_CHECK). */
 _Noreturn void rn_raise(struct rn_arena *arena, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -222,26 +222,27 @@ static json_t *load(struct rn_heap *heap, const char *text, size_t n, bool exact
     return json;
 }
 
-/* Apart from its caller, whose variables must not be changed between setjmp and longjmp. */
-static runnel_status convert_all(struct reader *r, const json_t *json, struct rn_value *out)
-{
-    jmp_buf here;
+struct conversion {
+    struct reader *r;
+    const json_t *json;
+    struct rn_value *out;
+};
 
-    r->arena->trap = &here;
-    if (setjmp(here) != 0)
-        return r->arena->status;
-    *out = convert(r, json);
-    return RUNNEL_OK;
+static void convert_all(void *user)
+{
+    struct conversion *all = user;
+
+    *all->out = convert(all->r, all->json);
 }
 
 static runnel_status parse_json(struct reader r, const char *text, size_t n, struct rn_value *out, runnel_error *error)
 {
     struct rn_arena *arena = r.arena;
-    jmp_buf *trap = arena->trap;
     uint32_t depth = arena->depth, depth_limit = arena->depth_limit;
     runnel_status status;
     json_error_t parse;
     json_t *json;
+    bool fine;
 
     if (n > RN_JSON_BYTES)
         return rn_error_set(error, RUNNEL_INVALID, "JSON of %zu bytes; at most %zu", n, RN_JSON_BYTES);
@@ -252,14 +253,11 @@ static runnel_status parse_json(struct reader r, const char *text, size_t n, str
         return rn_error_set(error, status, "JSON line %d, column %d: %s", parse.line, parse.column, parse.text);
     arena->depth = 0;
     arena->depth_limit = RN_JSON_DEPTH;
-    status = convert_all(&r, json, out);
+    fine = rn_arena_try(arena, NULL, convert_all, &(struct conversion){&r, json, out});
     json_decref(json);
-    arena->trap = trap;
     arena->depth = depth;
     arena->depth_limit = depth_limit;
-    if (status != RUNNEL_OK)
-        return rn_error_set(error, status, "JSON: %s", arena->message);
-    return RUNNEL_OK;
+    return fine ? RUNNEL_OK : rn_error_set(error, arena->status, "JSON: %s", arena->message);
 }
 
 runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,

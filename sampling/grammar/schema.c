@@ -276,9 +276,10 @@ static rn_expr arguments(struct rn_schema_maker *m, const struct rn_schema *root
     return e;
 }
 
-static void compile(struct job *job)
+static void compile(void *user)
 {
     static const struct rn_interval all;
+    struct job *job = user;
     struct rn_schema_maker *m = &job->m;
     const struct rn_literal_list *goal = NULL;
     const struct rn_schema *root;
@@ -309,16 +310,9 @@ static void compile(struct job *job)
     rn_schema_look(m);
 }
 
-/* Apart from its caller, whose variables must not be changed between setjmp and longjmp. */
 static runnel_status guarded(struct job *job)
 {
-    jmp_buf here;
-
-    job->arena.trap = &here;
-    if (setjmp(here) != 0)
-        return job->arena.status;
-    compile(job);
-    return RUNNEL_OK;
+    return rn_arena_try(&job->arena, NULL, compile, job) ? RUNNEL_OK : job->arena.status;
 }
 
 static rn_expr finish(struct job *job, runnel_status status)

@@ -55,32 +55,33 @@ bool judge_accepts(struct judge *judge, const char *text, size_t n)
     return set != RN_STACKS_DEAD && judge->stacks.sets[set].bottom;
 }
 
-/* Apart from its caller, whose variables must not be changed between setjmp and longjmp. */
-static bool matches(struct rn_arena *arena, struct judge *judge, const char *text, size_t n, bool *raised)
-{
-    jmp_buf here;
+struct question {
+    struct rn_arena *arena;
+    struct judge *judge;
+    const char *text;
+    size_t n;
+    bool is;
+};
 
-    arena->trap = &here;
-    *raised = true;
-    if (setjmp(here) != 0)
-        return false;
-    bool is = rn_expr_matches(arena, judge->grammar, judge->grammar->rules[judge->grammar->root].body, text, n);
-    *raised = false;
-    return is;
+static void ask(void *user)
+{
+    struct question *q = user;
+    struct rn_grammar *g = q->judge->grammar;
+
+    q->is = rn_expr_matches(q->arena, g, g->rules[g->root].body, q->text, q->n);
 }
 
 bool judge_accepts_slowly(struct judge *judge, const char *text, size_t n)
 {
     struct rn_arena arena;
-    bool raised, is;
+    struct question question = {&arena, judge, text, n, false};
 
     rn_arena_init(&arena, judge->heap, (size_t)512 << 20);
     arena.depth_limit = 20000;
-    is = matches(&arena, judge, text, n, &raised);
-    if (raised)
+    if (!rn_arena_try(&arena, NULL, ask, &question))
         fprintf(stderr, "the slow judge: %s\n", arena.message);
     rn_arena_fini(&arena);
-    return is;
+    return question.is;
 }
 
 /* ---- Spelling ---- */

@@ -1,9 +1,13 @@
 /* JSON values: types, order, duplicates, big numbers, limits. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -208,12 +212,128 @@ static void test_refused(void **state)
     done(&p);
 }
 
+/* ---- Boundaries ---- */
+
+struct attempt {
+    struct rn_arena *arena, *other; /* other: NULL for none */
+    struct rn_arena *raises;        /* NULL: nothing is raised */
+    struct attempt *inner;          /* NULL: none; else tried first */
+    bool inner_fine;
+    int ends;
+};
+
+static void body(void *user)
+{
+    struct attempt *a = user;
+    char frame[2048]; /* what a jump into a frame that is gone would find */
+
+    memset(frame, a->ends, sizeof frame);
+    rn_enter(a->arena);
+    if (a->inner != NULL)
+        a->inner_fine = rn_arena_try(a->inner->arena, a->inner->other, body, a->inner);
+    assert_ptr_not_equal(a->arena->trap, NULL);
+    if (a->raises != NULL)
+        rn_raise(a->raises, RUNNEL_INVALID, "raised by %zu", strlen(frame) + sizeof frame);
+    rn_leave(a->arena);
+    a->ends++;
+}
+
+/* A boundary is none any more when it has been left, whichever way: raising goes to the one around, of each arena. */
+static void test_boundaries(void **state)
+{
+    static const struct {
+        int inner_raises, outer_raises; /* 0: nothing, 1: in the first arena, 2: in the other */
+        bool shared;                    /* the inner boundary has the other arena, too */
+    } cases[] = {{0, 0, false}, {0, 1, false}, {1, 0, false}, {1, 1, false}, {0, 0, true}, {2, 0, true},
+                 {2, 1, true},  {2, 2, true},  {0, 2, true},  {1, 2, true},  {1, 1, true}};
+    struct rn_heap heap;
+    struct rn_arena arenas[2];
+    size_t i, k;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rn_arena *raises[] = {NULL, &arenas[0], &arenas[1]};
+        struct attempt inner = {
+            .arena = &arenas[0], .other = cases[i].shared ? &arenas[1] : NULL, .raises = raises[cases[i].inner_raises]};
+        struct attempt outer = {
+            .arena = &arenas[0], .other = &arenas[1], .raises = raises[cases[i].outer_raises], .inner = &inner};
+
+        for (k = 0; k < 2; k++)
+            rn_arena_init(&arenas[k], &heap, 1000);
+        assert_int_equal(rn_arena_try(&arenas[0], &arenas[1], body, &outer), cases[i].outer_raises == 0);
+        assert_int_equal(outer.inner_fine, cases[i].inner_raises == 0);
+        assert_int_equal(inner.ends, cases[i].inner_raises == 0);
+        assert_int_equal(outer.ends, cases[i].outer_raises == 0);
+        for (k = 0; k < 2; k++) {
+            assert_null(arenas[k].trap);
+            assert_int_equal(arenas[k].depth, 0);
+            rn_arena_fini(&arenas[k]);
+        }
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* What leaves an arena behind it without a boundary, and takes more than it may have then. */
+static void leave_json(struct rn_arena *arena)
+{
+    struct rn_value value;
+
+    assert_int_equal(rn_json_parse(arena, "[[1]]", 5, &value, NULL), RUNNEL_OK);
+}
+
+static void leave_refused_json(struct rn_arena *arena)
+{
+    struct rn_value value;
+
+    arena->limit = 8;
+    assert_int_equal(rn_json_parse(arena, "[[1]]", 5, &value, NULL), RUNNEL_INVALID);
+}
+
+static void leave_body(struct rn_arena *arena)
+{
+    struct attempt a = {.arena = arena, .raises = arena};
+
+    assert_false(rn_arena_try(arena, NULL, body, &a));
+}
+
+/* Raising without a boundary ends the process by RN_CHECK; it never goes to a boundary that was left. */
+static void test_outside(void **state)
+{
+    static void (*const left[])(struct rn_arena * arena) = {leave_json, leave_refused_json, leave_body};
+    struct rlimit no_core = {0, 0};
+    struct rn_heap heap;
+    struct rn_arena arena;
+    size_t i;
+    int status;
+
+    (void)state;
+    for (i = 0; i < sizeof left / sizeof left[0]; i++) {
+        pid_t child = fork();
+
+        assert_true(child >= 0);
+        if (child == 0) {
+            setrlimit(RLIMIT_CORE, &no_core);
+            signal(SIGABRT, SIG_DFL);
+            rn_heap_init(&heap, NULL);
+            rn_arena_init(&arena, &heap, 1 << 20);
+            left[i](&arena);
+            fclose(stderr);
+            rn_arena_take(&arena, 2, 1 << 20);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),         cmocka_unit_test(test_duplicates_and_numbers),
         cmocka_unit_test(test_exact_numbers), cmocka_unit_test(test_exact_refused),
-        cmocka_unit_test(test_many_members),  cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_many_members),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_boundaries),    cmocka_unit_test(test_outside)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

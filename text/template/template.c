@@ -1,4 +1,4 @@
-/* Parsing and rendering: where what the rest raises is caught. See template.h. */
+/* Parsing and rendering: the boundaries at which what the rest raises ends. See template.h. */
 #include "text/template/template.h"
 
 #include <stdarg.h>
@@ -58,9 +58,20 @@ static void take_source(struct rn_tpl_parser *p, const char *source, size_t n)
     p->n = at;
 }
 
-static void parse_all(struct rn_tpl_parser *p, struct rn_template *tmpl, const char *source, size_t n)
+struct parsing {
+    struct rn_tpl_parser *p;
+    struct rn_template *tmpl;
+    const char *source;
+    size_t n;
+};
+
+static void parse_all(void *user)
 {
-    take_source(p, source, n);
+    const struct parsing *all = user;
+    struct rn_tpl_parser *p = all->p;
+    struct rn_template *tmpl = all->tmpl;
+
+    take_source(p, all->source, all->n);
     tmpl->source = p->source;
     tmpl->n = p->n;
     p->names = rn_dict_new(&p->scratch);
@@ -73,18 +84,6 @@ static void parse_all(struct rn_tpl_parser *p, struct rn_template *tmpl, const c
     tmpl->root = rn_tpl_parse_template(p);
     rn_template_bind(p, tmpl->root, &tmpl->function, &tmpl->frame);
     tmpl->function.slots = NULL;
-}
-
-/* Apart from its caller, whose variables must not be changed between setjmp and longjmp. Both arenas raise to here. */
-static bool try_parse(struct rn_tpl_parser *p, struct rn_template *tmpl, const char *source, size_t n)
-{
-    jmp_buf here;
-
-    p->arena->trap = p->scratch.trap = &here;
-    if (setjmp(here) != 0)
-        return false;
-    parse_all(p, tmpl, source, n);
-    return true;
 }
 
 static runnel_status parse_error(const struct rn_tpl_parser *p, runnel_error *error)
@@ -117,11 +116,10 @@ runnel_status rn_template_parse(struct rn_heap *heap, const char *source, size_t
     tmpl->arena.steps_limit = p.scratch.steps_limit = rn_template_limits_default.steps;
     tmpl->arena.depth_limit = p.scratch.depth_limit = rn_template_limits_default.depth;
     p.arena = &tmpl->arena;
-    if (!try_parse(&p, tmpl, source, n)) {
+    if (!rn_arena_try(p.arena, &p.scratch, parse_all, &(struct parsing){&p, tmpl, source, n})) {
         status = parse_error(&p, error);
         rn_template_free(tmpl);
     } else {
-        tmpl->arena.trap = NULL;
         *out = tmpl;
     }
     rn_arena_fini(&p.scratch);
@@ -233,13 +231,10 @@ static void fill_globals(struct rn_run *run)
         rn_dict_set(&run->arena, run->globals, json.dict->entries[i].key, json.dict->entries[i].value);
 }
 
-static bool try_render(struct rn_run *run)
+static void render(void *user)
 {
-    jmp_buf here;
+    struct rn_run *run = user;
 
-    run->arena.trap = &here;
-    if (setjmp(here) != 0)
-        return false;
     fill_globals(run);
     run->env = rn_tpl_env_new(run, &run->tmpl->function, NULL);
     rn_tpl_enter_frame(run, &run->tmpl->frame);
@@ -248,7 +243,6 @@ static bool try_render(struct rn_run *run)
         rn_sb_text(run->out, " ");
         run->out->n = 0;
     }
-    return true;
 }
 
 static runnel_status render_error(const struct rn_run *run, runnel_error *error)
@@ -276,7 +270,7 @@ runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap 
     run.arena.depth_limit = limits->depth;
     rn_sb_init_heap(&text, &run.arena, limits->output_bytes);
     run.out = &text;
-    if (try_render(&run)) {
+    if (rn_arena_try(&run.arena, NULL, render, &run)) {
         *out = (struct rn_rendered){text.bytes, text.n, text.ranges, text.n_ranges, text.n};
     } else {
         status = render_error(&run, error);
