@@ -463,13 +463,12 @@ static void put_list_logprobs(struct rn_candidates *list, uint32_t place, uint32
 {
     double norm = rn_exact_log((double)rn_chain_weigh(list)) - rn_exact_log((double)(1ull << RN_WEIGHT_BITS));
 
-    norm += list->best;
     for (uint32_t i = 0; choice != NULL && i < list->n; i++)
-        choice->logprobs[i] = (float)(list->x[i] - norm);
+        choice->logprobs[i] = (float)(list->x[i] - list->best - norm);
     if (choice == NULL)
-        pick->logprob = (float)(list->x[place] - norm);
+        pick->logprob = (float)(list->x[place] - list->best - norm);
     for (uint32_t i = 0; i < list->n; i++) {
-        float logprob = (float)(list->x[i] - norm);
+        float logprob = (float)(list->x[i] - list->best - norm);
         uint32_t at = pick->n_top;
 
         if (at == n_top && (at == 0 || logprob <= pick->top[at - 1].logprob))

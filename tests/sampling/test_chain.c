@@ -484,6 +484,43 @@ static void refused_memory(void **state)
     }
 }
 
+/* Log-probabilities are of differences: however great the logits are, of two equal ones each has 1/2. */
+static void great_logits(void **state)
+{
+    static const float greatest[] = {1, 1e9f, 1e30f, -1e30f, 3e38f};
+    struct rn_heap heap;
+    struct rn_sampler_scratch *scratch;
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch = rn_sampler_scratch_new(&heap, 3);
+    runnel_samplers_default(&s);
+    p.samplers = &s;
+    for (uint32_t i = 0; i < 2 * sizeof greatest / sizeof greatest[0]; i++) {
+        float great = greatest[i / 2], least = great - fabsf(great) / 2;
+        struct rn_sampler *sampler;
+        struct rn_pick pick;
+
+        s.logprobs_after = i % 2;
+        sampler = rn_sampler_new(&heap, &p, 3, 8);
+        memcpy(logits, (const float[]){great, least, great}, 3 * sizeof logits[0]);
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, i, true, 3, &pick), RUNNEL_OK);
+        if (great == 1) {
+            assert_true(fabs((double)pick.top[0].logprob + log(2 + exp(-0.5))) < 1e-6);
+        } else {
+            assert_true(fabs((double)pick.top[0].logprob + log(2)) < 1e-6);
+            assert_true(fabs((double)pick.logprob + log(2)) < 1e-6);
+        }
+        assert_true(pick.top[0].token == 0 && pick.top[1].token == 2 && pick.top[2].token == 1);
+        assert_true(pick.top[1].logprob == pick.top[0].logprob);
+        rn_sampler_free(sampler);
+    }
+    rn_sampler_scratch_free(scratch);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -493,6 +530,7 @@ int main(void)
         cmocka_unit_test(selection_is_that_of_a_sort),
         cmocka_unit_test(hostile_values),
         cmocka_unit_test(extremes),
+        cmocka_unit_test(great_logits),
         cmocka_unit_test(refused_memory),
     };
 
