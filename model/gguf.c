@@ -23,6 +23,7 @@ struct rn_gguf *rn_gguf_new(struct rn_heap *heap, const char *path)
         rn_free(heap, gguf);
         return NULL;
     }
+    gguf->shown = rn_shown_path(path);
     return gguf;
 }
 
@@ -133,7 +134,7 @@ runnel_status rn_gguf_parse(struct rn_heap *heap, const void *bytes, size_t n, c
 
 const char *rn_gguf_path(const struct rn_gguf *gguf)
 {
-    return gguf->path;
+    return gguf->shown.text;
 }
 
 uint32_t rn_gguf_version(const struct rn_gguf *gguf)

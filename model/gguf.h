@@ -77,6 +77,7 @@ runnel_status rn_gguf_parse(struct rn_heap *heap, const void *bytes, size_t n, c
                             runnel_error *error);
 void rn_gguf_free(struct rn_gguf *gguf);
 
+/* The file as error sentences name it: its path, of a long one the end. */
 const char *rn_gguf_path(const struct rn_gguf *gguf);
 uint32_t rn_gguf_version(const struct rn_gguf *gguf);
 uint32_t rn_gguf_alignment(const struct rn_gguf *gguf);

@@ -58,7 +58,8 @@ bool rn_utf8_name_check(struct rn_view name);
 struct rn_gguf {
     struct rn_heap *heap;
     char *path;
-    const char *header; /* [have] from the start of the file */
+    struct rn_shown shown; /* the path */
+    const char *header;    /* [have] from the start of the file */
     uint64_t have;
     char *header_copy; /* = header where it is owned, else NULL */
     const char *data;  /* the whole file: the map, or the bytes given to rn_gguf_parse */

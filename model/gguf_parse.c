@@ -115,7 +115,7 @@ static runnel_status read_name(struct parse *p, uint64_t most, const char *what,
     if (out->n == 0)
         return fail(p, RUNNEL_FORMAT, "%s is empty", what);
     if (!rn_utf8_name_check(*out))
-        return fail(p, RUNNEL_FORMAT, "%s is not UTF-8 text", what);
+        return fail(p, RUNNEL_FORMAT, "%s is not UTF-8, or has control characters", what);
     p->name = *out;
     return RUNNEL_OK;
 }

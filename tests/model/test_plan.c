@@ -28,14 +28,14 @@ struct made {
     runnel_status status;
 };
 
-static void make(struct made *made, const struct model_edit *edit, uint32_t context)
+static void make_at(struct made *made, const struct model_edit *edit, uint32_t context, const char *path)
 {
     runnel_error error = {0};
 
     memset(made, 0, sizeof *made);
     rn_heap_init(&made->heap, NULL);
     edit_write(edit, &made->bytes);
-    if (rn_gguf_parse(&made->heap, made->bytes.bytes, made->bytes.n, "test.gguf", &made->gguf, &error) != RUNNEL_OK)
+    if (rn_gguf_parse(&made->heap, made->bytes.bytes, made->bytes.n, path, &made->gguf, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
     made->status = rn_plan_new(&made->heap, made->gguf, context, &made->plan, &made->error);
     assert_int_equal(made->error.status, made->status);
@@ -43,6 +43,11 @@ static void make(struct made *made, const struct model_edit *edit, uint32_t cont
         assert_true(rn_plan_check(made->plan));
     else
         assert_null(made->plan);
+}
+
+static void make(struct made *made, const struct model_edit *edit, uint32_t context)
+{
+    make_at(made, edit, context, "test.gguf");
 }
 
 static void unmake(struct made *made)
@@ -53,16 +58,23 @@ static void unmake(struct made *made)
     assert_int_equal(rn_heap_blocks(&made->heap), 0);
 }
 
-/* The plan must fail like this, with `part` in the sentence. */
+/* The plan must fail like this, with `part` in the sentence, however long the file's path is. */
 static void refused(const struct model_edit *edit, uint32_t context, runnel_status status, const char *part)
 {
-    struct made made;
+    char path[400];
 
-    make(&made, edit, context);
-    if (made.status != status || strstr(made.error.message, part) == NULL)
-        fail_msg("expected %s naming '%s', got %s: %s", runnel_status_name(status), part,
-                 runnel_status_name(made.status), made.error.message);
-    unmake(&made);
+    for (int deep = 0; deep < 2; deep++) {
+        struct made made;
+
+        memset(path, 'p', sizeof path);
+        memcpy(path + (deep ? sizeof path - 11 : 0), "/test.gguf", 11);
+        make_at(&made, edit, context, path);
+        if (made.status != status || strstr(made.error.message, part) == NULL)
+            fail_msg("expected %s naming '%s', got %s: %s", runnel_status_name(status), part,
+                     runnel_status_name(made.status), made.error.message);
+        assert_non_null(strstr(made.error.message, "/test.gguf: "));
+        unmake(&made);
+    }
 }
 
 static void accepted(const struct model_edit *edit, uint32_t context)

@@ -424,6 +424,8 @@ static void expect(struct maker *maker, runnel_status status, const char *word)
 
     rn_heap_init(&heap, NULL);
     assert_int_equal(maker_vocab(maker, &heap, &vocab, &error), status);
+    if (status != RUNNEL_OK)
+        assert_true(strncmp(error.message, "made: ", 6) == 0 && strstr(error.message + 6, "made: ") == NULL);
     if (word != NULL && strstr(error.message, word) == NULL)
         fail_msg("\"%s\" does not name \"%s\"", error.message, word);
     if (vocab != NULL)
