@@ -254,7 +254,7 @@ runnel_status runnel_model_scores(runnel_model *model, runnel_scores_info *info)
     runnel_scores_info now = {0};
     runnel_status status;
 
-    if (model == NULL || info == NULL)
+    if (model == NULL || info == NULL || !rn_sized_known(info->struct_size, sizeof now))
         return RUNNEL_INVALID;
     status = rn_model_ready(model);
     if (status == RUNNEL_OK)

@@ -12,6 +12,7 @@
 
 #include "actors/engine.h"
 #include "base/check.h"
+#include "base/sized.h"
 
 #define LINE_BYTES 256
 
@@ -270,9 +271,10 @@ runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_t index, ru
     const struct rn_metrics *m;
     const struct rn_expert_use *from = NULL;
     runnel_expert_use out;
-    size_t size, i;
+    size_t i;
 
-    if (engine == NULL || use == NULL || use->struct_size < sizeof use->struct_size || (counts == NULL && capacity > 0))
+    if (engine == NULL || use == NULL || !rn_sized_known(use->struct_size, sizeof out) ||
+        (counts == NULL && capacity > 0))
         return RUNNEL_INVALID;
     for (m = rn_metrics_first(&engine->metrics); m != NULL; m = m->next) {
         from = rn_metrics_expert_use(m);
@@ -281,15 +283,13 @@ runnel_status runnel_engine_expert_use(runnel_engine *engine, uint32_t index, ru
     }
     if (m == NULL)
         return RUNNEL_NOT_FOUND;
-    size = use->struct_size < sizeof out ? use->struct_size : sizeof out;
-    out = (runnel_expert_use){.struct_size = use->struct_size,
-                              .model = m->name,
+    out = (runnel_expert_use){.model = m->name,
                               .n_blocks = from->n_blocks,
                               .n_experts = from->n_experts,
                               .hits = rn_expert_use_read(&from->hits),
                               .misses = rn_expert_use_read(&from->misses),
                               .fetched_bytes = rn_expert_use_read(&from->fetched_bytes)};
-    memcpy(use, &out, size);
+    rn_sized_write(use, use->struct_size, &out, sizeof out);
     for (i = 0; i < (size_t)from->n_blocks * from->n_experts && i < capacity; i++)
         counts[i] = rn_expert_use_get(from, (uint32_t)(i / from->n_experts), (uint32_t)(i % from->n_experts));
     return RUNNEL_OK;

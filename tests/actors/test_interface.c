@@ -422,6 +422,21 @@ static void first_sizes(void **state)
         free(bytes);                                                           \
     } while (0)
 
+/* The same of what has no result here: INVALID comes before what is said else, and nothing is written. */
+#define NO_OTHER_RESULT(type, call)                                                    \
+    do {                                                                               \
+        unsigned char bytes[sizeof(runnel_##type) + 64], before[sizeof bytes];         \
+        size_t sizes[] = {0, sizeof(size_t) - 1, sizeof(runnel_##type) + 1, SIZE_MAX}; \
+        runnel_##type *out = (void *)bytes;                                            \
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {                  \
+            memset(bytes, CANARY, sizeof bytes);                                       \
+            memcpy(bytes, &sizes[i], sizeof sizes[i]);                                 \
+            memcpy(before, bytes, sizeof bytes);                                       \
+            INVALID(call);                                                             \
+            assert_memory_equal(bytes, before, sizeof bytes);                          \
+        }                                                                              \
+    } while (0)
+
 static void result_sizes(void **state)
 {
     runnel_request request = make_request("abc", 2, NULL);
@@ -439,7 +454,16 @@ static void result_sizes(void **state)
     EVERY_RESULT(file_info, runnel_file_get_info(file, out));
     EVERY_RESULT(metadata, runnel_file_metadata(file, 0, out));
     EVERY_RESULT(tensor, runnel_file_tensor(file, 0, out));
+    EVERY_RESULT(template_info, runnel_inspect_template("x", 1, out, NULL));
+    NO_OTHER_RESULT(template_info, runnel_file_template(file, 99, out, NULL));
     runnel_file_close(file);
+    NO_OTHER_RESULT(template_info, runnel_model_template(model, 0, out, NULL));
+    NO_OTHER_RESULT(expert_use, runnel_engine_expert_use(engine, 0, out, NULL, 0));
+    NO_OTHER_RESULT(scores_info, runnel_model_scores(model, out));
+    NO_OTHER_RESULT(machine, runnel_engine_measure(engine, out, NULL));
+    NO_OTHER_RESULT(device_info, runnel_engine_device(engine, "cpu", out, NULL));
+    NO_OTHER_RESULT(cache_totals, runnel_cache_ls("/nowhere", NULL, NULL, out, NULL));
+    NO_OTHER_RESULT(cache_totals, runnel_cache_verify("/nowhere", NULL, NULL, NULL, out, NULL));
 }
 
 /* An event is copied as far as the caller's struct reaches. */
