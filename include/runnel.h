@@ -327,8 +327,8 @@ typedef struct runnel_model_options {
                                all when it begins, however short it is (max_tokens bounds it), and nothing for them
                                later. The answers are the same to the bit. Requests, and turns of a session, share a
                                prefix as far as an earlier prompt has left the blocks of its last window: at its end,
-                               and where another one went on differently. Not with draft_path, nor with chunk_mean. No effect on
-                               models without such layers. 0: they keep all positions */
+                               and where another one went on differently. Not with draft_path, nor with chunk_mean. No
+                               effect on models without such layers. 0: they keep all positions */
     const char
         *weights_dir; /* a folder for files with weights in the order of RUNNEL_WEIGHTS_TILES; it is created if its
                                 parent exists. The first load that lays weights out so writes one (it needs the room
@@ -409,8 +409,8 @@ enum {
 };
 
 /* Text [text_bytes] (UTF-8) to token ids. Writes at most `capacity` ids to `tokens` and the whole count to *count, so
- * that capacity 0 measures. Runs on this thread, in linear time. Returns OK; INVALID: a NULL, or not UTF-8; STATE: the
- * model is not loaded; CLOSED; NO_MEMORY. */
+ * that capacity 0 measures. Runs on this thread, in linear time. Returns OK; INVALID: a NULL, not UTF-8, or 2 GiB and
+ * more; UNSUPPORTED: the model has no text vocabulary; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags,
                                          int32_t *tokens, size_t capacity, size_t *count);
 
@@ -662,9 +662,9 @@ RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_
  * Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the context
  * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
  * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session or
- * template; FORMAT or UNSUPPORTED: of a chat's template; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT,
- * TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY; with a grammar also BUSY: its reading takes more steps or
- * memory than it may. */
+ * template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no text
+ * vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE, FORMAT,
+ * UNSUPPORTED or NO_MEMORY; with a grammar also BUSY: its reading takes more steps or memory than it may. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 

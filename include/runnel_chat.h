@@ -55,18 +55,19 @@ RUNNEL_API void runnel_chat_default(runnel_chat *chat);
  * control token; a text from here that comes back as a prompt with parse_special has no such protection. Writes at most
  * `capacity` bytes, the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
  * Returns OK; INVALID: a NULL, malformed JSON, or an error raised by the template; NOT_FOUND: the model has no (such)
- * template; FORMAT: its template is malformed; UNSUPPORTED; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
+ * template; FORMAT: its template is malformed; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_apply_template(struct runnel_model *model, const runnel_chat *chat, char *text,
                                                size_t capacity, size_t *text_bytes, runnel_error *error);
 
 /* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables.
- * now_s, sizes and statuses as above, without STATE and CLOSED. */
+ * now_s and sizes as above. Returns OK; INVALID: a NULL, malformed JSON, or an error raised by the template; FORMAT:
+ * the template is malformed; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
                                                 size_t context_bytes, int64_t now_s, char *text, size_t capacity,
                                                 size_t *text_bytes, runnel_error *error);
 
 /* The prompt that a request with this chat would have, as token ids. Sizes as in runnel_tokenize, the rest as in
- * runnel_apply_template. */
+ * runnel_apply_template; UNSUPPORTED, too: the model has no text vocabulary. */
 RUNNEL_API runnel_status runnel_tokenize_chat(struct runnel_model *model, const runnel_chat *chat, int32_t *tokens,
                                               size_t capacity, size_t *count, runnel_error *error);
 

@@ -37,7 +37,7 @@ RUNNEL_API void runnel_infill_default(runnel_infill *infill);
  * the file's own (GGUF: tokenizer.ggml.fim_pre_token_id, fim_suf_.., fim_mid_.., and for other files fim_rep_.. and
  * fim_sep_..) and the texts between them; control tokens that a text spells stay text. An answer ends where the model
  * begins another file. Sizes as in runnel_tokenize. Returns OK; INVALID; UNSUPPORTED: the file names no such tokens;
- * CONTEXT: texts that cannot fit, however few tokens they become; STATE: the model is not loaded; NO_MEMORY. */
+ * CONTEXT: texts that cannot fit, however few tokens they become; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_tokenize_infill(runnel_model *model, const runnel_infill *infill, int32_t *tokens,
                                                 size_t capacity, size_t *count, runnel_error *error);
 
