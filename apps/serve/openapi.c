@@ -61,6 +61,14 @@ static const char *error_of(const struct serve_route *route)
                                                              : "OllamaError";
 }
 
+/* Of an answer that is no JSON. */
+static const char *type_of(const struct serve *serve, const struct serve_route *route)
+{
+    return route->page == serve_files_one                          ? "application/octet-stream"
+           : route->page == serve_page && !serve->options->no_page ? "text/html"
+                                                                   : "text/plain";
+}
+
 static json_t *answers_of(const struct serve *serve, const struct serve_route *route, json_t *links)
 {
     unsigned when = ALWAYS | (strcmp(route->method, "POST") == 0 ? WITH_BODY : 0) |
@@ -70,10 +78,8 @@ static json_t *answers_of(const struct serve *serve, const struct serve_route *r
     const char *pieces = route->page == NULL && route->dialect != NULL && (route->endpoint & OPENAI_POOLED) == 0
                              ? route->dialect->stream_type
                              : NULL;
-    json_t *good = route->answer != NULL
-                       ? content("application/json", ref(route->answer), pieces)
-                       : content(route->page == serve_files_one ? "application/octet-stream" : "text/plain",
-                                 json_pack("{s:s}", "type", "string"), NULL);
+    json_t *good = route->answer != NULL ? content("application/json", ref(route->answer), pieces)
+                                         : content(type_of(serve, route), json_pack("{s:s}", "type", "string"), NULL);
     json_t *all = json_pack("{s:{s:s,s:o}}", "200", "description", "what was asked for", "content", good);
 
     if (links != NULL && strcmp(route->method, "POST") == 0)
@@ -178,7 +184,7 @@ static json_t *name_of(const struct serve_route *route)
 {
     char name[96];
     size_t n = (size_t)snprintf(name, sizeof name, "%s%s%s", route->method, route->path,
-                                route->path[strlen(route->path) - 1] == '/' ? "one" : "");
+                                serve_route_is_named(route) ? "one" : "");
 
     for (size_t i = 0; i < n && i < sizeof name - 1; i++)
         name[i] = (char)(isalnum((unsigned char)name[i]) ? tolower((unsigned char)name[i]) : '_');
@@ -207,7 +213,7 @@ static void put_path(const struct serve *serve, const struct serve_route *route,
         "[{\"name\":\"name\",\"in\":\"path\",\"required\":true,"
         "\"schema\":{\"type\":\"string\",\"minLength\":1,\"pattern\":\"^[a-zA-Z0-9_-]+$\"}}]";
     size_t stem = serve_route_stem(route);
-    bool named = route->path[stem] == '*' || route->path[stem - 1] == '/';
+    bool named = route->path[stem] == '*' || serve_route_is_named(route);
     char path[96], method[8] = "";
     json_t *item = NULL;
 

@@ -79,6 +79,13 @@ static bool is_known(struct http_exchange *exchange, const struct serve_file *fi
     return known != NULL && (strstr(known, tag) != NULL || strcmp(known, "*") == 0);
 }
 
+/* What / says in place of a page: clients ask it whether a server is there, the ollama program by HEAD. */
+static void tell_alive(struct serve *serve, struct http_exchange *exchange)
+{
+    fputs("runnel is running", serve_write(serve));
+    serve_reply(serve, exchange, 200, "text/plain; charset=utf-8");
+}
+
 void serve_page(struct serve *serve, struct http_exchange *exchange, const char *rest)
 {
     const struct serve_file *file = NULL;
@@ -86,6 +93,10 @@ void serve_page(struct serve *serve, struct http_exchange *exchange, const char 
     char name[64];
     FILE *to = serve_write(serve);
 
+    if (serve->options->no_page && rest[0] == '\0') {
+        tell_alive(serve, exchange);
+        return;
+    }
     snprintf(name, sizeof name, "page/%s", rest[0] != '\0' ? rest : "index.html");
     if (!serve->options->no_page)
         file = serve_find_file(name);

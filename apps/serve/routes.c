@@ -9,7 +9,8 @@
 
 /* A route that brings a body of OpenAI's form to a page names its endpoint, too: apply-template takes chats. */
 static const struct serve_route routes[] = {
-    {"GET", "/", SCOPE_PUBLIC, NULL, 0, serve_page, NULL, NULL, NULL},
+    {"GET", "/", SCOPE_PUBLIC, NULL, 0, serve_page, NULL, NULL,
+     "the page for browsers, or a line that the process lives"},
     {"GET", "/page/", SCOPE_PUBLIC, NULL, 0, serve_page, NULL, NULL, NULL},
     {"GET", "/health", SCOPE_PUBLIC, NULL, 0, serve_health, NULL, "Status", "the process lives"},
     {"GET", "/v1/health", SCOPE_PUBLIC, NULL, 0, serve_health, NULL, "Status", "the process lives, as with llama.cpp"},
@@ -110,6 +111,13 @@ size_t serve_route_stem(const struct serve_route *route)
     return strcspn(route->path, "*");
 }
 
+bool serve_route_is_named(const struct serve_route *route)
+{
+    size_t n = strlen(route->path);
+
+    return n > 1 && route->path[n - 1] == '/';
+}
+
 /* "/v1/files/abc/content" by "/v1/files/" and "/content". */
 static bool has_both_ends(const struct serve_route *route, const char *path)
 {
@@ -127,10 +135,10 @@ static bool has_path(const struct serve_route *route, const char *path)
     size_t n = strlen(route->path);
 
     if (strcmp(path, route->path) == 0)
-        return n == 1 || route->path[n - 1] != '/';
+        return !serve_route_is_named(route);
     if (serve_route_stem(route) < n)
         return has_both_ends(route, path);
-    if (n == 1 || route->path[n - 1] != '/' || strncmp(path, route->path, n) != 0)
+    if (!serve_route_is_named(route) || strncmp(path, route->path, n) != 0)
         return false;
     for (size_t i = 0; i < N_ROUTES; i++)
         if (has_both_ends(&routes[i], path))

@@ -23,6 +23,9 @@ const struct serve_route *serve_routes(size_t *n);
 /* How many bytes of its path stand before what is a name. */
 size_t serve_route_stem(const struct serve_route *route);
 
+/* Whether its path ends with a name: "/v1/models/", and not "/". */
+bool serve_route_is_named(const struct serve_route *route);
+
 /* The route of an exchange that on_head has let pass; NULL: there is none. */
 const struct serve_route *serve_route_of(const struct http_exchange *exchange);
 

@@ -179,7 +179,7 @@ class Deadline(unittest.TestCase):
         server = Server(env=env)
         self.assertEqual(json.loads(server.get("/v1/models")[1])["data"][0]["max_model_len"], 64)
         self.assertEqual(server.post(TEXT, {"prompt": "a", "n": 2})[0], 400)  # more answers than may run at all
-        self.assertEqual(server.get("/")[0], 404)
+        self.assertEqual(server.get("/"), (200, b"runnel is running"))
         self.assertEqual(server.ask("POST", TEXT, " " * 1025)[0], 413)
         self.assertIn(b"\nvllm:", server.get("/metrics")[1])
         code, said = server.stop()

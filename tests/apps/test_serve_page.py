@@ -105,10 +105,29 @@ class Files(unittest.TestCase):
 
     def test_it_can_be_turned_off(self):
         server = Server("--no-page")
-        for path in ("/", "/page/main.js"):
-            self.assertEqual(server.get(path)[0], 404)
+        self.assertEqual(server.get("/page/main.js")[0], 404)
+        status, body, headers = server.ask("GET", "/")
+        self.assertEqual((status, body, headers["content-type"]),
+                         (200, b"runnel is running", "text/plain; charset=utf-8"))
+        status, body, heads = server.ask("HEAD", "/")  # as the ollama program asks
+        self.assertEqual((status, body, heads["content-length"]), (200, b"", headers["content-length"]))
+        self.assertEqual(server.ask("POST", "/", "{}")[0], 405)
+        self.assertEqual(self.types_of_root(server), ["text/plain"])
         self.assertEqual(server.get("/v1/models")[0], 200)
         server.stop()
+
+    def types_of_root(self, server):
+        document = json.loads(server.get("/openapi.json")[1])
+        return list(document["paths"]["/"]["get"]["responses"]["200"]["content"])
+
+    def test_its_head(self):
+        status, body, heads = self.server.ask("HEAD", "/")
+        page, headers = self.server.ask("GET", "/")[1:]
+        self.assertEqual((status, body), (200, b""))
+        self.assertEqual({k: v for k, v in heads.items() if k != "x-request-id"},
+                         {k: v for k, v in headers.items() if k != "x-request-id"})
+        self.assertEqual(int(heads["content-length"]), len(page))
+        self.assertEqual(self.types_of_root(self.server), ["text/html"])
 
     def test_it_needs_no_key(self):
         with tempfile.NamedTemporaryFile("w") as keys:
