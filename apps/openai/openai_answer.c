@@ -367,7 +367,7 @@ static void add_id(struct openai_choice *choice, int32_t token)
 
 static void end_choice(struct openai_choice *choice, const runnel_event *event)
 {
-    if (choice->request->tells_ids)
+    if (choice->request->keeps_ids)
         add_id(choice, event->token);
     choice->end = event->type;
     choice->finish = event->finish;

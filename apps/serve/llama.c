@@ -53,7 +53,12 @@ static void put_prompt(FILE *to, const struct serve_task *task, size_t i)
     free(text);
 }
 
-/* From behind the text on. */
+static bool has_new_line(const struct openai_choice *choice)
+{
+    return choice->content.n > 0 && memchr(choice->content.bytes, '\n', choice->content.n) != NULL;
+}
+
+/* From behind the text on, which is flushed. */
 static void put_rest(FILE *to, const struct serve_task *task, size_t i)
 {
     const struct openai_choice *choice = &task->choices[i];
@@ -74,7 +79,7 @@ static void put_rest(FILE *to, const struct serve_task *task, size_t i)
             : word != NULL                         ? "word"
                                                    : "eos");
     openai_string_write(to, word != NULL ? word : "");
-    fputs(",\"generation_settings\":", to);
+    fprintf(to, ",\"has_new_line\":%s,\"generation_settings\":", has_new_line(choice) ? "true" : "false");
     serve_put_settings(to, &task->request);
     fputc(',', to);
     put_timings(to, choice);

@@ -3,6 +3,7 @@
 of is put together here once more, token by token; the text is that of a request with these tokens."""
 import json
 import os
+import pathlib
 import tempfile
 import unittest
 
@@ -15,6 +16,25 @@ KEYS = {"pre": 2040, "suf": 2041, "mid": 2042, "rep": 2043, "sep": 2044}
 BEFORE, BEHIND = "def f(a):\n    b = ", "\n    return b\n"
 GREEDY = {"max_tokens": 12, "temperature": 0, "ignore_eos": True}
 FILES = [{"filename": "a.py", "text": "c = 1\n"}, {"text": "d = <|im_start|>2\n"}]
+
+# What llama.cpp's server (0c1e570 of November 2026) answers with the model without a token in front of texts: body,
+# tokens_evaluated, content, stop_type, the last of its tokens. The two likeliest tokens are never nearer than 0.1.
+STORY = "Once upon a time"
+AS_LLAMA = [
+    ({"input_prefix": STORY, "input_suffix": " The end."}, 27, " to 10.", "eos", 2047),
+    ({"input_prefix": STORY + ",", "prompt": " a wren", "input_suffix": " in the wood."}, 32, " to hear today?", "eos", 2047),
+    ({"input_prefix": STORY, "input_suffix": ""}, 24, " e a r e r", "eos", 2047),
+    ({"input_prefix": "The <|im_start|>", "input_suffix": " is red."}, 34, " g e r", "eos", 2047),
+    ({"input_prefix": STORY, "input_suffix": " The end.", "stop": ["."]}, 27, " to 10", "word", 46),
+    ({"input_prefix": STORY, "input_suffix": " The end.", "n_predict": 3}, 27, " to 10.", "limit", 46),
+]
+AS_LLAMA_WITHOUT_FILES = [
+    ({"input_prefix": STORY, "input_suffix": " The end."}, 10, " to to hear today?", "eos", 2047),
+    ({"input_prefix": STORY, "input_suffix": " The end.", "input_extra": [{"text": "c = 1\n"}]}, 30, " to to hear today?", "eos", 2047),
+    ({"input_prefix": STORY + ",", "prompt": " a wren", "input_suffix": " in the wood."}, 15, " to hear today?", "eos", 2047),
+    ({"input_prefix": "", "input_suffix": " was kind."}, 6, " to hear today?", "eos", 2047),
+    ({"input_prefix": STORY, "input_suffix": ""}, 7, ".", "eos", 2047),
+]
 
 BAD = [
     ("/infill", {"input_prefix": "a"}, 400, "missing_required_parameter", "input_suffix"),
@@ -35,6 +55,18 @@ BAD = [
 def with_keys(folder, names):
     """The model with these tokens around gaps."""
     return common.with_metadata(os.path.join(folder, "gaps.gguf"), {f"tokenizer.ggml.{k}": v for k, v in names.items()})
+
+
+def without_bos(folder):
+    """The model without a token in front of texts."""
+    whole = bytearray(pathlib.Path(MODEL).read_bytes())
+    key = b"tokenizer.ggml.add_bos_token"
+    at = whole.index(key) + len(key) + 4
+    assert whole[at - 4:at + 1] == b"\x07\0\0\0\x01"
+    whole[at] = 0
+    path = pathlib.Path(folder, "plain.gguf")
+    path.write_bytes(whole)
+    return path
 
 
 class Infill(unittest.TestCase):
@@ -137,6 +169,21 @@ class Infill(unittest.TestCase):
         self.assertEqual(got["content"], self.want(BEFORE, BEHIND)["choices"][0]["text"])
         more = sum((self.tokens("\n\n--- snippet ---\n\n") + self.tokens(file["text"]) for file in FILES), [])
         self.assertEqual(line_between["tokens_evaluated"], len(self.prompt(BEFORE, BEHIND)) + len(more))
+
+    def test_as_llama_server(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        plain = without_bos(folder)
+        for keys, cases in ((KEYS, AS_LLAMA), ({k: KEYS[k] for k in ("pre", "suf", "mid")}, AS_LLAMA_WITHOUT_FILES)):
+            model = common.with_metadata(os.path.join(folder, f"{len(keys)}.gguf"),
+                                         {f"tokenizer.ggml.fim_{k}_token_id": v for k, v in keys.items()}, plain)
+            server = Server(model=model)
+            for body, n_prompt, text, stop, last in cases:
+                with self.subTest(body=body, keys=len(keys)):
+                    _, got = server.post("/infill", {"n_predict": 16, "temperature": 0, "return_tokens": True, **body})
+                    self.assertEqual((got["tokens_evaluated"], got["content"], got["stop_type"], got["tokens"][-1]),
+                                     (n_prompt, text, stop, last))
+                    self.assertEqual((len(got["tokens"]), got["has_new_line"]), (got["tokens_predicted"], False))
+            self.assertEqual(server.stop()[0], 0)
 
     def test_another_file_ends_an_answer(self):
         """What would begin another file is no text of the gap's."""

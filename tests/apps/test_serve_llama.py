@@ -156,9 +156,16 @@ class Llama(unittest.TestCase):
         want = [entry["id"] for entry in self.ask(n_probs=1)["completion_probabilities"]]
         got = self.ask(return_tokens=True)
         self.assertEqual(got["tokens"], want)
+        ended = self.ask(return_tokens=True, n_predict=-1, ignore_eos=False)  # what ended it is among them
+        self.assertEqual((ended["stop_type"], ended["tokens"][-1], len(ended["tokens"])),
+                         ("eos", self.eos(), ended["tokens_predicted"]))
+        pieces = [event for _, event in self.server.events("/completion", {**ASK, "n_predict": -1, "ignore_eos": False})]
+        self.assertEqual([token for piece in pieces for token in piece["tokens"]], ended["tokens"])
         self.assertEqual(self.server.post("/detokenize", {"tokens": [*self.ids(STORY), *want]})[1]["content"],
                          STORY + got["content"])
         self.assertEqual(self.ask()["tokens"], [])
+        self.assertFalse(got["has_new_line"])
+        self.assertTrue(self.ask(grammar='root ::= "a\\nb"', ignore_eos=False)["has_new_line"])
         for more in ({}, {"n_probs": 1}, {"stop": got["content"][7:10]}):
             pieces = [event for _, event in self.server.events("/completion", {**ASK, **more})]
             self.assertEqual([token for piece in pieces for token in piece["tokens"]],
