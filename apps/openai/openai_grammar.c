@@ -143,6 +143,7 @@ static bool read_strict(struct reader *reader, const json_t *of)
         return openai_refuse(reader->error, "invalid_type", reader->name, "%s: strict must be a boolean", reader->name);
     if (schema == NULL)
         return openai_refuse(reader->error, "missing_required_parameter", name, "%s is missing", name);
+    reader->name = name;
     if (!read_schema(reader, schema))
         return false;
     reader->r->unenforced_format = !json_is_true(strict);
@@ -352,16 +353,38 @@ bool openai_finish_grammar(struct openai_request *request, const json_t *tools, 
            openai_refuse(error, "invalid_value", "tool_choice", "tool_choice: there is no tool '%.80s'", choice);
 }
 
+/* Whether the library's sentence is about the tools, and not about the grammar beside them. */
+static bool is_of_tools(const struct openai_request *request, const char *sentence)
+{
+    static const char *const beginnings[] = {"the tool ", "tool ",          "two tools ",      "tools of ",
+                                             "the name of a ", "the name of the ", "the model's chat "};
+    static const char end[] = " tools"; /* "more than 128 tools" */
+    size_t n = strlen(sentence);
+
+    if (request->grammar.kind == RUNNEL_GRAMMAR_NONE)
+        return true;
+    if (request->tools == NULL)
+        return false;
+    if (n >= sizeof end && strcmp(sentence + n - (sizeof end - 1), end) == 0)
+        return true;
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
+        if (strncmp(sentence, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return false;
+}
+
 void openai_grammar_fault(const struct openai_request *request, struct openai_error *error)
 {
     static const char prefix[] = "grammar: ";
-    bool tools = strstr(error->message, "tool") != NULL && request->tools != NULL;
+    const char *field = request->functions ? "functions" : "tools";
+    char sentence[RUNNEL_ERROR_BYTES];
 
     if (error->http != 400 || strncmp(error->message, prefix, sizeof prefix - 1) != 0)
         return;
-    snprintf(error->param, sizeof error->param, "%s",
-             tools || request->grammar.kind == RUNNEL_GRAMMAR_NONE ? "tools" : request->grammar_of);
-    error->code = "invalid_value";
+    snprintf(sentence, sizeof sentence, "%s", error->message + sizeof prefix - 1);
+    if (!is_of_tools(request, sentence))
+        field = request->grammar_of;
+    openai_refuse(error, "invalid_value", field, "%s: %s", field, sentence);
 }
 
 void openai_fini_grammar(struct openai_request *request)

@@ -200,7 +200,7 @@ class Batch(unittest.TestCase):
         for text in self.contents(CHAT, {"response_format": loose}):
             self.assertLessEqual(len(json.loads(text)), 3)
         strict = {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": schema}}
-        self.wrong({"response_format": strict}, "response_format.json_schema", "\"format\" at \"#\"")
+        self.wrong({"response_format": strict}, "response_format.json_schema.schema", "\"format\" at \"#\"")
 
     def test_digits(self):
         """Each counts, as in a schema of the command line: of fractions, and beyond 64 bits."""
@@ -222,6 +222,7 @@ class Batch(unittest.TestCase):
         error = got["response"]["body"]["error"]
         self.assertEqual((error["type"], error["code"], error["param"]), ("invalid_request_error", code, param))
         self.assertIn(words, error["message"])
+        self.assertTrue(error["message"].startswith(param + ": "), error)
 
     def test_errors(self):
         self.wrong({"guided_regex": "a("}, "guided_regex", "line 1, column")
@@ -229,6 +230,21 @@ class Batch(unittest.TestCase):
         self.wrong({"json_schema": {"items": {"type": 5}}}, "json_schema", "#/items")
         self.wrong({"structured_outputs": {"json": {"$ref": "http://x"}}}, "structured_outputs.json", "$ref")
         self.wrong({"grammar": "root ::= \"a\"", "guided_regex": "b"}, "guided_regex", "grammar has said already")
+
+    def test_errors_name_the_field_at_fault(self):
+        """Also where the other one, which is good, has the words of its errors."""
+        good = {"type": "object"}
+        bad = {"type": "object", "properties": {"the tool": {"type": "string", "format": "regex"}}, "required": ["the tool"]}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": good}}]
+        named = {"response_format": {"type": "json_schema", "json_schema": {"name": "tool", "strict": True, "schema": {
+            **bad, "title": "the tool "}}}}
+        name = "response_format.json_schema.schema"
+        self.wrong(named, name, "format")
+        for more in ({"tools": tools}, {"tools": tools, "tool_choice": "none"}):
+            self.wrong({**named, **more}, name, "format")
+        tools[0]["function"] = {"name": "f", "parameters": bad, "strict": True}
+        self.wrong({"tools": tools, "tool_choice": "required"}, "tools", "no way to call tools")
+        self.wrong({"functions": [tools[0]["function"]], "function_call": {"name": "f"}}, "functions", "no way to call tools")
 
     def test_nulls(self):
         names = ("response_format", "guided_json", "guided_choice", "structured_outputs", "grammar", "json_schema",

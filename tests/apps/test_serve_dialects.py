@@ -136,7 +136,11 @@ class Dialects(unittest.TestCase):
                                     "stop_sequences[0] must"),
                                    ({"messages": USER, "output_config": {"format": {
                                        "type": "json_schema", "schema": {"type": "x"}}}, "max_tokens": 5}, 400,
-                                    'the schema at "#"'),
+                                    'output_config.format.schema: the schema at "#"'),
+                                   ({"messages": USER, "max_tokens": 5, "tool_choice": {"type": "any"},
+                                     "tools": [{**TOOLS[0], "strict": True, "input_schema": {
+                                         "type": "object", "properties": {"a": {"type": "string", "format": "regex"}}}}]},
+                                    400, "tools: the tool "),
                                    ({"messages": USER, "tool_choice": {"type": "x"}, "max_tokens": 5}, 400,
                                     "tool_choice"),
                                    ([], 400, "object")):
@@ -302,6 +306,7 @@ class Dialects(unittest.TestCase):
                     self.assertEqual(status, 400, got)
                     self.assertRegex(got["error"], "^options." + name.replace("[", r"\[") + "[ :]")
             status, got = self.server.post(path, {**body, "format": {"type": "no such type"}})
+            self.assertTrue(got["error"].startswith("format: "), got)
             self.assertEqual((status, 'the schema at "#"' in got["error"]), (400, True), got)
         status, got = self.server.post("/api/embeddings", {"prompt": "word " * 20000})
         self.assertEqual(status, 400, got)

@@ -87,7 +87,7 @@ SCHEMAS = [
 FORMS = [  # how a body is broken around them: members, the member at fault
     (TEXT, {"prompt": "a", "response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     (TEXT, {"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {"schema": []}}},
-     "response_format.json_schema"),
+     "response_format.json_schema.schema"),
     (TEXT, {"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
      "response_format.json_schema.schema"),
     (TEXT, {"prompt": "a", "guided_json": "[" * 100000}, "guided_json"), (TEXT, {"prompt": "a", "guided_json": 5}, "guided_json"),
@@ -166,6 +166,7 @@ class Hostile(unittest.TestCase):
             self.assertEqual((status, error["type"], error["param"]), (400, "invalid_request_error", param), got)
             self.assertRegex(error["message"], r"\A[^\n]{10,600}\Z")
             self.assertIn(words, error["message"])
+            self.assertTrue(error["message"].startswith((param + ":", param + " ", param + "[")), error)
 
     def test_each_is_answered(self):
         type(self).reference = min(self.cost(TEXT, {"prompt": "a", "grammar": steps(i)})[0] for i in range(3))
@@ -179,7 +180,7 @@ class Hostile(unittest.TestCase):
         for i, (schema, words) in enumerate(SCHEMAS):
             for way, url, body in some(i, schema_ways(schema)):
                 with self.subTest(schema=str(schema)[:80], way=way):
-                    param = "response_format.json_schema" if way == "response_format" else way
+                    param = "response_format.json_schema.schema" if way == "response_format" else way
                     other = way == "tools" and schema == {"$ref": "#"}  # it means another schema there
                     self.judge(url, body, param, "no text" if other else words)
         for url, body, param in FORMS:
