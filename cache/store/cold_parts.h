@@ -91,6 +91,7 @@ struct rn_cold_store {
     struct rn_cold_numbers names;             /* of the folder's segments, when it was looked at last */
 
     uint32_t failed_reads; /* in sequence */
+    uint32_t refusals;     /* the disk is full: so many puts until one tries again; 0: it is not, or nothing helps */
     bool has_error, error_reported;
     runnel_error error;
     struct rn_cold_stats stats;

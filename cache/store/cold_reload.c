@@ -70,6 +70,7 @@ static void begin_anew(struct rn_cold_store *fresh, const struct rn_cold_store *
     fresh->stats.segments = fresh->stats.records = 0;
     fresh->stats.file_bytes = fresh->stats.live_bytes = fresh->stats.damaged = 0;
     fresh->stats.writes = writes;
+    fresh->refusals = 0; /* its last segment has no end */
     fresh->follows = store->follows && !writes;
     fresh->waits = store->waits && !writes;
 }

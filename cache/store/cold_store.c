@@ -10,7 +10,8 @@
 #include "cache/store/cold_parts.h"
 
 #define TEND_BYTES (1u << 20) /* what one tend may read and write: a few milliseconds */
-#define READ_FAILURES 8u      /* in sequence: then the disk is taken for broken */
+#define REFUSALS 32u     /* puts, until a disk that was full is tried again: some MB of what is computed meanwhile */
+#define READ_FAILURES 8u /* in sequence: then the disk is taken for broken */
 
 static struct rn_cold_store *store_of(struct rn_tier_store *tier)
 {
@@ -61,10 +62,26 @@ static void keep_error(struct rn_cold_store *store, const char *what, int status
                  status == 0 ? "a file ends too early" : strerror(-status));
 }
 
+/* A disk that is full may have room later. */
+static bool is_full(int status)
+{
+    return status == -ENOSPC || status == -EDQUOT;
+}
+
 void rn_cold_write_failed(struct rn_cold_store *store, const char *what, int status)
 {
     keep_error(store, what, status);
     store->stats.writes = false;
+    store->refusals = is_full(status) && store->lock_fd >= 0 ? REFUSALS : 0;
+}
+
+/* False: nothing is written, or not now. */
+static bool may_write(struct rn_cold_store *store)
+{
+    if (store->refusals > 0 && --store->refusals == 0)
+        store->stats.writes = true;
+    RN_ASSERT(!store->stats.writes || store->refusals == 0);
+    return store->stats.writes;
 }
 
 static void read_failed(struct rn_cold_store *store, int status)
@@ -201,8 +218,8 @@ runnel_status rn_cold_seal_active(struct rn_cold_store *store)
 
     RN_CHECK(segment->n * rn_cold_index_bytes(store->id.block_tokens) <= store->index_room);
     status = rn_cold_seal(store, segment, store->index);
-
-    store->active = RN_COLD_NONE;
+    if (status == RUNNEL_OK)
+        store->active = RN_COLD_NONE;
     return status;
 }
 
@@ -278,6 +295,8 @@ runnel_status rn_cold_write_record(struct rn_cold_store *store, const void *payl
         status = rn_cold_pwrite(store, segment->fd, store->head + RN_COLD_PLACE_BYTES, head_bytes, segment->bytes);
     if (status < 0) {
         rn_cold_write_failed(store, "a block cannot be written", status);
+        if (is_full(status)) /* what there is of it takes room */
+            store->io->truncate(store->io->user, segment->fd, segment->bytes);
         return RUNNEL_IO;
     }
     rn_bytes_put(store->head, segment->bytes, RN_COLD_PLACE_BYTES);
@@ -347,7 +366,7 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
     runnel_status status;
 
     *handle = 0;
-    if (!store->stats.writes)
+    if (!may_write(store))
         return RUNNEL_STATE;
     if (n == 0 || n > RN_COLD_MAX_PAYLOAD)
         return RUNNEL_INVALID;
@@ -565,7 +584,7 @@ static bool tend(struct rn_tier_store *tier)
 
 static bool writes(const struct rn_tier_store *tier)
 {
-    return borrow(tier)->stats.writes;
+    return borrow(tier)->stats.writes || borrow(tier)->refusals > 0;
 }
 
 static uint64_t file_bytes(const struct rn_tier_store *tier)
