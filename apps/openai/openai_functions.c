@@ -67,7 +67,7 @@ bool openai_fix_function(json_t *message, const char *where, struct openai_error
         return openai_expect(error, param, json_object_get(message, "name"), JSON_STRING) &&
                json_object_set_new(message, "role", json_string("tool")) == 0;
     }
-    if (call == NULL || json_is_null(call))
+    if (call == NULL)
         return true;
     snprintf(param, sizeof param, "%.50s.function_call", where);
     if (!openai_expect(error, param, call, JSON_OBJECT))

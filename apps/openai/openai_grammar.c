@@ -356,8 +356,8 @@ bool openai_finish_grammar(struct openai_request *request, const json_t *tools, 
 /* Whether the library's sentence is about the tools, and not about the grammar beside them. */
 static bool is_of_tools(const struct openai_request *request, const char *sentence)
 {
-    static const char *const beginnings[] = {"the tool ", "tool ",          "two tools ",      "tools of ",
-                                             "the name of a ", "the name of the ", "the model's chat "};
+    static const char *const beginnings[] = {
+        "the tool ", "tool ", "two tools ", "tools of ", "the name of a ", "the name of the ", "the model's chat "};
     static const char end[] = " tools"; /* "more than 128 tools" */
     size_t n = strlen(sentence);
 

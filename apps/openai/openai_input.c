@@ -49,7 +49,7 @@ static bool append(struct talk *talk, json_t *message, bool assistant)
 /* A text, or parts that are texts, as a new string. */
 static json_t *text_of(struct talk *talk, const json_t *value, size_t i, const char *name)
 {
-    static const char *const types[] = {"input_text", "output_text", "text", NULL};
+    static const char *const types[] = {"input_text", "output_text", "text", "refusal", NULL};
     char param[96];
 
     snprintf(param, sizeof param, "input[%zu].%s", i, name);
@@ -276,20 +276,27 @@ bool openai_take_tools(struct openai_reader *reader, const char *name, const jso
     return (reader->own_tools != NULL && reader->r->given.tools != NULL) || openai_no_memory(reader->error);
 }
 
-/* {"type": "allowed_tools", "mode": .., "tools": [..]}: auto or required, of these tools alone. */
+/* {"type": "allowed_tools", "mode": .., "tools": [..]}: auto or required, of these tools alone. Chats have what is
+ * behind the type in an object, "allowed_tools". */
 static bool take_allowed(struct openai_reader *reader, const json_t *value)
 {
-    const json_t *mode = json_object_get(value, "mode");
-    const char *word = openai_word(mode);
+    const json_t *inside = json_object_get(value, "allowed_tools");
+    bool nested = inside != NULL || (reader->r->endpoint == OPENAI_CHAT && json_object_get(value, "mode") == NULL);
+    const char *mode_of = nested ? "tool_choice.allowed_tools.mode" : "tool_choice.mode", *word = NULL;
+    const json_t *mode = json_object_get(nested ? inside : value, "mode");
 
-    reader->allowed = json_object_get(value, "tools");
-    if (!openai_expect(reader->error, "tool_choice.mode", mode, JSON_STRING) ||
-        !openai_expect(reader->error, "tool_choice.tools", reader->allowed, JSON_ARRAY))
+    if (nested && !openai_expect(reader->error, "tool_choice.allowed_tools", inside, JSON_OBJECT))
         return false;
+    reader->allowed = json_object_get(nested ? inside : value, "tools");
+    reader->allowed_of = nested ? "tool_choice.allowed_tools.tools" : "tool_choice.tools";
+    if (!openai_expect(reader->error, mode_of, mode, JSON_STRING) ||
+        !openai_expect(reader->error, reader->allowed_of, reader->allowed, JSON_ARRAY))
+        return false;
+    word = openai_word(mode);
     if (strcmp(word, "auto") != 0 && strcmp(word, "required") != 0)
-        return openai_refuse(reader->error, "invalid_value", "tool_choice.mode",
-                             "tool_choice.mode must be 'auto' or 'required', not '%.40s'", word);
-    return openai_read_tool_choice(reader->r, "tool_choice.mode", mode, reader->error);
+        return openai_refuse(reader->error, "invalid_value", mode_of, "%s must be 'auto' or 'required', not '%.40s'",
+                             mode_of, word);
+    return openai_read_tool_choice(reader->r, mode_of, mode, reader->error);
 }
 
 bool openai_take_choice(struct openai_reader *reader, const char *name, const json_t *value)
@@ -307,7 +314,8 @@ bool openai_take_choice(struct openai_reader *reader, const char *name, const js
 static bool is_allowed(const json_t *allowed, const char *tool)
 {
     for (size_t i = 0; i < json_array_size(allowed); i++) {
-        const char *name = openai_word(json_object_get(json_array_get(allowed, i), "name"));
+        const json_t *item = json_array_get(allowed, i), *function = json_object_get(item, "function");
+        const char *name = openai_word(json_object_get(function != NULL ? function : item, "name"));
 
         if (name != NULL && strcmp(name, tool) == 0)
             return true;
@@ -326,11 +334,17 @@ bool openai_finish_choice(struct openai_reader *reader)
 
     if (reader->allowed == NULL)
         return true;
+    if (tools == NULL) { /* the body's */
+        reader->tools = reader->own_tools = tools =
+            reader->tools != NULL ? json_copy((json_t *)(uintptr_t)reader->tools) : json_array();
+        if (tools == NULL)
+            return openai_no_memory(reader->error);
+    }
     for (size_t i = json_array_size(tools); i > 0; i--)
         if (!is_allowed(reader->allowed, name_of(tools, i - 1)))
             json_array_remove(tools, i - 1);
-    return json_array_size(tools) > 0 || openai_refuse(reader->error, "invalid_value", "tool_choice.tools",
-                                                       "tool_choice.tools names none of the tools");
+    return json_array_size(tools) > 0 || openai_refuse(reader->error, "invalid_value", reader->allowed_of,
+                                                       "%s names none of the tools", reader->allowed_of);
 }
 
 /* ---- Others ------------------------------------------------------------------------------ */

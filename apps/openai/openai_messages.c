@@ -9,7 +9,7 @@ const char *const openai_roles[] = {"system", "developer", "user", "assistant", 
 
 enum { MOST_NAME = 128 }; /* of a tool: the limit of Anthropic; OpenAI has 64 for chats */
 
-static const char *const chat_parts[] = {"text", NULL};
+static const char *const chat_parts[] = {"text", "refusal", NULL};
 
 bool openai_known_word(const char *const *words, const char *word)
 {
@@ -23,7 +23,8 @@ static const json_t *part_text(const json_t *part, const char *where, size_t i, 
                                struct openai_error *error)
 {
     const char *type = openai_word(json_object_get(part, "type"));
-    const json_t *text = json_object_get(part, "text");
+    const char *name = type != NULL && strcmp(type, "refusal") == 0 ? type : "text";
+    const json_t *text = json_object_get(part, name);
     char param[96];
 
     snprintf(param, sizeof param, "%.50s[%zu]", where, i);
@@ -31,7 +32,7 @@ static const json_t *part_text(const json_t *part, const char *where, size_t i, 
         openai_refuse(error, "unsupported_value", param, "%s: only parts of type text are supported", param);
         return NULL;
     }
-    snprintf(param, sizeof param, "%.50s[%zu].text", where, i);
+    snprintf(param, sizeof param, "%.50s[%zu].%s", where, i, name);
     return openai_expect(error, param, text, JSON_STRING) ? text : NULL;
 }
 
@@ -116,6 +117,23 @@ static bool fix_content(json_t *message, const char *role, size_t i, struct open
     return openai_expect(error, param, content, JSON_STRING);
 }
 
+/* What is null, or a list of no calls, is missing: templates ask whether a message has it. Not so the content. */
+static void drop_nothing(json_t *message)
+{
+    const char *name = NULL;
+    json_t *value = NULL;
+    void *next = NULL;
+
+    json_object_foreach_safe(message, next, name, value)
+    {
+        bool nothing = json_is_null(value) ? strcmp(name, "content") != 0
+                                           : strcmp(name, "tool_calls") == 0 && json_is_array(value);
+
+        if (nothing && json_array_size(value) == 0)
+            json_object_del(message, name);
+    }
+}
+
 static bool fix_message(json_t *message, size_t i, struct openai_error *error)
 {
     json_t *calls = NULL;
@@ -125,6 +143,7 @@ static bool fix_message(json_t *message, size_t i, struct openai_error *error)
     snprintf(param, sizeof param, "messages[%zu]", i);
     if (!openai_expect(error, param, message, JSON_OBJECT))
         return false;
+    drop_nothing(message);
     snprintf(param, sizeof param, "messages[%zu].role", i);
     if (!openai_expect(error, param, json_object_get(message, "role"), JSON_STRING))
         return false;
@@ -136,7 +155,7 @@ static bool fix_message(json_t *message, size_t i, struct openai_error *error)
         return false;
     calls = json_object_get(message, "tool_calls");
     snprintf(param, sizeof param, "messages[%zu].tool_calls", i);
-    return calls == NULL || json_is_null(calls) || fix_calls(calls, param, error);
+    return calls == NULL || fix_calls(calls, param, error);
 }
 
 json_t *openai_messages(const json_t *messages, struct openai_error *error)

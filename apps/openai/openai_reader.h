@@ -9,9 +9,10 @@ struct openai_reader {
     struct openai_request *r;
     struct openai_error *error;
     const json_t *tools, *variables, *effort, *documents, *input, *instructions;
-    const json_t *allowed; /* responses: tool_choice's list of tools */
-    json_t *own_tools;     /* responses: tools in the form of chats, where `tools` points to; owned */
-    int64_t chat_tokens;   /* max_completion_tokens; 0: not given */
+    const json_t *allowed;  /* tool_choice's list of tools ... */
+    const char *allowed_of; /* ... and where it stands */
+    json_t *own_tools;      /* where `tools` points to if they are not the body's; owned */
+    int64_t chat_tokens;    /* max_completion_tokens; 0: not given */
     bool chat_logprobs, no_tools, asks_prompt;
 };
 
@@ -19,7 +20,10 @@ struct openai_reader {
 
 typedef bool openai_take_fn(struct openai_reader *reader, const char *name, const json_t *value);
 openai_take_fn openai_take_input, openai_take_instructions, openai_take_text, openai_take_reasoning;
-openai_take_fn openai_take_truncation, openai_take_metadata, openai_take_tools, openai_take_choice, openai_take_include;
+openai_take_fn openai_take_truncation, openai_take_metadata, openai_take_tools, openai_take_include;
+
+/* tool_choice, also of chats. */
+openai_take_fn openai_take_choice;
 
 /* The tools that tool_choice leaves; then the conversation. False: reader->error says why. */
 bool openai_finish_choice(struct openai_reader *reader);
@@ -48,10 +52,6 @@ extern const char *const openai_roles[]; /* up to a NULL */
 
 /* words: up to a NULL. */
 bool openai_known_word(const char *const *words, const char *word);
-
-/* The texts of a list of parts of those types, parted by newlines, as a new string; `where` names the list in errors.
- * NULL: *error says why, or memory is short. */
-json_t *openai_join_parts(const json_t *parts, const char *where, const char *const *types, struct openai_error *error);
 
 /* False, with an error, when the value is not what tools and functions may be named. */
 bool openai_expect_tool_name(struct openai_error *error, const char *param, const json_t *value);

@@ -333,14 +333,6 @@ static bool read_tools(struct openai_reader *reader, const char *name, const jso
     return openai_tools_check(value, reader->error);
 }
 
-static bool read_tool_choice(struct openai_reader *reader, const char *name, const json_t *value)
-{
-    if (!openai_read_tool_choice(reader->r, name, value, reader->error))
-        return false;
-    reader->no_tools = strcmp(reader->r->tool_choice, "none") == 0;
-    return true;
-}
-
 static bool read_parallel_calls(struct openai_reader *reader, const char *name, const json_t *value)
 {
     reader->r->one_call = json_is_false(value);
@@ -424,7 +416,6 @@ static const struct field fields[] = {
     {"truncation", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, openai_take_truncation, OPENAI_STRING},
     {"metadata", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, openai_take_metadata, OPENAI_OBJECT},
     {"tools", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, openai_take_tools, OPENAI_ARRAY},
-    {"tool_choice", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, openai_take_choice, OPENAI_TEXT_OR_SET},
     {"include", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, openai_take_include, OPENAI_ARRAY},
     {"background", OPENAI_RESPONSES, FALSE_ONLY, 0, 0, 0, NULL, 0},
     {"previous_response_id", OPENAI_RESPONSES, REFUSED, 0, 0, 0, NULL, 0},
@@ -450,7 +441,7 @@ static const struct field fields[] = {
     {"logprobs", OPENAI_COMPLETIONS, SPECIAL, 0, 0, RUNNEL_MAX_TOP_LOGPROBS, read_logprobs, OPENAI_WHOLE},
     {"top_logprobs", TALK, INTEGER, AT(top_logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, NULL, 0},
     {"tools", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tools, OPENAI_ARRAY},
-    {"tool_choice", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tool_choice, OPENAI_TEXT_OR_SET},
+    {"tool_choice", TALK, SPECIAL, 0, 0, 0, openai_take_choice, OPENAI_TEXT_OR_SET},
     {"parallel_tool_calls", TALK, SPECIAL, 0, 0, 0, read_parallel_calls, OPENAI_BOOLEAN},
     {"response_format", BOTH, SPECIAL, 0, 0, 0, read_format, OPENAI_OBJECT},
     {"modalities", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_modalities, OPENAI_ARRAY},
@@ -610,7 +601,7 @@ static bool finish(struct openai_reader *reader)
     struct openai_request *r = reader->r;
     bool chat = r->endpoint == OPENAI_CHAT;
 
-    if (r->endpoint == OPENAI_RESPONSES && !openai_finish_choice(reader))
+    if (!openai_finish_choice(reader))
         return false;
     if (!openai_finish_grammar(r, reader->tools, reader->error))
         return false;

@@ -32,6 +32,7 @@ const struct serve_field_name anthropic_names[] = {
     {"tools[].input_schema", "tools[].function.parameters"},
     {"output_config.format.schema", "response_format.json_schema.schema"},
     {"output_config.format", "response_format"},
+    {"output_config.effort", "reasoning_effort"},
     {"thinking", "chat_template_kwargs"},
     {0}};
 
@@ -75,30 +76,11 @@ static json_t *joined(const json_t *first, const char *between, const json_t *se
 /* The text of a content, which is a text or a list of text blocks, as one text; NULL: *error, or no memory. */
 static json_t *joined_text(const json_t *content, const char *param, struct openai_error *error)
 {
-    json_t *text = json_string(""), *longer = NULL;
-    const json_t *block = NULL;
-    size_t i = 0;
+    static const char *const types[] = {"text", NULL};
 
-    if (json_is_string(content)) {
-        json_decref(text);
+    if (json_is_string(content))
         return json_incref((json_t *)(uintptr_t)content);
-    }
-    if (!openai_expect(error, param, content, JSON_ARRAY)) {
-        json_decref(text);
-        return NULL;
-    }
-    json_array_foreach(content, i, block)
-    {
-        if (strcmp(type_of(block), "text") != 0 || !json_is_string(json_object_get(block, "text"))) {
-            openai_refuse(error, "unsupported_value", param, "%s[%zu]: only text blocks are supported here", param, i);
-            json_decref(text);
-            return NULL;
-        }
-        longer = joined(text, json_string_length(text) > 0 ? "\n" : "", json_object_get(block, "text"));
-        json_decref(text);
-        text = longer;
-    }
-    return text;
+    return openai_expect(error, param, content, JSON_ARRAY) ? openai_join_parts(content, param, types, error) : NULL;
 }
 
 /* What a tool said, `text` (stolen), as a message. That it has failed is a member, is_error, which few templates know:
@@ -134,6 +116,7 @@ static bool read_user_block(struct reader *reader, const json_t *block, const ch
 {
     const json_t *content = json_object_get(block, "content"), *id = json_object_get(block, "tool_use_id");
     json_t *text = NULL;
+    char place[80];
 
     if (strcmp(type_of(block), "text") == 0)
         return openai_expect(reader->error, param, json_object_get(block, "text"), JSON_STRING) &&
@@ -143,7 +126,8 @@ static bool read_user_block(struct reader *reader, const json_t *block, const ch
                              param, type_of(block));
     if (!openai_expect(reader->error, param, id, JSON_STRING))
         return false;
-    text = content != NULL ? joined_text(content, param, reader->error) : json_string("");
+    snprintf(place, sizeof place, "%.60s.content", param);
+    text = content != NULL && !json_is_null(content) ? joined_text(content, place, reader->error) : json_string("");
     return text != NULL && add_result(reader, block, param, text);
 }
 
@@ -168,9 +152,24 @@ static bool read_user(struct reader *reader, const json_t *content, const char *
     return good;
 }
 
-/* A block of the model's earlier answers: text, thoughts, calls. */
-static bool read_answer_block(struct reader *reader, const json_t *block, const char *param, json_t *parts,
-                              json_t *calls)
+/* One of the model's earlier answers: what it said and what it thought, as text blocks, and its calls. */
+struct answer {
+    json_t *parts, *thoughts, *calls;
+};
+
+/* What it has thought goes to the template as reasoning; most drop that of earlier turns. What is redacted nobody can
+ * read. */
+static bool read_thought(struct reader *reader, const json_t *block, const char *param, struct answer *answer)
+{
+    const json_t *text = json_object_get(block, "thinking");
+
+    return strcmp(type_of(block), "redacted_thinking") == 0 ||
+           (openai_expect(reader->error, param, text, JSON_STRING) &&
+            (json_string_length(text) == 0 ||
+             json_array_append_new(answer->thoughts, json_pack("{s:s,s:O}", "type", "text", "text", text)) == 0));
+}
+
+static bool read_answer_block(struct reader *reader, const json_t *block, const char *param, struct answer *answer)
 {
     const char *type = type_of(block);
     const json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name");
@@ -180,9 +179,9 @@ static bool read_answer_block(struct reader *reader, const json_t *block, const 
 
     if (strcmp(type, "text") == 0)
         return openai_expect(reader->error, param, json_object_get(block, "text"), JSON_STRING) &&
-               json_array_append(parts, (json_t *)(uintptr_t)block) == 0;
+               json_array_append(answer->parts, (json_t *)(uintptr_t)block) == 0;
     if (strcmp(type, "thinking") == 0 || strcmp(type, "redacted_thinking") == 0)
-        return true; /* templates drop the thoughts of earlier turns */
+        return read_thought(reader, block, param, answer);
     if (strcmp(type, "tool_use") != 0)
         return openai_refuse(reader->error, "unsupported_value", param, "%s: blocks of type '%.40s' are not supported",
                              param, type);
@@ -195,29 +194,44 @@ static bool read_answer_block(struct reader *reader, const json_t *block, const 
                                          name, "arguments", arguments)
                              : NULL;
     free(arguments);
-    return call != NULL && json_array_append_new(calls, call) == 0;
+    return call != NULL && json_array_append_new(answer->calls, call) == 0;
+}
+
+/* As a message, which is added. */
+static bool add_answer(struct reader *reader, const struct answer *answer)
+{
+    json_t *message = json_pack("{s:s,s:O?}", "role", "assistant", "content",
+                                json_array_size(answer->parts) > 0 ? answer->parts : NULL);
+    json_t *thoughts =
+        json_array_size(answer->thoughts) > 0 ? joined_text(answer->thoughts, "thinking", reader->error) : NULL;
+    bool good = message != NULL && (thoughts != NULL || json_array_size(answer->thoughts) == 0);
+
+    if (good && thoughts != NULL)
+        good = json_object_set(message, "reasoning_content", thoughts) == 0;
+    if (good && json_array_size(answer->calls) > 0)
+        good = json_object_set(message, "tool_calls", answer->calls) == 0;
+    json_decref(thoughts);
+    if (good)
+        return add(reader, message);
+    json_decref(message);
+    return false;
 }
 
 static bool read_assistant(struct reader *reader, const json_t *content, const char *param)
 {
-    json_t *parts = json_array(), *calls = json_array(), *message = NULL;
-    bool good = parts != NULL && calls != NULL && openai_expect(reader->error, param, content, JSON_ARRAY);
+    struct answer answer = {json_array(), json_array(), json_array()};
+    bool good = answer.parts != NULL && answer.thoughts != NULL && answer.calls != NULL &&
+                openai_expect(reader->error, param, content, JSON_ARRAY);
     char place[64];
 
     for (size_t i = 0; good && i < json_array_size(content); i++) {
         snprintf(place, sizeof place, "%.40s[%zu]", param, i);
-        good = read_answer_block(reader, json_array_get(content, i), place, parts, calls);
+        good = read_answer_block(reader, json_array_get(content, i), place, &answer);
     }
-    if (good) {
-        message = json_pack("{s:s}", "role", "assistant");
-        good = message != NULL &&
-               json_object_set(message, "content", json_array_size(parts) > 0 ? parts : json_null()) == 0 &&
-               (json_array_size(calls) == 0 || json_object_set(message, "tool_calls", calls) == 0) &&
-               add(reader, json_incref(message));
-    }
-    json_decref(message);
-    json_decref(parts);
-    json_decref(calls);
+    good = good && add_answer(reader, &answer);
+    json_decref(answer.parts);
+    json_decref(answer.thoughts);
+    json_decref(answer.calls);
     return good;
 }
 
@@ -272,6 +286,12 @@ static json_t *read_tool(const json_t *tool, size_t i, struct openai_error *erro
     char param[48];
     bool good = true;
 
+    snprintf(param, sizeof param, "tools[%zu].type", i);
+    if (type_of(tool)[0] != '\0' && strcmp(type_of(tool), "custom") != 0) {
+        openai_refuse(error, "unsupported_value", param, "%s: tools of type '%.40s' are not supported", param,
+                      type_of(tool));
+        return NULL;
+    }
     snprintf(param, sizeof param, "tools[%zu].name", i);
     good = openai_expect(error, param, name, JSON_STRING);
     snprintf(param, sizeof param, "tools[%zu].input_schema", i);
@@ -327,12 +347,15 @@ static bool read_tool_choice(const json_t *choice, json_t *out, struct openai_er
     return json_object_set_new(out, "tool_choice", value) == 0;
 }
 
-/* output_config.format: the answer is what a schema allows. */
-static bool read_format(const json_t *config, json_t *out, struct openai_error *error)
+/* output_config: how hard the model thinks, a variable of the template; and format, a schema that the answer fits. */
+static bool read_config(const json_t *config, json_t *out, struct openai_error *error)
 {
     const json_t *format = json_object_get(config, "format"), *schema = json_object_get(format, "schema");
+    json_t *effort = json_object_get(config, "effort");
 
-    if (config == NULL || json_is_null(config) || format == NULL || json_is_null(format))
+    if (effort != NULL && json_object_set(out, "reasoning_effort", effort) != 0)
+        return false;
+    if (format == NULL || json_is_null(format))
         return true;
     if (strcmp(type_of(format), "json_schema") != 0)
         return openai_refuse(error, "unsupported_value", "output_config.format",
@@ -391,7 +414,7 @@ static bool read_body(const json_t *body, json_t *out, struct openai_error *erro
         return false;
     if (!read_thinking(body, out, error))
         return false;
-    if (!read_format(json_object_get(body, "output_config"), out, error))
+    if (!read_config(json_object_get(body, "output_config"), out, error))
         return false;
     return copy(body, "model", out, "model") && copy(body, "max_tokens", out, "max_tokens") &&
            copy(body, "stop_sequences", out, "stop") && copy(body, "temperature", out, "temperature") &&

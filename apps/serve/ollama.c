@@ -201,12 +201,24 @@ static json_t *translate(const json_t *body, bool chat, struct openai_error *err
     return NULL;
 }
 
-/* A content that is missing is an empty one: Ollama's client leaves it out. */
-static bool fix_content(json_t *message)
+/* A content that is missing is an empty one: Ollama's client leaves it out. What was thought, and which tool has
+ * answered, have other names in OpenAI's form, unless a message has both. */
+static bool fix_members(json_t *message)
 {
+    static const char *const renamed[][2] = {{"thinking", "reasoning_content"}, {"tool_name", "name"}};
     json_t *content = json_object_get(message, "content");
 
-    return (content != NULL && !json_is_null(content)) || json_object_set_new(message, "content", json_string("")) == 0;
+    if ((content == NULL || json_is_null(content)) && json_object_set_new(message, "content", json_string("")) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof renamed / sizeof renamed[0]; i++) {
+        json_t *value = json_object_get(message, renamed[i][0]);
+
+        if (json_string_length(value) > 0 && json_object_get(message, renamed[i][1]) == NULL &&
+            json_object_set(message, renamed[i][1], value) != 0)
+            return false;
+        json_object_del(message, renamed[i][0]);
+    }
+    return true;
 }
 
 /* Arguments of calls come as objects, and OpenAI's are texts. */
@@ -232,22 +244,31 @@ static bool fix_calls(json_t *message)
     return good;
 }
 
+static bool fix_message(json_t *message, size_t i, struct openai_error *error)
+{
+    char param[48];
+
+    snprintf(param, sizeof param, "messages[%zu]", i);
+    if (!openai_expect(error, param, message, JSON_OBJECT))
+        return false;
+    snprintf(param, sizeof param, "messages[%zu].images", i);
+    if (json_array_size(json_object_get(message, "images")) > 0)
+        return openai_refuse(error, "unsupported_value", param, "%s: images are not supported", param);
+    json_object_del(message, "images");
+    return fix_members(message) && fix_calls(message);
+}
+
 static json_t *translate_chat(const json_t *body, struct openai_error *error)
 {
     json_t *out = translate(body, true, error), *messages = NULL;
-    size_t i = 0;
     bool good = out != NULL;
 
     if (!good)
         return NULL;
     messages = json_deep_copy(json_object_get(body, "messages"));
     good = openai_expect(error, "messages", messages, JSON_ARRAY);
-    for (i = 0; good && i < json_array_size(messages); i++) {
-        good = openai_expect(error, "messages", json_array_get(messages, i), JSON_OBJECT);
-        if (good && json_array_size(json_object_get(json_array_get(messages, i), "images")) > 0)
-            good = openai_refuse(error, "unsupported_value", "messages.images", "images are not supported");
-        good = good && fix_content(json_array_get(messages, i)) && fix_calls(json_array_get(messages, i));
-    }
+    for (size_t i = 0; good && i < json_array_size(messages); i++)
+        good = fix_message(json_array_get(messages, i), i, error);
     good = good && json_object_set(out, "messages", messages) == 0 && copy(body, "tools", out, "tools");
     if (good && openai_is_begun(messages))
         good = json_object_set_new(out, "continue_final_message", json_true()) == 0;

@@ -123,8 +123,16 @@ BAD_BODIES = [  # url, body, code, param
      "tool_choice"),
     (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
      "invalid_value", "tool_choice"),
-    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "unsupported_value",
-     "tool_choice"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "allowed_tools"}},
+     "missing_required_parameter", "tool_choice.allowed_tools"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+        "mode": "none", "tools": []}}}, "invalid_value", "tool_choice.allowed_tools.mode"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+        "mode": "auto", "tools": [{"type": "function", "function": {"name": "h"}}]}}}, "invalid_value",
+     "tool_choice.allowed_tools.tools"),
+    (CHAT, {"messages": USER, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+        {"type": "function", "function": {"name": "f"}}]}}}, "invalid_value", "tool_choice.allowed_tools.tools"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "custom"}}, "unsupported_value", "tool_choice"),
     (CHAT, {"messages": USER, "response_format": 5}, "invalid_type", "response_format"),
     (CHAT, {"messages": USER, "response_format": {}}, "missing_required_parameter", "response_format"),
     (CHAT, {"messages": USER, "response_format": {"type": "xml"}}, "unsupported_value", "response_format"),

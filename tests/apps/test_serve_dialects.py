@@ -66,6 +66,58 @@ class Dialects(unittest.TestCase):
         _, count = self.server.post(MESSAGES + "/count_tokens", {"messages": turns, "system": system})
         self.assertEqual(count, {"input_tokens": want["usage"]["prompt_tokens"]})
 
+    def test_what_templates_are_told(self):
+        """The prompt is all that a template is told: each dialect's body makes that of the same in OpenAI's form."""
+        call = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+        ask, said = {"role": "user", "content": "Call f"}, {"role": "assistant", "content": "Now."}
+        body = {"max_tokens": 6, "temperature": 0, "reasoning_effort": "low"}
+        with template("{{ messages | tojson }}{{ (tools or []) | tojson }}{{ reasoning_effort }}\n") as options:
+            server = Server(*options)
+            plain = server.post("/apply-template", {"messages": [ask, said, ask]})[1]["prompt"]
+            nothing = dict.fromkeys(("tool_calls", "function_call", "refusal", "audio", "reasoning_content", "name"))
+            for member in (nothing, {"tool_calls": []}):  # as clients write the messages that they got
+                self.assertEqual(server.post("/apply-template", {"messages": [ask, {**said, **member}, ask]})[1]["prompt"],
+                                 plain)
+            parts = [{"type": "refusal", "refusal": "No"}, {"type": "text", "text": "w."}]
+            self.assertEqual(server.post("/apply-template", {"messages": [ask, {**said, "content": parts}, ask]})[1]["prompt"],
+                             plain.replace("Now.", "No\\nw."))
+            other = {"type": "function", "function": {"name": "g", "parameters": CLOSED}}
+            allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}
+            for choice in ({"type": "allowed_tools", "allowed_tools": allowed}, {"type": "allowed_tools", **allowed}):
+                self.assertEqual(server.post("/apply-template", {"messages": [ask], "tools": [TOOL, other],
+                                                                 "tool_choice": choice}),
+                                 server.post("/apply-template", {"messages": [ask], "tools": [other]}))
+            _, want = server.post(CHAT, {**body, "messages": [
+                ask, {**said, "reasoning_content": "Hm.\nYes.", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "t1", "content": ""}]})
+            status, got = server.post(MESSAGES, {**body, "output_config": {"effort": "low"}, "messages": [
+                ask, {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "redacted_thinking", "data": "x"},
+                    {"type": "thinking", "thinking": "Yes."}, {"type": "text", "text": "Now."},
+                    {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": None}]}]})
+            self.assertEqual((status, got["content"][0]["text"]), (200, want["choices"][0]["message"]["content"]))
+            self.assertEqual(got["usage"]["input_tokens"] + got["usage"]["cache_read_input_tokens"],
+                             want["usage"]["prompt_tokens"])
+            _, want = server.post(CHAT, {**body, "top_k": 40, "top_p": 0.9, "messages": [
+                ask, {"role": "assistant", "content": "", "reasoning_content": "Hm."},
+                {"role": "tool", "content": "4", "name": "f"}]})
+            _, got = server.post("/api/chat", {"stream": False, "think": "low", "messages": [
+                ask, {"role": "assistant", "thinking": "Hm.", "images": []}, {"role": "tool", "content": "4", "tool_name": "f"}],
+                "options": {"temperature": 0, "num_predict": 6}})
+            self.assertEqual((got["message"]["content"], got["prompt_eval_count"]),
+                             (want["choices"][0]["message"]["content"], want["usage"]["prompt_tokens"]))
+            self.assertEqual(server.stop()[0], 0)
+
+    def test_many_blocks(self):
+        """Each is read once: their texts are not joined pair by pair, which would take hours."""
+        many = [{"type": "text", "text": "a"}] * 600000
+        for body in ({"system": many, "messages": USER}, {"messages": [*USER, {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t", "content": many}]}]}):
+            status, got = self.server.post(MESSAGES, {**body, "max_tokens": 5})
+            self.assertEqual((status, got["error"]["type"]), (400, "invalid_request_error"))
+            self.assertIn("the model's context", got["error"]["message"])
+
     def test_answers_that_were_begun(self):
         begun = [*USER, {"role": "assistant", "content": "The answer is:"}]
         want, usage = self.chat(messages=begun, continue_final_message=True)
@@ -123,6 +175,13 @@ class Dialects(unittest.TestCase):
                                    ({"messages": [{"role": "user", "content": [{"type": "image"}]}], "max_tokens": 5},
                                     400, "image"),
                                    ({"messages": [5], "max_tokens": 5}, 400, "messages[0]"),
+                                   ({"messages": [{"role": "user", "content": [{
+                                       "type": "tool_result", "tool_use_id": "t", "content": [{"type": "image"}]}]}],
+                                     "max_tokens": 5}, 400, "messages[0].content[0].content[0]:"),
+                                   ({"messages": USER, "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+                                     "max_tokens": 5}, 400, "tools[0].type:"),
+                                   ({"messages": USER, "output_config": {"effort": 5}, "max_tokens": 5}, 400,
+                                    "output_config.effort must"),
                                    ({"messages": USER, "tools": [{}], "max_tokens": 5}, 400, "tools[0].name"),
                                    ({"messages": USER, "tools": [TOOLS[0], {**TOOLS[0], "name": ""}], "max_tokens": 5},
                                     400, "tools[1].name:"),
