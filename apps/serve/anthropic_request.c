@@ -283,12 +283,13 @@ static json_t *read_tool(const json_t *tool, size_t i, struct openai_error *erro
 {
     json_t *name = json_object_get(tool, "name"), *schema = json_object_get(tool, "input_schema");
     json_t *text = json_object_get(tool, "description"), *strict = json_object_get(tool, "strict"), *function = NULL;
+    const json_t *type = json_object_get(tool, "type");
     char param[48];
     bool good = true;
 
     snprintf(param, sizeof param, "tools[%zu].type", i);
-    if (type_of(tool)[0] != '\0' && strcmp(type_of(tool), "custom") != 0) {
-        openai_refuse(error, "unsupported_value", param, "%s: tools of type '%.40s' are not supported", param,
+    if (type != NULL && !json_is_null(type) && strcmp(type_of(tool), "custom") != 0) {
+        openai_refuse(error, "unsupported_value", param, "%s is '%.40s'; only 'custom' is supported", param,
                       type_of(tool));
         return NULL;
     }

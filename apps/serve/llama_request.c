@@ -120,6 +120,24 @@ static bool read_extremes(const json_t *body, json_t *out)
     return good;
 }
 
+/* Of json_schema: objects that list properties and say nothing of others have no others there, unless the body says
+ * which it wants. */
+static bool close_objects(const json_t *body, json_t *out)
+{
+    const json_t *given = json_object_get(body, "grammar_options");
+    json_t *options = NULL;
+    bool good = true;
+
+    if (!is_given(body, "json_schema") || (is_given(body, "grammar_options") && !json_is_object(given)))
+        return true;
+    options = json_is_object(given) ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    if (!is_given(options, "closed"))
+        good = json_object_set_new(options, "closed", json_true()) == 0;
+    good = good && json_object_set(out, "grammar_options", options) == 0;
+    json_decref(options);
+    return good;
+}
+
 /* The sampler "infill" is not here: the others act without it. */
 static bool read_samplers(const json_t *body, json_t *out)
 {
@@ -136,6 +154,28 @@ static bool read_samplers(const json_t *body, json_t *out)
             good = json_array_append(rest, (json_t *)(uintptr_t)name) == 0;
     }
     good = good && json_object_set(out, "samplers", rest) == 0;
+    json_decref(rest);
+    return good;
+}
+
+/* Empty stops are none. */
+static bool read_stops(const json_t *body, json_t *out)
+{
+    const json_t *given = json_object_get(body, "stop"), *stop = NULL;
+    json_t *rest = json_is_array(given) ? json_array() : NULL;
+    size_t i = 0;
+    bool good = rest != NULL;
+
+    if (json_is_string(given) && json_string_length(given) == 0)
+        return json_object_del(out, "stop") == 0;
+    if (!json_is_array(given))
+        return true;
+    json_array_foreach(given, i, stop)
+    {
+        if (good && !(json_is_string(stop) && json_string_length(stop) == 0))
+            good = json_array_append(rest, (json_t *)(uintptr_t)stop) == 0;
+    }
+    good = good && json_object_set(out, "stop", rest) == 0;
     json_decref(rest);
     return good;
 }
@@ -194,8 +234,8 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
         json_object_del(out, "seed");
     good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&
            rename_field(body, "n_cmpl", out, "n") && rename_field(body, "n_probs", out, "logprobs") &&
-           read_window(body, out) && read_extremes(body, out) && read_samplers(body, out) &&
-           read_biases(body, out, error) && add_usual(body, out);
+           read_window(body, out) && read_extremes(body, out) && read_samplers(body, out) && read_stops(body, out) &&
+           close_objects(body, out) && read_biases(body, out, error) && add_usual(body, out);
     if (good && json_is_integer(probs) && json_integer_value(probs) == 0 && !is_given(body, "logprobs"))
         json_object_del(out, "logprobs");
     if (good)

@@ -154,7 +154,7 @@ static bool read_think(const json_t *body, json_t *out, struct openai_error *err
            (effort == NULL || json_object_set(out, "reasoning_effort", think) == 0);
 }
 
-/* "json", or a schema. */
+/* "json", or a schema. As with Ollama, objects that list properties and say nothing of others have no others. */
 static bool read_format(const json_t *body, json_t *out, struct openai_error *error)
 {
     const json_t *format = json_object_get(body, "format");
@@ -170,7 +170,8 @@ static bool read_format(const json_t *body, json_t *out, struct openai_error *er
                           "schema", format);
     else
         return openai_refuse(error, "invalid_value", "format", "format must be 'json' or a schema");
-    return json_object_set_new(out, "response_format", value) == 0;
+    return json_object_set_new(out, "response_format", value) == 0 &&
+           (name != NULL || json_object_set_new(out, "grammar_options", json_pack("{s:b}", "closed", 1)) == 0);
 }
 
 /* "logprobs" of a chat are true or false, of a completion how many of the best are told with each. */

@@ -109,15 +109,6 @@ class Dialects(unittest.TestCase):
                              (want["choices"][0]["message"]["content"], want["usage"]["prompt_tokens"]))
             self.assertEqual(server.stop()[0], 0)
 
-    def test_many_blocks(self):
-        """Each is read once: their texts are not joined pair by pair, which would take hours."""
-        many = [{"type": "text", "text": "a"}] * 600000
-        for body in ({"system": many, "messages": USER}, {"messages": [*USER, {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "t", "content": many}]}]}):
-            status, got = self.server.post(MESSAGES, {**body, "max_tokens": 5})
-            self.assertEqual((status, got["error"]["type"]), (400, "invalid_request_error"))
-            self.assertIn("the model's context", got["error"]["message"])
-
     def test_answers_that_were_begun(self):
         begun = [*USER, {"role": "assistant", "content": "The answer is:"}]
         want, usage = self.chat(messages=begun, continue_final_message=True)
@@ -179,7 +170,7 @@ class Dialects(unittest.TestCase):
                                        "type": "tool_result", "tool_use_id": "t", "content": [{"type": "image"}]}]}],
                                      "max_tokens": 5}, 400, "messages[0].content[0].content[0]:"),
                                    ({"messages": USER, "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-                                     "max_tokens": 5}, 400, "tools[0].type:"),
+                                     "max_tokens": 5}, 400, "tools[0].type is 'web_search"),
                                    ({"messages": USER, "output_config": {"effort": 5}, "max_tokens": 5}, 400,
                                     "output_config.effort must"),
                                    ({"messages": USER, "tools": [{}], "max_tokens": 5}, 400, "tools[0].name"),
@@ -301,6 +292,11 @@ class Dialects(unittest.TestCase):
         _, got = self.server.post("/api/chat", {"messages": USER, "stream": False, "format": schema,
                                                 "options": {"temperature": 0}})
         self.assertEqual(list(json.loads(got["message"]["content"])), ["a"])
+        del schema["additionalProperties"]  # as pydantic writes it
+        for seed in range(8):
+            hot = {"options": {"temperature": 2, "top_k": 0, "top_p": 1, "seed": seed, "num_predict": 200}, "stream": False}
+            _, got = self.server.post("/api/chat", {"messages": USER, "format": schema, **hot})
+            self.assertEqual(list(json.loads(got["message"]["content"])), ["a"])
 
     def test_ollama_samplers(self):
         """Each option against the same in OpenAI's words; each changes the text."""

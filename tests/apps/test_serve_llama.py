@@ -33,7 +33,7 @@ class Llama(unittest.TestCase):
                             ({"repetition_penalty": -1}, "repetition_penalty"), ({"repeat_last_n": -5}, "repeat_last_n"),
                             ({"repeat_penalty": -1, "repetition_penalty": -1}, "repetition_penalty"),
                             ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
-                            ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": [""]}, "stop[0]")):
+                            ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 300]}, "stop[0]")):
             with self.subTest(body=body):
                 status, got = self.server.post("/completion", {"prompt": STORY, **body})
                 self.assertEqual((status, got["error"]["param"]), (400, param), got)
@@ -88,6 +88,7 @@ class Llama(unittest.TestCase):
         text = self.ask()["content"]
         stop = text[7:10]
         cases = [({}, "limit", ""), ({"stop": ["no such text", stop]}, "word", stop), ({"stop": " "}, "word", " "),
+                 ({"stop": ""}, "limit", ""), ({"stop": ["", stop, ""]}, "word", stop), ({"stop": [""] * 40}, "limit", ""),
                  ({"prompt": "<s>", "n_predict": 8, "logit_bias": {str(self.eos()): 100}}, "eos", "")]
         for more, kind, word in cases:
             with self.subTest(more=more):
@@ -150,6 +151,18 @@ class Llama(unittest.TestCase):
         after = self.ask(n_predict=6, n_probs=3, temperature=1, seed=1, post_sampling_probs=True)
         for entry in after["completion_probabilities"]:
             self.assertTrue(0 < entry["prob"] <= 1 and 0 < sum(t["prob"] for t in entry["top_probs"]) <= 1.0001, entry)
+
+    def test_schemas_are_closed(self):
+        """As with llama.cpp, unless a body says which it wants."""
+        schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+        hot = {"temperature": 2, "top_k": 0, "top_p": 1, "min_p": 0, "n_predict": 100, "json_schema": schema}
+        want = {'{"a":true}', '{"a":false}'}
+        for more in (None, {"closed": True}, {"closed": None, "free_white": False}):
+            for seed in range(6):
+                self.assertIn(self.ask(**hot, grammar_options=more, seed=seed)["content"], want)
+        self.assertTrue({self.ask(**hot, grammar_options={"closed": False}, seed=i)["content"] for i in range(6)} - want)
+        self.assertEqual(self.server.post("/completion", {**ASK, **hot, "grammar_options": 5})[1]["error"]["param"],
+                         "grammar_options")
 
     def test_tokens(self):
         """Against those that stand beside the probabilities, and the text that they make."""
