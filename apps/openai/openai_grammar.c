@@ -377,7 +377,7 @@ void openai_grammar_fault(const struct openai_request *request, struct openai_er
 {
     static const char prefix[] = "grammar: ";
     const char *field = request->functions ? "functions" : "tools";
-    char sentence[RUNNEL_ERROR_BYTES];
+    char sentence[sizeof error->message];
 
     if (error->http != 400 || strncmp(error->message, prefix, sizeof prefix - 1) != 0)
         return;

@@ -98,6 +98,10 @@ static runnel_status check_generate(const struct check *check, const struct open
     chat.now_s = 1;
     openai_request_choice(request, at, 0, &one, &chat);
     *count = one.n_tokens;
+    if (one.chat == NULL && one.tokens == NULL && one.prompt_bytes == 0) {
+        snprintf(error->message, sizeof error->message, "the prompt is empty: give a text, tokens or a chat");
+        return RUNNEL_INVALID;
+    }
     status = check_biases(check, &one.sampling, error);
     if (status != RUNNEL_OK)
         return status;

@@ -13,11 +13,11 @@ SAID = re.compile("|".join((
     r"^tool_choice(:| asks|[.\w]* names none)", r"needs logprobs", r"echo together with", r"best_of", r"choices are asked for",  # of two
     r"half the context$", r"never fit", r"tokens, \d+ fit$", r"the model's context \d+$",  # the length in tokens
     r"\d bytes",  # a length in bytes, not in characters
-    r"must be above 0$",
+    r"must be above 0$", r"^stop has \d+ strings",  # those of llama.cpp's that are empty do not count
     r"must be a string or an array of token ids",
     r"more than the model's", r"at most \d+ run at once$",  # of the model and of the server
     r"^function_call|^messages\[\d+\]\.name is missing$",  # a function of the request; answers of functions have a name
-    r"prompt must be a text where there is a suffix", r"^the prompt is empty|has no message$",  # nothing to say
+    r"prompt must be a text where there is a suffix", r"the (prompt|text) is empty|has no message$",  # nothing to say
     r"stays$",  # /models/unload
     r"^rank_fields is more",  # of Cohere's
     r"suffix is not supported|does not go with a (raw|suffix)|templates of clients",  # of Ollama's
