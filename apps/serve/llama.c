@@ -294,34 +294,13 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_send(task);
 }
 
-const struct serve_dialect serve_llama = {.stream_type = "text/event-stream",
-                                          .translate = llama_translate,
-                                          .wish = llama_wish,
-                                          .passes = true,
-                                          .names = llama_names,
-                                          .llama_entries = true,
-                                          .tells_prompt = true,
-                                          .answer = answer,
-                                          .chunk = chunk,
-                                          .end = end,
-                                          .fail = fail,
-                                          .ping = ": still here\n\n",
-                                          .put_error = serve_put_error};
+#define EACH                                                                                                 \
+    .stream_type = "text/event-stream", .wish = llama_wish, .passes = true, .names = llama_names,            \
+    .llama_entries = true, .tells_prompt = true, .answer = answer, .chunk = chunk, .end = end, .fail = fail, \
+    .ping = ": still here\n\n", .put_error = serve_put_error
 
-const struct serve_dialect serve_infill = {.stream_type = "text/event-stream",
-                                           .translate = llama_translate_infill,
-                                           .wish = llama_wish,
-                                           .passes = true,
-                                           .names = llama_names,
-                                           .llama_entries = true,
-                                           .tells_prompt = true,
-                                           .answer = answer,
-                                           .chunk = chunk,
-                                           .end = end,
-                                           .fail = fail,
-                                           .ping = ": still here\n\n",
-                                           .put_error = serve_put_error};
-
+const struct serve_dialect serve_llama = {.translate = llama_translate, EACH};
+const struct serve_dialect serve_infill = {.translate = llama_translate_infill, EACH};
 const struct serve_dialect serve_llama_embedding = {.translate = llama_translate_embedding,
                                                     .names = llama_embedding_names,
                                                     .answer = answer_embedding,

@@ -138,46 +138,36 @@ static bool close_objects(const json_t *body, json_t *out)
     return good;
 }
 
-/* The sampler "infill" is not here: the others act without it. */
-static bool read_samplers(const json_t *body, json_t *out)
+/* The list without the elements that are this word. */
+static bool drop_word(const json_t *body, json_t *out, const char *name, const char *word)
 {
-    const json_t *names = json_object_get(body, "samplers"), *name = NULL;
-    json_t *rest = json_is_array(names) ? json_array() : NULL;
-    size_t i = 0;
+    const json_t *given = json_object_get(body, name), *item = NULL;
+    json_t *rest = json_is_array(given) ? json_array() : NULL;
+    size_t i = 0, n = strlen(word);
     bool good = rest != NULL;
 
-    if (!json_is_array(names))
+    if (!json_is_array(given))
         return true;
-    json_array_foreach(names, i, name)
+    json_array_foreach(given, i, item)
     {
-        if (good && !(json_is_string(name) && strcmp(openai_word(name), "infill") == 0))
-            good = json_array_append(rest, (json_t *)(uintptr_t)name) == 0;
+        bool drop =
+            json_is_string(item) && json_string_length(item) == n && memcmp(json_string_value(item), word, n) == 0;
+
+        good = good && (drop || json_array_append(rest, (json_t *)(uintptr_t)item) == 0);
     }
-    good = good && json_object_set(out, "samplers", rest) == 0;
+    good = good && json_object_set(out, name, rest) == 0;
     json_decref(rest);
     return good;
 }
 
-/* Empty stops are none. */
-static bool read_stops(const json_t *body, json_t *out)
+/* The sampler "infill" is not here: the others act without it. Empty stops are none. */
+static bool drop_unused(const json_t *body, json_t *out)
 {
-    const json_t *given = json_object_get(body, "stop"), *stop = NULL;
-    json_t *rest = json_is_array(given) ? json_array() : NULL;
-    size_t i = 0;
-    bool good = rest != NULL;
+    const json_t *stop = json_object_get(body, "stop");
 
-    if (json_is_string(given) && json_string_length(given) == 0)
-        return json_object_del(out, "stop") == 0;
-    if (!json_is_array(given))
-        return true;
-    json_array_foreach(given, i, stop)
-    {
-        if (good && !(json_is_string(stop) && json_string_length(stop) == 0))
-            good = json_array_append(rest, (json_t *)(uintptr_t)stop) == 0;
-    }
-    good = good && json_object_set(out, "stop", rest) == 0;
-    json_decref(rest);
-    return good;
+    if (json_is_string(stop) && json_string_length(stop) == 0)
+        json_object_del(out, "stop");
+    return drop_word(body, out, "samplers", "infill") && drop_word(body, out, "stop", "");
 }
 
 /* [[id, bias], ..] as {"id": bias, ..}. */
@@ -234,8 +224,8 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
         json_object_del(out, "seed");
     good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&
            rename_field(body, "n_cmpl", out, "n") && rename_field(body, "n_probs", out, "logprobs") &&
-           read_window(body, out) && read_extremes(body, out) && read_samplers(body, out) && read_stops(body, out) &&
-           close_objects(body, out) && read_biases(body, out, error) && add_usual(body, out);
+           read_window(body, out) && read_extremes(body, out) && drop_unused(body, out) && close_objects(body, out) &&
+           read_biases(body, out, error) && add_usual(body, out);
     if (good && json_is_integer(probs) && json_integer_value(probs) == 0 && !is_given(body, "logprobs"))
         json_object_del(out, "logprobs");
     if (good)

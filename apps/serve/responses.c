@@ -220,7 +220,9 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     openai_sentence_write(to, error->message);
     fputs(",\"code\":", to);
     openai_string_write(to, error->code);
-    fputs(",\"param\":null}\n\n", to);
+    fputs(",\"param\":", to);
+    openai_string_write(to, error->param[0] != '\0' ? error->param : NULL);
+    fputs("}\n\n", to);
     serve_task_send(task);
 }
 

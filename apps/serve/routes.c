@@ -340,12 +340,39 @@ const char *serve_refusal(void *user, struct http_exchange *exchange, const char
     return serve->out.bytes;
 }
 
+static bool is_there(const char *path)
+{
+    for (size_t i = 0; i < N_ROUTES; i++)
+        if (has_path(&routes[i], path))
+            return true;
+    return false;
+}
+
+/* What a client may mean whose address has no "/v1" at its end, or one too many; false: nothing. */
+static bool find_meant(const char *path, char meant[96])
+{
+    static const char base[] = "/v1";
+
+    snprintf(meant, 96, "%s%.80s", base, path);
+    if (strlen(path) <= 80 && is_there(meant))
+        return true;
+    snprintf(meant, 96, "%.90s", path + sizeof base - 1);
+    return strncmp(path, "/v1/", 4) == 0 && strlen(path) <= 90 && is_there(meant);
+}
+
 static void refuse_unknown(struct serve *serve, struct http_exchange *exchange, bool known)
 {
     struct openai_error error = {.http = known ? 405 : 404, .type = "not_found_error"};
+    const char *path = http_path(exchange);
+    char meant[96];
 
-    snprintf(error.message, sizeof error.message, known ? "%.16s is no method of %.160s" : "there is no %.16s %.160s",
-             http_method(exchange), http_path(exchange));
+    if (known)
+        snprintf(error.message, sizeof error.message, "%.16s is no method of %.160s", http_method(exchange), path);
+    else if (find_meant(path, meant))
+        snprintf(error.message, sizeof error.message, "there is no %.16s %.160s; there is %s", http_method(exchange),
+                 path, meant);
+    else
+        snprintf(error.message, sizeof error.message, "there is no %.16s %.160s", http_method(exchange), path);
     if (known)
         add_allowed(exchange);
     serve_refuse(serve, exchange, &error, 0);

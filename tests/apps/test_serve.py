@@ -486,6 +486,11 @@ class Serve(unittest.TestCase):
         self.assertEqual(json.loads(get(f"/v1/models/{NAME}")[1]), models["data"][0])
         self.assertEqual(get("/v1/models/other")[0], 404)
         self.assertEqual(get("/v1/other")[0], 404)
+        for path, meant in (("/chat/completions", "/v1/chat/completions"), ("/v1/api/chat", "/api/chat"), ("/v1/other", None),
+                            ("/v1/v1/messages", "/v1/messages"), ("/" + "a" * 200, None), ("/v1", None)):
+            status, got = self.server.post(path, {})
+            self.assertEqual((status, got["error"]["message"]),
+                             (404, f"there is no POST {path[:160]}" + (f"; there is {meant}" if meant else "")))
         self.assertEqual(get("/v1/completions")[0], 405)
         self.assertEqual(self.server.post("/v1/models", {})[0], 405)
         self.assertEqual(self.server.ask("HEAD", "/health")[:2], (200, b""))
