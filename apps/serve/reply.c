@@ -82,8 +82,9 @@ void serve_reply_taken(struct serve *serve, struct http_exchange *exchange, int 
 
 json_t *serve_parse(const char *body, size_t n, const struct openai_field *fields, struct openai_error *error)
 {
+    size_t mark = openai_mark_bytes(body, n); /* of a byte order, which some editors and shells write */
     json_error_t where;
-    json_t *value = openai_parse(body, n, &where);
+    json_t *value = openai_parse(body + mark, n - mark, &where);
 
     if (value == NULL)
         openai_refuse(error, "invalid_json", NULL, "the body is not JSON: %.160s (line %d, column %d)", where.text,

@@ -348,23 +348,30 @@ static bool is_there(const char *path)
     return false;
 }
 
-/* What a client may mean whose address has no "/v1" at its end, or one too many; false: nothing. */
-static bool find_meant(const char *path, char meant[96])
-{
-    static const char base[] = "/v1";
+enum { MEANT_BYTES = 96 };
 
-    snprintf(meant, 96, "%s%.80s", base, path);
-    if (strlen(path) <= 80 && is_there(meant))
+/* What a client may mean whose address has no "/v1" at its end, or one too many, or a slash; false: nothing. */
+static bool find_meant(const char *path, char meant[MEANT_BYTES])
+{
+    size_t n = strlen(path);
+
+    if (n + sizeof "/v1" > MEANT_BYTES)
+        return false;
+    snprintf(meant, MEANT_BYTES, "/v1%s", path);
+    if (is_there(meant))
         return true;
-    snprintf(meant, 96, "%.90s", path + sizeof base - 1);
-    return strncmp(path, "/v1/", 4) == 0 && strlen(path) <= 90 && is_there(meant);
+    snprintf(meant, MEANT_BYTES, "%s", strncmp(path, "/v1/", 4) == 0 ? path + 3 : path);
+    if (is_there(meant))
+        return true;
+    snprintf(meant, MEANT_BYTES, "%.*s", (int)n - 1, path);
+    return n > 1 && path[n - 1] == '/' && is_there(meant);
 }
 
 static void refuse_unknown(struct serve *serve, struct http_exchange *exchange, bool known)
 {
     struct openai_error error = {.http = known ? 405 : 404, .type = "not_found_error"};
     const char *path = http_path(exchange);
-    char meant[96];
+    char meant[MEANT_BYTES];
 
     if (known)
         snprintf(error.message, sizeof error.message, "%.16s is no method of %.160s", http_method(exchange), path);

@@ -487,7 +487,8 @@ class Serve(unittest.TestCase):
         self.assertEqual(get("/v1/models/other")[0], 404)
         self.assertEqual(get("/v1/other")[0], 404)
         for path, meant in (("/chat/completions", "/v1/chat/completions"), ("/v1/api/chat", "/api/chat"), ("/v1/other", None),
-                            ("/v1/v1/messages", "/v1/messages"), ("/" + "a" * 200, None), ("/v1", None)):
+                            ("/v1/v1/messages", "/v1/messages"),
+                            ("/v1/completions/", "/v1/completions"), ("/completion/", "/completion"), ("/" + "a" * 200, None), ("/v1", None)):
             status, got = self.server.post(path, {})
             self.assertEqual((status, got["error"]["message"]),
                              (404, f"there is no POST {path[:160]}" + (f"; there is {meant}" if meant else "")))
@@ -496,6 +497,14 @@ class Serve(unittest.TestCase):
         self.assertEqual(self.server.ask("HEAD", "/health")[:2], (200, b""))
         self.assertIn(b"runnel_http_requests_total", get("/metrics")[1])
         self.assertIn("n_ctx", json.loads(get("/props")[1])["default_generation_settings"])
+
+    def test_a_mark_in_front(self):
+        """Of a byte order, as PowerShell and some editors write it."""
+        body = json.dumps({"prompt": "a", "max_tokens": 2, "temperature": 0}).encode()
+        status, got = self.server.post(TEXT, b"\xef\xbb\xbf" + body)
+        self.assertEqual((status, got["choices"]), (200, self.server.post(TEXT, body)[1]["choices"]))
+        for bad in (b"\xef\xbb\xbf", b"\xef\xbb", b"\xef\xbb\xbf\xef\xbb\xbf" + body):
+            self.assertEqual(self.server.post(TEXT, bad)[1]["error"]["code"], "invalid_json")
 
     def test_tokens(self):
         text = "Héllo <|im_end|> world \U0001f600"
