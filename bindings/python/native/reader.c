@@ -1,45 +1,53 @@
-/* Reader and Next: how asyncio waits for a piece, without a future or a turn of the loop where none is needed.
+/* Reader and Next: how asyncio waits for a piece, without a new future or a turn of the loop.
  *
- *     async for piece in stream      Reader, the base of runnel.Stream: each __anext__ makes a Next
+ *     async for piece in stream      Reader, the base of runnel.Stream: __anext__ gives a Next
  *       await Next                   a piece waits: it is the result at once
- *                                    none does: the Next itself is what the task waits for
+ *                                    none does: the task waits for the Next's future
  *
- * A task that gets an object with `_asyncio_future_blocking` from what it awaits treats it as a future: it leaves a
- * callback there, with its context. Event after event of one dispatch notes whose Next is to be woken (rnpy_woken_add);
- * when the library is left again, rnpy_woken_run calls the callbacks, on the loop's thread and outside of any task,
- * which is where the loop would call them. So a wake costs neither a future nor a handle of the loop. What a callback
- * gets is not the Next but one future for all, which is done: a task looks into asyncio's own type, where it has to
- * call methods of any other.
+ * The future is the loop's own, so that a task knows it without a look at its methods; it is never done, and so serves
+ * one wait after another, as the Next serves one piece after another. Event after event of one dispatch notes whose
+ * Next is to be woken (rnpy_woken_add); when the library is left again, rnpy_woken_run takes the task's callback back
+ * from the future and calls it, on the loop's thread, outside of any task and in the task's context, which is where the
+ * loop would call it. What the callback gets is one future for all, which is done. Cancelling the task cancels the
+ * future, as everywhere in asyncio; the next wait has a new one.
  *
  *   FRESH ── a piece, the end ──────────────────────────▶ OVER
  *     └── none ──▶ WAITING ── wake ──▶ WOKEN ── again ──▶ OVER, or WAITING once more: another reader was first
- *                     └── cancel ──▶ CANCELLED ── throw ──▶ OVER
+ *                     └── throw ────────────────────────▶ OVER
  *
- * Loops that are not asyncio's have no such object: with `_loop` None the stream's own coroutine has the piece. */
+ * Loops that are not asyncio's have no such futures: with `_loop` None the stream's own coroutine has the piece. */
 #include "binding.h"
 
 #include <structmember.h>
 
-typedef enum next_state { FRESH, WAITING, WOKEN, CANCELLED, OVER } next_state;
+typedef enum next_state { FRESH, WAITING, WOKEN, OVER } next_state;
+
+typedef struct next next;
 
 typedef struct reader {
     PyObject_HEAD PyObject *core; /* rnpy_stream */
     PyObject *loop;               /* asyncio's; None: another one's */
+    next *spare;                  /* a Next that is over, for the next piece; NULL: none */
 } reader;
 
-typedef struct next {
-    PyObject_HEAD reader *reader;
-    PyObject *callback, *context; /* of the task that waits */
+struct next {
+    PyObject_HEAD reader *reader; /* NULL: it is the reader's spare */
+    PyObject *future, *waits;     /* what the task waits for, and its iterator; NULL: not made yet */
+    PyObject *task, *run;         /* a weak reference to the task that waited last, and its context's run() */
     next_state state;
-    bool blocking; /* `_asyncio_future_blocking`: the task has not seen yet that it waits */
-} next;
+};
 
-static PyTypeObject *reader_type, *next_type;
-static PyObject *name_run, *name_call_soon, *name_next_piece, *name_context;
-static PyObject *cancelled_error, *invalid_state, *done_future;
+static PyTypeObject *reader_type, *next_type, *catcher_type;
+static PyObject *catcher; /* the one object of its type */
+static PyObject *name_run, *name_next_piece, *name_create_future, *name_callbacks, *name_remove, *name_blocking;
+static PyObject *name_done, *name_set_result;
+static PyObject *future_type, *task_type; /* asyncio's */
+static _Atomic(PyCFunction) wakeup;       /* of its tasks, once one has been seen; NULL before */
+static PyObject *done_future;
+static bool keeps_futures; /* a future may serve several waits */
 
-/* Of Python 3.10 and later (PyIter_Send); the limited API of 3.9 does not name them, nor METH_FASTCALL. */
-enum { SLOT_AM_SEND = 81, FASTCALL = 0x80 };
+/* Of Python 3.10 and later; the limited API of 3.9 does not name it. */
+enum { SLOT_AM_SEND = 81 };
 typedef enum sent { SENT_ERROR = -1, SENT_RETURN = 0, SENT_NEXT = 1 } sent;
 
 static rnpy_stream *core_of(reader *self)
@@ -53,31 +61,83 @@ static rnpy_stream *core_of(reader *self)
 
 /* ---- Next: a coroutine --------------------------------------------------------------------- */
 
+static void drop_future(next *self)
+{
+    Py_CLEAR(self->waits);
+    Py_CLEAR(self->future);
+}
+
+static int make_future(next *self)
+{
+    self->future = PyObject_CallMethodObjArgs(self->reader->loop, name_create_future, NULL);
+    self->waits = self->future == NULL ? NULL : PyObject_GetIter(self->future);
+    if (self->waits == NULL)
+        drop_future(self);
+    return self->waits == NULL ? -1 : 0;
+}
+
+/* What the task is to wait for; a new reference. NULL with an exception. */
+static PyObject *await_future(next *self)
+{
+    PyObject *result = self->waits == NULL ? NULL : PyIter_Next(self->waits);
+
+    if (result != NULL || PyErr_Occurred())
+        return result;
+    drop_future(self); /* there is none yet, or it is done */
+    if (make_future(self) < 0)
+        return NULL;
+    result = PyIter_Next(self->waits);
+    if (result == NULL && !PyErr_Occurred())
+        PyErr_SetString(PyExc_RuntimeError, "the loop's new future is done");
+    return result;
+}
+
+/* Nobody waits any more: the reader may have it again. */
+static void keep_spare(next *self)
+{
+#ifndef Py_GIL_DISABLED
+    reader *from = self->reader;
+
+    if (from->spare != NULL)
+        return;
+    Py_INCREF((PyObject *)self);
+    from->spare = self;
+    self->reader = NULL;
+    Py_DECREF((PyObject *)from); /* its caller has it, too */
+#else
+    (void)self;
+#endif
+}
+
 /* RETURN: *result is the piece; NEXT: it is what the task is to wait for; ERROR: an exception is set. */
 static sent go_on(next *self, PyObject **result)
 {
-    rnpy_stream *stream = core_of(self->reader);
+    rnpy_stream *stream;
 
     *result = NULL;
-    if (stream == NULL)
-        return SENT_ERROR;
     if (self->state == OVER) {
         PyErr_SetString(PyExc_RuntimeError, "cannot reuse an awaited __anext__");
         return SENT_ERROR;
     }
+    stream = core_of(self->reader);
+    if (stream == NULL)
+        return SENT_ERROR;
     *result = rnpy_stream_pop(stream, (PyObject *)self);
     if (*result != Py_None) {
         self->state = OVER;
-        return *result == NULL ? SENT_ERROR : SENT_RETURN;
+        if (*result == NULL)
+            return SENT_ERROR;
+        keep_spare(self);
+        return SENT_RETURN;
     }
     Py_DECREF(*result);
-    Py_CLEAR(self->callback);
-    Py_CLEAR(self->context);
     self->state = WAITING;
-    self->blocking = true;
-    Py_INCREF((PyObject *)self);
-    *result = (PyObject *)self;
-    return SENT_NEXT;
+    *result = await_future(self);
+    if (*result != NULL)
+        return SENT_NEXT;
+    self->state = OVER;
+    rnpy_stream_unwait(stream, (PyObject *)self);
+    return SENT_ERROR;
 }
 
 /* What await gives is in a StopIteration. A value that is a tuple or an exception would be taken apart; a piece is
@@ -106,17 +166,31 @@ static PyObject *next_send(PyObject *object, PyObject *unused)
     return next_iternext(object);
 }
 
+/* The task has not begun to wait for what it was given. */
+static bool is_refused(next *self)
+{
+    PyObject *blocking = self->future == NULL ? NULL : PyObject_GetAttr(self->future, name_blocking);
+    int refused = blocking == NULL ? 0 : PyObject_IsTrue(blocking);
+
+    PyErr_Clear();
+    Py_XDECREF(blocking);
+    return refused > 0;
+}
+
 /* Its task is cancelled, or the loop over the stream: the stream ends with it. A task that has not begun to wait is
  * another loop's, which asyncio refuses: this concerns neither the stream nor its readers. */
 static void stop_waiting(next *self)
 {
-    rnpy_stream *stream = (rnpy_stream *)self->reader->core;
+    rnpy_stream *stream = self->reader == NULL ? NULL : (rnpy_stream *)self->reader->core;
+    bool refused;
 
     if (stream == NULL || self->state == FRESH || self->state == OVER)
         return;
     self->state = OVER;
+    refused = is_refused(self);
+    drop_future(self);
     rnpy_stream_unwait(stream, (PyObject *)self);
-    if (!self->blocking)
+    if (!refused)
         rnpy_stream_cancel(stream);
 }
 
@@ -148,167 +222,190 @@ static PyObject *next_close(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- Next: a future ------------------------------------------------------------------------ */
+/* ---- Next: a wake -------------------------------------------------------------------------- */
 
-/* On a later turn of the loop, as futures do it. */
-static int call_soon(next *self)
+/* What remove_done_callback is looking for, on this thread: the callback of this task. */
+static _Thread_local struct {
+    PyObject *task, *callback;
+} caught;
+
+/* A callback that goes on with a task of asyncio's, and nothing else: any other one wants a future that is done. */
+static bool is_wakeup(PyObject *callback)
 {
-    PyObject *function = PyObject_GetAttr(self->reader->loop, name_call_soon), *arguments, *keywords, *handle;
+    PyCFunction known = atomic_load(&wakeup); /* any thread's: there is one */
+    PyObject *name;
+    bool is;
 
-    if (function == NULL)
-        return -1;
-    arguments = PyTuple_Pack(2, self->callback, (PyObject *)self);
-    keywords = self->context == NULL ? NULL : Py_BuildValue("{OO}", name_context, self->context);
-    handle = arguments == NULL || PyErr_Occurred() ? NULL : PyObject_Call(function, arguments, keywords);
-    Py_XDECREF(arguments);
-    Py_XDECREF(keywords);
-    Py_DECREF(function);
-    Py_XDECREF(handle);
-    return handle == NULL ? -1 : 0;
+    if (!PyCFunction_Check(callback))
+        return false;
+    if (known != NULL)
+        return PyCFunction_GetFunction(callback) == known;
+    name = PyObject_GetAttrString(callback, "__name__");
+    is = name != NULL && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "task_wakeup") == 0 &&
+         PyObject_IsInstance(PyCFunction_GetSelf(callback), task_type) > 0;
+    if (is)
+        atomic_store(&wakeup, PyCFunction_GetFunction(callback));
+    PyErr_Clear();
+    Py_XDECREF(name);
+    return is;
 }
 
-/* Goes on with the task, here and now. 0 or -1. */
+/* Equal to the callback that goes on with the task `caught.task`, which it keeps: so a future gives its callback, and
+ * is without it, in one call. */
+static PyObject *catcher_compare(PyObject *self, PyObject *callback, int how)
+{
+    (void)self;
+    if (how != Py_EQ || caught.task == NULL || caught.callback != NULL || !is_wakeup(callback) ||
+        PyCFunction_GetSelf(callback) != caught.task)
+        Py_RETURN_FALSE;
+    Py_INCREF(callback);
+    caught.callback = callback;
+    Py_RETURN_TRUE;
+}
+
+/* The task that waited last, if it is still there; a new reference, or NULL without an exception. */
+static PyObject *known_task(const next *self)
+{
+    PyObject *task = NULL;
+
+    if (self->task == NULL)
+        return NULL;
+#ifdef Py_GIL_DISABLED
+    if (PyWeakref_GetRef(self->task, &task) < 0)
+        PyErr_Clear();
+#else
+    task = PyWeakref_GetObject(self->task);
+    if (task == Py_None)
+        return NULL;
+    Py_INCREF(task);
+#endif
+    return task;
+}
+
+/* The callback of the task that waited last, out of the future. NULL: another task waits, or none; no exception. */
+static PyObject *take_known(next *self)
+{
+    PyObject *task = known_task(self), *removed, *callback;
+
+    if (task == NULL)
+        return NULL;
+    caught.task = task;
+    caught.callback = NULL;
+    removed = PyObject_CallMethodObjArgs(self->future, name_remove, catcher, NULL);
+    callback = caught.callback;
+    caught.task = caught.callback = NULL;
+    if (removed == NULL)
+        PyErr_Clear();
+    Py_XDECREF(removed);
+    Py_DECREF(task);
+    return callback;
+}
+
+/* The next wait of this task will be found by take_known. */
+static void know(next *self, PyObject *callback, PyObject *run)
+{
+    Py_XDECREF(self->task);
+    self->task = PyWeakref_NewRef(PyCFunction_GetSelf(callback), NULL);
+    if (self->task == NULL)
+        PyErr_Clear();
+    Py_INCREF(run);
+    Py_XDECREF(self->run);
+    self->run = run;
+}
+
+/* The only callback, a task's, out of the future, and run() of its context to self->run. NULL: it has none, or several,
+ * or one of another kind, or it is no future of asyncio's; no exception. */
+static PyObject *take_only(next *self)
+{
+    PyObject *all = NULL, *pair = NULL, *run = NULL, *removed = NULL, *callback = NULL;
+
+    if ((PyObject *)Py_TYPE(self->future) != future_type)
+        return NULL;
+    all = PyObject_GetAttr(self->future, name_callbacks);
+    if (all != NULL && PyList_Check(all) && PyList_Size(all) == 1)
+        pair = PyList_GetItem(all, 0);
+    if (pair != NULL && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && is_wakeup(PyTuple_GetItem(pair, 0)))
+        run = PyObject_GetAttr(PyTuple_GetItem(pair, 1), name_run);
+    if (run != NULL)
+        removed = PyObject_CallMethodObjArgs(self->future, name_remove, PyTuple_GetItem(pair, 0), NULL);
+    if (removed != NULL) {
+        callback = PyTuple_GetItem(pair, 0);
+        Py_INCREF(callback);
+        know(self, callback, run);
+    }
+    PyErr_Clear();
+    Py_XDECREF(removed);
+    Py_XDECREF(run);
+    Py_XDECREF(all);
+    return callback;
+}
+
+/* As any future: its callbacks are called on a later turn of the loop. May set an exception. */
+static void set_future(next *self)
+{
+    PyObject *done = PyObject_CallMethodObjArgs(self->future, name_done, NULL), *result = done;
+
+    if (done == Py_False)
+        result = PyObject_CallMethodObjArgs(self->future, name_set_result, Py_None, NULL);
+    else
+        Py_XINCREF(result);
+    Py_XDECREF(done);
+    Py_XDECREF(result);
+}
+
+/* The callback that goes on with the task, out of the future, and in *run its context's run(). NULL: nothing is to be
+ * called here. */
+static PyObject *take_callback(next *self, PyObject **run)
+{
+    PyObject *callback;
+
+    if (self->state != WAITING || self->future == NULL)
+        return NULL;
+    self->state = WOKEN;
+    callback = take_known(self);
+    if (callback == NULL)
+        callback = take_only(self);
+    if (callback == NULL) {
+        set_future(self);
+        return NULL;
+    }
+    if (!keeps_futures)
+        drop_future(self);
+    Py_INCREF(self->run);
+    *run = self->run;
+    return callback;
+}
+
+/* Goes on with the task, here and now. Takes the reference, and has none while the task runs, which may have the Next
+ * again then. 0 or -1. */
 static int wake_now(next *self)
 {
-    PyObject *callback = self->callback, *context = self->context, *result;
+    PyObject *run = NULL, *callback = take_callback(self, &run), *result;
 
-    if (self->state != WAITING)
-        return 0;
-    self->state = WOKEN;
+    Py_DECREF((PyObject *)self);
     if (callback == NULL)
-        return 0;
-    self->callback = self->context = NULL;
-    result = context == NULL ? PyObject_CallFunctionObjArgs(callback, done_future, NULL)
-                             : PyObject_CallMethodObjArgs(context, name_run, callback, done_future, NULL);
+        return PyErr_Occurred() ? -1 : 0;
+    result = PyObject_CallFunctionObjArgs(run, callback, done_future, NULL);
+    Py_DECREF(run);
     Py_DECREF(callback);
-    Py_XDECREF(context);
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;
 }
 
-/* add_done_callback(callback, *, context=None) */
-static PyObject *next_add_callback(PyObject *object, PyObject *const *arguments, Py_ssize_t n, PyObject *names)
+/* done() and set_result(None): a host's wake. */
+static PyObject *next_done(PyObject *object, PyObject *unused)
 {
-    next *self = (next *)object;
-    Py_ssize_t n_names = names == NULL ? 0 : PyTuple_Size(names);
-    PyObject *context = n_names > 0 ? arguments[1] : NULL;
-
-    if (n != 1 || n_names > 1 || (n_names == 1 && PyUnicode_Compare(PyTuple_GetItem(names, 0), name_context) != 0)) {
-        PyErr_SetString(PyExc_TypeError, "add_done_callback() takes a callback and context=");
-        return NULL;
-    }
-    if (self->callback != NULL)
-        return rnpy_raise(RUNNEL_STATE, "one task waits for this piece already", 0);
-    Py_INCREF(arguments[0]);
-    self->callback = arguments[0];
-    if (context != NULL && context != Py_None) {
-        Py_INCREF(context);
-        self->context = context;
-    }
-    if (self->state != WAITING && call_soon(self) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *next_remove_callback(PyObject *object, PyObject *callback)
-{
-    next *self = (next *)object;
-    int same = self->callback == NULL ? 0 : PyObject_RichCompareBool(self->callback, callback, Py_EQ);
-
-    if (same < 0)
-        return NULL;
-    if (same) {
-        Py_CLEAR(self->callback);
-        Py_CLEAR(self->context);
-    }
-    return PyLong_FromLong(same);
-}
-
-/* cancel(msg=None) */
-static PyObject *next_cancel(PyObject *object, PyObject *arguments, PyObject *keywords)
-{
-    next *self = (next *)object;
-    rnpy_stream *stream = core_of(self->reader);
-
-    (void)arguments;
-    (void)keywords;
-    if (stream == NULL)
-        return NULL;
-    if (self->state != WAITING)
-        Py_RETURN_FALSE;
-    self->state = CANCELLED;
-    rnpy_stream_unwait(stream, object);
-    if (self->callback != NULL && call_soon(self) < 0)
-        return NULL;
-    Py_RETURN_TRUE;
-}
-
-static PyObject *next_result(PyObject *object, PyObject *unused)
-{
-    next *self = (next *)object;
-
     (void)unused;
-    if (self->state == WOKEN || self->state == OVER)
-        Py_RETURN_NONE;
-    if (self->state == CANCELLED)
-        PyErr_SetNone(cancelled_error);
-    else
-        PyErr_SetString(invalid_state, "the piece has not come");
-    return NULL;
+    return PyBool_FromLong(((next *)object)->state != WAITING);
 }
 
-/* set_result(None): a host's wake. */
 static PyObject *next_set_result(PyObject *object, PyObject *unused)
 {
     (void)unused;
+    Py_INCREF(object);
     if (wake_now((next *)object) < 0)
         return NULL;
     Py_RETURN_NONE;
-}
-
-static PyObject *next_done(PyObject *object, PyObject *unused)
-{
-    next_state state = ((next *)object)->state;
-
-    (void)unused;
-    return PyBool_FromLong(state != FRESH && state != WAITING);
-}
-
-static PyObject *next_cancelled(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(((next *)object)->state == CANCELLED);
-}
-
-static PyObject *next_loop(PyObject *object, PyObject *unused)
-{
-    PyObject *loop = ((next *)object)->reader->loop;
-
-    (void)unused;
-    Py_INCREF(loop);
-    return loop;
-}
-
-/* None: not a future, for asyncio.ensure_future makes a task of it then. */
-static PyObject *get_blocking(PyObject *object, void *closure)
-{
-    next *self = (next *)object;
-
-    (void)closure;
-    if (self->state == FRESH || self->state == OVER)
-        Py_RETURN_NONE;
-    return PyBool_FromLong(self->blocking);
-}
-
-static int set_blocking(PyObject *object, PyObject *value, void *closure)
-{
-    int blocking = value == NULL ? -1 : PyObject_IsTrue(value);
-
-    (void)closure;
-    if (blocking < 0)
-        return -1;
-    ((next *)object)->blocking = blocking;
-    return 0;
 }
 
 /* ---- Waking -------------------------------------------------------------------------------- */
@@ -352,8 +449,8 @@ int rnpy_woken_run(rnpy_woken *list, rnpy_woken *before, PyObject *host)
             PyErr_Fetch(&type, &value, &trace);
             rnpy_wake_by_host(host, list->waiters[i]);
             PyErr_Restore(type, value, trace);
+            Py_DECREF(list->waiters[i]);
         }
-        Py_DECREF(list->waiters[i]);
     }
     return result;
 }
@@ -366,8 +463,10 @@ static int next_traverse(PyObject *object, visitproc visit, void *arg)
 
     Py_VISIT(Py_TYPE(object));
     Py_VISIT((PyObject *)self->reader);
-    Py_VISIT(self->callback);
-    Py_VISIT(self->context);
+    Py_VISIT(self->future);
+    Py_VISIT(self->waits);
+    Py_VISIT(self->task);
+    Py_VISIT(self->run);
     return 0;
 }
 
@@ -375,8 +474,9 @@ static int next_clear(PyObject *object)
 {
     next *self = (next *)object;
 
-    Py_CLEAR(self->callback);
-    Py_CLEAR(self->context);
+    drop_future(self);
+    Py_CLEAR(self->task);
+    Py_CLEAR(self->run);
     return 0;
 }
 
@@ -389,27 +489,13 @@ static void next_dealloc(PyObject *object)
 }
 
 static PyMethodDef next_methods[] = {
-    {"send", RNPY_METHOD(next_send), METH_O, NULL},
-    {"throw", RNPY_METHOD(next_throw), METH_VARARGS, NULL},
-    {"close", RNPY_METHOD(next_close), METH_NOARGS, NULL},
-    {"add_done_callback", RNPY_METHOD(next_add_callback), FASTCALL | METH_KEYWORDS, NULL},
-    {"remove_done_callback", RNPY_METHOD(next_remove_callback), METH_O, NULL},
-    {"cancel", RNPY_METHOD(next_cancel), METH_VARARGS | METH_KEYWORDS, NULL},
-    {"result", RNPY_METHOD(next_result), METH_NOARGS, NULL},
-    {"set_result", RNPY_METHOD(next_set_result), METH_O, NULL},
-    {"done", RNPY_METHOD(next_done), METH_NOARGS, NULL},
-    {"cancelled", RNPY_METHOD(next_cancelled), METH_NOARGS, NULL},
-    {"get_loop", RNPY_METHOD(next_loop), METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef next_getters[] = {
-    {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+    {"send", RNPY_METHOD(next_send), METH_O, NULL},        {"throw", RNPY_METHOD(next_throw), METH_VARARGS, NULL},
+    {"close", RNPY_METHOD(next_close), METH_NOARGS, NULL}, {"set_result", RNPY_METHOD(next_set_result), METH_O, NULL},
+    {"done", RNPY_METHOD(next_done), METH_NOARGS, NULL},   {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot next_slots[] = {
-    {Py_tp_doc, (void *)"The next piece of a stream: a coroutine, and what asyncio's task waits for."},
+    {Py_tp_doc, (void *)"The next piece of a stream: a coroutine of asyncio's."},
     {Py_tp_new, RNPY_SLOT(rnpy_no_new)},
     {Py_tp_dealloc, RNPY_SLOT(next_dealloc)},
     {Py_tp_traverse, RNPY_SLOT(next_traverse)},
@@ -418,12 +504,34 @@ static PyType_Slot next_slots[] = {
     {Py_tp_iternext, RNPY_SLOT(next_iternext)},
     {Py_am_await, RNPY_SLOT(PyObject_SelfIter)},
     {Py_tp_methods, next_methods},
-    {Py_tp_getset, next_getters},
     {0, NULL}, /* am_send, where the interpreter knows it */
     {0, NULL},
 };
 static PyType_Spec next_spec = {"runnel._runnel.Next", sizeof(next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
                                 next_slots};
+
+static PyType_Slot catcher_slots[] = {
+    {Py_tp_new, RNPY_SLOT(rnpy_no_new)},
+    {Py_tp_dealloc, RNPY_SLOT(rnpy_free_object)},
+    {Py_tp_richcompare, RNPY_SLOT(catcher_compare)},
+    {Py_tp_hash, RNPY_SLOT(PyObject_HashNotImplemented)},
+    {0, NULL},
+};
+static PyType_Spec catcher_spec = {"runnel._runnel.Catcher", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, catcher_slots};
+
+/* The spare, where nobody else has it. */
+static next *take_spare(reader *self)
+{
+    next *spare = self->spare;
+
+    self->spare = NULL;
+    if (spare != NULL && Py_REFCNT((PyObject *)spare) == 1) {
+        spare->state = FRESH;
+        return spare;
+    }
+    Py_XDECREF((PyObject *)spare);
+    return NULL;
+}
 
 /* Of asyncio's loop: a Next. Else the coroutine of the stream's class, which alone can wait there. */
 static PyObject *reader_anext(PyObject *object)
@@ -435,7 +543,9 @@ static PyObject *reader_anext(PyObject *object)
         return NULL;
     if (self->loop == NULL || self->loop == Py_None)
         return PyObject_CallMethodObjArgs(object, name_next_piece, NULL);
-    made = (next *)PyType_GenericAlloc(next_type, 0);
+    made = take_spare(self);
+    if (made == NULL)
+        made = (next *)PyType_GenericAlloc(next_type, 0);
     if (made == NULL)
         return NULL;
     Py_INCREF(object);
@@ -450,6 +560,7 @@ static int reader_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->core);
     Py_VISIT(self->loop);
+    Py_VISIT((PyObject *)self->spare);
     return 0;
 }
 
@@ -459,6 +570,7 @@ static int reader_clear(PyObject *object)
 
     Py_CLEAR(self->core);
     Py_CLEAR(self->loop);
+    Py_CLEAR(self->spare);
     return 0;
 }
 
@@ -488,23 +600,19 @@ static PyType_Slot reader_slots[] = {
 static PyType_Spec reader_spec = {"runnel._runnel.Reader", sizeof(reader), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, reader_slots};
 
-static int import_errors(void)
+static PyObject *imported(const char *module, const char *name)
 {
-    PyObject *asyncio = PyImport_ImportModule("asyncio.exceptions");
+    PyObject *from = PyImport_ImportModule(module);
+    PyObject *object = from == NULL ? NULL : PyObject_GetAttrString(from, name);
 
-    if (asyncio == NULL)
-        return -1;
-    cancelled_error = PyObject_GetAttrString(asyncio, "CancelledError");
-    invalid_state = PyObject_GetAttrString(asyncio, "InvalidStateError");
-    Py_DECREF(asyncio);
-    return cancelled_error == NULL || invalid_state == NULL ? -1 : 0;
+    Py_XDECREF(from);
+    return object;
 }
 
 /* module.name(**{keyword: value}), or NULL. */
 static PyObject *made(const char *module, const char *name, const char *keyword, PyObject *value)
 {
-    PyObject *from = PyImport_ImportModule(module), *none = PyTuple_New(0), *object = NULL;
-    PyObject *type = from == NULL ? NULL : PyObject_GetAttrString(from, name);
+    PyObject *none = PyTuple_New(0), *type = imported(module, name), *object = NULL;
     PyObject *keywords = type == NULL || none == NULL ? NULL : Py_BuildValue("{sO}", keyword, value);
 
     if (keywords != NULL)
@@ -512,7 +620,6 @@ static PyObject *made(const char *module, const char *name, const char *keyword,
     Py_XDECREF(keywords);
     Py_XDECREF(type);
     Py_XDECREF(none);
-    Py_XDECREF(from);
     return object;
 }
 
@@ -530,28 +637,54 @@ static PyObject *make_done(void)
     return future;
 }
 
-static bool knows_am_send(void)
+static long interpreter_version(void)
 {
-    PyObject *version = PySys_GetObject("hexversion");
+    PyObject *version = PySys_GetObject("hexversion"); /* borrowed */
 
-    return version != NULL && PyLong_AsLong(version) >= 0x030a0000;
+    return version == NULL ? 0 : PyLong_AsLong(version);
+}
+
+static int make_names(void)
+{
+    static const struct {
+        PyObject **to;
+        const char *name;
+    } names[] = {
+        {&name_run, "run"},
+        {&name_next_piece, "_next_piece"},
+        {&name_create_future, "create_future"},
+        {&name_callbacks, "_callbacks"},
+        {&name_remove, "remove_done_callback"},
+        {&name_blocking, "_asyncio_future_blocking"},
+        {&name_done, "done"},
+        {&name_set_result, "set_result"},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL)
+            return -1;
+    return 0;
 }
 
 int rnpy_reader_ready(PyObject *module)
 {
-    name_run = PyUnicode_InternFromString("run");
-    name_call_soon = PyUnicode_InternFromString("call_soon");
-    name_next_piece = PyUnicode_InternFromString("_next_piece");
-    name_context = PyUnicode_InternFromString("context");
-    if (name_run == NULL || name_call_soon == NULL || name_next_piece == NULL || name_context == NULL ||
-        import_errors() < 0)
+    long version = interpreter_version();
+
+    if (make_names() < 0)
         return -1;
+    future_type = imported("asyncio", "Future");
+    task_type = imported("asyncio", "Task");
     done_future = make_done();
-    if (done_future == NULL)
+    if (future_type == NULL || task_type == NULL || done_future == NULL)
         return -1;
-    if (knows_am_send())
+    keeps_futures = version < 0x030e0000; /* a later one keeps the task that has waited for it */
+    if (version >= 0x030a0000)
         next_slots[sizeof next_slots / sizeof next_slots[0] - 2] = (PyType_Slot){SLOT_AM_SEND, RNPY_SLOT(next_am_send)};
     next_type = rnpy_add_type(module, &next_spec);
     reader_type = rnpy_add_type(module, &reader_spec);
-    return next_type == NULL || reader_type == NULL ? -1 : 0;
+    catcher_type = rnpy_add_type(module, &catcher_spec);
+    if (next_type == NULL || reader_type == NULL || catcher_type == NULL)
+        return -1;
+    catcher = PyType_GenericAlloc(catcher_type, 0);
+    return catcher == NULL ? -1 : 0;
 }
