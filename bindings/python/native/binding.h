@@ -335,6 +335,8 @@ bool rnpy_woken_add(PyObject *waiter);
 
 int rnpy_piece_ready(PyObject *module);
 PyObject *rnpy_piece_new(const runnel_event *event, bool logprobs);
+/* piece_of(*parts): a piece again, of what Piece._parts() gave. */
+PyObject *rnpy_piece_of(PyObject *module, PyObject *parts);
 /* logprob_of(bytes of a LOGITS event, token, n_top): (its log-probability, ((token, logprob), ...)), the likeliest
  * first. */
 PyObject *rnpy_logprob_of(PyObject *module, PyObject *arguments);

@@ -245,6 +245,7 @@ static PyMethodDef functions[] = {
     {"cache_verify", RNPY_METHOD(rnpy_cache_verify), METH_VARARGS,
      "cache_verify(path, fingerprint): (damages, totals)."},
     {"cache_purge", RNPY_METHOD(rnpy_cache_purge), METH_VARARGS, "cache_purge(path, options): totals."},
+    {"piece_of", rnpy_piece_of, METH_VARARGS, "piece_of(*parts): a Piece of what its _parts() gave."},
     {"logprob_of", rnpy_logprob_of, METH_VARARGS, "logprob_of(logits, token, n_top): its logprob and the likeliest."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* Piece: one event of a stream, as an object that nobody changes. It refers to no container, so it is none of the cycle
+/* Piece: one event of a stream, as an object that nobody changes: equal to another one with the same members. It refers to no container, so it is none of the cycle
  * collector's business. */
 #include "binding.h"
 
@@ -186,6 +186,96 @@ fail:
     return NULL;
 }
 
+/* ---- As a value ---------------------------------------------------------------------------- */
+
+/* Its members, in the order of the structure. */
+static PyObject *parts_of(const piece *self)
+{
+#define OR_NONE(object) ((object) == NULL ? Py_None : (object))
+    return Py_BuildValue("(OOOOOOiIIKKKKK)", self->kind, self->text, OR_NONE(self->logprob), OR_NONE(self->top),
+                         OR_NONE(self->logits), OR_NONE(self->embedding), self->token, self->n_tokens, self->tool_call,
+                         self->position, self->prompt_done, self->prompt_total, self->shifts, self->shifted_tokens);
+#undef OR_NONE
+}
+
+static PyObject *piece_compare(PyObject *object, PyObject *other, int how)
+{
+    PyObject *mine, *its, *result = NULL;
+
+    if (Py_TYPE(other) != piece_type || (how != Py_EQ && how != Py_NE))
+        Py_RETURN_NOTIMPLEMENTED;
+    mine = parts_of((piece *)object);
+    its = parts_of((piece *)other);
+    if (mine != NULL && its != NULL)
+        result = PyObject_RichCompare(mine, its, how);
+    Py_XDECREF(mine);
+    Py_XDECREF(its);
+    return result;
+}
+
+static Py_hash_t piece_hash(PyObject *object)
+{
+    piece *self = (piece *)object;
+    PyObject *some = Py_BuildValue("(OOi)", self->kind, self->text, self->token);
+    Py_hash_t hash = some == NULL ? -1 : PyObject_Hash(some);
+
+    Py_XDECREF(some);
+    return hash;
+}
+
+static PyObject *piece_same(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    Py_INCREF(object);
+    return object;
+}
+
+static PyObject *piece_parts(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return parts_of((piece *)object);
+}
+
+/* A member of an object, or NULL for None. */
+static PyObject *given(PyObject *value)
+{
+    if (value == Py_None)
+        return NULL;
+    Py_INCREF(value);
+    return value;
+}
+
+PyObject *rnpy_piece_of(PyObject *module, PyObject *parts)
+{
+    piece *self = (piece *)piece_alloc(piece_type, 0);
+    PyObject *logprob, *top, *logits, *embedding;
+
+    (void)module;
+    if (self == NULL)
+        return NULL;
+    if (!PyArg_ParseTuple(parts, "UUOOOOiIIKKKKK", &self->kind, &self->text, &logprob, &top, &logits, &embedding,
+                          &self->token, &self->n_tokens, &self->tool_call, &self->position, &self->prompt_done,
+                          &self->prompt_total, &self->shifts, &self->shifted_tokens)) {
+        self->kind = self->text = NULL; /* borrowed */
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    Py_INCREF(self->kind);
+    Py_INCREF(self->text);
+    self->logprob = given(logprob);
+    self->top = given(top);
+    self->logits = given(logits);
+    self->embedding = given(embedding);
+    return (PyObject *)self;
+}
+
+static PyMethodDef methods[] = {
+    {"__copy__", RNPY_METHOD(piece_same), METH_NOARGS, "Itself: nobody changes it."},
+    {"__deepcopy__", RNPY_METHOD(piece_same), METH_O, "Itself: nobody changes it."},
+    {"_parts", RNPY_METHOD(piece_parts), METH_NOARGS, "What piece_of() makes the same piece of."},
+    {NULL, NULL, 0, NULL},
+};
+
 #define MEMBER(name, type, help)                           \
     {                                                      \
 #name, type, offsetof(piece, name), READONLY, help \
@@ -213,11 +303,24 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, RNPY_SLOT(piece_dealloc)},
     {Py_tp_str, RNPY_SLOT(piece_str)},
     {Py_tp_repr, RNPY_SLOT(piece_repr)},
+    {Py_tp_richcompare, RNPY_SLOT(piece_compare)},
+    {Py_tp_hash, RNPY_SLOT(piece_hash)},
+    {Py_tp_methods, methods},
     {Py_tp_members, members},
     {Py_tp_new, RNPY_SLOT(rnpy_no_new)},
     {0, NULL},
 };
 static PyType_Spec spec = {"runnel.Piece", sizeof(piece), 0, Py_TPFLAGS_DEFAULT, slots};
+
+/* `match piece: case Piece("token", text)`. 0 or -1. */
+static int set_match_args(void)
+{
+    PyObject *names = Py_BuildValue("(ss)", "kind", "text");
+    int set = names == NULL ? -1 : PyObject_SetAttrString((PyObject *)piece_type, "__match_args__", names);
+
+    Py_XDECREF(names);
+    return set;
+}
 
 int rnpy_piece_ready(PyObject *module)
 {
@@ -232,7 +335,7 @@ int rnpy_piece_ready(PyObject *module)
     }
     no_text = PyUnicode_FromString("");
     piece_type = rnpy_add_type(module, &spec);
-    if (no_text == NULL || piece_type == NULL)
+    if (no_text == NULL || piece_type == NULL || set_match_args() < 0)
         return -1;
     piece_alloc = (allocfunc)PyType_GetSlot(piece_type, Py_tp_alloc);
     piece_free = (freefunc)PyType_GetSlot(piece_type, Py_tp_free);

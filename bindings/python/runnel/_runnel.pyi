@@ -42,6 +42,7 @@ class StateError(Error): ...
 
 @final
 class Piece:
+    __match_args__: Final = ("kind", "text")
     @property
     def kind(self) -> PieceKind: ...
     @property

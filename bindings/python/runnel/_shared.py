@@ -1,6 +1,7 @@
 """What the asynchronous and the blocking classes share: options, results, constants."""
 
 import array
+import copyreg
 import enum
 import json
 import logging
@@ -223,6 +224,13 @@ def _restored(value):
     if isinstance(value, array.array):
         return memoryview(value).toreadonly()
     return [_restored(one) for one in value] if isinstance(value, list) else value
+
+
+def _restored_piece(*parts):
+    return _runnel.piece_of(*map(_restored, parts))
+
+
+copyreg.pickle(_runnel.Piece, lambda piece: (_restored_piece, tuple(map(_stored, piece._parts()))))
 
 
 class Result:

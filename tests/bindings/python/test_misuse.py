@@ -58,7 +58,7 @@ with runnel.blocking.Engine(compute_threads=1) as engine:
 async def test_things_have_no_copies(engine, model):
     """A copy that goes would end the stream, or free the session, of the first."""
     stream, session = model.stream(PROMPT, max_tokens=40, ignore_eos=2), model.session()
-    for thing in (engine, model, session, stream, await stream.__anext__()):
+    for thing in (engine, model, session, stream, stream.__anext__()):
         for make in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError):
                 make(thing)
@@ -85,6 +85,35 @@ def test_results_are_copied_and_go_to_other_processes(blocking_model):
             assert getattr(other, name) == getattr(result, name), name
         assert other.tokens.format == "i" and other.logits[0].format == "f"
         assert again(embedding).embedding == embedding.embedding
+
+
+def test_pieces_are_values(blocking_model):
+    options = {"max_tokens": 6, "ignore_eos": 2, "want_logprobs": True, "n_top": 2, "want_logits": True,
+               "want_progress": True}
+    pieces = list(blocking_model.stream(PROMPT, **options))
+    assert {piece.kind for piece in pieces} == {"progress", "logits", "token"}
+    for piece in pieces:
+        assert copy.copy(piece) is piece and copy.deepcopy(piece) is piece
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            other = pickle.loads(pickle.dumps(piece, protocol))
+            assert other is not piece and other == piece and not other != piece and hash(other) == hash(piece)
+            assert repr(other) == repr(piece) and str(other) == str(piece)
+            for name in ("kind", "text", "token", "n_tokens", "logprob", "top", "tool_call", "logits", "embedding",
+                         "position", "prompt_done", "prompt_total", "shifts", "shifted_tokens"):
+                assert getattr(other, name) == getattr(piece, name), name
+        assert piece != piece.text and (piece == 5) is False
+        with pytest.raises(TypeError):
+            piece < piece
+    assert pieces == list(blocking_model.stream(PROMPT, **options))
+    tokens = [piece for piece in pieces if piece.kind == "token"]
+    assert len(set(tokens)) == len({piece._parts()[1:4] + piece._parts()[6:] for piece in tokens})
+    assert type(tokens[0]).__match_args__ == ("kind", "text")
+
+
+@pytest.mark.parametrize("parts", [(), (1,) * 14, ("token", "x", None, None, None, None, "1", 0, 0, 0, 0, 0, 0, 0)])
+def test_parts_that_are_no_pieces(parts):
+    with pytest.raises(TypeError):
+        runnel._runnel.piece_of(*parts)
 
 
 def test_errors_go_to_other_processes():

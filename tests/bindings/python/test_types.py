@@ -161,7 +161,7 @@ def class_faults(where, kind, node):
         return
     real = {name: value for name, value in vars(kind).items() if name not in UNTOLD and not name.startswith("_")
             or inspect.isfunction(value) and name.startswith("__") and name not in UNTOLD
-            or is_slot(value) and name in ("__aiter__", "__anext__")}
+            or is_slot(value) and name in ("__aiter__", "__anext__") or name == "__match_args__"}
     if issubclass(kind, runnel.Error) and kind is not runnel.Error:
         real = {name: value for name, value in real.items() if name not in vars(runnel.Error)}
     if not issubclass(kind, runnel.Record):
