@@ -24,7 +24,8 @@ struct rnpy_news {
     span *spans;          /* [MAX_SPANS], likewise */
     size_t first_line, n_lines, first_span, n_spans;
     uint64_t lost;      /* lines and spans that found no room */
-    atomic_int waiting; /* lines and spans: a look before the lock. Partner: tell, which may come late */
+    atomic_int waiting; /* lines, spans and whether any were lost: a look before the lock. Partner: tell, which may come
+                           late */
 };
 
 rnpy_news *rnpy_news_new(void)
@@ -48,6 +49,12 @@ void rnpy_news_free(rnpy_news *news)
     free(news);
 }
 
+static void count_lost(rnpy_news *news)
+{
+    if (news->lost++ == 0)
+        atomic_fetch_add(&news->waiting, 1);
+}
+
 void rnpy_news_on_log(void *user, runnel_log_level level, const char *text)
 {
     rnpy_news *news = user;
@@ -62,7 +69,7 @@ void rnpy_news_on_log(void *user, runnel_log_level level, const char *text)
         snprintf(at->text, sizeof at->text, "%s", text);
         atomic_fetch_add(&news->waiting, 1);
     } else {
-        news->lost++;
+        count_lost(news);
     }
     pthread_mutex_unlock(&news->lock);
 }
@@ -84,7 +91,7 @@ void rnpy_news_on_trace(void *user, const runnel_trace_event *event)
         snprintf(at->label, sizeof at->label, "%s", event->label);
         atomic_fetch_add(&news->waiting, 1);
     } else {
-        news->lost++;
+        count_lost(news);
     }
     pthread_mutex_unlock(&news->lock);
 }
@@ -128,6 +135,8 @@ static uint64_t take_lost(rnpy_news *news)
     pthread_mutex_lock(&news->lock);
     lost = news->lost;
     news->lost = 0;
+    if (lost > 0)
+        atomic_fetch_sub(&news->waiting, 1);
     pthread_mutex_unlock(&news->lock);
     return lost;
 }
@@ -166,8 +175,8 @@ void rnpy_news_tell(rnpy_news *news, PyObject *on_log, PyObject *on_trace)
         call(on_log, Py_BuildValue("(iN)", (int)text.level, rnpy_str(text.text)));
     while (on_trace != NULL && take_span(news, &at))
         call(on_trace, Py_BuildValue("(N)", span_dict(&at)));
-    lost = take_lost(news);
-    if (lost > 0 && on_log != NULL)
+    lost = on_log == NULL ? 0 : take_lost(news);
+    if (lost > 0)
         call(on_log,
              Py_BuildValue("(iN)", RUNNEL_LOG_WARNING,
                            PyUnicode_FromFormat("%llu lines or spans found no room", (unsigned long long)lost)));

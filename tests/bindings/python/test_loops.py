@@ -1,6 +1,9 @@
 """Event loops other than asyncio's own, and several of them."""
 
 import asyncio
+import contextvars
+import gc
+import sys
 import threading
 
 import anyio
@@ -11,6 +14,7 @@ import uvloop
 from conftest import MODEL
 
 PROMPT = "Once upon a time"
+ENDLESS = {"max_tokens": -1, "ignore_eos": 2, "context_keep": 0}
 
 
 async def say():
@@ -99,3 +103,160 @@ def test_trio_ends_with_streams_that_run():
     engine.close()
     with pytest.raises(runnel.CancelledError):
         trio.run(stream.result)
+
+
+LOOPS = {
+    "asyncio": lambda function: asyncio.run(function()),
+    "uvloop": lambda function: uvloop.new_event_loop().run_until_complete(function()),
+    "trio": trio.run,
+}
+
+
+async def none_left(engine):
+    while engine.stats().streams:
+        await anyio.sleep(0.001)
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_what_cancels_in_each_loop(run):
+    """A task group with one that fails, scopes with a time limit, an exception in the body: no stream goes on."""
+    async def read(stream, event=None):
+        async for _ in stream:
+            if event is not None:
+                event.set()
+
+    async def fail(begun):
+        await begun.wait()
+        raise ZeroDivisionError
+
+    async def cases():
+        async with runnel.Engine(compute_threads=1) as engine:
+            model = await engine.load_model(MODEL)
+            streams = [model.stream(PROMPT, **ENDLESS) for _ in range(4)]
+            begun = anyio.Event()
+            with pytest.raises(BaseException) as raised:
+                async with anyio.create_task_group() as group:
+                    for stream in streams:
+                        group.start_soon(read, stream, begun)
+                    group.start_soon(fail, begun)
+            errors = getattr(raised.value, "exceptions", (raised.value,))
+            assert [type(error) for error in errors] == [ZeroDivisionError]
+            for stream in streams:
+                assert (await stream.result()).finish == "cancelled"
+            stream = model.stream(PROMPT, **ENDLESS)
+            with anyio.move_on_after(0.02) as scope:
+                await read(stream)
+            assert scope.cancel_called and (await stream.result()).finish == "cancelled"
+            stream = model.stream(PROMPT, **ENDLESS)
+            with pytest.raises(TimeoutError):
+                with anyio.fail_after(0.02):
+                    await stream.result()
+            stream = model.stream(PROMPT, **ENDLESS)
+            with anyio.CancelScope(shield=True):  # a scope that is not cancelled changes nothing
+                assert (await stream.__anext__()).kind == "token"
+            with pytest.raises(KeyError):
+                async for piece in stream:
+                    raise KeyError(piece.text)
+            assert not stream.ended  # its reference is still here
+            del stream
+            await none_left(engine)
+            assert (await model.generate(PROMPT, max_tokens=3, ignore_eos=2)).usage.completion_tokens == 3
+
+    run(cases)
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_contexts_and_subclasses_in_each_loop(run):
+    name = contextvars.ContextVar("name")
+
+    class Named(runnel.Engine):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.said = []
+
+        async def load_model(self, path, **options):
+            self.said.append(path)
+            return await super().load_model(path, **options)
+
+    class Mine(runnel.Stream):
+        async def texts(self):
+            async for piece in self:
+                yield piece.text
+
+    async def cases():
+        async with Named(compute_threads=1) as engine:
+            model = await engine.load_model(MODEL)
+            assert engine.said == [MODEL]
+            seen = []
+
+            async def read(index):
+                name.set(index)
+                async for _ in model.stream(PROMPT, max_tokens=20, ignore_eos=2, seed=index):
+                    seen.append(name.get() == index)
+
+            async with anyio.create_task_group() as group:
+                for index in range(8):
+                    group.start_soon(read, index)
+            assert seen == [True] * 160 and name.get(None) is None
+            begun = model.stream(PROMPT, max_tokens=20, ignore_eos=2)
+            texts = [text async for text in Mine(begun._core, begun._host).texts()]
+            assert "".join(texts) == (await begun.result()).text
+
+    run(cases)
+
+
+@pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_loop_that_is_closed_with_streams_open(make):
+    """Its tasks were never cancelled; the engine serves other loops, and ends."""
+    engine = runnel.Engine(compute_threads=1)
+    loop = make()
+    model = loop.run_until_complete(engine.load_model(MODEL))
+    held = []
+
+    async def read(stream):
+        async for piece in stream:
+            held.append(piece)
+
+    async def begin():
+        tasks = [asyncio.ensure_future(read(model.stream(PROMPT, **ENDLESS))) for _ in range(8)]
+        while len(held) < 50:
+            await asyncio.sleep(0.001)
+        return tasks
+
+    tasks = loop.run_until_complete(begin())
+    loop.close()
+
+    async def after():
+        return (await model.generate(PROMPT, max_tokens=5, ignore_eos=2)).usage.completion_tokens
+
+    async def others_end():
+        while engine.stats().streams:
+            assert await after() == 5
+
+    assert asyncio.run(after()) == 5 and engine.stats().streams == 8
+    for task in tasks:
+        task._log_destroy_pending = False
+    del tasks, task
+    gc.collect()
+    asyncio.run(others_end())
+    engine.close()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout and TaskGroup")
+def test_timeouts_and_groups_of_asyncio():
+    async def cases():
+        async with runnel.Engine(compute_threads=1) as engine:
+            model = await engine.load_model(MODEL)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    async for _ in model.stream(PROMPT, **ENDLESS):
+                        pass
+            with pytest.raises(BaseExceptionGroup) as raised:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(model.generate(PROMPT, **ENDLESS)) for _ in range(3)]
+                    group.create_task(model.generate(PROMPT, temperature=-1))
+            assert [type(error) for error in raised.value.exceptions] == [runnel.InvalidError]
+            assert all(task.cancelled() for task in tasks)
+            await none_left(engine)
+
+    asyncio.run(cases())
