@@ -384,19 +384,24 @@ static uintptr_t may_read(rnpy_stream *self)
     return reader;
 }
 
+static void wait_a_moment(void)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+
+    rnpy_gil_release();
+    nanosleep(&moment, NULL);
+    rnpy_gil_restore();
+}
+
 /* Reads what comes for nobody, up to the end, which is within a step. A thread that is inside a read has its event
  * first; where that is this one, whose read has called Python, its read goes on to the end by itself. */
 static void read_to_end(rnpy_stream *self)
 {
-    const struct timespec moment = {.tv_nsec = 100000};
     runnel_event event;
     uintptr_t reader;
 
-    while ((reader = may_read(self)) != 0 && reader != (uintptr_t)&here) {
-        rnpy_gil_release();
-        nanosleep(&moment, NULL);
-        rnpy_gil_restore();
-    }
+    while ((reader = may_read(self)) != 0 && reader != (uintptr_t)&here)
+        wait_a_moment();
     if (reader != 0)
         return;
     if (self->live) {
@@ -551,12 +556,30 @@ static int read_one(rnpy_stream *self)
     return result;
 }
 
+/* Is another thread about to close the stream, which ends it within a step? Not where this one is: it would wait for
+ * itself. */
+static bool is_closing(rnpy_stream *self, uintptr_t reader)
+{
+    bool closing;
+
+    RNPY_LOCK((PyObject *)self);
+    closing = self->abandoned && reader != (uintptr_t)&here;
+    RNPY_UNLOCK();
+    return closing;
+}
+
 static bool begin_reading(rnpy_stream *self)
 {
-    if (may_read(self) == 0)
-        return true;
-    rnpy_raise(RUNNEL_STATE, "another thread reads the stream", 0);
-    return false;
+    uintptr_t reader;
+
+    while ((reader = may_read(self)) != 0) {
+        if (!is_closing(self, reader)) {
+            rnpy_raise(RUNNEL_STATE, "another thread reads the stream", 0);
+            return false;
+        }
+        wait_a_moment();
+    }
+    return true;
 }
 
 static PyObject *stream_next(PyObject *object, PyObject *unused)
