@@ -122,10 +122,12 @@ struct rn_fast {
 runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress, void *user);
 void rn_fast_free_tiles(struct rn_fast *fast);
 
+/* Of a format, for its trial: the least shows memory and not the caches. */
+enum { RN_LEAST_SAMPLE = 16 << 20, RN_MOST_SAMPLE = 24 << 20 };
+
 /* team_order.c: while weights are loaded, in their order. take_tiles: memory for the tiles of weight i, which from now
  * on are what products read; NULL: it stays as it lies. Which it is: as limits.weight_order says, or as a trial of the
  * weight's format does, which sleeps for some milliseconds while the team works. */
-enum { RN_LEAST_SAMPLE = 16 << 20, RN_MOST_SAMPLE = 24 << 20 }; /* beside the caches */
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i);
 
 /* Tiles of weight i in the tile file, which products read from now on; NULL: there are none, or none are wanted. */
