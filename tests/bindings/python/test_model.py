@@ -364,7 +364,7 @@ async def test_errors_with_names_that_are_not_whole(engine, model, tmp_path, shi
     for path in ("a" * shift + "é" * 250, b"\xff.gguf", broken):
         with pytest.raises(runnel.Error) as caught:
             await engine.load_model(path)
-        assert str(caught.value)[:4] in ("aééé", "éééé", r"\xff", str(broken)[:4])
+        assert str(caught.value)[:4] in ("aééé", "éééé", r"\xff") or "/broken.gguf: " in str(caught.value)
     assert r"lla\xc6a" in str(caught.value)
     for options in ({"order": name}, {"messages": [{"role": "user", "content": "x"}], "template_name": name},
                     {"messages": [{"role": "user", "content": "x"}], "template_text": template}):
