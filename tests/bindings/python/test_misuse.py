@@ -267,6 +267,17 @@ def test_a_stream_that_another_thread_reads_is_closed(blocking_model):
         assert stream.result().finish == "cancelled"
 
 
+def test_a_stream_is_read_while_another_thread_closes_it(blocking_model):
+    """Whoever closes waits for the step of a long prompt; whoever comes to read meanwhile ends with the stream."""
+    for seed in range(20):
+        stream = blocking_model.stream(f"{seed} " + PROMPT * 200, **ENDLESS)
+        closer = threading.Thread(target=stream.close)
+        closer.start()
+        list(stream)
+        closer.join()
+        assert stream.ended
+
+
 def test_a_stream_is_closed_by_the_handler_of_a_signal(blocking_model):
     stream = blocking_model.stream(PROMPT, **ENDLESS)
     pieces = iter(stream)
