@@ -104,7 +104,8 @@ def test_pieces_are_values(blocking_model):
         assert piece != piece.text and (piece == 5) is False
         with pytest.raises(TypeError):
             piece < piece
-    assert pieces == list(blocking_model.stream(PROMPT, **options))
+    drawn = [piece for piece in pieces if piece.kind != "progress"]  # the second prompt is in the cache
+    assert drawn == [piece for piece in blocking_model.stream(PROMPT, **options) if piece.kind != "progress"]
     tokens = [piece for piece in pieces if piece.kind == "token"]
     assert len(set(tokens)) == len({piece._parts()[1:4] + piece._parts()[6:] for piece in tokens})
     assert type(tokens[0]).__match_args__ == ("kind", "text")
