@@ -223,8 +223,8 @@ void openai_request_score(const struct openai_request *request, size_t index, ru
  * says why. */
 json_t *openai_messages(const json_t *messages, struct openai_error *error);
 
-/* The texts of a list of parts of those types (the last one NULL), parted by newlines, as a new string; `where` names the list in errors.
- * NULL: *error says why, or memory is short. */
+/* The texts of a list of parts of those types (the last one NULL), parted by newlines, as a new string; `where` names
+ * the list in errors. NULL: *error says why, or memory is short. */
 json_t *openai_join_parts(const json_t *parts, const char *where, const char *const *types, struct openai_error *error);
 
 /* The last message is an answer with a text and without calls, which some clients mean to be gone on with. */
