@@ -296,6 +296,9 @@ PyObject *rnpy_stream_began(rnpy_stream *stream, runnel_stream id, runnel_status
 void rnpy_stream_drop(rnpy_stream *stream);
 void rnpy_stream_on_event(void *stream, const runnel_event *event);
 int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates);
+/* choose.c. What the function of Python answers: a place among the candidates or a RUNNEL_CHOOSE_*. It may raise: an
+ * exception is set then. With the GIL. */
+int64_t rnpy_choose(PyObject *function, runnel_candidates *candidates);
 
 /* The next piece. None: there is none yet, and the waiter (borrowed; NULL: none) is woken when there is. NULL with an
  * exception: the end. */

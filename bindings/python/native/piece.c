@@ -1,5 +1,5 @@
-/* Piece: one event of a stream, as an object that nobody changes: equal to another one with the same members. It refers to no container, so it is none of the cycle
- * collector's business. */
+/* Piece: one event of a stream, as an object that nobody changes: equal to another one with the same members. It refers
+ * to no container, so it is none of the cycle collector's business. */
 #include "binding.h"
 
 #include <math.h>

@@ -222,56 +222,6 @@ void rnpy_stream_on_event(void *stream, const runnel_event *event)
 
 /* ---- A token that Python draws ------------------------------------------------------------- */
 
-static PyObject *candidates_dict(const runnel_candidates *candidates, PyObject *logits)
-{
-    PyObject *dict = PyDict_New();
-
-    if (dict == NULL)
-        return NULL;
-    Py_INCREF(logits);
-    if (rnpy_put(dict, "position", PyLong_FromUnsignedLongLong(candidates->position)) < 0 ||
-        rnpy_put(dict, "sequence", rnpy_view(candidates->sequence, candidates->n_sequence * sizeof(int32_t), "i")) <
-            0 ||
-        rnpy_put(dict, "tokens", rnpy_view(candidates->tokens, candidates->n * sizeof(int32_t), "i")) < 0 ||
-        rnpy_put(dict, "logits", logits) < 0)
-        Py_CLEAR(dict);
-    return dict;
-}
-
-/* What the function returned, and the logits as it left them. */
-static int64_t chosen(PyObject *result, PyObject *bytes, runnel_candidates *candidates)
-{
-    int64_t place = RUNNEL_CHOOSE_DRAW;
-
-    if (result != Py_None)
-        place = PyLong_AsLongLong(result);
-    if (PyErr_Occurred())
-        return place;
-    if ((size_t)PyByteArray_Size(bytes) != candidates->n * sizeof(float))
-        PyErr_SetString(PyExc_ValueError, "choose: the array of logits has another size now");
-    else
-        memcpy(candidates->logits, PyByteArray_AsString(bytes), candidates->n * sizeof(float));
-    return place;
-}
-
-static int64_t call_choose(rnpy_stream *self, runnel_candidates *candidates)
-{
-    size_t room = candidates->n * sizeof(float);
-    PyObject *bytes = PyByteArray_FromStringAndSize((const char *)candidates->logits, (Py_ssize_t)room);
-    PyObject *view = bytes == NULL ? NULL : PyMemoryView_FromObject(bytes);
-    PyObject *logits = view == NULL ? NULL : PyObject_CallMethod(view, "cast", "s", "f");
-    PyObject *dict = logits == NULL ? NULL : candidates_dict(candidates, logits);
-    PyObject *result = dict == NULL ? NULL : PyObject_CallFunctionObjArgs(self->choose, dict, NULL);
-    int64_t place = result == NULL ? RUNNEL_CHOOSE_DRAW : chosen(result, bytes, candidates);
-
-    Py_XDECREF(result);
-    Py_XDECREF(dict);
-    Py_XDECREF(logits);
-    Py_XDECREF(view);
-    Py_XDECREF(bytes);
-    return place;
-}
-
 /* False: nobody wants the choice any more. */
 static bool is_asked(rnpy_stream *self, const runnel_candidates *candidates)
 {
@@ -291,7 +241,7 @@ int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates)
     PyThreadState *taken = rnpy_gil_take();
 
     if (is_asked(self, candidates))
-        place = call_choose(self, candidates);
+        place = rnpy_choose(self->choose, candidates);
     if (PyErr_Occurred()) {
         RNPY_LOCK((PyObject *)self);
         keep_failure(self);
