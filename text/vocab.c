@@ -70,21 +70,8 @@ void rn_vocab_free(struct rn_vocab *vocab)
     rn_free(heap, vocab);
 }
 
-/* Names the file in an error that does not yet: an engine reads several. */
-static runnel_status of_file(const struct rn_gguf *gguf, runnel_status status, runnel_error *error)
-{
-    const char *path = rn_gguf_path(gguf);
-    runnel_error bare;
-
-    if (error == NULL || strncmp(error->message, path, strlen(path)) == 0)
-        return status;
-    bare = *error;
-    error->status = RUNNEL_OK;
-    return rn_error_set(error, status, "%s: %s", path, bare.message);
-}
-
-runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t n_vocab_hint,
-                           struct rn_vocab **out, runnel_error *error)
+static runnel_status read_vocab(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t n_vocab_hint,
+                                struct rn_vocab **out, runnel_error *error)
 {
     const size_t n_models = sizeof models / sizeof models[0];
     struct rn_view name = {"no_vocab", 8};
@@ -92,7 +79,6 @@ runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uin
     struct rn_vocab *vocab;
     size_t i;
 
-    *out = NULL;
     if (status != RUNNEL_OK)
         return status;
     for (i = 0; i < n_models; i++) {
@@ -100,11 +86,11 @@ runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uin
             break;
     }
     if (i == n_models)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the tokenizer \"%.*s\" is not supported",
-                            rn_gguf_path(gguf), (int)(name.n < 60 ? name.n : 60), name.bytes);
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the tokenizer \"%.*s\" is not supported",
+                            (int)(name.n < 60 ? name.n : 60), name.bytes);
     vocab = new_empty(heap);
     if (vocab == NULL)
-        return of_file(gguf, rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary"), error);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     vocab->model = models[i].model;
     vocab->encode = models[i].encode;
     vocab->n = n_vocab_hint;
@@ -117,10 +103,35 @@ runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uin
     }
     if (status != RUNNEL_OK) {
         rn_vocab_free(vocab);
-        return of_file(gguf, status, error);
+        return status;
     }
     *out = vocab;
     return RUNNEL_OK;
+}
+
+/* Names the file in an error that does not yet: an engine reads several. */
+static void name_file(const struct rn_gguf *gguf, runnel_status status, runnel_error *error)
+{
+    const char *path = rn_gguf_path(gguf);
+    runnel_error bare;
+
+    if (error == NULL || strncmp(error->message, path, strlen(path)) == 0)
+        return;
+    bare = *error;
+    error->status = RUNNEL_OK;
+    rn_error_set(error, status, "%s: %s", path, bare.message);
+}
+
+runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t n_vocab_hint,
+                           struct rn_vocab **out, runnel_error *error)
+{
+    runnel_status status;
+
+    *out = NULL;
+    status = read_vocab(heap, gguf, n_vocab_hint, out, error);
+    if (status != RUNNEL_OK)
+        name_file(gguf, status, error);
+    return status;
 }
 
 /* A byte is its own token (rn_vocab_new_bytes). */
