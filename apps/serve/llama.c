@@ -294,13 +294,14 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_send(task);
 }
 
-#define EACH                                                                                                 \
+/* What both have that continue a text. */
+#define BOTH                                                                                                 \
     .stream_type = "text/event-stream", .wish = llama_wish, .passes = true, .names = llama_names,            \
     .llama_entries = true, .tells_prompt = true, .answer = answer, .chunk = chunk, .end = end, .fail = fail, \
     .ping = ": still here\n\n", .put_error = serve_put_error
 
-const struct serve_dialect serve_llama = {.translate = llama_translate, EACH};
-const struct serve_dialect serve_infill = {.translate = llama_translate_infill, EACH};
+const struct serve_dialect serve_llama = {.translate = llama_translate, BOTH};
+const struct serve_dialect serve_infill = {.translate = llama_translate_infill, BOTH};
 const struct serve_dialect serve_llama_embedding = {.translate = llama_translate_embedding,
                                                     .names = llama_embedding_names,
                                                     .answer = answer_embedding,
