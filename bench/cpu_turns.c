@@ -4,20 +4,22 @@
  *     cpu_turns [threads [level [format [seconds]]]]
  *
  * Each thread goes through weights of its own, larger than the caches, in pieces of 1024 rows of 2048 columns; each
- * piece is met by a number of inputs, by tiles at a time and from a distance ahead that are drawn for it. So all
- * variants see the same machine, whatever else it does meanwhile, and their medians compare where a single run does
- * not. GB/s of weights of all threads: the sum of the threads' medians and, in brackets, of their upper quartiles. */
+ * piece is met by a number of inputs, by tiles at a time, each of a run of tiles, and from a distance ahead that are
+ * drawn for it. So all variants see the same machine, whatever else it does meanwhile, and their medians compare where
+ * a single run does not. GB/s of weights of all threads: the sum of the threads' medians and, in brackets, of their
+ * upper quartiles. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cpu/kernels.h"
 
-enum { COLS = 2048, PIECE_ROWS = 1024, MOST_THREADS = 64, MOST_SAMPLES = 2000, MOST_INPUTS = 8 };
+enum { COLS = 2048, PIECE_ROWS = 1024, MOST_THREADS = 64, MOST_SAMPLES = 2000, MOST_INPUTS = 8, HUGE_PAGE = 2 << 20 };
 
 static const size_t weights_bytes = (size_t)400 << 20; /* of a thread */
 static const uint32_t inputs_of[] = {1, 2, 3, 4, 6, 8}, tiles_of[] = {1, 2, 4};
@@ -54,9 +56,11 @@ struct worker {
 /* So many bytes of numbers that are no infinities in any format. */
 static uint8_t *make_weights(struct rn_heap *heap, size_t n, uint64_t *seed)
 {
-    uint8_t *weights = rn_alloc_aligned(heap, n, 64);
+    uint8_t *weights = rn_alloc_aligned(heap, n, HUGE_PAGE);
     size_t i;
 
+    if (weights != NULL)
+        (void)madvise(weights, n / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* advice only: as a model's */
     for (i = 0; weights != NULL && i < n; i++)
         weights[i] = (uint8_t)(rn_splitmix64(seed) & 0x2f);
     return weights;
@@ -68,6 +72,7 @@ static double piece(const struct bench *b, const uint8_t *weights, float *out, u
     struct rn_matmul m = {.row_bytes = b->row_bytes,
                           .rows = tiles * RN_TILE_ROWS,
                           .step = 1,
+                          .gap = PIECE_ROWS / tiles - RN_TILE_ROWS,
                           .ahead = ahead,
                           .cols = COLS,
                           .type = b->type,
@@ -75,7 +80,7 @@ static double piece(const struct bench *b, const uint8_t *weights, float *out, u
     uint64_t begin = rn_now_ns(&b->clock);
     uint32_t row, i;
 
-    for (row = 0; row < PIECE_ROWS; row += m.rows) {
+    for (row = 0; row < PIECE_ROWS / tiles; row += RN_TILE_ROWS) {
         m.weights = weights + row * b->row_bytes;
         for (i = 0; i < n; i++) {
             m.inputs[i] = b->inputs + i * rn_input_bytes(b->kernel->input, COLS);

@@ -59,12 +59,16 @@ struct rn_line;
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
  * With few inputs, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
- * each row of the tile a stream through memory that the processor fetches ahead by itself. */
+ * each row of the tile a stream through memory that the processor fetches ahead by itself. Likewise weights in tiles
+ * (cpu/tiles.h): of `rows` rows a few inputs meet two or four tiles by turns, which may lie apart (gap > 0), so that
+ * each is part of a stream that goes on with the tile behind it in the next call. */
 struct rn_matmul {
     const uint8_t *weights; /* first weight row */
     size_t row_bytes;       /* from one row to the next */
     uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel */
     uint32_t step;          /* 1, but for direct products */
+    uint32_t gap;           /* of tiles and few inputs: so many rows, of weights and of out, that are passed over behind
+                               each tile of RN_TILE_ROWS; 0 elsewhere */
     uint32_t ahead;         /* of tiles and few inputs: how far ahead of what is read lines are asked for; 0: they are
                                not. With more inputs what is read next is asked for between their products */
     uint32_t cols;
@@ -98,6 +102,12 @@ struct rn_kernel {
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
     void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
 };
+
+/* Where tile t of a call begins, in rows. */
+static inline size_t rn_tile_row(const struct rn_matmul *m, uint32_t t)
+{
+    return (size_t)t * (RN_TILE_ROWS + m->gap);
+}
 
 /* Rows that are handed over together for n inputs. */
 static inline uint32_t rn_kernel_height(const struct rn_kernel *kernel, uint32_t n)

@@ -1,6 +1,7 @@
 /* Matrix products of the fast backend: how they are cut into pieces that workers take.
  *
- *   MATMUL         weights in tiles and few inputs: a share for each worker, taken in small pieces, then others' pieces
+ *   MATMUL         weights in tiles and few inputs: a share for each worker, read as a few streams from its beginning
+ *                  to its end, taken in small pieces; then others' pieces
  *                  else: large pieces for whoever comes, small ones at the end
  *   EXPERT_MATMUL  entries (row, j) by expert; each expert that has any is read once, for all of them
  *   HEAD_MATMUL    a matrix for each head
@@ -60,18 +61,19 @@ static void share_next(struct rn_matmul *m, const struct product *p, struct stre
 }
 
 static void tile(const struct rn_fast_context *c, const struct product *p, uint32_t first_row, uint32_t rows,
-                 uint32_t step, struct stretch next)
+                 uint32_t step, uint32_t gap, struct stretch next)
 {
     struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes,
                           .row_bytes = p->weight->row_bytes,
                           .rows = rows,
                           .step = step,
+                          .gap = gap,
                           .ahead = p->ahead,
                           .cols = p->weight->cols,
                           .type = p->weight->type,
                           .panel = c->scratch->panel};
     bool packed = p->n >= p->kernel->pack_from;
-    uint32_t i, j, e, r;
+    uint32_t i, j, e, r, at;
 
     if (packed)
         p->kernel->pack(&m);
@@ -88,8 +90,10 @@ static void tile(const struct rn_fast_context *c, const struct product *p, uint3
             gather(c, p, &m);
         (packed ? p->kernel->packed : p->kernel->direct)(&m);
         for (j = 0; j < m.n && p->bias != NULL; j++)
-            for (r = 0; r < rows; r++)
-                m.out[j][r * step] += p->bias[first_row + r * step];
+            for (r = 0; r < rows; r++) {
+                at = r * step + r / RN_TILE_ROWS * gap;
+                m.out[j][at] += p->bias[first_row + at];
+            }
     }
 }
 
@@ -151,6 +155,50 @@ static struct stretch panel_of(const struct product *p, struct rn_fast_rows rows
                             bytes < RN_NEXT_BYTES ? bytes : RN_NEXT_BYTES};
 }
 
+/* How a few inputs meet rows of a matrix in tiles: `streams` runs of tiles, one behind the other, a turn at a time,
+ * which is a tile of each. What is left over are fewer tiles than a turn has. More inputs meet the rows as one run.
+ *
+ *     first                                                         length = 3, streams = 4
+ *     | t0  t1  t2 | t0  t1  t2 | t0  t1  t2 | t0  t1  t2 | left |
+ */
+struct turns {
+    uint32_t first, streams, height; /* rows of a tile of a run */
+    uint32_t length, left;           /* turns; rows */
+};
+
+static struct turns turns_of(const struct product *p, struct rn_fast_rows rows)
+{
+    struct turns turns = {.first = rows.first, .streams = 1, .height = height_of(p)};
+
+    if (p->n <= p->kernel->few) {
+        turns.streams = turns.height / RN_TILE_ROWS;
+        turns.height = RN_TILE_ROWS;
+    }
+    turns.length = rows.n / (turns.streams * turns.height);
+    turns.left = rows.n - turns.length * turns.streams * turns.height;
+    return turns;
+}
+
+/* The turns [from, to) of those, and behind the last one what is left over. */
+static void take_turns(const struct rn_fast_context *c, const struct product *p, struct turns turns, uint32_t from,
+                       uint32_t to)
+{
+    const struct stretch none = {NULL, 0};
+    const uint32_t gap = turns.streams > 1 ? (turns.length - 1) * turns.height : 0;
+    uint32_t at;
+
+    for (at = from; at < to && at < turns.length; at++)
+        tile(c, p, turns.first + at * turns.height, turns.streams * turns.height, 1, gap, none);
+    if (to > turns.length && turns.left > 0)
+        tile(c, p, turns.first + turns.length * turns.streams * turns.height, turns.left, 1, 0, none);
+}
+
+/* Tiles, met as they lie. */
+static bool takes_turns(const struct product *p)
+{
+    return p->tiled && p->n < p->kernel->pack_from;
+}
+
 /* The rows of `s`. Before the last tile of each set of streams the next set is asked for, in the end that of `next`,
  * rows of `then`. */
 static void piece(const struct rn_fast_context *c, const struct product *p, struct rn_fast_rows s,
@@ -158,6 +206,10 @@ static void piece(const struct rn_fast_context *c, const struct product *p, stru
 {
     uint32_t height = height_of(p), first, step, i;
 
+    if (takes_turns(p)) {
+        take_turns(c, p, turns_of(p, s), 0, UINT32_MAX);
+        return;
+    }
     while (s.n >= height) {
         step = step_of(p, s.n);
         first = s.first;
@@ -165,11 +217,11 @@ static void piece(const struct rn_fast_context *c, const struct product *p, stru
         for (i = 0; i < step; i++) {
             if (i + 1 == step && streams(p))
                 fetch_streams(s.n >= height ? p : then, s.n >= height ? s : next);
-            tile(c, p, first + i, height, step, s.n > 0 ? panel_of(p, s) : panel_of(then, next));
+            tile(c, p, first + i, height, step, 0, s.n > 0 ? panel_of(p, s) : panel_of(then, next));
         }
     }
     if (s.n > 0)
-        tile(c, p, s.first, s.n, 1, panel_of(then, next));
+        tile(c, p, s.first, s.n, 1, 0, panel_of(then, next));
 }
 
 static struct product product_of(const struct rn_fast_context *c, const struct rn_instruction *in)
@@ -242,24 +294,20 @@ static struct rn_fast_rows node_rows(const struct rn_fast_context *c, const stru
                          c->n_workers);
 }
 
-/* Tiles and few inputs: a worker goes through a share of its own, which is one linear stream, in small pieces. When it
- * has none left it takes those of the others, of its own node first. */
+/* Tiles and few inputs: a worker goes through a share of its own turn by turn, in small pieces. When it has none left
+ * it takes those of the others, of its own node first. */
 static void multiply_shares(const struct rn_fast_context *c, const struct product *p, uint32_t index)
 {
-    const struct rn_fast_rows none = {0, 0};
-    uint32_t node = rn_team_node(c->fast->team, c->worker), tile_rows = p->kernel->tile, owner, n, v, i;
+    uint32_t node = rn_team_node(c->fast->team, c->worker), owner, n, v, i;
     uint32_t first = rn_team_first(c->fast->team, node), end = rn_team_first(c->fast->team, node + 1);
-    struct rn_fast_rows share, s;
+    struct turns turns;
 
     for (v = 0; v < c->n_workers; v++) {
         owner = rn_nodes_share(c->worker, first, end, c->n_workers, v);
-        share = rn_fast_share(p->weight->rows, tile_rows, owner, owner + 1, c->n_workers);
-        n = share.n / (SHARE_PIECES * tile_rows) * tile_rows;
-        n = n < tile_rows ? tile_rows : n;
-        while ((uint64_t)(i = rn_fast_take_of(c, index, owner)) * n < share.n && !rn_stop_is_set(c->step->stop)) {
-            s = (struct rn_fast_rows){share.first + i * n, share.n - i * n < n ? share.n - i * n : n};
-            piece(c, p, s, p, none);
-        }
+        turns = turns_of(p, rn_fast_share(p->weight->rows, p->kernel->tile, owner, owner + 1, c->n_workers));
+        n = turns.length / SHARE_PIECES > 0 ? turns.length / SHARE_PIECES : 1;
+        while ((uint64_t)(i = rn_fast_take_of(c, index, owner)) * n <= turns.length && !rn_stop_is_set(c->step->stop))
+            take_turns(c, p, turns, i * n, (i + 1) * n);
     }
 }
 
@@ -270,6 +318,7 @@ void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *
     const struct product p = {.kernel = kernel,
                               .weight = weight,
                               .matrix = matrix,
+                              .tiled = kernel->streams > 0,
                               .ahead = ahead,
                               .inputs = input,
                               .input_bytes = rn_input_bytes(kernel->input, weight->cols),
@@ -340,7 +389,7 @@ void rn_fast_matmul(const struct rn_fast_context *c, uint32_t index)
         return;
     c->scratch->meets = NULL;
     p = product_of(c, in);
-    if (p.tiled && p.n < p.kernel->pack_from) {
+    if (takes_turns(&p)) {
         multiply_shares(c, &p, index);
         return;
     }

@@ -19,7 +19,7 @@
 #include "cpu/tiles.h"
 #include "tests/slow.h"
 
-enum { MAX_ROWS = 67, MAX_COLS = 1280, MAX_N = 64, PANEL_BYTES = 1 << 20, BIG_COLS = 8192 };
+enum { MAX_ROWS = 131, MAX_COLS = 1280, MAX_N = 64, PANEL_BYTES = 1 << 20, BIG_COLS = 8192 };
 
 static const char *const level_names[] = {"c", "avx2", "avx2-vnni", "avx512", "avx512-amx", "neon"};
 enum { N_LEVELS = sizeof level_names / sizeof *level_names };
@@ -405,21 +405,43 @@ static void test_odd_rows(void **state)
     give_buffers(&b);
 }
 
-enum { TILED_ROWS = 64 };
+enum { TILED_ROWS = 128 };
 
-/* Tiles by n inputs: the bits of b->alone, and nothing behind them. */
+/* Outputs by n inputs of tiles: the bits of b->alone, and nothing behind them. */
 static void check_tiled(const struct rn_level *level, const struct rn_kernel *tiled, enum way way,
-                        const struct format *f, uint32_t cols, const uint8_t *tiles, uint32_t n, struct buffers *b)
+                        const struct format *f, uint32_t cols, uint32_t n, const struct buffers *b)
 {
     uint32_t i;
 
-    memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
-    product(tiled, way, f, cols, tiles, TILED_ROWS, b->inputs, n, b->panel, b->out);
     for (i = 0; i < n; i++)
         if (memcmp(b->out + i * MAX_ROWS, b->alone + i * MAX_ROWS, TILED_ROWS * sizeof(float)) != 0)
             fail_msg("%s %s cols %u: tiles give other bits, input %u of %u, way %d, %u rows", level->name,
                      rn_type(f->type)->name, cols, i, n, way, tiled->direct_tile);
     assert_true(isnan(b->out[TILED_ROWS]) && isnan(b->out[n * MAX_ROWS]));
+}
+
+/* Few inputs and tiles that take turns, each of a run of tiles of its own: see turns_of in cpu/products.c. */
+static void product_in_turns(const struct rn_kernel *tiled, const struct format *f, uint32_t cols, const uint8_t *tiles,
+                             uint32_t n, const struct buffers *b)
+{
+    const uint32_t run = TILED_ROWS / tiled->direct_tile * RN_TILE_ROWS;
+    struct rn_matmul m = {.row_bytes = rn_type_bytes(rn_type(f->type), cols),
+                          .cols = cols,
+                          .type = rn_type(f->type),
+                          .rows = tiled->direct_tile,
+                          .step = 1,
+                          .gap = run - RN_TILE_ROWS,
+                          .n = n};
+    uint32_t row, i;
+
+    for (row = 0; row < run; row += RN_TILE_ROWS) {
+        m.weights = tiles + row * m.row_bytes;
+        for (i = 0; i < n; i++) {
+            m.inputs[i] = b->inputs + i * rn_input_bytes(tiled->input, cols);
+            m.out[i] = b->out + (size_t)i * MAX_ROWS + row;
+        }
+        tiled->direct(&m);
+    }
 }
 
 /* The first rows of a case in tiles, read to the last byte of a memory of their own: the bits of rows as they lie, with
@@ -440,12 +462,21 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
     rn_tiles_lay(f->type, cols, TILED_ROWS, b->weights, tiles);
     product(kernel, AS_MEANT, f, cols, b->weights, MAX_ROWS, b->inputs, AT_MOST, b->panel, b->alone);
     for (way = AS_MEANT; way < WAYS; way++)
-        for (n = 1; has_way(tiled, way) && n <= AT_MOST; n += COUNT_STEP)
-            check_tiled(level, tiled, way, f, cols, tiles, n, b);
+        for (n = 1; has_way(tiled, way) && n <= AT_MOST; n += COUNT_STEP) {
+            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+            product(tiled, way, f, cols, tiles, TILED_ROWS, b->inputs, n, b->panel, b->out);
+            check_tiled(level, tiled, way, f, cols, n, b);
+        }
     for (several.direct_tile = 2 * RN_TILE_ROWS; several.direct_tile <= tiled->streams * RN_TILE_ROWS;
          several.direct_tile *= 2)
-        for (n = 1; n <= tiled->few; n++)
-            check_tiled(level, &several, DIRECT, f, cols, tiles, n, b);
+        for (n = 1; n <= tiled->few; n++) {
+            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+            product(&several, DIRECT, f, cols, tiles, TILED_ROWS, b->inputs, n, b->panel, b->out);
+            check_tiled(level, &several, DIRECT, f, cols, n, b);
+            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+            product_in_turns(&several, f, cols, tiles, n, b);
+            check_tiled(level, &several, DIRECT, f, cols, n, b);
+        }
     give_guarded(tiles, bytes);
 }
 
