@@ -67,8 +67,10 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
+    struct rn_fast_ask ask;
     uint32_t phase;
 
+    rn_fast_ask_init(&ask, fast, worker, n_workers);
     rn_fast_begin(fast, worker, n_workers);
     rn_fast_copy_states(fast, worker, n_workers);
     if (fast->step->n_copies + fast->step->n_state_copies >
@@ -82,7 +84,7 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
         if (fast->step->n_rows < RN_LAY_FROM && rn_program_only_lays(&fast->program, phase))
             continue;
         if (phase > 0)
-            rn_team_barrier(fast->team, worker);
+            rn_team_barrier_meanwhile(fast->team, worker, rn_fast_ask_from(&ask, phase));
         if (!rn_stop_is_set(fast->step->stop))
             rn_fast_phase(fast, worker, n_workers, phase);
     }

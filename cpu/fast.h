@@ -215,4 +215,23 @@ void rn_fast_host_free(struct rn_backend *backend, void *memory);
 void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
 void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase);
 
+/* What a worker asks for while it waits at a barrier: of the next product in tiles the weights that it reads first, the
+ * beginnings of its streams. */
+struct rn_fast_ask {
+    struct rn_meanwhile meanwhile; /* first */
+    struct rn_fast *fast;
+    uint32_t worker, n_workers;
+    uint32_t from;  /* the product is looked for from that instruction on ... */
+    bool looks;     /* ... when the worker has time for it */
+    uint32_t index; /* of the product that was found last */
+    const char *at; /* the first stream */
+    size_t apart;   /* bytes from one stream to the next */
+    uint32_t streams;
+    uint32_t line, lines; /* asked for; in all */
+};
+
+/* products.c: asks for nothing yet; from now on what comes from the phase on, in a step that runs. */
+void rn_fast_ask_init(struct rn_fast_ask *ask, struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+struct rn_meanwhile *rn_fast_ask_from(struct rn_fast_ask *ask, uint32_t phase);
+
 #endif

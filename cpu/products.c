@@ -6,7 +6,10 @@
  *   EXPERT_MATMUL  entries (row, j) by expert; each expert that has any is read once, for all of them
  *   HEAD_MATMUL    a matrix for each head
  *
- * Each row of a matrix is computed by one worker, in one order, whatever the pieces are (law 5). */
+ * Each row of a matrix is computed by one worker, in one order, whatever the pieces are (law 5).
+ *
+ * A worker that waits at a barrier asks for the weights in tiles that it reads first behind it: memory would have
+ * nothing to do meanwhile. */
 #include "cpu/execute.h"
 
 #include <string.h>
@@ -15,7 +18,11 @@
 #include "model/expert_use.h"
 #include "model/stop.h"
 
-enum { SHARE_PIECES = 16 }; /* of a worker's share of a matrix */
+enum {
+    SHARE_PIECES = 16,  /* of a worker's share of a matrix */
+    ASKED_LINES = 2048, /* of the next product, by a worker that waits: a part of the second-level cache */
+    AT_ONCE = 16        /* before it looks again whether it has to wait */
+};
 
 /* One weight matrix and the inputs that it meets. */
 struct product {
@@ -396,6 +403,81 @@ void rn_fast_matmul(const struct rn_fast_context *c, uint32_t index)
     for (v = 0; v < nodes; v++)
         multiply_rows(c, &p, index, (node + v) % nodes);
 }
+
+/* ---- The next product ---- */
+
+/* The product in tiles that the worker comes to next, if it has a share of it; false: another one is before it, or
+ * there is none. */
+static bool find_next(const struct rn_fast_ask *ask, uint32_t *index, struct product *p)
+{
+    const struct rn_fast_context c = {ask->fast, ask->fast->step, &ask->fast->scratch[ask->worker], ask->worker,
+                                      ask->n_workers};
+    const struct rn_program *program = &ask->fast->program;
+    const struct rn_instruction *in;
+
+    for (*index = ask->from; *index < program->n; ++*index) {
+        in = &program->list[*index];
+        if (in->kernel == NULL || rn_fast_rows_of(&c, in) == 0)
+            continue;
+        if (in->op->kind != RN_OP_MATMUL)
+            return false;
+        *p = product_of(&c, in);
+        return takes_turns(p);
+    }
+    return false;
+}
+
+/* Goes on with what was asked for at the last barrier, if that is still what comes next. */
+static void look(struct rn_fast_ask *ask)
+{
+    uint32_t index, lines;
+    struct turns turns;
+    struct product p;
+    size_t tile_bytes;
+
+    ask->looks = false;
+    if (!find_next(ask, &index, &p)) {
+        ask->line = ask->lines = 0;
+        return;
+    }
+    if (index == ask->index)
+        return;
+    turns = turns_of(&p, rn_fast_share(p.weight->rows, p.kernel->tile, ask->worker, ask->worker + 1, ask->n_workers));
+    tile_bytes = turns.height * p.weight->row_bytes;
+    lines = (uint32_t)(turns.length * tile_bytes / 64);
+    ask->index = index;
+    ask->at = (const char *)p.matrix + turns.first * p.weight->row_bytes;
+    ask->streams = turns.streams;
+    ask->apart = turns.length * tile_bytes;
+    ask->line = 0;
+    ask->lines = turns.streams * (lines < ASKED_LINES / turns.streams ? lines : ASKED_LINES / turns.streams);
+}
+
+static void ask_on(struct rn_meanwhile *meanwhile)
+{
+    struct rn_fast_ask *ask = (struct rn_fast_ask *)meanwhile;
+    uint32_t i;
+
+    if (ask->looks)
+        look(ask);
+    for (i = 0; i < AT_ONCE && ask->line < ask->lines; i++, ask->line++)
+        __builtin_prefetch(ask->at + ask->line % ask->streams * ask->apart + ask->line / ask->streams * 64, 0, 2);
+}
+
+void rn_fast_ask_init(struct rn_fast_ask *ask, struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+{
+    *ask = (struct rn_fast_ask){
+        .meanwhile = {ask_on}, .fast = fast, .worker = worker, .n_workers = n_workers, .index = UINT32_MAX};
+}
+
+struct rn_meanwhile *rn_fast_ask_from(struct rn_fast_ask *ask, uint32_t phase)
+{
+    ask->from = ask->fast->program.starts[phase];
+    ask->looks = true;
+    return &ask->meanwhile;
+}
+
+/* ---- Products of experts ---- */
 
 /* Sorts the entries (row, j) by expert: order, starts, active of the scratch. Returns how many are active. */
 static uint32_t group_by_expert(const struct rn_fast_context *c, const struct rn_op *op, uint32_t entries)

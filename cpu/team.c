@@ -116,9 +116,9 @@ static void sleep_on(struct event *event, uint32_t old)
     atomic_fetch_sub_explicit(&event->sleepers, 1, memory_order_relaxed); /* a wake too many is harmless */
 }
 
-/* Returns once the event's value is not `old`. The acquire loads pair with the change in signal_all:
+/* Returns once the event's value is not `old`; meanwhile: NULL, or what goes on as long as this spins. The acquire loads pair with the change in signal_all:
  * weaker, and the job or the other workers' results might be read too early. */
-static void wait_on(struct event *event, uint32_t old, struct patience *patience)
+static void wait_on(struct event *event, uint32_t old, struct patience *patience, struct rn_meanwhile *meanwhile)
 {
     uint32_t i;
 
@@ -127,6 +127,8 @@ static void wait_on(struct event *event, uint32_t old, struct patience *patience
             patience->spins = patience->most;
             return;
         }
+        if (meanwhile != NULL)
+            meanwhile->go_on(meanwhile);
         relax();
     }
     if (patience->spins > LEAST_SPINS)
@@ -135,6 +137,11 @@ static void wait_on(struct event *event, uint32_t old, struct patience *patience
 }
 
 void rn_team_barrier(struct rn_team *team, uint32_t worker)
+{
+    rn_team_barrier_meanwhile(team, worker, NULL);
+}
+
+void rn_team_barrier_meanwhile(struct rn_team *team, uint32_t worker, struct rn_meanwhile *meanwhile)
 {
     uint32_t old;
 
@@ -150,7 +157,7 @@ void rn_team_barrier(struct rn_team *team, uint32_t worker)
         signal_all(&team->phase);
         return;
     }
-    wait_on(&team->phase, old, &team->workers[worker].barrier);
+    wait_on(&team->phase, old, &team->workers[worker].barrier, meanwhile);
 }
 
 void rn_team_submit(struct rn_team *team, struct rn_job *job)
@@ -223,7 +230,7 @@ static struct rn_job *await_jobs(struct rn_team *team)
             return jobs;
         if (atomic_load_explicit(&team->stop, memory_order_acquire)) /* pairs with the store in halt */
             return NULL;
-        wait_on(&team->submitted, seen, &team->workers[0].idle);
+        wait_on(&team->submitted, seen, &team->workers[0].idle, NULL);
     }
 }
 
@@ -256,7 +263,7 @@ static void follow(struct rn_team *team, uint32_t worker)
     uint32_t seen = 0;
 
     for (;;) {
-        wait_on(&team->round, seen, &team->workers[worker].idle);
+        wait_on(&team->round, seen, &team->workers[worker].idle, NULL);
         seen++; /* the next round cannot begin before this worker has passed the barrier below */
         if (team->job == NULL)
             return;

@@ -46,6 +46,15 @@ void rn_team_run(struct rn_team *team, struct rn_job *job);
 /* All workers of the running job meet here; what each wrote before is seen by all after. */
 void rn_team_barrier(struct rn_team *team, uint32_t worker);
 
+/* What a worker does while it waits: go_on is called again and again, each time for some ten nanoseconds, or not at
+ * all. */
+struct rn_meanwhile {
+    void (*go_on)(struct rn_meanwhile *meanwhile);
+};
+
+/* rn_team_barrier, and meanwhile that. */
+void rn_team_barrier_meanwhile(struct rn_team *team, uint32_t worker, struct rn_meanwhile *meanwhile);
+
 /* Backends on a team, which must outlive them. NULL on refusal. The fast one has the machine's best level. */
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team);
 struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team);

@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -97,6 +98,53 @@ static void test_barriers(void **state)
         rn_team_free(team);
     }
     sem_destroy(&finished);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* Worker 0 waits until it has been told to go on; worker 1 arrives then. */
+struct waiting {
+    struct rn_job job;             /* first */
+    struct rn_meanwhile meanwhile; /* worker 0's */
+    _Atomic uint32_t times;        /* go_on was called */
+    uint32_t never;                /* rounds in which it was not */
+    struct rn_team *team;
+};
+
+static void go_on(struct rn_meanwhile *meanwhile)
+{
+    struct waiting *w = (struct waiting *)((char *)meanwhile - offsetof(struct waiting, meanwhile));
+
+    atomic_fetch_add(&w->times, 1);
+}
+
+static void run_waiting(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    struct waiting *w = (struct waiting *)job;
+    uint32_t round;
+
+    (void)n_workers;
+    for (round = 0; round < 100; round++) {
+        while (worker == 1 && atomic_load(&w->times) == 0)
+            sched_yield();
+        rn_team_barrier_meanwhile(w->team, worker, worker == 0 ? &w->meanwhile : NULL);
+        if (worker == 0)
+            w->never += atomic_exchange(&w->times, 0) == 0;
+        rn_team_barrier(w->team, worker);
+    }
+}
+
+static void test_meanwhile(void **state)
+{
+    struct waiting w = {.job = {run_waiting, NULL, NULL}, .meanwhile = {go_on}};
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    w.team = rn_team_new(&heap, 2);
+    assert_non_null(w.team);
+    rn_team_run(w.team, &w.job);
+    assert_int_equal(w.never, 0);
+    rn_team_free(w.team);
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
@@ -334,9 +382,9 @@ static void test_cores(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_barriers),  cmocka_unit_test(test_order),   cmocka_unit_test(test_many_submitters),
-        cmocka_unit_test(test_parked),    cmocka_unit_test(test_refusal), cmocka_unit_test(test_cores),
-        cmocka_unit_test(test_two_teams),
+        cmocka_unit_test(test_barriers),        cmocka_unit_test(test_meanwhile), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_many_submitters), cmocka_unit_test(test_parked),    cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_cores),           cmocka_unit_test(test_two_teams),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
