@@ -8,15 +8,14 @@
 
 void rn_log(const struct rn_log *log, runnel_log_level level, const char *format, ...)
 {
-    char raw[512], line[512];
+    char line[RN_LINE_BYTES];
     va_list args;
 
     if (log == NULL || log->sink == NULL || level > log->level)
         return;
     va_start(args, format);
-    vsnprintf(raw, sizeof raw, format, args);
+    rn_one_line_vprint(line, sizeof line, format, args);
     va_end(args);
-    rn_one_line(line, sizeof line, raw);
     log->sink(log->user, level, line);
 }
 

@@ -1,7 +1,6 @@
 /* Error sentences: see status.h. */
 #include "base/status.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/one_line.h"
@@ -18,15 +17,12 @@ void rn_error_clear(runnel_error *error)
 
 runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)
 {
-    char raw[RUNNEL_ERROR_BYTES];
-
     if (error == NULL)
         return status;
     if (error->status != RUNNEL_OK)
         return error->status;
-    vsnprintf(raw, sizeof raw, format, args);
     error->status = status;
-    rn_one_line(error->message, sizeof error->message, raw);
+    rn_one_line_vprint(error->message, sizeof error->message, format, args);
     return status;
 }
 

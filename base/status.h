@@ -14,9 +14,10 @@
 /* Sets *error (when not NULL) to the code and the formatted sentence, and returns the code, so
  * that `return rn_error_set(...)` reads as one step. Control bytes that come in through "%s"
  * arguments (names from a hostile file) are written as "\xNN", and so are bytes that are not UTF-8,
- * also those of a character that "%.60s" has cut. A sentence that is too long ends between two
- * characters. Keeps the first error: a second call on an error that is already set changes nothing
- * and returns the first code. */
+ * also those of a character that "%.60s" has cut. Of a sentence that is too long and begins with a
+ * file's path ("%s: ") the path's beginning is left out, so that the reason stays; any other ends
+ * between two characters. Keeps the first error: a second call on an error that is already set changes
+ * nothing and returns the first code. */
 runnel_status rn_error_set(runnel_error *error, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)

@@ -91,6 +91,7 @@ static void test_refused(void **state)
     runnel_training *training = NULL;
     runnel_eagle_options options = quick(4);
     runnel_error error;
+    char far[1000];
 
     (void)state;
     options.text_tokens = 15;
@@ -105,6 +106,11 @@ static void test_refused(void **state)
     options = quick(4);
     assert_int_equal(runnel_eagle_train(engine, "/no/model", corpus, 100, head_path, &options, &training, &error),
                      RUNNEL_IO);
+    for (size_t i = 0; i + 7 < sizeof far; i++)
+        far[i] = "/far"[i % 4];
+    strcpy(far + sizeof far - 7, "/model");
+    assert_int_equal(runnel_eagle_train(engine, far, corpus, 100, head_path, &options, &training, &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, "/model: cannot be opened: No such file or directory"));
     assert_int_equal(train(&options, 8, head_path, 0, &error), RUNNEL_TRAINING_FAILED);
     assert_non_null(strstr(error.message, "the corpus has"));
     options.n_layers = 2, options.layers[0] = 3, options.layers[1] = 99;

@@ -451,9 +451,17 @@ static void bad_options(void **state)
     runnel_engine *engine = start_engine(NULL);
     struct news news = {0};
     runnel_model_options good = told_to(&news), bad = good;
+    char far[1000];
 
     (void)state;
     refused(engine, "no/such.gguf", &good, RUNNEL_IO, "no/such.gguf");
+    for (size_t i = 0; i + 11 < sizeof far; i++)
+        far[i] = "/far"[i % 4];
+    strcpy(far + sizeof far - 11, "/lost.gguf");
+    refused(engine, far, &good, RUNNEL_IO, "/lost.gguf: cannot be opened: No such file or directory");
+    bad.draft_path = far;
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_IO, "/lost.gguf: cannot be opened: No such file or directory");
+    bad = good;
     refused(engine, NULL, &good, RUNNEL_INVALID, "path");
     for (size_t i = 0; i < sizeof no_devices / sizeof no_devices[0]; i++) {
         bad.device = no_devices[i];

@@ -90,6 +90,65 @@ static void test_cut_between_characters(void **state)
     }
 }
 
+/* However long the path in front: the reason is said whole, behind the path's end; a path that has room stays whole. */
+static void test_reasons_behind_long_paths(void **state)
+{
+    static const char *const characters[] = {"e", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x99\x82", "\n", "\x80"};
+    static const char said[] = ": cannot be opened: No such file or directory (2 times)";
+    char path[4200];
+
+    (void)state;
+    for (size_t c = 0; c < sizeof characters / sizeof *characters; c++) {
+        size_t width = strlen(characters[c]), shown = c < 4 ? width : 4; /* "\x0a" */
+
+        for (size_t n = 0; n < sizeof path - 12; n = n < 1000 ? n + width : n + 1000 * width) {
+            runnel_error error = {0};
+            char *end;
+
+            for (size_t i = 0; i < n; i += width)
+                memcpy(path + i, characters[c], width);
+            strcpy(path + n, "/model.gguf");
+            assert_int_equal(rn_error_set(&error, RUNNEL_IO, "%s: cannot be opened: %s (%d times)", path,
+                                          "No such file or directory", 2),
+                             RUNNEL_IO);
+            end = strstr(error.message, "/model.gguf");
+            assert_non_null(end);
+            assert_string_equal(end + strlen("/model.gguf"), said);
+            if (strncmp(error.message, "...", 3) == 0)
+                assert_in_range(strlen(error.message), sizeof error.message - 32, sizeof error.message - 1);
+            else
+                assert_int_equal(end - error.message, n / width * shown);
+        }
+    }
+}
+
+/* A long reason does not drive out the path, nor a short path's first characters; other sentences keep their beginning. */
+static void test_long_reasons(void **state)
+{
+    char reason[600], path[600];
+    runnel_error error = {0};
+
+    (void)state;
+    memset(reason, 'r', sizeof reason);
+    memset(path, 'p', sizeof path);
+    reason[sizeof reason - 1] = path[sizeof path - 1] = '\0';
+    rn_error_set(&error, RUNNEL_IO, "%s: %s", "/a/b.gguf", reason);
+    assert_int_equal(strncmp(error.message, "/a/b.gguf: rrr", 14), 0);
+    assert_in_range(strlen(error.message), sizeof error.message - 8, sizeof error.message - 1);
+    rn_error_clear(&error);
+    rn_error_set(&error, RUNNEL_IO, "%s: %s", path, reason);
+    assert_int_equal(strncmp(error.message, "...pppppppp", 11), 0);
+    assert_int_equal(strspn(strstr(error.message, ": r") + 2, "r"), strlen(strstr(error.message, ": r")) - 2);
+    assert_in_range(strlen(error.message), sizeof error.message - 16, sizeof error.message - 1);
+    rn_error_clear(&error);
+    rn_error_set(&error, RUNNEL_IO, "of %s: %s", "/a/b.gguf", reason);
+    assert_int_equal(strncmp(error.message, "of /a/b.gguf: rrr", 17), 0);
+    rn_error_clear(&error);
+    rn_error_set(&error, RUNNEL_IO, "%s: ends", path);
+    assert_int_equal(strncmp(error.message, "...ppp", 6), 0);
+    assert_string_equal(error.message + strlen(error.message) - 6, ": ends");
+}
+
 /* Every byte value at every distance from the end: terminated, inside the array, no control byte. */
 static void test_never_overflows(void **state)
 {
@@ -103,7 +162,7 @@ static void test_never_overflows(void **state)
 
             memset(name, byte, length);
             name[length] = '\0';
-            rn_error_set(&error, RUNNEL_FORMAT, "%s", name);
+            rn_error_set(&error, RUNNEL_FORMAT, length % 2 == 0 ? "%s" : "%s: %s", name, name);
             n = strnlen(error.message, sizeof error.message);
             assert_in_range(n, 1, sizeof error.message - 1);
             for (size_t i = 0; i < n; i++)
@@ -125,10 +184,11 @@ static void test_names_and_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets_code_and_sentence),  cmocka_unit_test(test_null_error),
-        cmocka_unit_test(test_first_error_stays),       cmocka_unit_test(test_control_bytes_are_escaped),
-        cmocka_unit_test(test_other_bytes_are_escaped), cmocka_unit_test(test_cut_between_characters),
-        cmocka_unit_test(test_never_overflows),         cmocka_unit_test(test_names_and_texts),
+        cmocka_unit_test(test_sets_code_and_sentence),    cmocka_unit_test(test_null_error),
+        cmocka_unit_test(test_first_error_stays),         cmocka_unit_test(test_control_bytes_are_escaped),
+        cmocka_unit_test(test_other_bytes_are_escaped),   cmocka_unit_test(test_cut_between_characters),
+        cmocka_unit_test(test_reasons_behind_long_paths), cmocka_unit_test(test_long_reasons),
+        cmocka_unit_test(test_never_overflows),           cmocka_unit_test(test_names_and_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
