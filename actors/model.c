@@ -155,6 +155,9 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
     }
     parts->n_vocab = (uint32_t)n_vocab;
     status = rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);
+    if (status == RUNNEL_OK && !rn_vocab_merges_fit(parts->vocab))
+        rn_log(&model->engine->log, RUNNEL_LOG_WARNING,
+               "%s: no merge of the vocabulary joins two of its tokens: words fall apart into bytes", model->path);
     if (status == RUNNEL_OK && rn_chat_templates_init(&parts->templates, heap, parts->gguf) != RUNNEL_OK)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat templates of %s", model->path);
     return status;

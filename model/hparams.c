@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/one_line.h"
 #include "model/arch/table.h"
 
 void rn_hparams_key(const struct rn_hparams *hparams, const char *rest, char out[RN_KEY_BYTES])
@@ -273,8 +274,8 @@ static runnel_status read_scaling(const struct rn_hparams_reader *r, struct rn_r
             return RUNNEL_OK;
         }
     }
-    return rn_error_set(r->error, RUNNEL_UNSUPPORTED, "%s: key %s: scaling '%.*s' is not known", rn_gguf_path(r->gguf),
-                        key, (int)(name.n < 40 ? name.n : 40), name.bytes);
+    return rn_error_set(r->error, RUNNEL_UNSUPPORTED, "%s: key %s: scaling '%s' is not known", rn_gguf_path(r->gguf),
+                        key, rn_quoted(name.bytes, name.n).text);
 }
 
 /* 0 stands for "no scaling" in some files. */

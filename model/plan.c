@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/one_line.h"
 #include "model/build.h"
 #include "model/kv.h"
 
@@ -48,8 +49,8 @@ runnel_status rn_plan_arch(const struct rn_gguf *gguf, struct rn_arch_choice *ch
         return RUNNEL_OK;
     }
     if (!is_name(name))
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: architecture '%.*s' is not supported", rn_gguf_path(gguf),
-                            (int)(name.n < 60 ? name.n : 60), name.bytes);
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: architecture '%s' is not supported", rn_gguf_path(gguf),
+                            rn_quoted(name.bytes, name.n).text);
     snprintf(choice->name, sizeof choice->name, "%.*s", (int)name.n, name.bytes);
     return rn_arch_standard(gguf, choice, error);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/one_line.h"
 #include "text/merge.h"
 #include "text/vocab_impl.h"
 
@@ -86,8 +87,8 @@ static runnel_status read_vocab(struct rn_heap *heap, const struct rn_gguf *gguf
             break;
     }
     if (i == n_models)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the tokenizer \"%.*s\" is not supported",
-                            (int)(name.n < 60 ? name.n : 60), name.bytes);
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the tokenizer \"%s\" is not supported",
+                            rn_quoted(name.bytes, name.n).text);
     vocab = new_empty(heap);
     if (vocab == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
@@ -190,6 +191,11 @@ struct rn_vocab *rn_vocab_new_bytes(struct rn_heap *heap)
 fail:
     rn_vocab_free(vocab);
     return NULL;
+}
+
+bool rn_vocab_merges_fit(const struct rn_vocab *vocab)
+{
+    return !vocab->merges_idle;
 }
 
 uint32_t rn_vocab_count(const struct rn_vocab *vocab)

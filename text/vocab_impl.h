@@ -61,6 +61,7 @@ struct rn_vocab {
     int32_t bos, eos, sep, unknown;
     int32_t fim[RN_FIMS];                   /* -1: none */
     int32_t dna_open, dna_close, dna_other; /* dna.c; dna_other -1: the vocabulary has no such pieces */
+    bool merges_idle;                       /* see rn_vocab_merges_fit */
     bool add_bos, add_eos, add_sep, space_prefix;
     bool pair_sep;           /* a separator stands before the second of two texts */
     bool by_characters;      /* BPE, SPM: words begin as characters, not as bytes */

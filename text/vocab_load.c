@@ -2,13 +2,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/one_line.h"
 #include "text/merge.h"
 #include "text/vocab_impl.h"
 
 #define KEY "tokenizer.ggml."
 
-/* A view for "%.*s", cut to what an error sentence can hold. */
-#define SHOWN(view) (int)((view).n < 60 ? (view).n : 60), (view).bytes
+#define SHOWN(view) rn_quoted((view).bytes, (view).n).text
 
 static bool is(struct rn_view name, const char *other)
 {
@@ -155,8 +155,8 @@ static int32_t merge_part(const struct rn_vocab *vocab, const char *text, size_t
 }
 
 /* One line of the merge list, "left right". Lines that name no tokens are passed over: nothing that
- * the vocabulary can say comes of them. False: the table is degenerate. */
-static bool add_merge(struct rn_vocab *vocab, struct rn_view line, uint32_t rank)
+ * the vocabulary can say comes of them; others are counted. False: the table is degenerate. */
+static bool add_merge(struct rn_vocab *vocab, struct rn_view line, uint32_t rank, uint32_t *n_good)
 {
     char joined[RN_TOKEN_MAX_BYTES];
     const char *space = line.n > 1 ? memchr(line.bytes + 1, ' ', line.n - 1) : NULL;
@@ -173,6 +173,7 @@ static bool add_merge(struct rn_vocab *vocab, struct rn_view line, uint32_t rank
     result = merge_part(vocab, joined, line.n - 1);
     if (left < 0 || right < 0 || result < 0)
         return true;
+    ++*n_good;
     return rn_merge_table_add(&vocab->merges, (uint32_t)left, (uint32_t)right, rank, (uint32_t)result);
 }
 
@@ -181,8 +182,8 @@ static runnel_status load_merges(struct rn_vocab *vocab, const struct rn_gguf *g
     const struct rn_gguf_entry *entry;
     bool needed = vocab->pre != rn_pre_find("kimi-k2", 7); /* whose files may come without */
     runnel_status status = rn_gguf_get_array(gguf, KEY "merges", needed, RN_GGUF_STRING, &entry, error);
+    uint32_t i, n_good = 0;
     const char *cursor;
-    uint32_t i;
 
     if (status != RUNNEL_OK)
         return status;
@@ -194,9 +195,10 @@ static runnel_status load_merges(struct rn_vocab *vocab, const struct rn_gguf *g
         return no_memory(error);
     cursor = entry->data;
     for (i = 0; i < entry->count; i++) {
-        if (!add_merge(vocab, rn_gguf_item_string(&cursor), i))
+        if (!add_merge(vocab, rn_gguf_item_string(&cursor), i, &n_good))
             return rn_error_set(error, RUNNEL_FORMAT, KEY "merges: the pairs crowd one place of a hash table");
     }
+    vocab->merges_idle = entry->count > 0 && n_good == 0;
     return RUNNEL_OK;
 }
 
@@ -214,15 +216,15 @@ static runnel_status load_pre(struct rn_vocab *vocab, const struct rn_gguf *gguf
         name = model;
     vocab->pre = rn_pre_find(name.bytes, name.n);
     if (vocab->pre == NULL)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%.*s\" is not known", SHOWN(name));
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%s\" is not known", SHOWN(name));
     vocab->add_bos = (vocab->pre->flags & RN_PRE_ADD_BOS) != 0;
     vocab->blocks = (vocab->pre->flags & RN_PRE_BLOCKS) != 0;
     vocab->by_characters = (vocab->pre->flags & RN_PRE_TEXT) != 0;
     if (vocab->encode == NULL)
         vocab->encode = vocab->by_characters ? rn_bpe_text_encode : rn_bpe_encode;
     else if (vocab->by_characters)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%.*s\" does not go with \"%.*s\"",
-                            SHOWN(name), SHOWN(model));
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%s\" does not go with \"%s\"", SHOWN(name),
+                            SHOWN(model));
     if (!is(model, "whitespace"))
         return RUNNEL_OK;
     vocab->drop_spaces = true;

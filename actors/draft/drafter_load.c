@@ -7,6 +7,7 @@
 #include "actors/engine.h"
 #include "actors/model_split.h"
 #include "base/check.h"
+#include "base/one_line.h"
 #include "base/status.h"
 #include "cache/store/fingerprint.h"
 #include "model/head.h"
@@ -31,9 +32,8 @@ static runnel_status compare_vocabs(const struct rn_vocab *ours, const struct rn
         struct rn_view a = rn_vocab_piece(ours, (int32_t)i, true), b = rn_vocab_piece(other, (int32_t)i, true);
 
         if (a.n != b.n || (a.n > 0 && memcmp(a.bytes, b.bytes, a.n) != 0))
-            return rn_error_set(error, RUNNEL_INVALID, "%s: token %u is \"%.*s\" and the model's \"%.*s\"", path, i,
-                                (int)(b.n < 40 ? b.n : 40), b.n > 0 ? b.bytes : "", (int)(a.n < 40 ? a.n : 40),
-                                a.n > 0 ? a.bytes : "");
+            return rn_error_set(error, RUNNEL_INVALID, "%s: token %u is \"%s\" and the model's \"%s\"", path, i,
+                                rn_quoted(b.bytes, b.n).text, rn_quoted(a.bytes, a.n).text);
         if (rn_vocab_kind(ours, (int32_t)i) != rn_vocab_kind(other, (int32_t)i))
             return rn_error_set(error, RUNNEL_INVALID, "%s: token %u is of type %d and the model's of type %d", path, i,
                                 (int)rn_vocab_kind(other, (int32_t)i), (int)rn_vocab_kind(ours, (int32_t)i));

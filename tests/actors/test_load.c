@@ -392,6 +392,53 @@ static void unknown_architecture(void **state)
     runnel_engine_free(engine);
 }
 
+static void count_merges(void *user, runnel_log_level level, const char *line)
+{
+    unsigned *n = user;
+
+    *n += level == RUNNEL_LOG_WARNING && strstr(line, "other.gguf: no merge of the vocabulary joins") != NULL;
+}
+
+/* A list of merges that is another vocabulary's: the model loads, with a warning. */
+static void merges_of_another(void **state)
+{
+    static struct model_edit edit;
+    static const char merges[] = "\5\0\0\0\0\0\0\0zq qz";
+    runnel_engine_options options;
+    runnel_engine *engine;
+    struct scratch scratch;
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    struct writer writer = {0};
+    unsigned n = 0;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.on_log = count_merges;
+    options.log_user = &n;
+    options.log_level = RUNNEL_LOG_WARNING;
+    engine = start_engine(&options);
+    rn_heap_init(&heap, NULL);
+    assert_int_equal(rn_gguf_open(&heap, BUNDLED_MODEL, &gguf, NULL), RUNNEL_OK);
+    edit_from(&edit, gguf);
+    for (uint32_t i = 0; i < edit.n_keys; i++)
+        if (strcmp(edit.keys[i].name, "tokenizer.ggml.merges") == 0) {
+            edit.keys[i].count = 1;
+            edit.keys[i].data = merges;
+            edit.keys[i].bytes = sizeof merges - 1;
+        }
+    edit_write(&edit, &writer);
+    rn_gguf_free(gguf);
+    scratch_open(&scratch);
+    runnel_model_free(load_model(engine, BUNDLED_MODEL, NULL));
+    assert_int_equal(n, 0);
+    runnel_model_free(load_model(engine, scratch_save(&scratch, "other.gguf", writer.bytes, writer.n), NULL));
+    assert_int_equal(n, 1);
+    w_free(&writer);
+    scratch_close(&scratch);
+    runnel_engine_free(engine);
+}
+
 /* Every architecture there is loads, or is refused by name. */
 static void all_architectures(void **state)
 {
@@ -708,9 +755,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress),     cmocka_unit_test(cancelled),         cmocka_unit_test(cancelled_in_callback),
         cmocka_unit_test(engine_freed), cmocka_unit_test(bad_files),         cmocka_unit_test(unknown_architecture),
-        cmocka_unit_test(bad_options),  cmocka_unit_test(all_architectures), cmocka_unit_test(not_ready),
-        cmocka_unit_test(vocab_only),   cmocka_unit_test(too_many),          cmocka_unit_test(side_by_side),
-        cmocka_unit_test(split_file),   cmocka_unit_test(variations),
+        cmocka_unit_test(bad_options),  cmocka_unit_test(merges_of_another), cmocka_unit_test(all_architectures),
+        cmocka_unit_test(not_ready),    cmocka_unit_test(vocab_only),        cmocka_unit_test(too_many),
+        cmocka_unit_test(side_by_side), cmocka_unit_test(split_file),        cmocka_unit_test(variations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

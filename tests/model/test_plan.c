@@ -579,11 +579,27 @@ static void floats_out_of_range_are_named(void **state)
     refused(&edit, 0, RUNNEL_FORMAT, "llama.rope.scaling.high_freq_factor");
 }
 
+/* As edit_text, with U+0000 for each '?'. */
+static void edit_zeros(struct model_edit *edit, const char *key, const char *text)
+{
+    edit_text(edit, key, text);
+    for (uint32_t i = 0; i < edit->n_keys; i++)
+        for (size_t at = 8; strcmp(edit->keys[i].name, key) == 0 && at < edit->keys[i].bytes; at++)
+            if (edit->keys[i].own[at] == '?')
+                edit->keys[i].own[at] = 0;
+}
+
 static void what_is_not_known_is_unsupported(void **state)
 {
     struct model_edit edit;
 
     (void)state;
+    edit_tiny(&edit, 0, false);
+    edit_zeros(&edit, "general.architecture", "llama?");
+    refused(&edit, 0, RUNNEL_UNSUPPORTED, "'llama\\x00'"); /* not "'llama' is not supported" */
+    edit_tiny(&edit, 0, false);
+    edit_zeros(&edit, "llama.rope.scaling.type", "none?a");
+    refused(&edit, 0, RUNNEL_UNSUPPORTED, "'none\\x00a'");
     edit_tiny(&edit, 0, false);
     edit_text(&edit, "general.architecture", "llama-2\n");
     refused(&edit, 0, RUNNEL_UNSUPPORTED, "llama-2\\x0a"); /* escaped: a name is not to be trusted on a terminal */

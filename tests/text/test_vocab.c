@@ -453,6 +453,15 @@ static void test_refused(void **state)
     put_bpe(&maker);
     maker_string(&maker, KEY "pre", "of tomorrow");
     expect(&maker, RUNNEL_UNSUPPORTED, "of tomorrow");
+    maker_init(&maker); /* U+0000 is a byte like others, and said */
+    maker_string(&maker, KEY "model", "gpt2?");
+    maker.bytes[maker.n - 1] = 0;
+    expect(&maker, RUNNEL_UNSUPPORTED, "\"gpt2\\x00\"");
+    maker_init(&maker);
+    put_bpe(&maker);
+    maker_string(&maker, KEY "pre", "gpt-2?");
+    maker.bytes[maker.n - 1] = 0;
+    expect(&maker, RUNNEL_UNSUPPORTED, "\"gpt-2\\x00\"");
     for (i = 0; i < COUNT(keys); i++) {
         maker_init(&maker);
         put_spm(&maker);
@@ -558,6 +567,35 @@ static void test_harmless(void **state)
     maker_string(&maker, KEY "model", "llama");
     maker_strings(&maker, KEY "tokens", texts, 1);
     expect(&maker, RUNNEL_OK, NULL);
+}
+
+/* A list of which no merge joins two tokens to a third is another vocabulary's, and told apart from one that does and
+ * from none: words are then bytes, as llama.cpp has it. */
+static void test_merges_of_another(void **state)
+{
+    static const char *const texts[] = {"h", "e", "l", "he", "hel"};
+    static const char *const others[] = {"x y", "h l", "he  l", "xy z", "h el"}, *const one[] = {"x y", "h e"};
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct rn_vocab *vocab;
+        struct maker maker;
+
+        maker_init(&maker);
+        maker_string(&maker, KEY "model", "gpt2");
+        maker_strings(&maker, KEY "tokens", texts, COUNT(texts));
+        maker_strings(&maker, KEY "merges", i == 0 ? others : one, i == 0 ? COUNT(others) : i == 1 ? COUNT(one) : 0);
+        vocab = made(&heap, &maker);
+        assert_int_equal(rn_vocab_merges_fit(vocab), i != 0);
+        if (i == 1)
+            CHECK_IDS(vocab, "hel", 0, 3, 2, );
+        else
+            CHECK_IDS(vocab, "hel", 0, 0, 1, 2, );
+        rn_vocab_free(vocab);
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
 /* A special token that is a part of a character is not found inside one. */
@@ -691,6 +729,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bad_arrays),
         cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_merges_of_another),
         cmocka_unit_test(test_part_of_character),
         cmocka_unit_test(test_long_token),
         cmocka_unit_test(test_refused_memory),
