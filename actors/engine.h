@@ -175,8 +175,8 @@ void rn_trainings_end(struct runnel_engine *engine);
 /* Products of float matrices on the calling thread. */
 const struct rn_gemm *rn_engine_gemm(void);
 
-/* Makes a READY model of parts (which it takes over, also on failure) without loading a file.
- * options may be NULL. For tests and the simulation. */
+/* Makes a READY model of parts (which it takes over, also on failure) without loading a file. options may be NULL.
+ * Returns OK; INVALID, UNSUPPORTED, BUSY, CLOSED or NO_MEMORY, as runnel_model_load. For tests and the simulation. */
 runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
                                     const runnel_model_options *options, struct runnel_model **out,
                                     runnel_error *error);

@@ -371,10 +371,14 @@ runnel_status runnel_cache_purge(const char *path, const runnel_cache_purge_opti
     struct job job;
     runnel_status status;
 
+    rn_error_clear(error);
     runnel_cache_purge_options_default(&options);
-    if (!rn_sized_read(&options, sizeof options, given) || !rn_all_zero(options.reserved, sizeof options.reserved) ||
-        !totals_good(totals))
+    if (given == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "options are NULL");
+    if (!rn_sized_read(&options, sizeof options, given) || !totals_good(totals))
         return wrong_size(error);
+    if (!rn_all_zero(options.reserved, sizeof options.reserved))
+        return rn_error_set(error, RUNNEL_INVALID, "purge options: reserved is not zero");
     status = job_open(&job, path, options.fingerprint, error);
     if (status == RUNNEL_OK) {
         held = rn_calloc(&job.heap, job.folder.n, sizeof *held);

@@ -42,6 +42,7 @@ static void use_while_closing(struct capture *capture, const runnel_event *event
     struct closing *closing = capture->hook_user;
     runnel_request request = make_request(PROMPT, 3, capture);
     runnel_model_info info = {.struct_size = sizeof info};
+    runnel_model *extra = NULL;
     runnel_session session;
     size_t n;
     int32_t token = 5;
@@ -49,6 +50,8 @@ static void use_while_closing(struct capture *capture, const runnel_event *event
     if (event->type < RUNNEL_EVENT_DONE)
         return;
     sleep_ms(20); /* time for the actors to free the model's parts, were they free to */
+    assert_int_equal(runnel_model_load(closing->engine, BUNDLED_MODEL, NULL, &extra, NULL), RUNNEL_CLOSED);
+    assert_null(extra);
     assert_int_equal(runnel_generate(closing->model, &request, &(runnel_stream){0}, NULL), RUNNEL_CLOSED);
     assert_int_equal(runnel_tokenize(closing->model, "a", 1, 0, NULL, 0, &n), RUNNEL_CLOSED);
     assert_int_equal(runnel_detokenize(closing->model, &token, 1, 0, NULL, 0, &n), RUNNEL_CLOSED);

@@ -540,7 +540,46 @@ static void test_errors(void **state)
     assert_error(runnel_cache_purge(cold_folder, &options, NULL, &error), RUNNEL_NOT_FOUND, &error, "begins with");
     options.struct_size = 1;
     assert_error(runnel_cache_purge(cold_folder, &options, NULL, &error), RUNNEL_INVALID, &error, "struct_size");
+    runnel_cache_purge_options_default(&options);
+    options.reserved[6] = 1;
+    assert_error(runnel_cache_purge(cold_folder, &options, NULL, &error), RUNNEL_INVALID, &error, "reserved");
+    assert_error(runnel_cache_purge(cold_folder, NULL, NULL, &error), RUNNEL_INVALID, &error, "NULL");
+    runnel_cache_purge_options_default(&options);
+    assert_error(runnel_cache_purge("/nonexistent/x", &options, NULL, &error), RUNNEL_IO, &error, "/nonexistent/x");
+    assert_error(runnel_cache_inspect(path, "0", on_inspected, NULL, &error), RUNNEL_IO, &error, "ot a directory");
     assert_int_equal(readable(1), 1);
+}
+
+/* Digits with which no fingerprint begins, one does, and several do. */
+static void test_shortened(void **state)
+{
+    char hex[2][40], short_one[40];
+    uint64_t n = 0;
+    runnel_error error = {0};
+    unsigned char other = 1;
+    size_t same = 1;
+
+    (void)state;
+    hex_of(1, hex[0]);
+    do {
+        hex_of(++other, hex[1]);
+    } while (hex[0][0] != hex[1][0]);
+    fill(1, 2, 3);
+    fill(other, 1, 1);
+    while (hex[0][same] == hex[1][same])
+        same++;
+    snprintf(short_one, sizeof short_one, "%.*s", (int)same, hex[0]);
+    assert_error(runnel_cache_inspect(cold_folder, short_one, on_inspected, &n, &error), RUNNEL_NOT_FOUND, &error,
+                 "more than one fingerprint begins with");
+    assert_error(runnel_cache_verify(cold_folder, short_one, NULL, NULL, NULL, &error), RUNNEL_NOT_FOUND, &error,
+                 "more than one fingerprint begins with");
+    snprintf(short_one, sizeof short_one, "%.*s", (int)same + 1, hex[0]);
+    assert_int_equal(runnel_cache_inspect(cold_folder, short_one, on_inspected, &n, &error), RUNNEL_OK);
+    assert_int_equal(n, 6);
+    short_one[same] = (char)(hex[0][same] == 'f' || hex[1][same] == 'f' ? 'e' : 'f');
+    if (short_one[same] != hex[0][same] && short_one[same] != hex[1][same])
+        assert_error(runnel_cache_verify(cold_folder, short_one, NULL, NULL, NULL, &error), RUNNEL_NOT_FOUND, &error,
+                     "no fingerprint begins with");
 }
 
 /* ---- The sort ---- */
@@ -582,6 +621,7 @@ int main(void)
         TEST(test_two_processes),
         TEST(test_foreign),
         TEST(test_errors),
+        TEST(test_shortened),
         TEST(test_sort),
     };
 
