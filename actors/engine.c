@@ -179,8 +179,8 @@ runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *d
     kind = find_kind(device, &index, error);
     if (kind == NULL)
         return RUNNEL_UNSUPPORTED;
-    if (kind->count == NULL)
-        return RUNNEL_OK; /* the load finds out */
+    if (kind->count == NULL || (kind == kinds[0] && index == 0))
+        return RUNNEL_OK; /* the load finds out; the best of the CPU's levels is always there */
     n = kind->count(&engine->heap, engine->device_library, &why);
     if (index < n)
         return RUNNEL_OK;
