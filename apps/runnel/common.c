@@ -13,27 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "apps/utf8.h"
+
 /* ---- Messages and signals ---------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted, hung_up; /* hung_up: the signal's number */
 static bool hangup_armed;
-
-/* Length of the valid UTF-8 character at text[0..n), 0 if there is none (RFC 3629). */
-static size_t utf8_length(const unsigned char *text, size_t n)
-{
-    unsigned char first = text[0];
-    size_t length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-
-    if (length == 0 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    if ((first == 0xE0 && text[1] < 0xA0) || (first == 0xED && text[1] > 0x9F) || (first == 0xF0 && text[1] < 0x90) ||
-        (first == 0xF4 && text[1] > 0x8F))
-        return 0;
-    return length;
-}
 
 static bool errors_are_objects;
 
@@ -56,7 +41,7 @@ static void put_error(FILE *to, const char *text)
     }
     fputs("runnel: ", to);
     for (; left > 0; text += length, left -= length) {
-        length = utf8_length((const unsigned char *)text, left);
+        length = app_utf8_length((const unsigned char *)text, left);
         if (length > 0)
             fwrite(text, 1, length, to);
         else
@@ -320,8 +305,7 @@ int app_worse(int code, int output)
 /* Of text, which is no character, the bytes that begin one; 0: they begin none. */
 static size_t cut_bytes(const unsigned char *text)
 {
-    unsigned char first = text[0];
-    size_t n = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0, i = n > 0;
+    size_t n = app_utf8_of(text[0]), i = n > 0;
 
     while (i < n && (text[i] & 0xC0) == 0x80)
         i++;
@@ -336,7 +320,7 @@ void app_whole(char *text)
     for (; left > 0; at += n, left -= n) {
         bool cut = false;
 
-        n = utf8_length(at, left);
+        n = app_utf8_length(at, left);
         if (n == 0) {
             n = cut_bytes(at);
             cut = n > 0;
@@ -372,7 +356,7 @@ static char *put_character(char *to, const unsigned char *text, size_t n, size_t
     unsigned char c = text[0];
     char letter = c == '"' ? '"' : short_escape(c);
 
-    *length = utf8_length(text, n);
+    *length = app_utf8_length(text, n);
     if (*length == 0) {
         *length = 1;
         return mempcpy(to, "\\ufffd", 6);
@@ -446,7 +430,7 @@ void app_escaped(FILE *to, const char *text, size_t n, size_t limit)
             fputs("...", to);
             return;
         }
-        length = utf8_length(at + i, n - i);
+        length = app_utf8_length(at + i, n - i);
         if (letter != 0)
             fprintf(to, "\\%c", letter);
         else if (length == 0 || at[i] < 0x20 || at[i] == 0x7F)

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "apps/utf8.h"
+
 static int hex_of(char byte)
 {
     if (byte >= '0' && byte <= '9')
@@ -22,25 +24,6 @@ static char *behind_host(char *target)
     if (host == 0 || strpbrk(target + scheme, "@\\") != NULL)
         return NULL;
     return target + scheme + host;
-}
-
-/* Length of the UTF-8 character at text, which ends with a NUL; 0: none (overlong and surrogates too). */
-static size_t character(const unsigned char *text)
-{
-    size_t n = text[0] < 0x80   ? 1
-               : text[0] < 0xc2 ? 0
-               : text[0] < 0xe0 ? 2
-               : text[0] < 0xf0 ? 3
-               : text[0] < 0xf5 ? 4
-                                : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
-        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return n;
 }
 
 static const char *decode(char *path)
@@ -112,8 +95,8 @@ bool http_target_split(char *target, size_t n, bool any, const char **path, cons
         return false;
     if (is_crooked(begin) || strchr(begin, '\\') != NULL)
         return refuse(reason, "the path has an empty segment or dots for one");
-    for (const char *at = begin; *at != '\0';) {
-        size_t bytes = character((const unsigned char *)at);
+    for (const unsigned char *at = (unsigned char *)begin, *end = at + strlen(begin); at < end;) {
+        size_t bytes = app_utf8_length(at, (size_t)(end - at));
 
         if (bytes == 0)
             return refuse(reason, "the path is no UTF-8");
