@@ -42,22 +42,36 @@ struct shape {
 struct cache {
     uint8_t *keys, *values;
     uint32_t *blocks;
-    double *k, *v; /* as stored, [context, dim] */
+    double *k, *v; /* as stored, [context, dim]; NULL: not for a judge */
 };
 
-/* out[0..n) = what a row stored as `bytes` stands for: decoded, and multiplied by the matrix of kv.h, written out as
- * its definition, where rows are rotated. */
+/* The matrix of kv.h times the root of its size, written out as its definition; those of fewer rows are its beginning. */
+static double signs[MAX_DIM][MAX_DIM];
+
+static void fill_signs(void)
+{
+    uint32_t i, j;
+
+    for (i = 0; i < MAX_DIM; i++)
+        for (j = 0; j < MAX_DIM; j++)
+            signs[i][j] = __builtin_popcount(i & j) % 2 == 0 ? 1 : -1;
+}
+
+/* out[0..n) = what a row stored as `bytes` stands for: decoded, and multiplied by that matrix where rows are rotated. */
 static void stored(const uint8_t *bytes, uint32_t n, runnel_kv_type type, double *out)
 {
-    uint32_t span = rn_kv_rotated(type) ? rn_kv_rotation(n) : 1, i, j;
+    uint32_t span = rn_kv_rotated(type) ? rn_kv_rotation(n) : 1, start, i, j;
+    double root = sqrt(span), sum;
     float row[MAX_DIM];
 
     rn_kv_decode(type, bytes, n, row);
-    for (i = 0; i < n; i++) {
-        out[i] = 0;
-        for (j = i - i % span; j < i - i % span + span; j++)
-            out[i] += (__builtin_popcount(i % span & j % span) % 2 == 0 ? 1 : -1) * (double)row[j] / sqrt(span);
-    }
+    for (start = 0; start < n; start += span)
+        for (i = 0; i < span; i++) {
+            sum = 0;
+            for (j = 0; j < span; j++)
+                sum += signs[i][j] * (double)row[start + j];
+            out[start + i] = sum / root;
+        }
 }
 
 /* The row whose units lie `stride` apart. */
@@ -70,7 +84,7 @@ static void gather(uint8_t *row, const uint8_t *at, size_t bytes, uint32_t unit,
 }
 
 /* The same numbers for every layout: position p's keys come from a generator of their own. */
-static struct cache make_cache(const struct rn_level *level, const struct shape *s)
+static struct cache make_cache(const struct rn_level *level, const struct shape *s, bool judged)
 {
     size_t key_bytes = rn_kv_row_bytes(s->kv_type, s->k_dim), value_bytes = rn_kv_row_bytes(s->kv_type, s->v_dim);
     uint32_t n_blocks = MAX_CONTEXT / s->block, unit = rn_kv_unit_bytes(s->kv_type), p, d;
@@ -80,8 +94,8 @@ static struct cache make_cache(const struct rn_level *level, const struct shape 
 
     c.keys = rn_alloc(&heap, MAX_CONTEXT, key_bytes);
     c.values = fronts ? NULL : rn_alloc(&heap, MAX_CONTEXT, value_bytes);
-    c.k = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->k_dim, sizeof(double));
-    c.v = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->v_dim, sizeof(double));
+    c.k = judged ? rn_alloc(&heap, (size_t)MAX_CONTEXT * s->k_dim, sizeof(double)) : NULL;
+    c.v = judged ? rn_alloc(&heap, (size_t)MAX_CONTEXT * s->v_dim, sizeof(double)) : NULL;
     c.blocks = rn_alloc(&heap, n_blocks, sizeof *c.blocks);
     memset(c.keys, 0xff, MAX_CONTEXT * key_bytes); /* NaN: what was never written is not read */
     if (!fronts)
@@ -97,14 +111,16 @@ static struct cache make_cache(const struct rn_level *level, const struct shape 
         at = c.keys + (size_t)c.blocks[p / s->block] * s->block * key_bytes + (size_t)(p % s->block) * unit;
         level->rows->key_store(at, k, s->k_dim, s->block, s->kv_type);
         gather(row, at, key_bytes, unit, s->block);
-        stored(row, s->k_dim, s->kv_type, c.k + (size_t)p * s->k_dim);
-        if (fronts) {
+        if (judged)
+            stored(row, s->k_dim, s->kv_type, c.k + (size_t)p * s->k_dim);
+        if (judged && fronts)
             memcpy(c.v + (size_t)p * s->v_dim, c.k + (size_t)p * s->k_dim, s->v_dim * sizeof *c.v);
+        if (fronts)
             continue;
-        }
         at = c.values + ((size_t)c.blocks[p / s->block] * s->block + p % s->block) * value_bytes;
         level->rows->kv_store(at, v, s->v_dim, s->kv_type);
-        stored(at, s->v_dim, s->kv_type, c.v + (size_t)p * s->v_dim);
+        if (judged)
+            stored(at, s->v_dim, s->kv_type, c.v + (size_t)p * s->v_dim);
     }
     return c;
 }
@@ -127,13 +143,16 @@ static void plain(const struct shape *s, const struct cache *c, uint32_t last, u
                   float scale, double *out)
 {
     double *p = rn_alloc(&heap, MAX_CONTEXT, sizeof *p), most = -INFINITY, sum = 0;
+    double wide[MAX_DIM], score;
     uint32_t t, d;
 
+    for (d = 0; d < s->k_dim; d++)
+        wide[d] = q[d];
     for (t = first_of(s, last); t <= last; t++) {
-        p[t] = 0;
+        score = 0;
         for (d = 0; d < s->k_dim; d++)
-            p[t] += q[d] * c->k[t * s->k_dim + d];
-        p[t] *= scale;
+            score += wide[d] * c->k[t * s->k_dim + d];
+        p[t] = score * scale;
         p[t] -= ldexp(s->slope, -(int)query) * (last - t);
         if (s->softcap > 0)
             p[t] = s->softcap * tanh(p[t] / s->softcap);
@@ -303,7 +322,7 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
     width = s.queries * s.v_dim;
     assert_true(s.rows * s.queries <= MAX_LANES);
     layout = s;
-    c = make_cache(level, &s);
+    c = make_cache(level, &s, true);
     seed = 1u << 30;
     for (d = 0; d < s.rows * s.queries * s.k_dim; d++)
         q[d] = 3 * uniform();
@@ -311,7 +330,7 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
     check_plain(level, &s, &c, q, scale, out, 1e-11);
     layout.block = s.block == 32 ? 8 : 32;
     layout.scatter = 1;
-    c2 = make_cache(level, &layout);
+    c2 = make_cache(level, &layout, false);
     attend_all(level, &layout, &c2, q, scale, other);
     assert_memory_equal(out, other, s.rows * width * sizeof(float));
     memset(other, 0xff, s.rows * width * sizeof(float));
@@ -507,7 +526,7 @@ static void test_small_weights(void **state)
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
         for (i = 0; level != NULL && i < sizeof shapes / sizeof *shapes; i++) {
-            c = make_cache(level, &shapes[i]);
+            c = make_cache(level, &shapes[i], true);
             for (seed = 7, d = 0; d < (size_t)shapes[i].rows * shapes[i].queries * shapes[i].k_dim; d++)
                 q[d] = 40 * uniform();
             attend_all(level, &shapes[i], &c, q, 0.5f, out);
@@ -525,7 +544,7 @@ static void check_extremes(const struct rn_level *level, uint32_t queries)
     const struct shape s = {40, 0, queries, 8, 8, 8, 0, RUNNEL_KV_F32, 3, 1, 0, 0};
     const struct part part = {0, 1, 0, queries};
     float q[8 * 8], out[8 * 8], nan = NAN;
-    struct cache c = make_cache(level, &s);
+    struct cache c = make_cache(level, &s, true);
     uint32_t i;
 
     for (i = 0; i < 8 * queries; i++)
@@ -579,7 +598,7 @@ static void test_poison(void **state)
             s = &shapes[i];
             width = s->queries * s->v_dim;
             unit = rn_kv_unit_bytes(s->kv_type);
-            c = make_cache(level, s);
+            c = make_cache(level, s, false);
             for (seed = 5, row = 0; row < 8 * s->queries * s->k_dim; row++)
                 q[row] = uniform();
             attend_all(level, s, &c, q, 0.5f, clean);
@@ -604,6 +623,7 @@ int main(void)
                                        cmocka_unit_test(test_extremes), cmocka_unit_test(test_poison)};
     int failed;
 
+    fill_signs();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

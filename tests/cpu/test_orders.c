@@ -152,13 +152,15 @@ static uint64_t hash_of(const float *logits, size_t n)
     return hash;
 }
 
-/* The model's logits in both orders; tiles: the level has them for one of its formats. */
+/* The model's logits in both orders; tiles: the level has them for one of its formats. Emulated, plain C gives the bits
+ * recorded and is left there: the machine itself has its orders and steps. */
 static void check_level(const char *name, const struct rn_plan *plan, const struct rn_level *level, bool tiles,
                         uint64_t hash)
 {
     static const uint32_t chunks[] = {1, 2, 5, 11, 24};
     size_t n = (size_t)N * plan->n_vocab, i;
     float *want = rn_alloc(&heap, n, sizeof *want), *got = rn_alloc(&heap, n, sizeof *got);
+    bool whole = FIRST_LEVEL == 0 || level != rn_level_c();
     uint32_t threads, chunk;
     uint64_t tiled_bytes;
 
@@ -169,7 +171,7 @@ static void check_level(const char *name, const struct rn_plan *plan, const stru
     if (hash_of(want, n) != hash)
         fail_msg("%s, %s: other bits than recorded: %#018llx", name, level->name, (unsigned long long)hash_of(want, n));
     /* Under sanitizers a third of the pairs: each chunk once, with one thread or three. Two threads come below. */
-    for (threads = 1; threads <= 3 && (tiles || threads == 1); threads += UNLESS_SANITIZED(1, 2))
+    for (threads = 1; whole && threads <= 3 && (tiles || threads == 1); threads += UNLESS_SANITIZED(1, 2))
         for (i = UNLESS_SANITIZED(0, threads / 2); i < (tiles ? sizeof chunks / sizeof *chunks : 1);
              i += UNLESS_SANITIZED(1, 2)) {
             chunk = tiles ? chunks[i] : 7;
@@ -179,8 +181,10 @@ static void check_level(const char *name, const struct rn_plan *plan, const stru
                 fail_msg("%s, %s, %u threads, %u rows to a step: tiles give other bits", name, level->name, threads,
                          chunk);
         }
-    logits_of(plan, level, RUNNEL_WEIGHTS_MEASURED, 2, 1, got, &tiled_bytes);
-    assert_memory_equal(got, want, n * sizeof *got);
+    if (whole) {
+        logits_of(plan, level, RUNNEL_WEIGHTS_MEASURED, 2, 1, got, &tiled_bytes);
+        assert_memory_equal(got, want, n * sizeof *got);
+    }
     rn_free(&heap, want);
     rn_free(&heap, got);
 }

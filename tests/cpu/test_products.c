@@ -257,29 +257,37 @@ static void place(struct buffers *b, uint32_t type, size_t n_weights, size_t inp
     b->inputs = b->input_memory + INPUT_BYTES - input_bytes;
 }
 
-/* Random weights and MAX_N inputs (one of them zeros) of some magnitude, and their products in double precision. */
+/* Random weights and MAX_N inputs (one of them zeros) of some magnitude. */
 static void make_case(const struct rn_level *level, const struct format *f, uint32_t cols, double magnitude,
                       struct buffers *b)
 {
     enum rn_input kind = kernel_of(level, f->type)->input;
     size_t bytes = rn_input_bytes(kind, cols);
-    uint32_t i, r, c;
-    double sum;
+    uint32_t i, c;
 
     place(b, f->type, (size_t)MAX_ROWS * cols, MAX_N * bytes);
     random_weights(f, cols, MAX_ROWS, b->weights);
-    rn_type(f->type)->decode(b->weights, b->decoded, (size_t)MAX_ROWS * cols);
     for (i = 0; i < MAX_N; i++) {
         for (c = 0; c < cols; c++)
             b->a[i * cols + c] = i == 3 ? 0 : (float)(normal() * magnitude);
         quantise(level, kind, b->a + i * cols, cols, b->inputs + i * bytes, b->values + i * cols);
+    }
+}
+
+/* b->want: the products of a case in double precision. Most of the time of a case is here. */
+static void judge(const struct format *f, uint32_t cols, struct buffers *b)
+{
+    uint32_t i, r, c;
+    double sum;
+
+    rn_type(f->type)->decode(b->weights, b->decoded, (size_t)MAX_ROWS * cols);
+    for (i = 0; i < MAX_N; i++)
         for (r = 0; r < MAX_ROWS; r++) {
             sum = 0;
             for (c = 0; c < cols; c++)
                 sum += b->decoded[r * cols + c] * b->values[i * cols + c];
             b->want[i * MAX_ROWS + r] = sum;
         }
-    }
 }
 
 /* n inputs over rows that are `step` apart: the bits of the product, and nothing written in between. */
@@ -323,6 +331,7 @@ static void check_products(const struct rn_level *level, const struct format *f,
 
     assert_true(kernel->panel_bytes(cols) <= PANEL_BYTES);
     make_case(level, f, cols, magnitude, &b);
+    judge(f, cols, &b);
     for (i = 0; i < MAX_N; i++)
         product(kernel, AS_MEANT, f, cols, b.weights, MAX_ROWS, b.inputs + i * bytes, 1, b.panel,
                 b.alone + i * MAX_ROWS);
