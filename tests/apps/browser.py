@@ -109,7 +109,8 @@ class Browser:
             node.scrollIntoView({{block: "nearest"}});
             const box = node.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
             const top = document.elementFromPoint(x, y);
-            return top && (node === top || node.contains(top)) ? [x, y] : "covered by " + (top && top.outerHTML.slice(0, 80));
+            return top && (node === top || node.contains(top)) ? [x, y]
+                : "covered by " + (top && top.outerHTML.slice(0, 80));
         }})()""")
         assert isinstance(spot, list), (selector, spot)
         for kind in ("mousePressed", "mouseReleased"):

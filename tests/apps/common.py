@@ -62,7 +62,8 @@ def need_shared():
 def start_redis(folder):
     """A redis-server that keeps nothing, listening on FOLDER/socket: (process, the socket's path)."""
     socket = os.path.join(folder, "socket")
-    server = subprocess.Popen(["redis-server", "--unixsocket", socket, "--port", "0", "--save", "", "--appendonly", "no",
+    server = subprocess.Popen(["redis-server", "--unixsocket", socket, "--port", "0", "--save", "", "--appendonly",
+                               "no",
                                "--dir", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(2000):
         if os.path.exists(socket):

@@ -9,8 +9,10 @@ SAID = re.compile("|".join((
     r"^((response_format|text\.format|output_config\.format)[a-z_.]*\.schema|response_format|format|guided_\w+|grammar|"
     r"json_schema|structured_outputs\.\w+|tools|functions): (?!type is missing|the types are|strict must)",
     r"has said already what the answer may be",  # that there is one, and that it can be parsed
-    r"there is no sampler|both draw the token", r"is not in the vocabulary of|the vocabulary has", r"way to call tools$",  # of the model
-    r"^tool_choice(:| asks|[.\w]* names none)", r"needs logprobs", r"echo together with", r"best_of", r"choices are asked for",  # of two
+    r"there is no sampler|both draw the token", r"is not in the vocabulary of|the vocabulary has",
+    r"way to call tools$",  # of the model
+    r"^tool_choice(:| asks|[.\w]* names none)", r"needs logprobs", r"echo together with", r"best_of",
+    r"choices are asked for",  # of two
     r"half the context$", r"never fit", r"tokens, \d+ fit$", r"the model's context \d+$",  # the length in tokens
     r"\d bytes",  # a length in bytes, not in characters
     r"must be above 0$", r"^stop has \d+ strings",  # those of llama.cpp's that are empty do not count

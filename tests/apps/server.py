@@ -46,7 +46,8 @@ class Server:
         self.log = tempfile.TemporaryFile()  # a pipe that nobody reads would fill up
         models = [model] if model is not None else []
         env = env if env is not None else {**os.environ, "RUNNEL_NICE": "0"}  # beside other tests it gets its share
-        self.process = subprocess.Popen([common.program, "serve", *models, "--port", "0", "-t", "2", *map(str, options)],
+        self.process = subprocess.Popen([common.program, "serve", *models, "--port", "0", "-t", "2",
+                                         *map(str, options)],
                                         stdout=subprocess.PIPE, stderr=self.log, env=env)
         line = self.process.stdout.readline().decode()
         found = re.fullmatch(r"listening on (\w+)://127\.0\.0\.1:(\d+)\n", line)

@@ -199,13 +199,15 @@ class Arguments(unittest.TestCase):
             self.assertLessEqual(max(map(len, mine.stdout.decode().splitlines())), 110)
 
     def test_help_begins_with_examples(self):
-        for command in "run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench repack".split():
+        for command in ("run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench "
+                        "repack").split():
             lines = run(command, "--help").stdout.decode().splitlines()
             self.assertRegex(lines[2], r"^  (runnel|echo|printf) ", command)
             examples = [line for line in lines if line.startswith(f"  runnel {command} ")]
             self.assertGreater(len(examples), 0)
             self.assertLess(lines.index(examples[-1]), next(i for i, l in enumerate(lines) if l.startswith("usage: ")))
-            headings = [i for i, line in enumerate(lines) if line.endswith(":") and lines[i + 1].startswith(("  -", "   "))]
+            headings = [i for i, line in enumerate(lines) if line.endswith(":") and
+                        lines[i + 1].startswith(("  -", "   "))]
             self.assertGreater(len(headings), 1, command)
 
     def test_what_hands_type(self):
@@ -287,7 +289,8 @@ class Arguments(unittest.TestCase):
         """One sentence of it, whichever command writes and however often."""
         line = json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions",
                            "body": {"prompt": "Once", "max_tokens": 2}}).encode() + b"\n"
-        cases = [(["run", MODEL, "-p", "Once", "-q"], b""), (["run", MODEL, "-p", "Once", "-n", "3", "--json", "-q"], b""),
+        cases = [(["run", MODEL, "-p", "Once", "-q"], b""),
+                 (["run", MODEL, "-p", "Once", "-n", "3", "--json", "-q"], b""),
                  (["run", MODEL, "-p", "Once", "-n", "2", "--n", "2", "-q"], b""),
                  (["chat", MODEL, "-n", "3", "-q"], b"hi\nho\n"), (["chat", MODEL, "-n", "3", "--json", "-q"], b"hi\n"),
                  (["info", MODEL], b""), (["info", MODEL, "--json"], b""), (["info", MODEL, "--plan"], b""),
@@ -296,9 +299,11 @@ class Arguments(unittest.TestCase):
                  (["bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "-q"], b""),
                  (["bench", MODEL, "-p", "8", "-n", "2", "-r", "1", "--json", "-q"], b""),
                  (["batch", MODEL, "-", "-", "-q"], line), (["embed", MODEL, "Once", "-q"], b""),
-                 (["logits", MODEL, "-p", "Once", "-q", "-o", "-"], b""), (["perplexity", MODEL, "-", "-q"], b"Once upon a time"),
+                 (["logits", MODEL, "-p", "Once", "-q", "-o", "-"], b""),
+                 (["perplexity", MODEL, "-", "-q"], b"Once upon a time"),
                  (["template", MODEL, "--context", "-"], b'{"messages": [{"role": "user", "content": "hi"}]}'),
-                 (["doctor"], b""), (["serve", MODEL, "--port", "0", "-q"], b""), (["--help"], b""), (["--version"], b""),
+                 (["doctor"], b""), (["serve", MODEL, "--port", "0", "-q"], b""), (["--help"], b""),
+                 (["--version"], b""),
                  (["--manual"], b""), (["--completion"], b"")]
         for args, stdin in cases:
             with self.subTest(args=args[:3]), open("/dev/full", "wb") as full:
@@ -317,7 +322,8 @@ class Arguments(unittest.TestCase):
 
     def test_nobody_reads(self):
         """Whether all of it fits into a buffer or not."""
-        for args in (["info", MODEL], ["info", MODEL, "--plan"], ["info", "--architectures"], ["--completion"], ["--help"],
+        for args in (["info", MODEL], ["info", MODEL, "--plan"], ["info", "--architectures"], ["--completion"],
+                     ["--help"],
                      ["tokenize", MODEL, "-p", "a " * 9000]):
             with self.subTest(args=args[:3]):
                 reader, writer = os.pipe()

@@ -242,7 +242,8 @@ class Tools(unittest.TestCase):
 
 class Responses(unittest.TestCase):
     """A response is the chat of the same conversation in another form, which has what OpenAI's schema requires."""
-    REQUIRED = {"id", "object", "created_at", "error", "incomplete_details", "instructions", "metadata", "model", "output",
+    REQUIRED = {"id", "object", "created_at", "error", "incomplete_details", "instructions", "metadata", "model",
+                "output",
                 "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p"}
     CONVERSATIONS = [  # instructions, input, the chat's messages
         (None, "What is 2+2?", USER),
@@ -270,7 +271,8 @@ class Responses(unittest.TestCase):
             self.assertLessEqual(self.REQUIRED, set(response))
             self.assertEqual((response["object"], response["model"], response["instructions"]),
                              ("response", pathlib.Path(MODEL).name, instructions))
-            self.assertEqual((response["temperature"], response["top_p"], response["max_output_tokens"]), (0.8, 0.9, 30))
+            self.assertEqual((response["temperature"], response["top_p"], response["max_output_tokens"]),
+                             (0.8, 0.9, 30))
             item, choice = response["output"][0], chat["choices"][0]
             self.assertEqual((item["type"], item["role"], len(response["output"])), ("message", "assistant", 1))
             self.assertEqual([(part["type"], part["text"]) for part in item["content"]],
@@ -291,7 +293,8 @@ class Responses(unittest.TestCase):
                                              "text": {"format": {"type": "text"}, "verbosity": "low"}})])[0]
         self.assertEqual((body["status"], body["output"][0]["status"], body["usage"]["output_tokens"]),
                          ("incomplete", "incomplete", 3))
-        self.assertEqual((body["model"], body["metadata"], body["temperature"], body["top_p"]), ("mine", {"k": "v"}, 0, 1))
+        self.assertEqual((body["model"], body["metadata"], body["temperature"], body["top_p"]),
+                         ("mine", {"k": "v"}, 0, 1))
 
     def test_reasoning(self):
         with tempfile.NamedTemporaryFile("w") as file:
@@ -345,7 +348,8 @@ class Embeddings(unittest.TestCase):
                                                                        for x in expected])
 
     def test_at_fault(self):
-        got = answers([line("empty", EMBED, {"input": ["a", ""]}), line("wide", EMBED, {"input": "a", "dimensions": 257}),
+        got = answers([line("empty", EMBED, {"input": ["a", ""]}),
+                       line("wide", EMBED, {"input": "a", "dimensions": 257}),
                        line("ids", EMBED, {"input": [10 ** 6]}), line("good", EMBED, {"input": "a"})])
         for answer, part in zip(got, ("empty", "dimensions", "vocabulary")):
             self.assertEqual(answer["response"]["status_code"], 400)

@@ -36,7 +36,8 @@ BAD_GRAMMARS = [  # url, body: found by compiling them
     (TEXT, {"prompt": "a" * 300000, "guided_regex": "(a|b"}),  # its length comes first
     (CHAT, {"messages": USER, "guided_json": {"type": "strin"}}),
     (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {
-        "name": "x", "strict": True, "schema": {"type": "string", "format": "uri-template", "not": {"pattern": "(?=a)"}}}}}),
+        "name": "x", "strict": True,
+        "schema": {"type": "string", "format": "uri-template", "not": {"pattern": "(?=a)"}}}}}),
     (TEXT, {"prompt": "a", "guided_regex": "((a{1,100}){1,100}){1,100}"}),
 ]
 BAD_BODIES = [  # url, body, code, param
@@ -293,7 +294,8 @@ class Bad(unittest.TestCase):
         bad += [line(f"b{i}", url, body).encode() for i, (url, body, _, _) in enumerate(BAD_BODIES)]
         good = [line("fine", RESPONSES, {"input": "a", "max_output_tokens": 1}), story(1, 1), story(2, 1),
                 line("e", EMBED, {"input": ["a", [5]]}), line("regex", TEXT, {"prompt": "a", "guided_regex": "[ab]"}),
-                line("schema", CHAT, {"messages": USER, "max_tokens": 9, "guided_json": {"enum": ["a", 5]}}), line("chat", CHAT, {"messages": USER, "max_tokens": 1})]
+                line("schema", CHAT, {"messages": USER, "max_tokens": 9, "guided_json": {"enum": ["a", 5]}}),
+                line("chat", CHAT, {"messages": USER, "max_tokens": 1})]
         job = Job(b"\n".join([good[0].encode(), b"", *bad, *map(str.encode, good[1:]), good[1].encode(),
                               *(line(f"g{i}", url, body).encode() for i, (url, body) in enumerate(BAD_GRAMMARS)),
                               line("none", EMBED, {"input": ["a", ""]}).encode(),
@@ -316,19 +318,23 @@ class Bad(unittest.TestCase):
             with self.subTest(line=number):
                 self.assertEqual(text, f"{job.input}:{number}: {name}{message}" + (f" ({code})" if code else ""))
         self.assertRegex(checked.stderr.decode(),
-                         rf"^lines: {len(want) + len(good)}, {len(good)} ok, {len(want)} errors; prompts of \d+ tokens\n$")
+                         rf"^lines: {len(want) + len(good)}, {len(good)} ok, {len(want)} errors; "
+                         r"prompts of \d+ tokens\n$")
 
     def test_check_codes(self):
         fine, both, broken = Job([story(0)]), Job([story(0), "{"]), Job(["{", "["])
-        for job, want in ((fine, {"any": 0, "all": 0, "none": 0, None: 0}), (both, {"any": 3, "all": 0, "none": 0, None: 3}),
+        for job, want in ((fine, {"any": 0, "all": 0, "none": 0, None: 0}),
+                          (both, {"any": 3, "all": 0, "none": 0, None: 3}),
                           (broken, {"any": 3, "all": 3, "none": 0, None: 3})):
             for when, code in want.items():
                 result = job.run("--check", *(["--fail-on", when] if when else []))
                 self.assertEqual((result.returncode, result.stdout == b""), (code, job is fine), when)
-        result = subprocess.run([common.program, "batch", common.MODEL, str(both.input), "--check", "--limit", "1", "-q"],
+        result = subprocess.run([common.program, "batch", common.MODEL, str(both.input), "--check", "--limit", "1",
+                                 "-q"],
                                 capture_output=True, timeout=common.PATIENCE)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))  # without OUT
-        for model, source, words in (("/none/such", fine.input, b"/none/such"), (common.MODEL, "/none", b"/none: No such")):
+        for model, source, words in (("/none/such", fine.input, b"/none/such"),
+                                     (common.MODEL, "/none", b"/none: No such")):
             result = subprocess.run([common.program, "batch", model, str(source), "--check"], capture_output=True,
                                     timeout=common.PATIENCE)
             self.assertEqual((result.returncode, result.stdout), (1, b""))

@@ -306,7 +306,8 @@ class Errors(unittest.TestCase):
             self.assertTrue(all(a["response"]["status_code"] == 200 and a["error"] is None for a in good))
             self.assertEqual([(a["custom_id"], a["response"] and a["response"]["status_code"],
                                a["error"] and a["error"]["code"]) for a in bad],
-                             [(None, None, "invalid_json_line"), ("bad", 400, None), ("s0", None, "duplicate_custom_id")])
+                             [(None, None, "invalid_json_line"), ("bad", 400, None),
+                              ("s0", None, "duplicate_custom_id")])
             self.assertTrue(all(set(a) == {"id", "custom_id", "response", "error"} for a in good + bad))
             self.assertEqual(sorted(job.output.read_bytes().splitlines() + job.errors.read_bytes().splitlines()),
                              sorted(both.output.read_bytes().splitlines()))
@@ -360,7 +361,8 @@ class Summary(unittest.TestCase):
                          ("batch", "completed", 0, pathlib.Path(MODEL).name))
         self.assertEqual(told["request_counts"], {"total": 3, "completed": 2, "failed": 1})
         self.assertEqual((told["usage"]["input_tokens"], told["usage"]["output_tokens"], told["usage"]["total_tokens"]),
-                         tuple(sum(u[k] for u in usage) for k in ("prompt_tokens", "completion_tokens", "total_tokens")))
+                         tuple(sum(u[k] for u in usage)
+                               for k in ("prompt_tokens", "completion_tokens", "total_tokens")))
         self.assertEqual((told["input_file"], told["output_file"], told["error_file"]),
                          (str(job.input), str(job.output), None))
         self.assertEqual((told["run"]["lines"], told["run"]["seconds"] > 0), (3, True))
@@ -469,7 +471,8 @@ class Summary(unittest.TestCase):
             process.stdin.close()
             process.stdout.close()
             told = json.loads(path.read_text())
-        self.assertEqual((told["status"], told["exit_code"], told["request_counts"]["completed"]), ("cancelled", 130, 1))
+        self.assertEqual((told["status"], told["exit_code"], told["request_counts"]["completed"]),
+                         ("cancelled", 130, 1))
 
     def test_exit_code(self):
         fine, both, broken, none = Job([story(0)]), Job([story(0), "{"]), Job(["{", "["]), Job([])
@@ -490,7 +493,8 @@ class Figures(unittest.TestCase):
 
     def test_choices(self):
         """A prompt of several choices counts once, in the line and in the summary."""
-        job = Job([story(0, n=3), line("two", TEXT, {"prompt": ["Once upon a time", "A cat"], "n": 2, "max_tokens": 4})])
+        job = Job([story(0, n=3),
+                   line("two", TEXT, {"prompt": ["Once upon a time", "A cat"], "n": 2, "max_tokens": 4})])
         result = job.run()
         usage = [a["response"]["body"]["usage"] for a in job.answers()]
         self.assertIn(f"tokens: {sum(u['prompt_tokens'] for u in usage)} of prompts".encode(), result.stderr)

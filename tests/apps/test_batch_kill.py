@@ -44,7 +44,8 @@ def sanitized(option):
 
 def preload(at, **more):
     """An environment with crash_point in front: see there."""
-    return {**sanitized("verify_asan_link_order=0"), "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"], "CRASH_AT": str(at),
+    return {**sanitized("verify_asan_link_order=0"), "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"],
+            "CRASH_AT": str(at),
             **{f"CRASH_{name.upper()}": str(value) for name, value in more.items()}}
 
 

@@ -16,9 +16,11 @@ from common import MODEL, run
 
 COLUMNS = """program model architecture format test prompt_tokens gen_tokens streams depth tokens_per_s tokens_per_s_min
     tokens_per_s_max first_token_ms first_token_ms_min first_token_ms_max repeats threads batch_tokens kv_type
-    chunk_mean device device_layers device_experts expert_hit_percent draft drafted accepted tokens_per_pass rested rest drafting_percent overlap_percent
+    chunk_mean device device_layers device_experts expert_hit_percent draft drafted accepted tokens_per_pass rested rest
+    drafting_percent overlap_percent
     bytes_per_token ops_per_token bandwidth_percent peak_percent limit_percent load_s peak_rss_bytes file_bytes
-    weight_bytes tiled_bytes mapped_bytes kv_bytes read_bytes_per_s integer_ops_per_s float_ops_per_s level cpu""".split()
+    weight_bytes tiled_bytes mapped_bytes kv_bytes read_bytes_per_s integer_ops_per_s float_ops_per_s level
+    cpu""".split()
 SHORT = ["-p", "40", "-n", "8", "-r", "2", "--threads", "2"]
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""runnel cache: what it shows, finds and takes away, judged by a folder whose records have a closed form (make_cache)."""
+"""runnel cache: what it shows, finds and takes away, judged by a folder whose records have a closed form
+(make_cache)."""
 import json
 import os
 import pathlib
@@ -63,7 +64,8 @@ class Cache(unittest.TestCase):
         for r in records:
             chain, depth = r["tokens"][0], r["tokens"][1]
             self.assertEqual(r["tokens"], [chain, depth, -1, chain ^ depth * 1000003])
-            self.assertEqual((r["depth"], r["salt"], r["bytes"]), (depth, chain % 3, 1 + (chain * 7 + depth * 31) % 200))
+            self.assertEqual((r["depth"], r["salt"], r["bytes"]),
+                             (depth, chain % 3, 1 + (chain * 7 + depth * 31) % 200))
             self.assertEqual(known[r["parent"]], (chain, depth - 1) if depth else None)
             known[r["id"]] = (chain, depth)
         lines = run("cache", "ls", self.path, "--fingerprint", self.entry()["fingerprint"]).stdout.decode().splitlines()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""runnel chat: its commands, its input of several lines, its history and its sampling, on a pseudo-terminal and off one.
-The judge is `run` with the prompt that the template makes, and what --session and /save write."""
+"""runnel chat: its commands, its input of several lines, its history and its sampling, on a pseudo-terminal and off
+one. The judge is `run` with the prompt that the template makes, and what --session and /save write."""
 import json
 import os
 import pathlib
@@ -104,7 +104,8 @@ class Commands(Folder):
         result = chat(*GREEDY, "--ctx", "200", "-q", lines=["/tokens", "Hello", "/tokens", "/show"])
         err = result.stderr.decode()
         first, second = re.findall(r"(\d+) of 200 tokens used, (\d+) free", err)
-        used = len(run("tokenize", MODEL, "--special", "--bos", "--ids", "-p", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+        used = len(run("tokenize", MODEL, "--special", "--bos", "--ids", "-p",
+                       "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
                        + answer_to("Hello") + "<|im_end|>\n").stdout.split())
         self.assertEqual((first, second), (("0", "200"), (str(used), str(200 - used))))
         for text in ("model     ", "template  ", "sampling  temperature 0", "session   1 turn, 2 messages",
@@ -157,7 +158,8 @@ class Commands(Folder):
         turns = [f"And again, number {i}." for i in range(9)]
         said, result = self.said(*turns, options=keep)
         answers, err = result.stdout.decode().splitlines(), result.stderr.decode()
-        forgotten = [(int(n), int(of)) for n, of in re.findall(r"the context is full: forgot (\d+) of (\d+) turns", err)]
+        forgotten = [(int(n), int(of))
+                     for n, of in re.findall(r"the context is full: forgot (\d+) of (\d+) turns", err)]
         self.assertGreater(len(forgotten), 1, err)
         self.assertEqual(len(answers), 9)
         # the last turns alone are left, and each answer is the one to what was left then
@@ -184,7 +186,8 @@ class Commands(Folder):
         want = run("run", MODEL, "--special", *options, str(kept), "-p",
                    head + "<|im_start|>user\nTell me a story<|im_end|>\n<|im_start|>assistant\n")
         self.assertEqual(result.stdout.decode(), want.stdout.decode() + "\n")
-        full, gone = re.search(r"the context was full (\d+) times: .* without (\d+) older", result.stderr.decode()).groups()
+        full, gone = re.search(r"the context was full (\d+) times: .* without (\d+) older",
+                               result.stderr.decode()).groups()
         self.assertIn(f"context: full {full} times, {gone} tokens", want.stderr.decode())
         self.assertGreater(int(full), 2)
 
@@ -393,7 +396,8 @@ class OnTerminal(Folder):
 
     def test_no_history(self):
         for options, env in ((["--no-history"], {**os.environ, "XDG_STATE_HOME": self.folder}),
-                             ([], {k: v for k, v in os.environ.items() if k != "HOME"} | {"XDG_STATE_HOME": self.folder})):
+                             ([],
+                              {k: v for k, v in os.environ.items() if k != "HOME"} | {"XDG_STATE_HOME": self.folder})):
             terminal = self.open(*options, env=env)
             self.ask(terminal, b"Hello\r")
             self.leave(terminal)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The examples of docs/CHAT.md are what the program says, and each command of /help has one. Each token of their answers
-is likelier than any other by a factor of 20: arithmetic of another processor does not change them.
+"""The examples of docs/CHAT.md are what the program says, and each command of /help has one. Each token of their
+answers is likelier than any other by a factor of 20: arithmetic of another processor does not change them.
 
     test_chat_page.py RUNNEL             compares
     test_chat_page.py RUNNEL --update    writes the page anew
 
-An example is a block behind a line `<!-- chat: OPTIONS -->`. What is typed stands behind "> "; a block whose options begin
-with EDITOR=COMMAND is typed on a terminal, and must hold each line that comes. All blocks share a folder with model.gguf."""
+An example is a block behind a line `<!-- chat: OPTIONS -->`. What is typed stands behind "> "; a block whose options
+begin with EDITOR=COMMAND is typed on a terminal, and must hold each line that comes. All blocks share a folder with
+model.gguf."""
 import os
 import pathlib
 import re

@@ -98,7 +98,8 @@ class Device(unittest.TestCase):
         """size_vram: weights and KV that lie there."""
         tensors = json.loads(run("info", MODEL, "--json").stdout)["tensors"]
         weights = sum(t["bytes"] for t in tensors)
-        there = sum(t["bytes"] for t in tensors if not re.match(r"blk\.[0-3]\.", t["name"]))  # the embedding is the head
+        there = sum(t["bytes"] for t in tensors
+                    if not re.match(r"blk\.[0-3]\.", t["name"]))  # the embedding is the head
         cuda = ("--device", "cuda", "--cuda-library", EMULATED)
         for options, vram in (((), lambda kv: 0), (cuda, lambda kv: weights + kv),
                               ((*cuda, "--device-layers", 2), lambda kv: there + kv * 2 // 6)):
@@ -119,7 +120,8 @@ class Device(unittest.TestCase):
             for size, places in ("1", 0), ("1M", 6), ("1G", 24):  # 24 experts of 0.15 MiB
                 got = run(*ask, *device, "--device-experts", size, "--log-level", "info")
                 self.assertEqual((got.returncode, got.stdout), (0, want.stdout))
-                self.assertRegex(got.stderr.decode(), rf"24 experts with [0-9.]+ MiB lie in the host's memory, and {places} ")
+                self.assertRegex(got.stderr.decode(),
+                                 rf"24 experts with [0-9.]+ MiB lie in the host's memory, and {places} ")
             doctor = run("doctor", model, "--threads", "1", *device, "--device-experts", "1M").stdout.decode()
             self.assertRegex(doctor, r"experts +6 on the device, in ")
             bench = run("bench", model, "-p", "8", "-n", "2", "-r", "1", "--no-limits", "--json", *device,
@@ -158,7 +160,8 @@ class Device(unittest.TestCase):
         self.assertEqual((levels[-1], len(set(levels))), ("c", len(levels)))
         self.assertEqual(lines["cuda kernels"], os.path.realpath(EMULATED))
         self.assertIn("emulated", lines["cuda driver"])
-        self.assertRegex(lines["cuda:0"], r"^emulated device, compute capability 9\.0, 0\.2 GiB, of which 0\.[12] are free$")
+        self.assertRegex(lines["cuda:0"],
+                         r"^emulated device, compute capability 9\.0, 0\.2 GiB, of which 0\.[12] are free$")
         self.assertEqual(lines["device auto"], "cuda:0")
 
     def test_what_is_missing(self):

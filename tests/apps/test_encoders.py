@@ -1,7 +1,7 @@
 """Encoders by the program and over HTTP: BERT (Devlin et al. 2018, arXiv 1810.04805) as a straight line of
 double-precision arithmetic is the judge of a small model with a WordPiece vocabulary and a head that ranks.
 
-    x = norm(token + first type + position)      x = norm(x + attention(x))      x = norm(x + W2 . gelu(W1 . x + b1) + b2)
+    x = norm(token + first type + position)    x = norm(x + attention(x))    x = norm(x + W2 . gelu(W1 . x + b1) + b2)
 
 An embedding is that of the first position, of length 1; a score is cls.output . tanh(cls . first + bias) + bias."""
 import json
@@ -17,7 +17,8 @@ import common
 import server
 
 WIDTH, HEADS, FEED, BLOCKS, CONTEXT = 16, 2, 24, 2, 32
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581the", "\u2581river", "\u2581run", "s", "\u2581past", "\u2581mill", "\u2581.",
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581the", "\u2581river", "\u2581run", "s", "\u2581past", "\u2581mill",
+          "\u2581.",
           "\u2581ol", "d"]
 TEXTS = {"The river runs past the mill.": [2, 4, 5, 6, 7, 8, 4, 9, 10, 3],  # small letters, words in pieces
          "Old mill": [2, 11, 12, 9, 3],
@@ -162,7 +163,8 @@ class Encoders(unittest.TestCase):
         self.near(list(map(float, rows)), self.scores)
 
     def test_what_is_refused(self):
-        for words in (("run", self.model, "-p", "the river"), ("logits", self.model, "--tokens", "4,5", "-o", "/dev/null"),
+        for words in (("run", self.model, "-p", "the river"),
+                      ("logits", self.model, "--tokens", "4,5", "-o", "/dev/null"),
                       ("perplexity", self.model, __file__)):
             got = common.run(*words)
             self.assertEqual((got.returncode, got.stdout), (1, b""), words)

@@ -106,7 +106,8 @@ def main():
     if INSIDE not in os.environ:
         can = subprocess.run(["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL) if subprocess.run(
-                                 ["sh", "-c", "command -v unshare"], stdout=subprocess.DEVNULL).returncode == 0 else None
+                                 ["sh", "-c", "command -v unshare"],
+                                 stdout=subprocess.DEVNULL).returncode == 0 else None
         if can is None or can.returncode != 0:
             common.skip("no file system can be mounted in a namespace of one's own")
         os.execvpe("unshare", ["unshare", "-rm", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})

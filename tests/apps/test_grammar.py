@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What answers may be, by the program's options and the lines of a batch: other programs judge them. And what is wrong with
-a grammar is told in a sentence."""
+"""What answers may be, by the program's options and the lines of a batch: other programs judge them. And what is wrong
+with a grammar is told in a sentence."""
 import json
 import os
 import re
@@ -87,7 +87,8 @@ class Options(unittest.TestCase):
                 with open(path, "w") as file:
                     file.write(content)
                 for text in self.answers(option, path):
-                    self.assertRegex(text, r"^\[[0-9,]+\]$" if option == "--grammar-file" else r"^[a-z]+( [a-z]+){0,3}\.$")
+                    self.assertRegex(text,
+                                     r"^\[[0-9,]+\]$" if option == "--grammar-file" else r"^[a-z]+( [a-z]+){0,3}\.$")
 
     def test_any_json(self):
         for option, kind in (("--json-object", dict), ("--json-value", object)):
@@ -234,7 +235,8 @@ class Batch(unittest.TestCase):
     def test_errors_name_the_field_at_fault(self):
         """Also where the other one, which is good, has the words of its errors."""
         good = {"type": "object"}
-        bad = {"type": "object", "properties": {"the tool": {"type": "string", "format": "regex"}}, "required": ["the tool"]}
+        bad = {"type": "object", "properties": {"the tool": {"type": "string", "format": "regex"}},
+               "required": ["the tool"]}
         tools = [{"type": "function", "function": {"name": "f", "parameters": good}}]
         named = {"response_format": {"type": "json_schema", "json_schema": {"name": "tool", "strict": True, "schema": {
             **bad, "title": "the tool "}}}}
@@ -244,7 +246,8 @@ class Batch(unittest.TestCase):
             self.wrong({**named, **more}, name, "format")
         tools[0]["function"] = {"name": "f", "parameters": bad, "strict": True}
         self.wrong({"tools": tools, "tool_choice": "required"}, "tools", "no way to call tools")
-        self.wrong({"functions": [tools[0]["function"]], "function_call": {"name": "f"}}, "functions", "no way to call tools")
+        self.wrong({"functions": [tools[0]["function"]], "function_call": {"name": "f"}}, "functions",
+                   "no way to call tools")
 
     def test_nulls(self):
         names = ("response_format", "guided_json", "guided_choice", "structured_outputs", "grammar", "json_schema",
@@ -295,12 +298,14 @@ class Tools(unittest.TestCase):
                 json.dump(TOOLS, file)
             with open(template, "w") as file:
                 file.write(TEMPLATE)
-            result = common.run("chat", MODEL, *DRAWN, "--template", template, "--json", "--tools", path, "--tool-choice", "get_weather",
+            result = common.run("chat", MODEL, *DRAWN, "--template", template, "--json", "--tools", path,
+                                "--tool-choice", "get_weather",
                                 "--single-call", stdin=b"Hello\n")
             events = [json.loads(text) for text in result.stdout.splitlines()]
             arguments = "".join(event["text"] for event in events if event["type"] == "tool_arguments")
             self.assertTrue(valid(arguments, CITY), events)
-            result = common.run("chat", MODEL, "--template", template, "--tools", path, "--tool-choice", "nothing", stdin=b"Hello\n")
+            result = common.run("chat", MODEL, "--template", template, "--tools", path, "--tool-choice", "nothing",
+                                stdin=b"Hello\n")
             self.assertIn(b"\"nothing\" names none of the tools", result.stderr)
 
 
@@ -351,7 +356,8 @@ class Strict(unittest.TestCase):
             error = answer["response"]["body"]["error"]
             self.assertEqual((error["param"], error["code"]), ("tools", "invalid_value"), error)
             self.assertIn('the tool "odd": "format" at', error["message"])
-        self.assertEqual(self.calls([self.tool("odd", odd, strict=True)], grammar_options={"allow_unenforced": True}), 4)
+        self.assertEqual(self.calls([self.tool("odd", odd, strict=True)], grammar_options={"allow_unenforced": True}),
+                         4)
 
     def test_templates_that_call_nothing(self):
         for strict in (True, False):

@@ -13,13 +13,15 @@ import common
 from batch_job import story
 from common import MODEL, run
 
-COMMANDS = ("run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench repack").split()
+COMMANDS = ("run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench "
+            "repack").split()
 
 
 class Levels(unittest.TestCase):
     def lines(self, *options):
         """What `run` says besides its figures; the cache server is away, which is a warning."""
-        result = run("run", MODEL, "-p", "Once", "-n", "3", "--label", "mine", "--cache-shared", "unix:/none/such", *options)
+        result = run("run", MODEL, "-p", "Once", "-n", "3", "--label", "mine", "--cache-shared", "unix:/none/such",
+                     *options)
         self.assertEqual(result.returncode, 0, result.stderr)
         return [line for line in result.stderr.decode().splitlines() if line.startswith("runnel: ")]
 
@@ -30,7 +32,8 @@ class Levels(unittest.TestCase):
         self.assertEqual((kinds["warning"], kinds["info"]), ({"warning"}, {"warning", "info"}))
         self.assertEqual(kinds["debug"], {"warning", "info", "debug"})
         self.assertTrue(any("loaded" in line for line in seen["info"]), seen["info"])
-        self.assertTrue(any(line.startswith("runnel: debug: ") and "mine" in line for line in seen["debug"]), seen["debug"])
+        self.assertTrue(any(line.startswith("runnel: debug: ") and "mine" in line for line in seen["debug"]),
+                        seen["debug"])
 
     def test_default(self):
         plain, = self.lines()
@@ -54,7 +57,8 @@ class Levels(unittest.TestCase):
             corpus = os.path.join(folder, "corpus")
             with open(corpus, "w", encoding="utf-8") as file:
                 file.write("Once upon a time there was a fox. " * 80)
-            result = run("eagle-train", MODEL, corpus, "-o", os.path.join(folder, "head"), "--steps", "1", "--text-tokens",
+            result = run("eagle-train", MODEL, corpus, "-o", os.path.join(folder, "head"), "--steps", "1",
+                         "--text-tokens",
                          "16", "--unroll", "1", "--log-level", "debug")
             self.assertEqual(result.returncode, 0, result.stderr)
 

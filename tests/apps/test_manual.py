@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The manual pages and the help have the same commands, options and words, librunnel(3) has each function of the headers;
-groff finds nothing wrong with them. RUNNEL_LIBRUNNEL_MANUAL is where the build has librunnel(3)."""
+"""The manual pages and the help have the same commands, options and words, librunnel(3) has each function of the
+headers; groff finds nothing wrong with them. RUNNEL_LIBRUNNEL_MANUAL is where the build has librunnel(3)."""
 import os
 import pathlib
 import re

@@ -22,7 +22,8 @@ class Chat:
     """A process that answers prompts, each a conversation of its own."""
 
     def __init__(self, *options):
-        self.process = subprocess.Popen([common.program, "chat", MODEL, "-n", "8", "--json", "-q", "--metrics", "-", *options],
+        self.process = subprocess.Popen([common.program, "chat", MODEL, "-n", "8", "--json", "-q", "--metrics", "-",
+                                         *options],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ask("Hello")  # it is loaded
 
@@ -108,7 +109,8 @@ class Folder(News):
         self.fail(f"after {TRIES} prompts there are {before} records")
 
     def test_writer_goes(self):
-        """A rolling restart: each process takes the place of the one before, killed or closed, and the next hears it."""
+        """A rolling restart: each process takes the place of the one before, killed or closed, and the next hears
+        it."""
         options = ("--cache-dir", self.temporary.name + "/cache")
         before, after = self.chat(*options), self.chat(*options)
         self.hears(after, before, "cold_tokens")

@@ -31,7 +31,8 @@ class Completion(unittest.TestCase):
 
     def complete(self, *words, folder="."):
         """What bash offers for the last of the words."""
-        script = self.script + f'COMP_WORDS=("$@"); COMP_CWORD={len(words)}; _runnel; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        script = (self.script + f'COMP_WORDS=("$@"); COMP_CWORD={len(words)}; _runnel; '
+                  'printf "%s\\n" "${COMPREPLY[@]}"')
         result = subprocess.run(["bash", "-c", script, "bash", "runnel", *words], capture_output=True, cwd=folder,
                                 text=True)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -41,7 +42,8 @@ class Completion(unittest.TestCase):
         listed = re.findall(r"(?m)^  ([a-z-]+) {2,}", run("--help").stdout.decode().split("usage:")[1])
         commands = sorted(set(listed) - {"runnel"})
         offered = self.complete("")
-        self.assertEqual([word for word in offered if not word.startswith("-") and word not in ("help", "version")], commands)
+        self.assertEqual([word for word in offered if not word.startswith("-") and word not in ("help", "version")],
+                         commands)
         self.assertEqual(self.complete("se"), ["serve"])
         self.assertEqual(self.complete("b"), ["batch", "bench"])
 
@@ -62,7 +64,8 @@ class Completion(unittest.TestCase):
             pathlib.Path(folder, "d").mkdir()
             self.assertEqual(self.complete("run", "", folder=folder), ["a.gguf", "c.gguf", "d"])
             self.assertEqual(self.complete("run", "b", folder=folder), ["b.txt"])
-            self.assertEqual(self.complete("run", "a.gguf", "-f", "", folder=folder), ["a.gguf", "b.txt", "c.gguf", "d"])
+            self.assertEqual(self.complete("run", "a.gguf", "-f", "", folder=folder),
+                             ["a.gguf", "b.txt", "c.gguf", "d"])
             self.assertEqual(self.complete("run", "a.gguf", "--cache-dir", "", folder=folder), ["d"])
 
 
@@ -91,7 +94,8 @@ class Units(unittest.TestCase):
             waiting.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             process = subprocess.Popen(
                 ["bash", "-c", f'LISTEN_FDS=1 LISTEN_PID=$$ exec "$@" 3<&{listener.fileno()}', "bash", common.program,
-                 "serve", MODEL, "-t", "2"], pass_fds=[listener.fileno()], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                 "serve", MODEL, "-t", "2"], pass_fds=[listener.fileno()], stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE)
             self.assertEqual(process.stdout.readline(), b"listening on the socket that was handed over\n")
         self.assertTrue(waiting.recv(1000).startswith(b"HTTP/1.1 200 "))
         waiting.close()
@@ -110,7 +114,8 @@ class Dockerfile(unittest.TestCase):
     def test_form(self):
         words = [step.split(" ", 1)[0] for step in self.steps]
         self.assertEqual(words.count("FROM"), 2)
-        self.assertLess(set(words), {"FROM", "RUN", "COPY", "USER", "WORKDIR", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"} | {""})
+        self.assertLess(set(words),
+                        {"FROM", "RUN", "COPY", "USER", "WORKDIR", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"} | {""})
         for step in self.steps:
             if step.startswith(("ENTRYPOINT", "CMD")):
                 self.assertIsInstance(json.loads(step.split(" ", 1)[1]), list)
@@ -125,12 +130,14 @@ class Dockerfile(unittest.TestCase):
         if 'VERSION_ID="12"' not in release or "debian" not in release:
             self.skipTest("the image is Debian 12, and this is not")
         needed = set()
-        for path in re.findall(r"=> (/\S+)", subprocess.run(["ldd", common.program], capture_output=True, text=True).stdout):
+        for path in re.findall(r"=> (/\S+)",
+                               subprocess.run(["ldd", common.program], capture_output=True, text=True).stdout):
             owner = ""
             for name in (path, "/usr" + path, os.path.realpath(path)):
                 owner = owner or subprocess.run(["dpkg", "-S", name], capture_output=True, text=True).stdout
             needed.add(owner.split(":")[0])
-        base = {"libc6", "libgcc-s1", "libtinfo6", "libmd0", "libbsd0", "libasan8", "libubsan1", "libtsan2", "libstdc++6"}
+        base = {"libc6", "libgcc-s1", "libtinfo6", "libmd0", "libbsd0", "libasan8", "libubsan1", "libtsan2",
+                "libstdc++6"}
         self.assertEqual(needed - self.lists[1] - base, set())
 
 

@@ -4,9 +4,9 @@
     test_page_examples.py RUNNEL             compares
     test_page_examples.py RUNNEL --update    writes the pages anew
 
-A block behind `<!-- run -->` has commands behind "$ " (and "> " where they go on), each with its output. They run in one
-folder with model.gguf and the files that the page's blocks behind `<!-- file: NAME -->` are. Each option changes the output
-of one of its examples."""
+A block behind `<!-- run -->` has commands behind "$ " (and "> " where they go on), each with its output. They run in
+one folder with model.gguf and the files that the page's blocks behind `<!-- file: NAME -->` are. Each option changes
+the output of one of its examples."""
 import os
 import pathlib
 import re

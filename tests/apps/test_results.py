@@ -85,7 +85,8 @@ class Results(unittest.TestCase):
     def test_figures_behind_the_answer(self):
         """Where both go to one file a newline stands between them; else the answer is exact."""
         with tempfile.TemporaryFile() as file:
-            subprocess.run([common.program, "run", MODEL, "-p", "Once upon a time", "-n", "5"], stdout=file, stderr=file,
+            subprocess.run([common.program, "run", MODEL, "-p", "Once upon a time", "-n", "5"], stdout=file,
+                           stderr=file,
                            timeout=common.PATIENCE, check=True)
             file.seek(0)
             both = file.read()
@@ -97,7 +98,8 @@ class Results(unittest.TestCase):
         """The speed of what little is left to compute says nothing."""
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(2):
-                result = self.good("run", MODEL, "-p", "Once upon a time there was a fox. " * 8, "-n", "1", "--cache-dir",
+                result = self.good("run", MODEL, "-p", "Once upon a time there was a fox. " * 8, "-n", "1",
+                                   "--cache-dir",
                                    folder)
         self.assertRegex(result.stderr.decode(), r"^prompt: \d+ tokens \([1-9]\d* cached, \d+ %\), read in [\d.]+ ms\n")
 
@@ -270,7 +272,8 @@ class Results(unittest.TestCase):
             self.assertEqual(info["memory"]["kv_bytes_per_token"], 6 * 2 * 4 * row)
 
     def test_plan(self):
-        """The blocks of llama, as its paper has them; of the last one only the rows that are wanted, and what they add to."""
+        """The blocks of llama, as its paper has them; of the last one only the rows that are wanted, and what they add
+        to."""
         block = ("RMS_NORM MATMUL MATMUL MATMUL ROPE ROPE KV_STORE ATTENTION MATMUL ADD "
                  "RMS_NORM MATMUL MATMUL GATE MATMUL ADD").split()
         lines = self.good("info", MODEL, "--plan").stdout.decode().splitlines()
@@ -283,7 +286,8 @@ class Results(unittest.TestCase):
         tensors = json.loads(self.good("info", MODEL, "--json").stdout)["tensors"]
         self.assertEqual(named, {t["name"] for t in tensors})
         attention = next(line for line in lines if " ATTENTION " in line)
-        self.assertRegex(attention, r"^x\d+ \[256\] = ATTENTION x\d+, layer 0, 8 heads of 32 on 4 of 32, scale 0\.17677")
+        self.assertRegex(attention,
+                         r"^x\d+ \[256\] = ATTENTION x\d+, layer 0, 8 heads of 32 on 4 of 32, scale 0\.17677")
         told = json.loads(self.good("info", MODEL, "--plan", "--json").stdout)["plan"]
         self.assertEqual(told.splitlines(), lines)
 
@@ -296,7 +300,8 @@ class Results(unittest.TestCase):
                          [(a["name"], a["features"]) for a in told])
 
     def test_whole_texts(self):
-        """Of models that see both ways logits and embeddings are computed, of a whole text at once; nothing is generated."""
+        """Of models that see both ways logits and embeddings are computed, of a whole text at once; nothing is
+        generated."""
         text = ",".join(map(str, range(3, 33)))
         other = text.replace(",32", ",90")  # the last token
         with tempfile.TemporaryDirectory() as folder:
@@ -307,7 +312,8 @@ class Results(unittest.TestCase):
                 for words in ("The river", "The river runs"):
                     first.append(self.good("embed", model, words, "--pooling", "first").stdout)
                 self.assertEqual(first[0] == first[1], name == "llama")
-                for args in ([text], [other], [text, "--reference"]):  # 8 rows of logits a step: each text comes four times
+                for args in ([text], [other],
+                             [text, "--reference"]):  # 8 rows of logits a step: each text comes four times
                     self.good("logits", model, "-o", out, "--tokens", *args)
                     rows.append(read_logits(out)[1])
                 self.assertLess(nmse(rows[0], rows[2]), 1e-4)
@@ -362,7 +368,8 @@ class Results(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             model = common.with_metadata(os.path.join(folder, "m.gguf"), {
                 "general.sampling.temp": 0.5, "general.sampling.top_k": 20, "general.sampling.top_p": 2.0,
-                "general.sampling.mirostat": 2, "general.sampling.mirostat_tau": 3.0, "general.sampling.xtc_threshold": 7.0,
+                "general.sampling.mirostat": 2, "general.sampling.mirostat_tau": 3.0,
+                "general.sampling.xtc_threshold": 7.0,
                 "tokenizer.chat_template.tools": "{{ messages[0].content }}{{ tools }}",
                 "tokenizer.chat_template.bad": "{{ messages[0]"})
             info = json.loads(self.good("info", model, "--json").stdout)
@@ -396,7 +403,8 @@ class Chat(unittest.TestCase):
         self.assertIn("'/nonsense' is not a command", result.stderr.decode())
 
     def test_a_session_equals_one_prompt(self):
-        first, second = run("chat", MODEL, "-n", "60", "--temperature", "0", stdin=b"Hello\nWhat is 2 plus 3?\n").stdout.decode().splitlines()
+        first, second = run("chat", MODEL, "-n", "60", "--temperature", "0",
+                            stdin=b"Hello\nWhat is 2 plus 3?\n").stdout.decode().splitlines()
         prompt = f"<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n{first}<|im_end|>\n" \
                  "<|im_start|>user\nWhat is 2 plus 3?<|im_end|>\n<|im_start|>assistant\n"
         whole = run("run", MODEL, "--special", "-q", "-n", "60", "--stop", "<|im_end|>", "-p", prompt)
@@ -420,7 +428,8 @@ class Chat(unittest.TestCase):
         text = b"Hello\n" + b"And again. " * 30 + b"\nHello\n"
         result = run("chat", MODEL, "--ctx", "64", "-n", "20", stdin=text)
         self.assertEqual(result.returncode, 1)
-        self.assertRegex(result.stderr.decode(), r"^runnel: the prompt has \d+ tokens, 63 fit\. Nothing is lost: /drop .*\n$")
+        self.assertRegex(result.stderr.decode(),
+                         r"^runnel: the prompt has \d+ tokens, 63 fit\. Nothing is lost: /drop .*\n$")
         self.assertEqual(len(result.stdout.splitlines()), 2)  # the turn that was too long has done nothing
 
     def test_json(self):
@@ -431,7 +440,8 @@ class Chat(unittest.TestCase):
         self.assertEqual(events[-1]["type"], "done")
 
     def test_a_turn_that_failed_leaves_no_trace(self):
-        template = "{% if messages|length > 1 and 'bad' in messages[-1].content %}{{ raise_exception('Not so.') }}{% endif %}" \
+        template = "{% if messages|length > 1 and 'bad' in messages[-1].content %}" \
+                   "{{ raise_exception('Not so.') }}{% endif %}" \
                    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
             f.write(template)

@@ -287,7 +287,8 @@ class Serve(unittest.TestCase):
 
     def test_functions(self):
         """The older form of tools: the same prompt, the same call, in its own form."""
-        schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
+        schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"],
+                  "additionalProperties": False}
         function = {"name": "f", "parameters": schema}
         body = {"messages": USER, "max_tokens": 400, "temperature": 0}
         choice = {"type": "function", "function": {"name": "f"}}
@@ -435,7 +436,8 @@ class Serve(unittest.TestCase):
         messages = {"messages": USER, "max_tokens": 6, "temperature": 0}
         for path, body, names in ((TEXT, text, ("choices",)), ("/completion", llama, ("content", "tokens_predicted")),
                                   ("/api/generate", ollama, ("response", "eval_count")),
-                                  ("/v1/messages", messages, ("content",)), ("/detokenize", {"tokens": [300]}, ("content",))):
+                                  ("/v1/messages", messages, ("content",)),
+                                  ("/detokenize", {"tokens": [300]}, ("content",))):
             with self.subTest(path=path):
                 status, want = self.server.post(path, body)
                 self.assertEqual(status, 200, want)
@@ -448,7 +450,8 @@ class Serve(unittest.TestCase):
 
     def test_the_token_itself_is_among_the_best(self):
         """Or behind them, as OpenAI has it."""
-        _, got = self.server.post(TEXT, {"prompt": STORY, "max_tokens": 24, "logprobs": 2, "temperature": 1.9, "seed": 1})
+        _, got = self.server.post(TEXT,
+                                  {"prompt": STORY, "max_tokens": 24, "logprobs": 2, "temperature": 1.9, "seed": 1})
         lists = got["choices"][0]["logprobs"]
         sizes = set()
         for token, logprob, top in zip(lists["tokens"], lists["token_logprobs"], lists["top_logprobs"], strict=True):
@@ -486,9 +489,11 @@ class Serve(unittest.TestCase):
         self.assertEqual(json.loads(get(f"/v1/models/{NAME}")[1]), models["data"][0])
         self.assertEqual(get("/v1/models/other")[0], 404)
         self.assertEqual(get("/v1/other")[0], 404)
-        for path, meant in (("/chat/completions", "/v1/chat/completions"), ("/v1/api/chat", "/api/chat"), ("/v1/other", None),
+        for path, meant in (("/chat/completions", "/v1/chat/completions"), ("/v1/api/chat", "/api/chat"),
+                            ("/v1/other", None),
                             ("/v1/v1/messages", "/v1/messages"),
-                            ("/v1/completions/", "/v1/completions"), ("/completion/", "/completion"), ("/" + "a" * 200, None), ("/v1", None)):
+                            ("/v1/completions/", "/v1/completions"), ("/completion/", "/completion"),
+                            ("/" + "a" * 200, None), ("/v1", None)):
             status, got = self.server.post(path, {})
             self.assertEqual((status, got["error"]["message"]),
                              (404, f"there is no POST {path[:160]}" + (f"; there is {meant}" if meant else "")))
@@ -528,7 +533,8 @@ class Serve(unittest.TestCase):
         self.assertEqual(self.server.post("/completion", {"prompt": text, **short})[1]["tokens_evaluated"], n)
         self.assertEqual(self.server.post("/api/generate", {"prompt": text, "raw": True, "stream": False})[1]
                          ["prompt_eval_count"], n)
-        prompts = [self.server.post("/apply-template", {"messages": [{"role": "user", "content": content}]})[1]["prompt"]
+        prompts = [self.server.post("/apply-template",
+                                    {"messages": [{"role": "user", "content": content}]})[1]["prompt"]
                    for content in (f"{text}\nend", "end")]
         self.assertIn(f"{text}\nend", prompts[0])
         n = self.server.post(CHAT, {"messages": [{"role": "user", "content": f"{text}\nend"}], **short})[1]["usage"]
@@ -536,7 +542,8 @@ class Serve(unittest.TestCase):
         for messages in ([{"role": "user", "content": blocks}],):
             self.assertEqual(self.server.post("/v1/messages/count_tokens", {"messages": messages})[1]["input_tokens"],
                              n["prompt_tokens"])
-        result = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "t", "content": f"Error: {text}\nend"}]
+        result = [{"role": "user", "content": "a"},
+                  {"role": "tool", "tool_call_id": "t", "content": f"Error: {text}\nend"}]
         n = self.server.post(CHAT, {"messages": result, **short})[1]["usage"]["prompt_tokens"]
         blocks = [{"type": "tool_result", "tool_use_id": "t", "is_error": True, "content": blocks}]
         messages = [{"role": "user", "content": "a"}, {"role": "user", "content": blocks}]
@@ -616,19 +623,23 @@ class StrictTools(unittest.TestCase):
                 calls = join_chat(server.events(CHAT, body))[0]["calls"]
                 judge(calls[0]["arguments"] if calls else "null", strict)
                 got = server.post(RESPONSES, {"input": "a", "tools": [{"type": "function", **function}], "seed": seed,
-                                              "temperature": 1, "max_output_tokens": 60, "parallel_tool_calls": False})[1]
+                                              "temperature": 1, "max_output_tokens": 60,
+                                              "parallel_tool_calls": False})[1]
                 judge(next((i["arguments"] for i in got["output"] if i["type"] == "function_call"), "null"), strict)
                 got = server.post("/api/chat", {"messages": USER, "tools": tools, "stream": False, "options": {
                     "seed": seed, "temperature": 1, "num_predict": 200}})[1]
                 judge(json.dumps(arguments_of(got["message"])), strict)
-            got = server.post("/v1/messages", {"messages": USER, "max_tokens": 200, "temperature": 1, "seed": 1, "tools": [
+            got = server.post("/v1/messages",
+                              {"messages": USER, "max_tokens": 200, "temperature": 1, "seed": 1, "tools": [
                 {"name": "look", "input_schema": city, "strict": strict}]})[1]
             judge(json.dumps(next((b["input"] for b in got["content"] if b["type"] == "tool_use"), None)), strict)
-        wrong = {"name": "look", "strict": True, "parameters": {"type": "object", "properties": {"a": {"format": "regex"}}}}
+        wrong = {"name": "look", "strict": True,
+                 "parameters": {"type": "object", "properties": {"a": {"format": "regex"}}}}
         status, got = server.post(CHAT, {"messages": USER, "tools": [{"type": "function", "function": wrong}]})
         self.assertEqual((status, got["error"]["param"]), (400, "tools"), got)
         wrong["strict"] = False
-        status, got = server.post(CHAT, {"messages": USER, "max_tokens": 4, "tools": [{"type": "function", "function": wrong}]})
+        status, got = server.post(CHAT, {"messages": USER, "max_tokens": 4,
+                                         "tools": [{"type": "function", "function": wrong}]})
         self.assertEqual(status, 200, got)
         self.assertEqual(server.stop()[0], 0)
 
@@ -648,7 +659,8 @@ class Limits(unittest.TestCase):
             pass
         self.more_numbers_than_streams(server)
         client = server.connect()
-        client.request("POST", TEXT, json.dumps({"prompt": STORY, "max_tokens": 60, "ignore_eos": True, "stream": True}))
+        client.request("POST", TEXT,
+                       json.dumps({"prompt": STORY, "max_tokens": 60, "ignore_eos": True, "stream": True}))
         answer = client.getresponse()
         answer.read(10)
         server.process.send_signal(signal.SIGTERM)
@@ -732,7 +744,8 @@ class Limits(unittest.TestCase):
     def test_nice(self):
         """The system tells the priority of threads that compute, and of the others."""
         mine = os.nice(0)
-        for options, env, by in (((), {}, 10), (("--nice", 3), {}, 3), (("--nice", 0), {}, 0), ((), {"RUNNEL_NICE": "4"}, 4)):
+        for options, env, by in (((), {}, 10), (("--nice", 3), {}, 3), (("--nice", 0), {}, 0),
+                                 ((), {"RUNNEL_NICE": "4"}, 4)):
             server = Server("--quiet", *options, env={**os.environ, **env})
             server.post(TEXT, {"prompt": STORY, "max_tokens": 1})
             seen = {True: set(), False: set()}

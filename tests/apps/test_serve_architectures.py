@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What runnel serve makes of a model's architecture: one that generates nothing, one of the host's, one with experts."""
+"""What runnel serve makes of a model's architecture: one that generates nothing, one of the host's, one with
+experts."""
 import json
 import os
 import pathlib
@@ -142,7 +143,7 @@ class Architectures(unittest.TestCase):
                 for name, kind in (("expert_selections_total", "counter"), ("experts_unused", "gauge"),
                                    ("expert_busiest_ratio", "gauge")):
                     self.assertEqual(text.count(f"# TYPE runnel_{name} {kind}\n"), 1, text)
-                # Two blocks, of whose experts each row chooses two; of the last block only rows whose logits are wanted.
+                # Two blocks, of whose experts each row chooses two; of the last one only rows whose logits are wanted.
                 self.assertEqual(s.metric("runnel_expert_selections_total"),
                                  2 * rows + 2 * answer["usage"]["completion_tokens"])
                 self.assertIn(s.metric("runnel_experts_unused"), range(8))

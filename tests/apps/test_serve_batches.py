@@ -83,7 +83,8 @@ class Batches(unittest.TestCase):
 
     def test_files(self):
         client = Client(self.server)
-        for data, name in ((b"{}\n", "a.jsonl"), (b"", "empty"), (b"\r\n--x-y-\r\n\0\xff", 'a\\"b;c'), (b"x" * 100000, "")):
+        for data, name in ((b"{}\n", "a.jsonl"), (b"", "empty"), (b"\r\n--x-y-\r\n\0\xff", 'a\\"b;c'),
+                           (b"x" * 100000, "")):
             with self.subTest(name=name):
                 status, file = client.upload(data, name)
                 self.assertEqual(status, 200, file)
@@ -146,7 +147,8 @@ class Batches(unittest.TestCase):
             if answer["custom_id"] == "a":
                 self.assertEqual(answer["response"]["body"]["choices"], self.server.post(TEXT, STORY)[1]["choices"])
         self.assertEqual(client.json("GET", "/v1/batches")[1]["data"], [batch])
-        left = sorted(name.split(".")[-1] for name in os.listdir(os.path.join(self.folder, "files")) if "batch-" in name)
+        left = sorted(name.split(".")[-1] for name in os.listdir(os.path.join(self.folder, "files"))
+                      if "batch-" in name)
         self.assertEqual(left, ["json"])
         self.assertEqual(self.server.stop()[0], 0)
         self.server = self.start()
@@ -202,7 +204,8 @@ class Batches(unittest.TestCase):
 
     def long(self, n=40):
         tokens = 50 if common.sanitized() else 200
-        return [line(f"l{i}", TEXT, {"prompt": f"Once {i}", "max_tokens": tokens, "ignore_eos": True}) for i in range(n)]
+        return [line(f"l{i}", TEXT, {"prompt": f"Once {i}", "max_tokens": tokens, "ignore_eos": True})
+                for i in range(n)]
 
     def test_cancel(self):
         client = Client(self.server)
@@ -349,7 +352,8 @@ class Batches(unittest.TestCase):
         batch = one.wait(batch)
         for path in (f"/v1/batches/{batch['id']}", f"/v1/files/{batch['input_file_id']}",
                      f"/v1/files/{batch['output_file_id']}/content"):
-            self.assertEqual((one.ask("GET", path)[0], two.ask("GET", path)[0], three.ask("GET", path)[0]), (200, 404, 403))
+            self.assertEqual((one.ask("GET", path)[0], two.ask("GET", path)[0], three.ask("GET", path)[0]),
+                             (200, 404, 403))
         self.assertEqual(two.json("DELETE", f"/v1/files/{batch['input_file_id']}")[0], 404)
         self.assertEqual(two.json("POST", f"/v1/batches/{batch['id']}/cancel")[0], 404)
         self.assertEqual(two.json("POST", "/v1/batches", {"input_file_id": batch["input_file_id"], "endpoint": TEXT,

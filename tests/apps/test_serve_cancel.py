@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""runnel serve: who leaves ends what it has asked for, in each state that a request can be in, by closing the connection
-(FIN) and by breaking it off (RST), of streamed answers and of whole ones. Judged by the server's own figures: streams,
-messages, queued tokens and KV blocks fall to 0, and what was asked for counts as aborted."""
+"""runnel serve: who leaves ends what it has asked for, in each state that a request can be in, by closing the
+connection (FIN) and by breaking it off (RST), of streamed answers and of whole ones. Judged by the server's own
+figures: streams, messages, queued tokens and KV blocks fall to 0, and what was asked for counts as aborted."""
 import os
 import random
 import socket
@@ -34,7 +34,8 @@ class Cancel(unittest.TestCase):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         ranker = os.path.join(cls.folder, "ranker.gguf")
         subprocess.run([os.environ["RUNNEL_MAKE_RANKER"], MODEL, ranker, "bare"], check=True)
-        cls.server = Server(f"ranker={ranker}", "--no-prefix-cache", "--kv-size", "3400K", "--max-streams", 256, "--quiet")
+        cls.server = Server(f"ranker={ranker}", "--no-prefix-cache", "--kv-size", "3400K", "--max-streams", 256,
+                            "--quiet")
         cls.seed = 0
 
     @classmethod
@@ -58,7 +59,8 @@ class Cancel(unittest.TestCase):
         return figures
 
     def expect_quiet(self):
-        return self.wait_until(lambda f: not any(f[name] for name in GAUGES + OF_MODEL) and f["runnel_http_connections"] == 1)
+        return self.wait_until(lambda f: not any(f[name] for name in GAUGES + OF_MODEL) and
+                               f["runnel_http_connections"] == 1)
 
     def leave(self, client, how):
         if how == "RST":
@@ -114,7 +116,8 @@ class Cancel(unittest.TestCase):
         self.matrix(TEXT, lambda: {**ENDLESS, "logprobs": 5}, stand_still, streams=(True,))
 
     def test_embeddings(self):
-        self.matrix("/v1/embeddings", lambda: {"input": [words(500, self.next_seed()) for _ in range(32)], "model": NAME},
+        self.matrix("/v1/embeddings",
+                    lambda: {"input": [words(500, self.next_seed()) for _ in range(32)], "model": NAME},
                     lambda f: f["runnel_streams"] > 0, streams=(False,))
 
     def test_ranking(self):

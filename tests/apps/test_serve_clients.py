@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The clients of OpenAI, Anthropic, Ollama and Cohere, unmodified from PyPI (clients.txt), against runnel serve. Where a client
-can judge answers by its own types, it does (strict). What they get is what the program writes for the same seed."""
+"""The clients of OpenAI, Anthropic, Ollama and Cohere, unmodified from PyPI (clients.txt), against runnel serve. Where
+a client can judge answers by its own types, it does (strict). What they get is what the program writes for the same
+seed."""
 import asyncio
 import contextlib
 import json
@@ -64,7 +65,8 @@ def tearDownModule():
 
 def program(prompt, *options, temperature=1, seed=7, max_tokens=32):
     """What runnel run writes."""
-    got = run("run", MODEL, "-p", prompt, "-q", "--temperature", temperature, "--seed", seed, "-n", max_tokens, *options)
+    got = run("run", MODEL, "-p", prompt, "-q", "--temperature", temperature, "--seed", seed, "-n", max_tokens,
+              *options)
     assert got.returncode == 0, got.stderr
     return got.stdout.decode()
 
@@ -194,7 +196,8 @@ class OpenAi(unittest.TestCase):
             self.client.chat.completions.parse(model=NAME, messages=USER, response_format=Digit, max_tokens=2)
 
     def test_embeddings(self):
-        """The client asks for base64 and decodes it, unless it is told otherwise; only then its types fit (not strict)."""
+        """The client asks for base64 and decodes it, unless it is told otherwise; only then its types fit (not
+        strict)."""
         texts = [STORY, "Hello"]
         want = json.loads(run("embed", MODEL, *texts, "--json", "-q").stdout)["data"]
         with openai_client(strict=False) as client:
@@ -220,7 +223,8 @@ class OpenAi(unittest.TestCase):
                          answer.output_text)
         parsed = self.client.responses.parse(model=NAME, input=USER[0]["content"], text_format=Digit, temperature=0)
         self.assertEqual(parsed.output_parsed, Digit.model_validate_json(parsed.output_text))
-        called = self.client.responses.parse(model=NAME, input=USER[0]["content"], temperature=0, tool_choice="required",
+        called = self.client.responses.parse(model=NAME, input=USER[0]["content"], temperature=0,
+                                             tool_choice="required",
                                              tools=[openai.pydantic_responses_function_tool(Digit)],
                                              max_output_tokens=200)
         self.assertIsInstance(called.output[-1].parsed_arguments, Digit)
@@ -245,7 +249,8 @@ class OpenAi(unittest.TestCase):
                          (3, 1, {"whose": "mine"}))
         for text in client.files.content(batch.output_file_id).text.splitlines():
             item = json.loads(text)
-            self.assertEqual(item["response"]["body"]["choices"][0]["text"], program(STORY, seed=int(item["custom_id"])))
+            self.assertEqual(item["response"]["body"]["choices"][0]["text"],
+                             program(STORY, seed=int(item["custom_id"])))
         self.assertIn("temperature", client.files.content(batch.error_file_id).text)
         self.assertEqual([item.id for item in client.batches.list(limit=1)], [batch.id])
         ids = [item.id for item in client.files.list(limit=1)]  # the client turns the pages
@@ -343,7 +348,8 @@ class OpenAiAsync(unittest.IsolatedAsyncioTestCase):
 
 class Anthropic(unittest.TestCase):
     TOOLS = [{"name": "f", "description": "Takes a digit", "input_schema": SCHEMA}]
-    ASK = {"model": NAME, "messages": USER, "max_tokens": 32}  # what this client has no argument for goes into extra_body
+    ASK = {"model": NAME, "messages": USER,
+           "max_tokens": 32}  # what this client has no argument for goes into extra_body
     HOT = {"temperature": 1, "seed": 7}
 
     @classmethod
@@ -385,7 +391,8 @@ class Anthropic(unittest.TestCase):
     def test_tools(self):
         message = self.client.messages.create(**self.call())
         use = message.content[-1]
-        self.assertEqual((use.type, use.name, list(use.input), message.stop_reason), ("tool_use", "f", ["n"], "tool_use"))
+        self.assertEqual((use.type, use.name, list(use.input), message.stop_reason),
+                         ("tool_use", "f", ["n"], "tool_use"))
         pieces = []
         with self.client.messages.stream(**self.call()) as stream:
             for event in stream:
@@ -478,7 +485,8 @@ class Ollama(unittest.TestCase):
         turns = [*USER, ollama.Message(role="assistant", content="", tool_calls=[call]),
                  ollama.Message(role="tool", content="4", tool_name="add")]
         asked = [*USER, {"role": "assistant", "content": "", "tool_calls": [
-            {"type": "function", "function": {"name": "add", "arguments": '{"n":2}'}}]}, {"role": "tool", "content": "4"}]
+            {"type": "function", "function": {"name": "add", "arguments": '{"n":2}'}}]},
+            {"role": "tool", "content": "4"}]
         self.assertEqual(self.client.chat(NAME, turns, options=self.OPTIONS).message.content, program_chat(asked))
 
     def test_raw(self):
@@ -505,7 +513,8 @@ class Ollama(unittest.TestCase):
                     lambda **more: self.client.generate(NAME, USER[0]["content"], **how, **more),
                     lambda **more: self.client.generate(NAME, prompt, raw=True, **how, **more)):
             for entries in (ask().logprobs, [x for piece in ask(stream=True) for x in piece.logprobs or ()]):
-                self.assertEqual([(x.token, x.logprob, [(t.token, t.logprob) for t in x.top_logprobs]) for x in entries],
+                self.assertEqual([(x.token, x.logprob, [(t.token, t.logprob) for t in x.top_logprobs])
+                                  for x in entries],
                                  want)
         self.assertIsNone(self.client.chat(NAME, USER, options=options).logprobs)
 
@@ -572,7 +581,8 @@ class Ollama(unittest.TestCase):
 
 
 class Cohere(unittest.TestCase):
-    """Documents in the order in which another program ranks them (test_scores.py), by both versions of the interface."""
+    """Documents in the order in which another program ranks them (test_scores.py), by both versions of the
+    interface."""
 
     @classmethod
     def setUpClass(cls):

@@ -76,10 +76,12 @@ class Dialects(unittest.TestCase):
             plain = server.post("/apply-template", {"messages": [ask, said, ask]})[1]["prompt"]
             nothing = dict.fromkeys(("tool_calls", "function_call", "refusal", "audio", "reasoning_content", "name"))
             for member in (nothing, {"tool_calls": []}):  # as clients write the messages that they got
-                self.assertEqual(server.post("/apply-template", {"messages": [ask, {**said, **member}, ask]})[1]["prompt"],
+                self.assertEqual(server.post("/apply-template",
+                                             {"messages": [ask, {**said, **member}, ask]})[1]["prompt"],
                                  plain)
             parts = [{"type": "refusal", "refusal": "No"}, {"type": "text", "text": "w."}]
-            self.assertEqual(server.post("/apply-template", {"messages": [ask, {**said, "content": parts}, ask]})[1]["prompt"],
+            self.assertEqual(server.post("/apply-template",
+                                         {"messages": [ask, {**said, "content": parts}, ask]})[1]["prompt"],
                              plain.replace("Now.", "No\\nw."))
             other = {"type": "function", "function": {"name": "g", "parameters": CLOSED}}
             allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}
@@ -92,7 +94,8 @@ class Dialects(unittest.TestCase):
                 {"role": "tool", "tool_call_id": "t1", "content": ""}]})
             status, got = server.post(MESSAGES, {**body, "output_config": {"effort": "low"}, "messages": [
                 ask, {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "redacted_thinking", "data": "x"},
+                    {"type": "thinking", "thinking": "Hm.", "signature": ""},
+                    {"type": "redacted_thinking", "data": "x"},
                     {"type": "thinking", "thinking": "Yes."}, {"type": "text", "text": "Now."},
                     {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": None}]}]})
@@ -103,7 +106,8 @@ class Dialects(unittest.TestCase):
                 ask, {"role": "assistant", "content": "", "reasoning_content": "Hm."},
                 {"role": "tool", "content": "4", "name": "f"}]})
             _, got = server.post("/api/chat", {"stream": False, "think": "low", "messages": [
-                ask, {"role": "assistant", "thinking": "Hm.", "images": []}, {"role": "tool", "content": "4", "tool_name": "f"}],
+                ask, {"role": "assistant", "thinking": "Hm.", "images": []},
+                {"role": "tool", "content": "4", "tool_name": "f"}],
                 "options": {"temperature": 0, "num_predict": 6}})
             self.assertEqual((got["message"]["content"], got["prompt_eval_count"]),
                              (want["choices"][0]["message"]["content"], want["usage"]["prompt_tokens"]))
@@ -118,7 +122,8 @@ class Dialects(unittest.TestCase):
             body = {"messages": [*USER, {"role": "assistant", "content": last}]}
             status, got = self.server.post(MESSAGES, {**body, **GREEDY})
             self.assertEqual((status, got["content"][0]["text"]), (200, want["message"]["content"]))
-            self.assertEqual(self.server.post(MESSAGES + "/count_tokens", body)[1], {"input_tokens": usage["prompt_tokens"]})
+            self.assertEqual(self.server.post(MESSAGES + "/count_tokens", body)[1],
+                             {"input_tokens": usage["prompt_tokens"]})
         got = self.lines("/api/chat", {"messages": begun, "options": {"num_predict": 24, "temperature": 0}})
         self.assertEqual("".join(line["message"]["content"] for line in got), want["message"]["content"])
 
@@ -132,7 +137,8 @@ class Dialects(unittest.TestCase):
                 message["content"].append({**event["content_block"], "json": ""})
             elif name == "content_block_delta":
                 block, delta = message["content"][event["index"]], event["delta"]
-                block["text" if delta["type"] == "text_delta" else "json"] += delta.get("text", delta.get("partial_json"))
+                block["text" if delta["type"] == "text_delta" else "json"] += delta.get("text",
+                                                                                        delta.get("partial_json"))
             elif name == "message_delta":
                 message.update(event["delta"])
                 message["usage"] = event["usage"]
@@ -189,7 +195,8 @@ class Dialects(unittest.TestCase):
                                     'output_config.format.schema: the schema at "#"'),
                                    ({"messages": USER, "max_tokens": 5, "tool_choice": {"type": "any"},
                                      "tools": [{**TOOLS[0], "strict": True, "input_schema": {
-                                         "type": "object", "properties": {"a": {"type": "string", "format": "regex"}}}}]},
+                                         "type": "object",
+                                         "properties": {"a": {"type": "string", "format": "regex"}}}}]},
                                     400, "tools: the tool "),
                                    ({"messages": USER, "tool_choice": {"type": "x"}, "max_tokens": 5}, 400,
                                     "tool_choice"),
@@ -294,7 +301,8 @@ class Dialects(unittest.TestCase):
         self.assertEqual(list(json.loads(got["message"]["content"])), ["a"])
         del schema["additionalProperties"]  # as pydantic writes it
         for seed in range(8):
-            hot = {"options": {"temperature": 2, "top_k": 0, "top_p": 1, "seed": seed, "num_predict": 200}, "stream": False}
+            hot = {"options": {"temperature": 2, "top_k": 0, "top_p": 1, "seed": seed, "num_predict": 200},
+                   "stream": False}
             _, got = self.server.post("/api/chat", {"messages": USER, "format": schema, **hot})
             self.assertEqual(list(json.loads(got["message"]["content"])), ["a"])
 
@@ -313,8 +321,8 @@ class Dialects(unittest.TestCase):
                 ({**loud, "repeat_last_n": 2}, loud, {"penalty_tokens": 2}), ({**loud, "repeat_last_n": 0}, {}, {}),
                 ({"frequency_penalty": 2}, {"frequency_penalty": 2}, all_of_it)]
         ask = [{"role": "user", "content": "Tell me a story about a lamb."}]
-        story = ("Once upon a time, a lamb named Hugo lived near the harbour. One morning, when the wind was cold, Hugo "
-                 "painted a yellow shell near the old mill.")
+        story = ("Once upon a time, a lamb named Hugo lived near the harbour. One morning, when the wind was cold, "
+                 "Hugo painted a yellow shell near the old mill.")
         turns = ask + [{"role": "assistant", "content": " ".join([story] * 5)}, *ask]
         texts = []
         for options, same, window in rows:
@@ -327,7 +335,8 @@ class Dialects(unittest.TestCase):
         free, last_64, everything, last_2, none = texts[0], *texts[7:11]
         self.assertEqual(none, free)
         self.assertTrue(last_64 not in (everything, last_2) and free not in texts[1:9] + texts[11:], texts)
-        for options in ({"repeat_last_n": "x"}, {"repeat_last_n": -2}, {"mirostat": 3}, {"mirostat": "on"}, {"typical_p": 7}):
+        for options in ({"repeat_last_n": "x"}, {"repeat_last_n": -2}, {"mirostat": 3}, {"mirostat": "on"},
+                        {"typical_p": 7}):
             status, got = self.server.post("/api/chat", {"messages": USER, "stream": False, "options": options})
             self.assertEqual((status, list(got)), (400, ["error"]))
 
@@ -441,7 +450,8 @@ class Dialects(unittest.TestCase):
                 self.assertEqual(call["function"].pop("index"), i)
                 self.assertEqual(list(call), ["function"])
         self.assertEqual(pieces[-1]["message"].get("tool_calls"), whole["message"].get("tool_calls"))
-        turns = USER + [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+        turns = USER + [{"role": "assistant", "content": "",
+                         "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
                         {"role": "tool", "content": "4", "tool_name": "f"}]
         self.assertEqual(self.server.post("/api/chat", {**body, "messages": turns, "stream": False})[0], 200)
 

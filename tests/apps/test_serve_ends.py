@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""runnel serve: how it is reached (https, a unix socket) and how it ends (a deadline for what runs); pages of other hosts."""
+"""runnel serve: how it is reached (https, a unix socket) and how it ends (a deadline for what runs); pages of other
+hosts."""
 import http.client
 import json
 import os
@@ -71,7 +72,8 @@ class Reached(unittest.TestCase):
         if shutil.which("openssl") is None:
             self.skipTest("openssl is missing")
         paths = self.folder / "cert.pem", self.folder / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost",
                         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-out", paths[0], "-keyout", paths[1]],
                        check=True, capture_output=True)
         return paths
@@ -86,7 +88,8 @@ class Reached(unittest.TestCase):
         context = ssl.create_default_context(cafile=cert)
         talk(self, http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=common.PATIENCE))
         with self.assertRaises(ssl.SSLCertVerificationError):
-            http.client.HTTPSConnection("127.0.0.1", port, context=ssl.create_default_context()).request("GET", "/health")
+            http.client.HTTPSConnection("127.0.0.1", port,
+                                        context=ssl.create_default_context()).request("GET", "/health")
         with socket.create_connection(("127.0.0.1", port)) as plain:  # no TLS
             plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             self.assertNotIn(b"200", plain.recv(1000))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """runnel serve: fields that other servers know. Token ids of prompts and answers, by /tokenize, /apply-template and by
-what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left alone."""
+what the same ids give as a prompt; prompts of two kinds in one body; what is refused by name, and what is left
+alone."""
 import json
 import unittest
 import urllib.parse
@@ -265,7 +266,8 @@ class Fields(unittest.TestCase):
         del body["add_generation_prompt"]
         self.assertEqual(self.told(CHAT, body)[0], want["choices"][0]["text"])
         for more, code in (({"add_generation_prompt": True}, "invalid_value"), ({"messages": begun[:1] + [
-                {"role": "assistant", "content": ""}]}, "invalid_value"), ({"continue_final_message": 1}, "invalid_type")):
+                {"role": "assistant", "content": ""}]}, "invalid_value"),
+                ({"continue_final_message": 1}, "invalid_type")):
             status, answer = self.server.post(CHAT, {**body, **more})
             self.assertEqual((status, answer["error"]["code"] or "invalid_value"), (400, code), answer)
 
@@ -278,7 +280,8 @@ class Fields(unittest.TestCase):
             status, told = server.post(CHAT, {**body, "include_reasoning": False})
             self.assertEqual((status, told["choices"], told["usage"]["completion_tokens"]),
                              (200, plain["choices"], plain["usage"]["completion_tokens"]))
-            chunks = [c["choices"][0]["delta"] for _, c in server.events(CHAT, {**body, "include_reasoning": False})[:-1]]
+            chunks = [c["choices"][0]["delta"]
+                      for _, c in server.events(CHAT, {**body, "include_reasoning": False})[:-1]]
             self.assertEqual(chunks, [{"role": "assistant", "content": ""}, {}])
             status, answer = server.post(CHAT, {**body, "include_reasoning": "no"})
             self.assertEqual((status, answer["error"]["param"]), (400, "include_reasoning"))
@@ -298,7 +301,8 @@ class Fields(unittest.TestCase):
                     events = server.events(CHAT, {**body, "stream_options": {"include_usage": True}, **more})
                     counts.append(events[-2][1]["usage"]["completion_tokens_details"]["reasoning_tokens"])
                 self.assertEqual(counts, [n * min(alone, 12)] * 3)
-            told = server.post(RESPONSES, {"input": USER, "temperature": 0, "max_output_tokens": 12, "ignore_eos": True})
+            told = server.post(RESPONSES,
+                               {"input": USER, "temperature": 0, "max_output_tokens": 12, "ignore_eos": True})
             self.assertEqual(told[1]["usage"]["output_tokens_details"]["reasoning_tokens"], min(alone, 12), told)
             self.assertEqual(server.stop()[0], 0)
         details = self.post(CHAT, body_of(CHAT))["usage"]["completion_tokens_details"]

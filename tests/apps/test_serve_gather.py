@@ -14,7 +14,8 @@ from server import Server
 STORY = "Once upon a time"
 GATHER_MS = 10000  # the longest
 BODIES = ((TEXT, {"prompt": STORY, "max_tokens": 60}), (CHAT, {"messages": USER, "max_tokens": 120}),
-          (RESPONSES, {"input": STORY, "max_output_tokens": 60}), ("/v1/messages", {"messages": USER, "max_tokens": 60}),
+          (RESPONSES, {"input": STORY, "max_output_tokens": 60}),
+          ("/v1/messages", {"messages": USER, "max_tokens": 60}),
           ("/api/generate", {"prompt": STORY, "raw": True, "options": {"seed": 1, "num_predict": 60}}),
           ("/completion", {"prompt": STORY, "n_predict": 60}))
 TEXTS = re.compile(r'"(?:text|content|delta|response)":"((?:[^"\\]|\\.)*)"')
@@ -62,7 +63,8 @@ class Gather(unittest.TestCase):
 
     def test_the_first_token(self):
         """The answer has no end, so what waits grows: here it has not."""
-        client = self.gathers.begin("/completion", {"prompt": STORY * 20, "n_predict": -1, "context_keep": 0, "stream": True,
+        client = self.gathers.begin("/completion",
+                                    {"prompt": STORY * 20, "n_predict": -1, "context_keep": 0, "stream": True,
                                                     "ignore_eos": True, "return_progress": True})
         data = b""
         with client:

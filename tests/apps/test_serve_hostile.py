@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """runnel serve under hostile grammars, schemas, regular expressions and what comes with them: each is answered, with a
 sentence or a text, at a cost that is bounded; nobody else waits for it; and thousands of different ones leave memory
-bounded. What a request costs is its processor time beside that of a grammar that takes all steps of compiling that there
-are (some 0.3 s), so that no verdict hangs on the machine's speed."""
+bounded. What a request costs is its processor time beside that of a grammar that takes all steps of compiling that
+there are (some 0.3 s), so that no verdict hangs on the machine's speed."""
 import contextlib
 import json
 import os
@@ -68,7 +68,8 @@ SCHEMAS = [
     ({"type": "string", "minLength": 2 ** 31}, "minLength"),
     ({"type": "integer", "minimum": -2 ** 63, "maximum": 2 ** 63 - 1}, None),
     ({"type": "integer", "exclusiveMinimum": -2 ** 63, "exclusiveMaximum": 2 ** 63 - 1, "multipleOf": 7}, None),
-    ({"type": "number", "multipleOf": 1e-300}, "multipleOf"), ({"type": "integer", "multipleOf": 999999937}, "multipleOf"),
+    ({"type": "number", "multipleOf": 1e-300}, "multipleOf"),
+    ({"type": "integer", "multipleOf": 999999937}, "multipleOf"),
     ({"type": 5}, "type"), ({"type": ["x"]}, "type"), ({"properties": [1, 2]}, "properties"), (True, None),
     (False, "no text"), ({"items": [{"type": "integer"}, {"type": "string"}]}, None),
     ({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(5000)}}, ""),
@@ -76,7 +77,8 @@ SCHEMAS = [
     ({"type": "array", "uniqueItems": True, "items": {"enum": list(range(64))}}, "uniqueItems"),
     ({"$defs": {**{f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(60)}, "d60": {"const": 1}},
       "$ref": "#/$defs/d0"}, "cases"),
-    ({"$defs": {**{f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(60)}, "d60": {"type": "integer"}},
+    ({"$defs": {**{f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(60)},
+                "d60": {"type": "integer"}},
       "$ref": "#/$defs/d0"}, None),
     ({"allOf": [{"anyOf": [{"pattern": f"{c}{i}"} for c in "abc"]} for i in range(24)]}, "cases"),
     ({"if": {"properties": {"a": {"pattern": ".*a.{20}"}}}, "then": {"properties": {"b": {"pattern": ".*b.{30}"}}},
@@ -90,12 +92,15 @@ FORMS = [  # how a body is broken around them: members, the member at fault
      "response_format.json_schema.schema"),
     (TEXT, {"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
      "response_format.json_schema.schema"),
-    (TEXT, {"prompt": "a", "guided_json": "[" * 100000}, "guided_json"), (TEXT, {"prompt": "a", "guided_json": 5}, "guided_json"),
-    (TEXT, {"prompt": "a", "guided_choice": []}, "guided_choice"), (TEXT, {"prompt": "a", "guided_choice": [5]}, "guided_choice"),
+    (TEXT, {"prompt": "a", "guided_json": "[" * 100000}, "guided_json"),
+    (TEXT, {"prompt": "a", "guided_json": 5}, "guided_json"),
+    (TEXT, {"prompt": "a", "guided_choice": []}, "guided_choice"),
+    (TEXT, {"prompt": "a", "guided_choice": [5]}, "guided_choice"),
     (TEXT, {"prompt": "a", "grammar": "x" * (3 << 20)}, "grammar"),
     (TEXT, {"prompt": "a", "grammar": 'root ::= "a"', "guided_regex": "b"}, "guided_regex"),
     (TEXT, {"prompt": "a", "structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs.choice"),
-    (TEXT, {"prompt": "a", "stop": [str(i) for i in range(10000)]}, "stop"), (TEXT, {"prompt": "a", "stop": [""]}, "stop[0]"),
+    (TEXT, {"prompt": "a", "stop": [str(i) for i in range(10000)]}, "stop"),
+    (TEXT, {"prompt": "a", "stop": [""]}, "stop[0]"),
     (CHAT, {"messages": USER, "tools": [[]] * 3000}, "tools[0].type"), (CHAT, {"messages": USER, "tools": 5}, "tools"),
     (CHAT, {"messages": USER, "tools": [{"type": "function", "function": {"name": f"f{i}", "strict": True}}
                                         for i in range(3000)]}, "tools"),
@@ -123,7 +128,8 @@ def schema_ways(schema):
 
 
 def some(i, ways):
-    """All ways to send case number i; where it is SMALL one of them, each in its turn: they lead to the same compiler."""
+    """All ways to send case number i; where it is SMALL one of them, each in its turn: they lead to the same
+    compiler."""
     ways = list(ways)
     return [ways[i % len(ways)]] if SMALL else ways
 
@@ -137,7 +143,8 @@ def resident(server):
 class Hostile(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        with template(CALLING[CALLING.index("{% for m"):]) as options:  # prompts do not tell of tools, which may be large
+        # prompts do not tell of tools, which may be large
+        with template(CALLING[CALLING.index("{% for m"):]) as options:
             cls.server = Server(*options)
 
     @classmethod

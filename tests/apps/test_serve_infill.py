@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Gaps that a model fills: /infill, suffix in completions, in lines of a batch and of runnel run. What the prompt is made
-of is put together here once more, token by token; the text is that of a request with these tokens."""
+"""Gaps that a model fills: /infill, suffix in completions, in lines of a batch and of runnel run. What the prompt is
+made of is put together here once more, token by token; the text is that of a request with these tokens."""
 import json
 import os
 import pathlib
@@ -22,7 +22,8 @@ FILES = [{"filename": "a.py", "text": "c = 1\n"}, {"text": "d = <|im_start|>2\n"
 STORY = "Once upon a time"
 AS_LLAMA = [
     ({"input_prefix": STORY, "input_suffix": " The end."}, 27, " to 10.", "eos", 2047),
-    ({"input_prefix": STORY + ",", "prompt": " a wren", "input_suffix": " in the wood."}, 32, " to hear today?", "eos", 2047),
+    ({"input_prefix": STORY + ",", "prompt": " a wren", "input_suffix": " in the wood."}, 32, " to hear today?", "eos",
+     2047),
     ({"input_prefix": STORY, "input_suffix": ""}, 24, " e a r e r", "eos", 2047),
     ({"input_prefix": "The <|im_start|>", "input_suffix": " is red."}, 34, " g e r", "eos", 2047),
     ({"input_prefix": STORY, "input_suffix": " The end.", "stop": ["."]}, 27, " to 10", "word", 46),
@@ -30,8 +31,10 @@ AS_LLAMA = [
 ]
 AS_LLAMA_WITHOUT_FILES = [
     ({"input_prefix": STORY, "input_suffix": " The end."}, 10, " to to hear today?", "eos", 2047),
-    ({"input_prefix": STORY, "input_suffix": " The end.", "input_extra": [{"text": "c = 1\n"}]}, 30, " to to hear today?", "eos", 2047),
-    ({"input_prefix": STORY + ",", "prompt": " a wren", "input_suffix": " in the wood."}, 15, " to hear today?", "eos", 2047),
+    ({"input_prefix": STORY, "input_suffix": " The end.", "input_extra": [{"text": "c = 1\n"}]}, 30,
+     " to to hear today?", "eos", 2047),
+    ({"input_prefix": STORY + ",", "prompt": " a wren", "input_suffix": " in the wood."}, 15, " to hear today?", "eos",
+     2047),
     ({"input_prefix": "", "input_suffix": " was kind."}, 6, " to hear today?", "eos", 2047),
     ({"input_prefix": STORY, "input_suffix": ""}, 7, ".", "eos", 2047),
 ]
@@ -43,7 +46,8 @@ BAD = [
     ("/infill", {"input_prefix": "a", "input_suffix": ["a"]}, 400, "invalid_type", "input_suffix"),
     ("/infill", {"input_prefix": "a", "input_suffix": "b", "prompt": [1]}, 400, "invalid_type", "prompt"),
     ("/infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": 5}, 400, "invalid_type", "input_extra"),
-    ("/infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": ["x"]}, 400, "invalid_type", "input_extra[0]"),
+    ("/infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": ["x"]}, 400, "invalid_type",
+     "input_extra[0]"),
     ("/infill", {"input_prefix": "a", "input_suffix": "b", "n_predict": "x"}, 400, "invalid_type", "n_predict"),
     ("/infill", {"input_prefix": "word " * 20000, "input_suffix": "b"}, 400, "context_length_exceeded", None),
     (TEXT, {"prompt": "a", "suffix": 5}, 400, "invalid_type", "suffix"),
@@ -151,7 +155,8 @@ class Infill(unittest.TestCase):
         want = self.server.post(TEXT, body)[1]["choices"]
         self.assertEqual(bodies([line("a", TEXT, body)], model=self.model)[0]["choices"], want)
         self.assertEqual(Job([line("a", TEXT, body)], "--check", model=self.model).run().returncode, 0)
-        got = run("run", self.model, "-p", BEFORE, "--suffix", BEHIND, "-n", 12, "--temperature", 0, "--ignore-eos", "-q")
+        got = run("run", self.model, "-p", BEFORE, "--suffix", BEHIND, "-n", 12, "--temperature", 0, "--ignore-eos",
+                  "-q")
         self.assertEqual((got.returncode, got.stdout.decode()), (0, want[0]["text"]))
         got = run("run", self.model, "--suffix", BEHIND, "-n", 12, "--temperature", 0, "--ignore-eos", "-q")
         self.assertEqual(got.stdout.decode(), self.want("", BEHIND)["choices"][0]["text"])

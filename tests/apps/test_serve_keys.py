@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""runnel serve: who may ask for what, and how much. Each route of the table is tried without a key, with a wrong one, with
-one of another scope and with its own."""
+"""runnel serve: who may ask for what, and how much. Each route of the table is tried without a key, with a wrong one,
+with one of another scope and with its own."""
 import hashlib
 import json
 import os
@@ -162,7 +162,8 @@ class Limits(unittest.TestCase):
             pass
 
     def test_bad_files(self):
-        for text, part in (("a\nb c\n", "line 2"), ("sha256:12 x\n", "64 hexadecimal"), ("a scopes=all\n", "scopes are"),
+        for text, part in (("a\nb c\n", "line 2"), ("sha256:12 x\n", "64 hexadecimal"),
+                           ("a scopes=all\n", "scopes are"),
                            ("a\na\n", "this key was there"), ("a\0b\n", "NUL"), ("# nothing\n", "no key"),
                            ("a requests=0\n", "1 to 10^12")):
             with self.subTest(text=text), key_file(text) as keys:
@@ -227,7 +228,8 @@ class Others(unittest.TestCase):
         for connection in waiting:
             self.assertEqual(connection.getresponse().status, 200)
             connection.close()
-        while len(ended := [line["id"] for line in map(json.loads, server.lines()) if line.get("id") in tuple("abcde")]) < 5:
+        while len(ended := [line["id"] for line in map(json.loads, server.lines())
+                            if line.get("id") in tuple("abcde")]) < 5:
             pass
         self.assertEqual("".join(ended), "dbeac")
 

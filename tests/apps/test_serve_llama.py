@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""runnel serve in the words of llama.cpp's server: /completion against /v1/completions, in whole and in pieces; /props and
-/slots."""
+"""runnel serve in the words of llama.cpp's server: /completion against /v1/completions, in whole and in pieces; /props
+and /slots."""
 import json
 import socket
 import tempfile
@@ -30,7 +30,8 @@ class Llama(unittest.TestCase):
     def test_errors_name_the_field_that_was_sent(self):
         for body, param in (({"n_probs": 100}, "n_probs"), ({"logprobs": 100}, "logprobs"), ({"n_cmpl": 500}, "n_cmpl"),
                             ({"n": 500}, "n"), ({"repeat_penalty": -1}, "repeat_penalty"),
-                            ({"repetition_penalty": -1}, "repetition_penalty"), ({"repeat_last_n": -5}, "repeat_last_n"),
+                            ({"repetition_penalty": -1}, "repetition_penalty"),
+                            ({"repeat_last_n": -5}, "repeat_last_n"),
                             ({"repeat_penalty": -1, "repetition_penalty": -1}, "repetition_penalty"),
                             ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
                             ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 300]}, "stop[0]")):
@@ -88,7 +89,8 @@ class Llama(unittest.TestCase):
         text = self.ask()["content"]
         stop = text[7:10]
         cases = [({}, "limit", ""), ({"stop": ["no such text", stop]}, "word", stop), ({"stop": " "}, "word", " "),
-                 ({"stop": ""}, "limit", ""), ({"stop": ["", stop, ""]}, "word", stop), ({"stop": [""] * 40}, "limit", ""),
+                 ({"stop": ""}, "limit", ""), ({"stop": ["", stop, ""]}, "word", stop),
+                 ({"stop": [""] * 40}, "limit", ""),
                  ({"prompt": "<s>", "n_predict": 8, "logit_bias": {str(self.eos()): 100}}, "eos", "")]
         for more, kind, word in cases:
             with self.subTest(more=more):
@@ -160,7 +162,8 @@ class Llama(unittest.TestCase):
         for more in (None, {"closed": True}, {"closed": None, "free_white": False}):
             for seed in range(6):
                 self.assertIn(self.ask(**hot, grammar_options=more, seed=seed)["content"], want)
-        self.assertTrue({self.ask(**hot, grammar_options={"closed": False}, seed=i)["content"] for i in range(6)} - want)
+        self.assertTrue({self.ask(**hot, grammar_options={"closed": False}, seed=i)["content"] for i in range(6)} -
+                        want)
         self.assertEqual(self.server.post("/completion", {**ASK, **hot, "grammar_options": 5})[1]["error"]["param"],
                          "grammar_options")
 
@@ -172,7 +175,8 @@ class Llama(unittest.TestCase):
         ended = self.ask(return_tokens=True, n_predict=-1, ignore_eos=False)  # what ended it is among them
         self.assertEqual((ended["stop_type"], ended["tokens"][-1], len(ended["tokens"])),
                          ("eos", self.eos(), ended["tokens_predicted"]))
-        pieces = [event for _, event in self.server.events("/completion", {**ASK, "n_predict": -1, "ignore_eos": False})]
+        pieces = [event
+                  for _, event in self.server.events("/completion", {**ASK, "n_predict": -1, "ignore_eos": False})]
         self.assertEqual([token for piece in pieces for token in piece["tokens"]], ended["tokens"])
         self.assertEqual(self.server.post("/detokenize", {"tokens": [*self.ids(STORY), *want]})[1]["content"],
                          STORY + got["content"])
@@ -226,8 +230,8 @@ class Llama(unittest.TestCase):
 
     def test_values(self):
         """What that server means by a value, in the words of /v1/completions."""
-        story = ("Once upon a time, a lamb named Hugo lived near the harbour. One morning, when the wind was cold, Hugo "
-                 "painted a yellow shell near the old mill. ")
+        story = ("Once upon a time, a lamb named Hugo lived near the harbour. One morning, when the wind was cold, "
+                 "Hugo painted a yellow shell near the old mill. ")
         before = "A turtle named Nora and Max the hare came along. At first they could not agree, so they came home. "
         prompt, hot = before + story * 5, {"seed": 3, "temperature": 1.5}
         usual = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
@@ -269,7 +273,8 @@ class Llama(unittest.TestCase):
         _, got = self.server.post("/completion", {"prompt": STORY, "n_predict": 2})
         self.assertEqual({**got["generation_settings"], "n_predict": -1, "max_tokens": -1}, usual)
         self.assertAlmostEqual(usual["temperature"], 0.8, 6)
-        got = self.ask(seed=5, top_k=7, min_p=0.25, repeat_penalty=1.5, repeat_last_n=9, dry_multiplier=0.5, n_predict=2)
+        got = self.ask(seed=5, top_k=7, min_p=0.25, repeat_penalty=1.5, repeat_last_n=9, dry_multiplier=0.5,
+                       n_predict=2)
         for name, value in (("seed", 5), ("top_k", 7), ("min_p", 0.25), ("repeat_penalty", 1.5), ("repeat_last_n", 9),
                             ("dry_multiplier", 0.5), ("n_predict", 2), ("temperature", 0)):
             self.assertEqual(got["generation_settings"][name], value, name)
@@ -312,7 +317,8 @@ class Llama(unittest.TestCase):
         self.assertEqual(props["chat_template"], keys["tokenizer.chat_template"])
         for name in ("bos", "eos"):
             self.assertEqual(props[f"{name}_token"],
-                             self.server.post("/detokenize", {"tokens": [keys[f"tokenizer.ggml.{name}_token_id"]]})[1]["content"])
+                             self.server.post("/detokenize",
+                                              {"tokens": [keys[f"tokenizer.ggml.{name}_token_id"]]})[1]["content"])
 
     def slots(self, server, path="/slots"):
         status, body = server.get(path)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""runnel serve under load, from bench_serve: 2,000 streams at once (500 with sanitizers), ten times more clients than it
-takes, ten thousand quiet connections, and a process killed in the middle. Nothing is judged by time: answers are whole and the same as the
-program's, memory is bounded, nothing is left behind.
+"""runnel serve under load, from bench_serve: 2,000 streams at once (500 with sanitizers), ten times more clients than
+it takes, ten thousand quiet connections, and a process killed in the middle. Nothing is judged by time: answers are
+whole and the same as the program's, memory is bounded, nothing is left behind.
 
     test_serve_load.py RUNNEL BENCH_SERVE"""
 import contextlib
@@ -43,7 +43,8 @@ def prompt(words):
 
 
 def program_text(text, tokens):
-    words = [common.program, "run", MODEL, "-p", text, "-n", str(tokens), "--temperature", "0", "--ignore-eos", "-t", "2"]
+    words = [common.program, "run", MODEL, "-p", text, "-n", str(tokens), "--temperature", "0", "--ignore-eos", "-t",
+             "2"]
     return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
 
 

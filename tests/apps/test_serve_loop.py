@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""runnel serve: nothing holds up the loop. Long bodies are read and answered while others are, with the answers that short
-ones have; a log that nobody reads stops nobody; who leaves, and a server that ends, are seen meanwhile."""
+"""runnel serve: nothing holds up the loop. Long bodies are read and answered while others are, with the answers that
+short ones have; a log that nobody reads stops nobody; who leaves, and a server that ends, are seen meanwhile."""
 import fcntl
 import json
 import os
@@ -124,7 +124,8 @@ class Loop(unittest.TestCase):
     def test_long_prompts(self):
         text = story(LONG)
         for path, body in ((TEXT, {"prompt": [STORY, text]}), (EMBED, {"input": text}), (RESPONSES, {"input": text}),
-                           (TEXT, {"prompt": [5] * (LONG // 8)}), ("/infill", {"input_prefix": text, "input_suffix": "a"})):
+                           (TEXT, {"prompt": [5] * (LONG // 8)}),
+                           ("/infill", {"input_prefix": text, "input_suffix": "a"})):
             with self.subTest(path=path):
                 status, answer = self.ask(path, json.dumps(body).encode())
                 self.assertEqual(status, 400, answer)
@@ -146,11 +147,13 @@ class Loop(unittest.TestCase):
             self.fail("nobody is answered meanwhile")
         got = self.server.post(EMBED, {"input": inputs})[1]["data"]
         for i in (0, 1, 399):
-            self.assertEqual(got[i]["embedding"], self.server.post(EMBED, {"input": inputs[i]})[1]["data"][0]["embedding"])
+            self.assertEqual(got[i]["embedding"],
+                             self.server.post(EMBED, {"input": inputs[i]})[1]["data"][0]["embedding"])
         self.assertEqual(len(self.server.post("/api/embed", {"input": inputs})[1]["embeddings"]), 400)
 
     def test_long_and_wrong(self):
-        for body in (b"[" * LONG, b"{" + b" " * LONG, b'{"prompt": "' + b"\xff" * LONG + b'"}', b'{"a": [1, {}]}' + b" " * LONG,
+        for body in (b"[" * LONG, b"{" + b" " * LONG, b'{"prompt": "' + b"\xff" * LONG + b'"}',
+                     b'{"a": [1, {}]}' + b" " * LONG,
                      b'{"a": [' + b"[{}]," * (LONG // 5) + b"0]}"):
             with self.subTest(body=body[:20]):
                 status, answer, _ = self.probe_during(TEXT, body)  # some are known to be wrong at once
@@ -207,7 +210,8 @@ class Log(unittest.TestCase):
     """Standard error is a pipe of a page."""
 
     def serve(self):
-        process = subprocess.Popen([common.program, "serve", MODEL, "--port", "0", "-t", "2", "--log-json", "--log-prompts"],
+        process = subprocess.Popen([common.program, "serve", MODEL, "--port", "0", "-t", "2", "--log-json",
+                                    "--log-prompts"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(process.kill)
         fcntl.fcntl(process.stderr.fileno(), F_SETPIPE_SZ, 4096)

@@ -213,7 +213,8 @@ class OnDemand(Folder):
             status, answer = server.post(TEXT, {**SHORT, **body})
             self.assertEqual((status, answer["error"]["code"]), (500, "model_load_failed"))
             self.assertRegex(answer["error"]["message"], "'bad' could not be loaded: .*the file's end")
-        self.assertRegex(self.ask(server, "short")[1]["error"]["message"], "'short' could not be loaded: .*the file ends")
+        self.assertRegex(self.ask(server, "short")[1]["error"]["message"],
+                         "'short' could not be loaded: .*the file ends")
         while not re.search(r"short: .*the file ends", server.said()):
             pass  # the log comes behind the answer
         self.assertGreater(len(held.recv(4096)), 0)
@@ -330,13 +331,16 @@ class Configuration(Folder):
                            ([{"path": 5}], "a path"), ([{**ok, "nmae": "x"}], "'nmae'"),
                            ([{**ok, "name": ""}], "a name has"), ([{**ok, "name": "a\nb"}], "a name has"),
                            ([{**ok, "name": "x" * 128}], "a name has"), ([{**ok, "name": 5}], "a name has"),
-                           ([ok, ok], "two models"), ([{**ok, "aliases": ["a", "a"]}, {**ok, "name": "a"}], "two models"),
+                           ([ok, ok], "two models"),
+                           ([{**ok, "aliases": ["a", "a"]}, {**ok, "name": "a"}], "two models"),
                            ([{**ok, "aliases": [NAME]}], "two models"), ([{**ok, "aliases": "a"}], "aliases are"),
                            ([{**ok, "aliases": [""]}], "an alias has"), ([{**ok, "load": "later"}], '"start" or'),
                            ([{**ok, "keep_alive": "5m"}], "keep_alive"), ([{**ok, "options": []}], "options are"),
                            ([{**ok, "options": {"port": 1}}], "'port' is no option"),
-                           ([{**ok, "options": {"ctx": 0}}], "option ctx"), ([{**ok, "options": {"ctx": "many"}}], "option ctx"),
-                           ([{**ok, "options": {"ctx": True}}], "option ctx"), ([{**ok, "options": {"kv-type": 5}}], "kv-type"),
+                           ([{**ok, "options": {"ctx": 0}}], "option ctx"),
+                           ([{**ok, "options": {"ctx": "many"}}], "option ctx"),
+                           ([{**ok, "options": {"ctx": True}}], "option ctx"),
+                           ([{**ok, "options": {"kv-type": 5}}], "kv-type"),
                            ([{"path": "x" * 5000}], "too long"), ([], "no model"), ("[" * 100000, "not JSON")):
             with self.subTest(text=str(text)[:80]):
                 result = run("serve", "--models-file", self.config(text), "--port", "0")
@@ -487,7 +491,8 @@ class Configuration(Folder):
         want = [self.ask(server, name)[1]["choices"] for name in ("one", "two")]
         for name in ("half", "short", "other", "nosuch"):
             self.config([{"name": "one", "path": f"{name}.gguf"},
-                         {"name": "two", "path": f"{name}.gguf", "load": "start"}, {"name": "bad", "path": "half.gguf"}])
+                         {"name": "two", "path": f"{name}.gguf", "load": "start"},
+                         {"name": "bad", "path": "half.gguf"}])
             self.hang_up(server, "read again: 3 models")
             self.assertEqual([self.ask(server, name)[1].get("choices") for name in ("one", "two")], want, name)
             for kept in ("one", "two"):

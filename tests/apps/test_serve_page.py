@@ -95,7 +95,8 @@ class Files(unittest.TestCase):
             text = file.read_text()
             hosts = set(re.findall(r"\bhttps?://[\w.]+", text)) - {"http://www.w3.org"}
             self.assertEqual(hosts, set(), file)
-            self.assertNotRegex(text, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", file)
+            self.assertNotRegex(text, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function",
+                                file)
         page = (common.ROOT / "apps/serve/page/index.html").read_text()
         self.assertNotRegex(page, r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=")
 
@@ -178,7 +179,8 @@ class Page(unittest.TestCase):
         self.browser.enter()
 
     def wait(self):
-        self.browser.until("document.querySelector('#stop').hidden && document.querySelector('.message.assistant .actions button')")
+        self.browser.until("document.querySelector('#stop').hidden && "
+                           "document.querySelector('.message.assistant .actions button')")
 
     def answers(self):
         return self.browser.js("[...document.querySelectorAll('.assistant .text')].map((n) => n.innerText)")
@@ -187,7 +189,8 @@ class Page(unittest.TestCase):
         return self.browser.js("[...document.querySelectorAll('.user .said')].map((n) => n.textContent)")
 
     def press(self, label, last=True):
-        buttons = f"[...document.querySelectorAll('.actions button')].filter((b) => b.textContent === {json.dumps(label)})"
+        buttons = ("[...document.querySelectorAll('.actions button')]"
+                   f".filter((b) => b.textContent === {json.dumps(label)})")
         self.browser.js(f"{{const b = {buttons}; b.forEach((x) => x.removeAttribute('data-test')); "
                         f"b.at({-1 if last else 0}).setAttribute('data-test', '')}}")
         self.browser.click("[data-test]")
@@ -232,7 +235,8 @@ class Page(unittest.TestCase):
         self.browser.key("Escape", 27)
         self.ask("Hello")
         self.wait()
-        want = {"temperature": 0, "max_tokens": 4, "model": NAME, "stream": True, "stream_options": {"include_usage": True},
+        want = {"temperature": 0, "max_tokens": 4, "model": NAME, "stream": True,
+                "stream_options": {"include_usage": True},
                 "messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"}]}
         self.assertEqual(self.browser.js("window.sent"), [want])
         _, answer = self.server.post("/v1/chat/completions", {k: v for k, v in want.items() if "stream" not in k})
@@ -321,7 +325,8 @@ class Page(unittest.TestCase):
                 self.assertEqual(self.questions(), ["<img src=x onerror=window.hacked=2>"])
 
     def test_the_policy_holds_by_itself(self):
-        self.assertIn("TrustedHTML", self.browser.js("try { document.body.innerHTML = '<b>'; 'done' } catch (e) { e.message }"))
+        self.assertIn("TrustedHTML",
+                      self.browser.js("try { document.body.innerHTML = '<b>'; 'done' } catch (e) { e.message }"))
         self.browser.js("{const s = document.createElement('script'); try { s.text = 'window.hacked=1' } catch {} "
                         "document.body.append(s)}")
         self.assertIsNone(self.browser.js("window.hacked ?? null"))
@@ -331,17 +336,20 @@ class Page(unittest.TestCase):
         """The nodes that a text becomes: [name, children ...], and texts."""
         return self.browser.js("""import('/page/markdown.js').then(({render}) => {
             const tree = (n) => n.nodeType === 3 ? n.data : [n.localName, ...[...n.childNodes].map(tree)];
-            const box = document.createElement('div'); render(box, %s); return tree(box).slice(1); })""" % json.dumps(text))
+            const box = document.createElement('div'); render(box, %s); return tree(box).slice(1); })""" %
+            json.dumps(text))
 
     def test_markdown(self):
         a, b = ["a", "link"], ["a", "https://b.example/?q=1"]
         tree = self.tree(MARKDOWN)
         self.assertEqual(tree[:5], [
             ["h3", "Title"],
-            ["p", "Some ", ["em", "soft"], ", ", ["strong", "loud"], " and ", ["code", "typed"], " words, a ", a, " and ", b, "."],
+            ["p", "Some ", ["em", "soft"], ", ", ["strong", "loud"], " and ", ["code", "typed"], " words, a ", a,
+             " and ", b, "."],
             ["ol", ["li", "one"], ["li", "two", ["ul", ["li", "inner"]]]],
             ["blockquote", ["p", "quoted"]],
-            ["div", ["table", ["thead", ["tr", ["th", "a"], ["th", "b"]]], ["tbody", ["tr", ["td", "1"], ["td", "2"]]]]]])
+            ["div",
+             ["table", ["thead", ["tr", ["th", "a"], ["th", "b"]]], ["tbody", ["tr", ["td", "1"], ["td", "2"]]]]]])
         self.assertEqual(tree[5][2], ["pre", ["code", "print(", ["span", '"<b>"'], ")"]])
         for text, want in ((r"\*a\* 2*3*4 snake_case_name", [["p", "*a* 2", ["em", "3"], "4 snake_case_name"]]),
                            ("**a *b* c**", [["p", ["strong", "a ", ["em", "b"], " c"]]]),
@@ -350,7 +358,8 @@ class Page(unittest.TestCase):
                            ("[x](javascript:y)", [["p", "[x](javascript:y)"]]),
                            ("[x](/metrics)", [["p", "[x](/metrics)"]]),
                            ("- a\n- b\n\ntext", [["ul", ["li", "a"], ["li", "b"]], ["p", "text"]]),
-                           ("```\nopen", [["div", ["div", ["span", ""], ["button", "Copy"]], ["pre", ["code", "open"]]]])):
+                           ("```\nopen",
+                            [["div", ["div", ["span", ""], ["button", "Copy"]], ["pre", ["code", "open"]]]])):
             with self.subTest(text=text):
                 self.assertEqual(self.tree(text), want)
 
@@ -367,16 +376,19 @@ class Page(unittest.TestCase):
                                                       [number, "0x1f"], ["", "; "], [comment, "// if"]]),
                 ("C", "if(x1)/* for\n", [[word, "if"], ["", "(x1)"], [comment, "/* for\n"]]),
                 ("python", "iffy # 'a", [["", "iffy "], [comment, "# 'a"]]),
-                ("sql", "SELECT 1.5e3 -- x", [[word, "SELECT"], ["", " "], [number, "1.5e3"], ["", " "], [comment, "-- x"]]),
+                ("sql", "SELECT 1.5e3 -- x",
+                 [[word, "SELECT"], ["", " "], [number, "1.5e3"], ["", " "], [comment, "-- x"]]),
                 ("", "if (1)", [["", "if (1)"]]), ("unheard-of", "if (1)", [["", "if (1)"]])):
             with self.subTest(language=language, text=text):
                 self.assertEqual(self.coloured(text, language), want)
         for language in ("js", "python", "sql", "sh"):  # whatever the text is, it stays the same text
-            for text in ("\\", '"', "'\\", "`\n`\\", "/*", "//\n", "0x", "1e+", "\U0001f600\U0001f600'", "</code><b>", "$_1#--"):
+            for text in ("\\", '"', "'\\", "`\n`\\", "/*", "//\n", "0x", "1e+", "\U0001f600\U0001f600'", "</code><b>",
+                         "$_1#--"):
                 for whole in (text, text * 3, "a" + text + " if"):
                     self.assertEqual("".join(part for _, part in self.coloured(whole, language)), whole)
         long = self.browser.js("""import('/page/colour.js').then(({coloured}) =>
-            ['"', '/*', '`\\\\', 'a', '#', '0'].map((unit) => coloured(unit.repeat(99999 / unit.length), 'js').length))""")
+            ['"', '/*', '`\\\\', 'a', '#', '0'].map((unit) =>
+                coloured(unit.repeat(99999 / unit.length), 'js').length))""")
         self.assertEqual(len(long), 6)
 
     def test_markdown_that_grows_is_the_same_and_keeps_its_nodes(self):
@@ -393,7 +405,8 @@ class Page(unittest.TestCase):
         self.assertEqual(got, [True, True])
 
     def test_markdown_that_wants_to_take_long(self):
-        for part in ("[", "*a ", "**a", "`", "` ``", "> ", "- ", "|", "_a", "[a](", "![", "<http://", "\\", "~~a", "1. ", "  - "):
+        for part in ("[", "*a ", "**a", "`", "` ``", "> ", "- ", "|", "_a", "[a](", "![", "<http://", "\\", "~~a",
+                     "1. ", "  - "):
             for text in (part * 20000, (part + "\n") * 5000):
                 self.assertIsInstance(self.tree(text[:100000]), list)
 
@@ -417,7 +430,8 @@ class Page(unittest.TestCase):
 
     def test_names_of_what_is_used(self):
         unnamed = self.browser.js("""[...document.querySelectorAll('button, input, select, textarea')].filter((n) =>
-            !(n.innerText || n.textContent).trim() && !n.getAttribute('aria-label') && !(n.labels?.length > 0)).map((n) => n.outerHTML)""")
+            !(n.innerText || n.textContent).trim() && !n.getAttribute('aria-label') && !(n.labels?.length > 0))
+            .map((n) => n.outerHTML)""")
         self.assertEqual(unnamed, [])
         for _ in range(3):
             self.browser.key("Tab", 9)

@@ -53,7 +53,8 @@ class Schemathesis(unittest.TestCase):
         self.assertEqual(server.stop()[0], 0)
 
     def operations(self, server, ranks):
-        """How many of the document's are of models that rank, or are not; schemathesis leaves out the document's own."""
+        """How many of the document's are of models that rank, or are not; schemathesis leaves out the document's
+        own."""
         document = json.loads(server.get("/openapi.json")[1])
         return sum(1 for path, item in document["paths"].items() for method in item.keys() & {"get", "post", "delete"}
                    if bool(re.search(RANKS, path)) == ranks and not re.search(NAMES, path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prefixes across processes: runnel cache warm into files and into a redis-server, and runs in other processes that fetch
-them. The judge of every text is a run without any cache tier."""
+"""Prefixes across processes: runnel cache warm into files and into a redis-server, and runs in other processes that
+fetch them. The judge of every text is a run without any cache tier."""
 import json
 import pathlib
 import resource
@@ -58,12 +58,14 @@ class Folder(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertNotIn(b"folder", done.stdout)
             self.assertRegex(done.stderr, b"(?m)^runnel: .*(not all is kept|it is not kept there)$")
-            done = run("cache", "warm", MODEL, "-", "--cache-shared", f"unix:{path}/none", "--json", "-q", stdin=b"Hello")
+            done = run("cache", "warm", MODEL, "-", "--cache-shared", f"unix:{path}/none", "--json", "-q",
+                       stdin=b"Hello")
             self.assertEqual(done.returncode, 0)  # no whole block: there was nothing to keep
             self.assertNotIn("records", json.loads(done.stdout))
             cache = pathlib.Path(path) / "cache"
             command = [common.program, "cache", "warm", MODEL, "-", "--cache-dir", cache, "--json"]
-            done = subprocess.run(command, input=prompts, capture_output=True, preexec_fn=small, timeout=common.PATIENCE)
+            done = subprocess.run(command, input=prompts, capture_output=True, preexec_fn=small,
+                                  timeout=common.PATIENCE)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(b"not all is kept", done.stderr)
             part = json.loads(done.stdout)["records"]
@@ -98,7 +100,8 @@ class Folder(unittest.TestCase):
     def test_refused(self):
         with tempfile.TemporaryDirectory() as path:
             cache = pathlib.Path(path) / "cache"
-            for text, code, words in ((b"{\"prompt\": 3}\n", 1, b"line 1: there is no text"), (b"\n{bad\n", 1, b"line 2: "),
+            for text, code, words in ((b"{\"prompt\": 3}\n", 1, b"line 1: there is no text"),
+                                      (b"\n{bad\n", 1, b"line 2: "),
                                       (b"\xff\n", 1, b"line 1: not computed")):
                 done = run("cache", "warm", MODEL, "-", "--cache-dir", cache, "-q", stdin=text)
                 self.assertEqual(done.returncode, code, done.stderr)

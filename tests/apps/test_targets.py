@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What bench/ makes as targets of speculation: a model that quotes, a small model at a large one's cost, one whose tokens a
-draft foretells as often as was asked for. Judges: the text that is quoted, the small model, logits of both."""
+"""What bench/ makes as targets of speculation: a model that quotes, a small model at a large one's cost, one whose
+tokens a draft foretells as often as was asked for. Judges: the text that is quoted, the small model, logits of both."""
 import os
 import pathlib
 import struct
@@ -14,10 +14,12 @@ from common import ROOT, SHARED, run
 
 TINY, DRAFT = (str(SHARED / f"models/runnel-tiny{name}-F16.gguf") for name in ("", "-draft"))
 TEXTS = [
-    ("Text: ", "Once upon a time, a hedgehog named Paul lived near the river. One evening, Paul found a golden key under a "
+    ("Text: ",
+     "Once upon a time, a hedgehog named Paul lived near the river. One evening, Paul found a golden key under a "
      "stone and wondered which door it would open. He asked the owl, the fox and the old beaver, but nobody knew.",
      "\nCorrected text: ", 17),
-    ("List: ", "two lemons, a loaf of bread, six eggs and a jar of honey from the market by the old bridge.", "\nIn order: ",
+    ("List: ", "two lemons, a loaf of bread, six eggs and a jar of honey from the market by the old bridge.",
+     "\nIn order: ",
      10),
     ("The report says: ", '"The bridge was closed in March because two of its nine cables had rusted through. Repairs '
      'began in May and were to last until autumn, but the steel came late."', "\nSummary with quotations: ", 22),
@@ -26,7 +28,8 @@ TEXTS = [
 
 def script(name, *args):
     environment = dict(os.environ, RUNNEL_SHARED=str(SHARED), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    done = subprocess.run([sys.executable, ROOT / "bench" / name, *map(str, args)], env=environment, capture_output=True,
+    done = subprocess.run([sys.executable, ROOT / "bench" / name, *map(str, args)], env=environment,
+                          capture_output=True,
                           timeout=common.PATIENCE)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
@@ -97,10 +100,12 @@ class Targets(unittest.TestCase):
         self.assertLess(np.sum((got - want) ** 2) / np.sum(want ** 2), 1e-5)
 
     def test_agree(self):
-        """The share of tokens that the draft foretells, counted in the engine's own logits along the target's answers."""
+        """The share of tokens that the draft foretells, counted in the engine's own logits along the target's
+        answers."""
         target, prompts = pathlib.Path(self.folder.name) / "target.gguf", pathlib.Path(self.folder.name) / "prompts"
         prompts.write_text("2045\n" * 4)  # a beginning alone: the target draws what follows
-        text = script("padded_model.py", DRAFT, target, "--layers", "2", "--type", "Q8_0", "--agree", "0.8", "--prompts",
+        text = script("padded_model.py", DRAFT, target, "--layers", "2", "--type", "Q8_0", "--agree", "0.8",
+                      "--prompts",
                       prompts)
         self.assertAlmostEqual(float(text.split(":")[1].split()[0]), 0.8, delta=0.03)
         right = []
@@ -116,7 +121,8 @@ class Targets(unittest.TestCase):
 
     def test_agree_more_than_there_is(self):
         with self.assertRaisesRegex(AssertionError, "--agree is more"):
-            script("padded_model.py", DRAFT, pathlib.Path(self.folder.name) / "no.gguf", "--layers", "2", "--agree", "1.1")
+            script("padded_model.py", DRAFT, pathlib.Path(self.folder.name) / "no.gguf", "--layers", "2", "--agree",
+                   "1.1")
 
     def test_padded_head(self):
         """A head that grew with its model is right as often, and says nothing else in what is generated."""

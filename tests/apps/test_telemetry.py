@@ -109,7 +109,8 @@ class Telemetry(unittest.TestCase):
         process = subprocess.Popen([*command, "--trace", self.trace],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         begin = time.monotonic()
-        while (not self.trace.exists() or self.trace.stat().st_size < 100000) and time.monotonic() - begin < common.PATIENCE:
+        while (not self.trace.exists() or
+               self.trace.stat().st_size < 100000) and time.monotonic() - begin < common.PATIENCE:
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

@@ -94,7 +94,8 @@ class Server:
                        "--tls-key-file", f"{folder}/{certificate}.key", "--tls-ca-cert-file", f"{folder}/ca.pem",
                        "--tls-auth-clients", clients]
             self.process = subprocess.Popen(["redis-server", *way, "--bind", host, "--unixsocket", self.socket,
-                                             "--save", "", "--dir", self.folder, "--logfile", self.folder + "/log", *options])
+                                             "--save", "", "--dir", self.folder, "--logfile", self.folder + "/log",
+                                             *options])
             if self.comes_up():
                 return
         raise AssertionError(pathlib.Path(self.folder, "log").read_text())

@@ -80,7 +80,8 @@ def sleeps(process):
 
 
 def wait_until_full(server, client):
-    """Until the client's silence has filled all buffers on the way: for half a second the server sleeps over a full one."""
+    """Until the client's silence has filled all buffers on the way: for half a second the server sleeps over a full
+    one."""
     last, since, end = -1, time.monotonic(), time.monotonic() + common.PATIENCE
     while time.monotonic() < since + 0.5:
         assert time.monotonic() < end, "the buffers never fill"
