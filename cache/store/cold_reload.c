@@ -14,7 +14,8 @@
  * the folder locks nobody out.
  *
  * Segments that the disk has not given are looked at again after one call, two, four, ...; what builds on them may lie
- * in others, so the whole folder is read then too. Until then they are misses.
+ * in others, so the whole folder is read then too. Until then they are misses. While the disk is full they wait until
+ * it takes the end of the newest segment.
  *
  * Memory for the time of the call: the index twice, and what rn_cold_load needs. */
 #include <errno.h>
@@ -70,7 +71,7 @@ static void begin_anew(struct rn_cold_store *fresh, const struct rn_cold_store *
     fresh->stats.segments = fresh->stats.records = 0;
     fresh->stats.file_bytes = fresh->stats.live_bytes = fresh->stats.damaged = 0;
     fresh->stats.writes = writes;
-    fresh->refusals = 0; /* its last segment has no end */
+    fresh->refusals = 0;
     fresh->follows = store->follows && !writes;
     fresh->waits = store->waits && !writes;
 }
@@ -132,12 +133,18 @@ static bool end_active(struct rn_cold_store *store)
     return store->stats.writes;
 }
 
-/* False: the store is what it was. */
+/* False: the store is what it was. Where the disk was full it is tried: what is read anew has to be written to its end,
+ * so that it can be gone on with. */
 static bool reload(struct rn_cold_store *store, bool writes)
 {
     struct rn_cold_store fresh;
     runnel_error error;
 
+    if (store->refusals > 0) {
+        RN_ASSERT(writes && !store->stats.writes && store->lock_fd >= 0);
+        store->refusals = 0;
+        store->stats.writes = true;
+    }
     if (store->stats.writes && !end_active(store))
         return false;
     begin_anew(&fresh, store, writes);
@@ -206,7 +213,7 @@ static void look_at_unread(struct rn_cold_store *store)
 
     for (size_t i = 0; i < store->unread.n && !any; i++)
         any = is_back(store, store->unread.numbers[i]);
-    if (!any || !reload(store, store->stats.writes) || store->unread.n > 0)
+    if (!any || !reload(store, store->stats.writes || store->refusals > 0) || store->unread.n > 0)
         put_off(&store->unread_pause);
     else
         store->unread_pause = (struct rn_cold_pause){0, 0};

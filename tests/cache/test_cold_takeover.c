@@ -399,6 +399,7 @@ static void test_forgotten(void **state)
 /* ---- Segments that the disk gives later ---- */
 
 static struct {
+    const struct rn_cold_io *under;
     char name[32]; /* of files with this name nothing can be read */
     int fds[64];
     uint64_t n_tries;
@@ -406,7 +407,7 @@ static struct {
 
 static int bad_open(void *user, const char *path, int flags)
 {
-    int fd = rn_cold_io_machine.open(user, path, flags);
+    int fd = bad.under->open(user, path, flags);
 
     if (fd >= 0 && fd < 64)
         bad.fds[fd] = bad.name[0] != '\0' && strstr(path, bad.name) != NULL;
@@ -419,7 +420,7 @@ static int64_t bad_pread(void *user, int fd, void *bytes, size_t n, uint64_t off
         bad.n_tries++;
         return -EIO;
     }
-    return rn_cold_io_machine.pread(user, fd, bytes, n, offset);
+    return bad.under->pread(user, fd, bytes, n, offset);
 }
 
 /* The second segment of three cannot be read for a time: its records, and those that build on them in the third, are
@@ -433,6 +434,7 @@ static void test_unread(void **state)
     (void)state;
     append_chain(writer, 1, 70, NULL);
     assert_true(stats_of(writer).segments >= 3);
+    bad.under = &rn_cold_io_machine;
     io.open = bad_open;
     io.pread = bad_pread;
     for (int as_writer = 0; as_writer < 2; as_writer++) {
@@ -475,6 +477,69 @@ static void test_unread(void **state)
     }
     assert_found(71);
     cold_told_free(&of_writer);
+}
+
+/* A segment that cannot be read comes back while the disk is full, and the disk has room again: noticed by a block that
+ * is written, or when the folder is looked at. Then all is read, and what comes is written. */
+static void unread_while_full(bool by_writing)
+{
+    struct cold_told of_writer = {.n = 0}, told = {.n = 0};
+    struct rn_cold_store *store = cold_open(NULL, &small, &of_writer);
+    struct cold_disk disk;
+    struct rn_cold_io io;
+    uint64_t first = 0, last = 0;
+    size_t before;
+
+    append_chain(store, 1, 70, NULL);
+    rn_cold_store_close(store);
+    cold_disk_init(&disk);
+    io = disk.io;
+    io.open = bad_open;
+    io.pread = bad_pread;
+    bad.under = &disk.io;
+    rn_cold_segment_name(2, bad.name);
+    store = cold_open(&io, &small, &told);
+    before = told.n;
+    assert_in_range(before, 1, 60);
+    assert_int_equal(cold_append(store, (struct cold_key){5, 0, 0}, 0, &first), RUNNEL_OK);
+    disk.room = 0;
+    assert_int_equal(cold_append(store, (struct cold_key){6, 0, 0}, 0, &last), RUNNEL_IO);
+    bad.name[0] = '\0';
+    for (uint32_t i = 0; i < 100; i++)
+        follow(store, &told);
+    assert_false(writes(store));
+    assert_int_equal(cold_append(store, (struct cold_key){6, 0, 0}, 0, &last), RUNNEL_STATE);
+    assert_int_equal(cold_read(store, (struct cold_key){5, 0, 0}, 0, first), 1);
+    assert_true(rn_cold_store_check(store));
+    disk.room = UINT64_MAX;
+    for (uint32_t i = 0; by_writing && i < 40 && !writes(store); i++)
+        cold_append(store, (struct cold_key){6, 0, 0}, 0, &last);
+    for (uint32_t i = 0; i < 1100 && told.n < 70; i++)
+        follow(store, &told);
+    assert_int_equal(told.n, 70);
+    assert_true(writes(store));
+    assert_int_equal(cold_append(store, (struct cold_key){7, 0, 0}, 0, &last), RUNNEL_OK);
+    assert_told_once(&told);
+    assert_int_equal(cold_read_all(store, &told), 70);
+    assert_int_equal(cold_read(store, (struct cold_key){5, 0, 0}, 0, first), 1);
+    assert_int_equal(cold_read(store, (struct cold_key){7, 0, 0}, 0, last), 1);
+    assert_true(rn_cold_store_check(store));
+    rn_cold_store_close(store);
+    assert_found(by_writing ? 73 : 72);
+    cold_told_free(&of_writer);
+    cold_told_free(&told);
+}
+
+static void test_unread_while_full(void **state)
+{
+    (void)state;
+    unread_while_full(false);
+}
+
+static void test_unread_until_written(void **state)
+{
+    (void)state;
+    unread_while_full(true);
 }
 
 /* ---- Killed ---- */
@@ -580,6 +645,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_removed, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_forgotten, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_unread_while_full, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_unread_until_written, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_killed, cold_set_up, cold_tear_down),
     };
 
