@@ -72,8 +72,8 @@ static void take(struct rn_decode *decode, struct rn_request *request, struct rn
     if (!rn_choice_take(request->choice, made->place, &out.pick)) {
         fail(request, made);
     } else if (made->status != RUNNEL_OK) {
-        rn_request_fail(request, (runnel_status)made->status, "grammar: %s",
-                        runnel_status_text((runnel_status)made->status));
+        rn_request_fail_about(request, RUNNEL_ABOUT_GRAMMAR, (runnel_status)made->status, "grammar: %s",
+                              runnel_status_text((runnel_status)made->status));
     } else {
         rn_decode_settle_token(decode, request, &out);
         rn_decode_tell_out(decode, list, &out);

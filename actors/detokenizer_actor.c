@@ -172,6 +172,7 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
     ending->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
     if (request->outcome == RN_OUTCOME_FAILED) {
         ending->status = request->error.status;
+        ending->about = request->error.about;
         memcpy(outlet->error, request->error.message, sizeof outlet->error);
     }
     if (ending->finish == RUNNEL_FINISH_STOP && outlet->pieces.stopped)

@@ -225,7 +225,8 @@ void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch)
 void rn_draw_fail(struct rn_request *request, const struct rn_batch_out *out)
 {
     if (out->guided && request->guide->rows[out->guide_row].error.status == out->status)
-        rn_request_fail(request, out->status, "grammar: %s", request->guide->rows[out->guide_row].error.message);
+        rn_request_fail_about(request, RUNNEL_ABOUT_GRAMMAR, out->status, "grammar: %s",
+                              request->guide->rows[out->guide_row].error.message);
     else if (out->guided && out->status == RUNNEL_NUMERIC)
         rn_request_fail(request, out->status,
                         "no token that the grammar allows can be drawn: biases forbid them all, or the logits are not "

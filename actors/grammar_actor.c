@@ -144,7 +144,8 @@ static void on_compile(struct rn_actor *self, struct rn_msg *msg)
 
     RN_ASSERT(rn_request_check(request) && request->guide == NULL);
     if (request->grammar != NULL && request->outcome == RN_OUTCOME_NONE && guide(actor, request, &error) != RUNNEL_OK)
-        rn_request_fail(request, error.status, "grammar: %s", error.message);
+        rn_request_fail_about(request, error.about != RUNNEL_ABOUT_NONE ? error.about : RUNNEL_ABOUT_GRAMMAR,
+                              error.status, "grammar: %s", error.message);
     rn_grammar_text_free(request->grammar);
     request->grammar = NULL;
     RN_ASSERT(rn_request_check(request));

@@ -63,17 +63,33 @@ void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_
     request->finish = finish;
 }
 
-void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
+static void fail(struct rn_request *request, runnel_about about, runnel_status status, const char *format, va_list args)
 {
-    va_list args;
-
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     request->outcome = RN_OUTCOME_FAILED;
     RN_ASSERT(status != RUNNEL_OK);
     rn_error_clear(&request->error);
-    va_start(args, format);
+    request->error.about = about;
     rn_error_vset(&request->error, status, format, args);
+}
+
+void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fail(request, RUNNEL_ABOUT_NONE, status, format, args);
+    va_end(args);
+}
+
+void rn_request_fail_about(struct rn_request *request, runnel_about about, runnel_status status, const char *format,
+                           ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fail(request, about, status, format, args);
     va_end(args);
 }
 

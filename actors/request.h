@@ -175,6 +175,8 @@ void rn_request_free(struct rn_request *request);
 void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_finish finish);
 void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void rn_request_fail_about(struct rn_request *request, runnel_about about, runnel_status status, const char *format,
+                           ...) __attribute__((format(printf, 4, 5)));
 
 /* Its turn has come, or never will: it no longer counts in the engine's limits. */
 void rn_request_unqueue(struct rn_request *request);

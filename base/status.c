@@ -11,6 +11,8 @@ void rn_error_clear(runnel_error *error)
         error->status = RUNNEL_OK;
         error->message[0] = '\0';
         error->retry_ms = 0;
+        error->about = RUNNEL_ABOUT_NONE;
+        error->reserved_word = 0;
         memset(error->reserved, 0, sizeof error->reserved);
     }
 }
@@ -30,6 +32,18 @@ runnel_status rn_error_set(runnel_error *error, runnel_status status, const char
 {
     va_list args;
 
+    va_start(args, format);
+    status = rn_error_vset(error, status, format, args);
+    va_end(args);
+    return status;
+}
+
+runnel_status rn_error_set_about(runnel_error *error, runnel_about about, runnel_status status, const char *format, ...)
+{
+    va_list args;
+
+    if (error != NULL && error->status == RUNNEL_OK)
+        error->about = about;
     va_start(args, format);
     status = rn_error_vset(error, status, format, args);
     va_end(args);

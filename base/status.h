@@ -23,6 +23,10 @@ runnel_status rn_error_set(runnel_error *error, runnel_status status, const char
 runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/* The same of a part of the request. */
+runnel_status rn_error_set_about(runnel_error *error, runnel_about about, runnel_status status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* Makes *error OK with an empty sentence. */
 void rn_error_clear(runnel_error *error);
 

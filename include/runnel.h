@@ -510,6 +510,8 @@ typedef struct runnel_event {
     int32_t stop;       /* DONE: which of runnel_request.stops ended the answer, by its index; -1: none of them */
     int32_t stop_token; /* DONE: the token of runnel_request.stop_tokens that ended it; -1: none of them. Both -1, with
                            RUNNEL_FINISH_STOP: the model's own end of text, or that of the grammar */
+    runnel_about about; /* FAILED: as of runnel_error */
+    uint32_t reserved;
 } runnel_event;
 
 typedef void (*runnel_event_fn)(void *user, const runnel_event *event);

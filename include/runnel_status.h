@@ -42,13 +42,25 @@ RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocat
 
 #define RUNNEL_ERROR_BYTES 256
 
+/* Of a request that is refused or fails: which part of it is at fault, where that can be told of no member alone. Others
+ * may come. */
+typedef enum runnel_about {
+    RUNNEL_ABOUT_NONE = 0,    /* the sentence alone tells */
+    RUNNEL_ABOUT_PROMPT = 1,  /* it is empty */
+    RUNNEL_ABOUT_GRAMMAR = 2, /* runnel_request.grammar cannot be read, or not be followed */
+    RUNNEL_ABOUT_TOOLS = 3,   /* the chat's tools, or the choice among them, cannot become a grammar */
+    RUNNEL_ABOUT_MAX_ = 0x7fffffff
+} runnel_about;
+
 /* What failed. A function that fails writes the status and one sentence that names the file, tensor, key or parameter
  * at fault; a function that succeeds clears it. */
 typedef struct runnel_error {
     runnel_status status;
     uint32_t retry_ms; /* BUSY: estimated time until a retry may succeed; else 0 */
     char message[RUNNEL_ERROR_BYTES];
-    uint64_t reserved[7];
+    runnel_about about;
+    uint32_t reserved_word;
+    uint64_t reserved[6];
 } runnel_error;
 
 /* name, value, sentence: why passes of an answer had no guesses although its request asked for them */

@@ -43,22 +43,27 @@ static runnel_status check(const runnel_grammar *grammar, runnel_error *error)
     bool text = reads_text(grammar->kind), choices = grammar->kind == RUNNEL_GRAMMAR_CHOICES;
 
     if (!rn_all_zero(grammar->reserved, sizeof grammar->reserved))
-        return rn_error_set(error, RUNNEL_INVALID, "grammar: reserved is not zero");
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar: reserved is not zero");
     if (grammar->kind > RUNNEL_GRAMMAR_JSON_SCHEMA)
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.kind %u is not known", grammar->kind);
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.kind %u is not known",
+                                  grammar->kind);
     if (grammar->text == NULL && (grammar->text_bytes > 0 || text))
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.text is NULL");
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.text is NULL");
     if (grammar->text != NULL && !text)
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.text does not go with kind %u", grammar->kind);
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.text does not go with kind %u",
+                                  grammar->kind);
     if (grammar->text_bytes > RUNNEL_MAX_GRAMMAR_BYTES)
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.text_bytes %zu are more than %u", grammar->text_bytes,
-                            RUNNEL_MAX_GRAMMAR_BYTES);
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID,
+                                  "grammar.text_bytes %zu are more than %u", grammar->text_bytes,
+                                  RUNNEL_MAX_GRAMMAR_BYTES);
     if (text && !rn_utf8_valid(grammar->text, grammar->text_bytes))
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.text is not UTF-8");
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.text is not UTF-8");
     if (!choices && (grammar->choices != NULL || grammar->n_choices > 0))
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.choices do not go with kind %u", grammar->kind);
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.choices do not go with kind %u",
+                                  grammar->kind);
     if (choices && (grammar->choices == NULL || grammar->n_choices == 0 || grammar->n_choices > MOST_CHOICES))
-        return rn_error_set(error, RUNNEL_INVALID, "grammar.choices: 1 to %u", MOST_CHOICES);
+        return rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.choices: 1 to %u",
+                                  MOST_CHOICES);
     return RUNNEL_OK;
 }
 
@@ -75,11 +80,11 @@ static runnel_status copy_choices(struct rn_grammar_text *text, const runnel_gra
         bytes[i] = choice != NULL ? strnlen(choice, RUNNEL_MAX_GRAMMAR_BYTES) : 0;
         sum += bytes[i];
         if (choice == NULL || !rn_utf8_valid(choice, bytes[i]))
-            status = rn_error_set(error, RUNNEL_INVALID, "grammar.choices[%zu] is %s", i,
-                                  choice == NULL ? "NULL" : "not UTF-8");
+            status = rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID, "grammar.choices[%zu] is %s", i,
+                                        choice == NULL ? "NULL" : "not UTF-8");
         else if (sum >= RUNNEL_MAX_GRAMMAR_BYTES)
-            status =
-                rn_error_set(error, RUNNEL_INVALID, "grammar.choices have %u bytes or more", RUNNEL_MAX_GRAMMAR_BYTES);
+            status = rn_error_set_about(error, RUNNEL_ABOUT_GRAMMAR, RUNNEL_INVALID,
+                                        "grammar.choices have %u bytes or more", RUNNEL_MAX_GRAMMAR_BYTES);
     }
     if (status == RUNNEL_OK &&
         !rn_choices_text(text->heap, grammar->choices, bytes, grammar->n_choices, &text->text, &text->text_bytes))
@@ -116,9 +121,10 @@ static bool copy_string(struct rn_heap *heap, const char *string, char **copy)
 static runnel_status copy_choice(struct rn_grammar_text *text, const runnel_chat *chat, runnel_error *error)
 {
     if (chat->tool_choice != NULL && !rn_utf8_valid(chat->tool_choice, strlen(chat->tool_choice)))
-        return rn_error_set(error, RUNNEL_INVALID, "chat.tool_choice is not UTF-8");
+        return rn_error_set_about(error, RUNNEL_ABOUT_TOOLS, RUNNEL_INVALID, "chat.tool_choice is not UTF-8");
     if (chat->tool_choice != NULL && text->format == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "chat.tool_choice does not go with raw_answer");
+        return rn_error_set_about(error, RUNNEL_ABOUT_TOOLS, RUNNEL_INVALID,
+                                  "chat.tool_choice does not go with raw_answer");
     text->single_call = chat->single_call != 0;
     return copy_string(text->heap, chat->tools, &text->tools) &&
                    copy_string(text->heap, chat->tool_choice, &text->tool_choice)

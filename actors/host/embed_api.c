@@ -35,7 +35,7 @@ static runnel_status read_embed_request(const runnel_embed_request *given, runne
     if (!rn_all_zero(request->reserved, sizeof request->reserved))
         return rn_error_set(error, RUNNEL_INVALID, "request: reserved is not zero");
     if (request->tokens == NULL && request->n_tokens == 0 && request->text_bytes == 0)
-        return rn_error_set(error, RUNNEL_INVALID, "the text is empty");
+        return rn_error_set_about(error, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID, "the text is empty");
     if ((unsigned)request->pooling > RUNNEL_POOLING_LAST)
         return rn_error_set(error, RUNNEL_INVALID, "pooling = %d is not known", (int)request->pooling);
     return RUNNEL_OK;
@@ -144,7 +144,7 @@ static runnel_status read_score_request(const runnel_score_request *given, runne
     if (request->tokens != NULL || request->n_tokens > 0)
         return rn_error_set(error, RUNNEL_INVALID, "a query goes with a text, and not with tokens");
     if (request->text == NULL || request->text_bytes == 0)
-        return rn_error_set(error, RUNNEL_INVALID, "the text is empty");
+        return rn_error_set_about(error, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID, "the text is empty");
     if (request->parse_special)
         return rn_error_set(error, RUNNEL_INVALID, "parse_special does not go with a query");
     return RUNNEL_OK;

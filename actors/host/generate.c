@@ -109,7 +109,8 @@ static runnel_status check_prompt(const runnel_model *model, const runnel_reques
     if (request->prompt == NULL && request->prompt_bytes > 0)
         return rn_error_set(error, RUNNEL_INVALID, "prompt is NULL but prompt_bytes is %zu", request->prompt_bytes);
     if (request->chat == NULL && request->prompt_bytes == 0 && request->n_tokens == 0)
-        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty: give a text, tokens or a chat");
+        return rn_error_set_about(error, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID,
+                                  "the prompt is empty: give a text, tokens or a chat");
     if (request->tokens == NULL && request->n_tokens > 0)
         return rn_error_set(error, RUNNEL_INVALID, "tokens is NULL but n_tokens is %zu", request->n_tokens);
     for (size_t i = 0; i < request->n_tokens; i++)

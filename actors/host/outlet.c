@@ -590,6 +590,7 @@ static void end_event(const struct rn_outlet *outlet, const struct rn_cell *cell
         .timings = ending->timings,
         .stop = done ? ending->stop : -1,
         .stop_token = done ? ending->stop_token : -1,
+        .about = cell->type == RUNNEL_EVENT_FAILED ? ending->about : RUNNEL_ABOUT_NONE,
     };
 }
 

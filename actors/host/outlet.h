@@ -83,6 +83,7 @@ struct rn_ending {
     runnel_finish finish;
     int32_t stop, stop_token; /* of runnel_event */
     runnel_status status;
+    runnel_about about;
     runnel_usage usage;
     runnel_timings timings;
 };

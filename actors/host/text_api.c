@@ -118,7 +118,10 @@ static runnel_status compile_alone(runnel_model *model, const struct rn_grammar_
     runnel_status status = rn_grammar_compile(&model->engine->heap, model->parts.vocab, text, &automaton, &inner);
 
     rn_automaton_free(automaton);
-    return status == RUNNEL_OK ? RUNNEL_OK : rn_error_set(error, status, "grammar: %s", inner.message);
+    if (status == RUNNEL_OK)
+        return RUNNEL_OK;
+    return rn_error_set_about(error, inner.about != RUNNEL_ABOUT_NONE ? inner.about : RUNNEL_ABOUT_GRAMMAR, status,
+                              "grammar: %s", inner.message);
 }
 
 /* How the chat's prompt ends decides what its answer begins with. */

@@ -281,7 +281,7 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
         rn_request_fail(request, session->lost, "the session could not become a copy: %s",
                         runnel_status_text(session->lost));
     else if (prompt == 0)
-        rn_request_fail(request, RUNNEL_INVALID, "the prompt is empty");
+        rn_request_fail_about(request, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID, "the prompt is empty");
     else if (prompt + needed > limit)
         rn_request_fail(request, RUNNEL_CONTEXT, "the prompt has %llu tokens, %u fit", (unsigned long long)prompt,
                         limit - (limit > 0 ? needed : 0));

@@ -376,6 +376,7 @@ static void end_choice(struct openai_choice *choice, const runnel_event *event)
     choice->usage = event->usage;
     choice->timings = event->timings;
     choice->status = event->status;
+    choice->about = event->about;
     if (event->type == RUNNEL_EVENT_FAILED)
         snprintf(choice->error, sizeof choice->error, "%s", event->error);
 }

@@ -64,6 +64,7 @@ struct openai_choice {
     runnel_timings timings;
     runnel_status status;
     char error[RUNNEL_ERROR_BYTES];
+    runnel_about about; /* FAILED */
 };
 
 struct openai_head {

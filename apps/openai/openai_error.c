@@ -118,29 +118,18 @@ static bool find_member(const struct openai_request *request, const char *senten
     return false;
 }
 
-/* A text without tokens has no name in what the library says of it. */
-static void name_nothing(const struct openai_request *request, struct openai_error *error)
+void openai_request_fault(const struct openai_request *request, runnel_about about, struct openai_error *error)
 {
-    static const char prompt[] = "the prompt is empty", text[] = "the text is empty";
     const char *field = openai_field_needed(request->endpoint);
-    char sentence[sizeof error->message];
-
-    if ((request->endpoint & OPENAI_SCORES) != 0 || (strncmp(error->message, prompt, sizeof prompt - 1) != 0 &&
-                                                     strncmp(error->message, text, sizeof text - 1) != 0))
-        return;
-    snprintf(sentence, sizeof sentence, "%s", error->message);
-    openai_refuse(error, "invalid_value", field, "%s: %s", field, sentence);
-}
-
-void openai_request_fault(const struct openai_request *request, struct openai_error *error)
-{
     struct place place = {0};
     char sentence[RUNNEL_ERROR_BYTES];
     int index = 0;
 
-    openai_grammar_fault(request, error);
-    if (error->http == 400 && error->param[0] == '\0')
-        name_nothing(request, error);
+    if (error->http == 400 && (about == RUNNEL_ABOUT_GRAMMAR || about == RUNNEL_ABOUT_TOOLS))
+        openai_grammar_fault(request, about, error);
+    if (error->http == 400 && about == RUNNEL_ABOUT_PROMPT && (request->endpoint & OPENAI_SCORES) == 0)
+        openai_refuse(error, "invalid_value", field, "%s: the %s is empty", field,
+                      request->endpoint == OPENAI_EMBEDDINGS ? "text" : "prompt");
     if (error->http != 400 || error->param[0] != '\0' || !find_member(request, error->message, &place))
         return;
     snprintf(sentence, sizeof sentence, "%s", error->message + place.n);

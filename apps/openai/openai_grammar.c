@@ -353,37 +353,15 @@ bool openai_finish_grammar(struct openai_request *request, const json_t *tools, 
            openai_refuse(error, "invalid_value", "tool_choice", "tool_choice: there is no tool '%.80s'", choice);
 }
 
-/* Whether the library's sentence is about the tools, and not about the grammar beside them. */
-static bool is_of_tools(const struct openai_request *request, const char *sentence)
-{
-    static const char *const beginnings[] = {
-        "the tool ", "tool ", "two tools ", "tools of ", "the name of a ", "the name of the ", "the model's chat "};
-    static const char end[] = " tools"; /* "more than 128 tools" */
-    size_t n = strlen(sentence);
-
-    if (request->grammar.kind == RUNNEL_GRAMMAR_NONE)
-        return true;
-    if (request->tools == NULL)
-        return false;
-    if (n >= sizeof end && strcmp(sentence + n - (sizeof end - 1), end) == 0)
-        return true;
-    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
-        if (strncmp(sentence, beginnings[i], strlen(beginnings[i])) == 0)
-            return true;
-    return false;
-}
-
-void openai_grammar_fault(const struct openai_request *request, struct openai_error *error)
+void openai_grammar_fault(const struct openai_request *request, runnel_about about, struct openai_error *error)
 {
     static const char prefix[] = "grammar: ";
-    const char *field = request->functions ? "functions" : "tools";
+    size_t n = sizeof prefix - 1;
+    bool tools = request->grammar.kind == RUNNEL_GRAMMAR_NONE || about == RUNNEL_ABOUT_TOOLS;
+    const char *field = !tools ? request->grammar_of : request->functions ? "functions" : "tools";
     char sentence[sizeof error->message];
 
-    if (error->http != 400 || strncmp(error->message, prefix, sizeof prefix - 1) != 0)
-        return;
-    snprintf(sentence, sizeof sentence, "%s", error->message + sizeof prefix - 1);
-    if (!is_of_tools(request, sentence))
-        field = request->grammar_of;
+    snprintf(sentence, sizeof sentence, "%s", error->message + (strncmp(error->message, prefix, n) == 0 ? n : 0));
     openai_refuse(error, "invalid_value", field, "%s: %s", field, sentence);
 }
 

@@ -256,7 +256,7 @@ bool openai_read_tool_choice(struct openai_request *request, const char *name, c
 bool openai_finish_grammar(struct openai_request *request, const json_t *tools, struct openai_error *error);
 
 /* What the library says of a grammar, as an error of the member that has it. */
-void openai_grammar_fault(const struct openai_request *request, struct openai_error *error);
+void openai_grammar_fault(const struct openai_request *request, runnel_about about, struct openai_error *error);
 void openai_fini_grammar(struct openai_request *request);
 
 /* Fields as the tables have them: those of openai_request.c for this endpoint, and the others' for those that answer
@@ -271,10 +271,10 @@ const char *openai_field_needed(enum openai_endpoint endpoint);
 bool openai_tools_check(const json_t *tools, struct openai_error *error);
 
 /* What the library says of a request, as an error of this form: 400 where the request is at fault, else 500. fault:
- * where the sentence is of a member of the library's request or of its grammar, it becomes one of the field of the body
- * that has it. */
+ * where it is about a part of the request, or the sentence begins with a member of it, it becomes one of the field of
+ * the body that has that. */
 void openai_error_of(runnel_status status, const char *sentence, struct openai_error *error);
-void openai_request_fault(const struct openai_request *request, struct openai_error *error);
+void openai_request_fault(const struct openai_request *request, runnel_about about, struct openai_error *error);
 
 /* The field of a member of runnel_samplers, member[0..n); NULL: there is none. */
 const char *openai_sampler_field(const char *member, size_t n);

@@ -62,12 +62,18 @@ static runnel_status check_biases(const struct check *check, const runnel_sampli
     return RUNNEL_OK;
 }
 
+/* As the library says it of a submit. */
+static runnel_status refuse_empty(runnel_error *error)
+{
+    error->about = RUNNEL_ABOUT_PROMPT;
+    snprintf(error->message, sizeof error->message, "the text is empty");
+    return RUNNEL_INVALID;
+}
+
 static runnel_status check_room(const struct check *check, size_t count, runnel_error *error)
 {
-    if (count == 0) {
-        snprintf(error->message, sizeof error->message, "the prompt is empty");
-        return RUNNEL_INVALID;
-    }
+    if (count == 0)
+        return refuse_empty(error);
     if (count > check->room) {
         snprintf(error->message, sizeof error->message, "the prompt has %zu tokens, %llu fit", count,
                  (unsigned long long)check->room);
@@ -98,10 +104,8 @@ static runnel_status check_generate(const struct check *check, const struct open
     chat.now_s = 1;
     openai_request_choice(request, at, 0, &one, &chat);
     *count = one.n_tokens;
-    if (one.chat == NULL && one.tokens == NULL && one.prompt_bytes == 0) {
-        snprintf(error->message, sizeof error->message, "the prompt is empty: give a text, tokens or a chat");
-        return RUNNEL_INVALID;
-    }
+    if (one.chat == NULL && one.tokens == NULL && one.prompt_bytes == 0)
+        return refuse_empty(error);
     status = check_biases(check, &one.sampling, error);
     if (status != RUNNEL_OK)
         return status;
@@ -120,10 +124,8 @@ static runnel_status check_embed(const struct check *check, const struct openai_
 
     openai_request_embed(request, at, &one);
     *count = one.n_tokens;
-    if (one.tokens == NULL && one.text_bytes == 0) {
-        snprintf(error->message, sizeof error->message, "the text is empty");
-        return RUNNEL_INVALID;
-    }
+    if (one.tokens == NULL && one.text_bytes == 0)
+        return refuse_empty(error);
     if (check->embedding > 0 && one.dimensions > check->embedding) {
         snprintf(error->message, sizeof error->message, "dimensions = %u is more than the model's %llu", one.dimensions,
                  (unsigned long long)check->embedding);
@@ -162,7 +164,7 @@ static bool check_prompts(struct check *check, struct batch_line *line)
     if (gap.status == RUNNEL_NO_MEMORY)
         return no_memory();
     if (gap.status != RUNNEL_OK)
-        batch_line_fault(line, 0, gap.status, gap.message);
+        batch_line_fault(line, 0, gap.about, gap.status, gap.message);
     for (size_t at = 0; at < line->n_choices && line->fault == BATCH_GOOD; at += openai_request_tries(request)) {
         runnel_error error = {0};
         size_t count = 0;
@@ -176,7 +178,7 @@ static bool check_prompts(struct check *check, struct batch_line *line)
         if (status == RUNNEL_OK)
             status = check_room(check, count, &error);
         if (status != RUNNEL_OK)
-            batch_line_fault(line, at, status, error.message);
+            batch_line_fault(line, at, error.about, status, error.message);
         check->counts.prompt_tokens += count;
     }
     return true;

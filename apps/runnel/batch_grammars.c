@@ -11,6 +11,7 @@ struct verdict {
     struct verdict *next;
     XXH128_hash_t key;
     runnel_status status;
+    runnel_about about;
     char sentence[];
 };
 
@@ -101,7 +102,7 @@ static void keep(struct batch_grammars *grammars, struct verdict **slot, XXH128_
 
     if (verdict == NULL)
         return;
-    *verdict = (struct verdict){*slot, key, error->status};
+    *verdict = (struct verdict){*slot, key, error->status, error->about};
     memcpy(verdict->sentence, error->message, n);
     *slot = verdict;
     grammars->n++;
@@ -121,6 +122,7 @@ runnel_status batch_grammars_check(struct batch_grammars *grammars, runnel_model
     for (const struct verdict *v = *slot; v != NULL; v = v->next)
         if (XXH128_isEqual(v->key, key)) {
             error->status = v->status;
+            error->about = v->about;
             snprintf(error->message, sizeof error->message, "%s", v->sentence);
             return v->status;
         }

@@ -185,14 +185,15 @@ void batch_line_duplicate(struct batch_line *line, uint64_t first)
     bad_line(line);
 }
 
-void batch_line_fault(struct batch_line *line, size_t at, runnel_status status, const char *sentence)
+void batch_line_fault(struct batch_line *line, size_t at, runnel_about about, runnel_status status,
+                      const char *sentence)
 {
     if (at >= line->fault_at)
         return;
     line->fault_at = at;
     line->fault = BATCH_BAD_REQUEST;
     openai_error_of(status, sentence, &line->error);
-    openai_request_fault(&line->request, &line->error);
+    openai_request_fault(&line->request, about, &line->error);
 }
 
 uint64_t batch_line_seed(const struct batch_line *line)

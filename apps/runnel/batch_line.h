@@ -50,7 +50,8 @@ void batch_line_free(struct batch_line *line);
 void batch_line_duplicate(struct batch_line *line, uint64_t first);
 
 /* Notes a fault of choice `at`; the one of the lowest choice stays. */
-void batch_line_fault(struct batch_line *line, size_t at, runnel_status status, const char *sentence);
+void batch_line_fault(struct batch_line *line, size_t at, runnel_about about, runnel_status status,
+                      const char *sentence);
 
 /* What its random numbers come from where the body names no seed. */
 uint64_t batch_line_seed(const struct batch_line *line);

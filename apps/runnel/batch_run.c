@@ -85,7 +85,7 @@ static bool judge_choice(struct batch *batch, struct batch_line *line, size_t at
         app_error("line %llu: the engine has cancelled its answer", (unsigned long long)line->number);
     } else {
         if (choice->end == RUNNEL_EVENT_FAILED)
-            batch_line_fault(line, at, choice->status, choice->error);
+            batch_line_fault(line, at, choice->about, choice->status, choice->error);
         return true;
     }
     stop(batch, APP_FAILURE);
@@ -126,7 +126,7 @@ static bool record(struct batch *batch, struct batch_line *line)
 static bool finish_line(struct batch *batch, struct batch_line *line)
 {
     if (line->too_large)
-        batch_line_fault(line, 0, RUNNEL_INVALID, TOO_LARGE);
+        batch_line_fault(line, 0, RUNNEL_ABOUT_NONE, RUNNEL_INVALID, TOO_LARGE);
     for (size_t i = 0; i < line->n_ended; i++) /* all that were submitted */
         if (!judge_choice(batch, line, i))
             return false;
@@ -151,7 +151,7 @@ static void collect(struct batch *batch)
         struct batch_line *line = batch->lines[at];
 
         if (line->too_large && line->fault == BATCH_GOOD) {
-            batch_line_fault(line, 0, RUNNEL_INVALID, TOO_LARGE);
+            batch_line_fault(line, 0, RUNNEL_ABOUT_NONE, RUNNEL_INVALID, TOO_LARGE);
             for (size_t i = 0; i < line->n_submitted; i++)
                 runnel_stream_cancel(batch->app.engine, line->streams[i].id);
         }
@@ -249,7 +249,7 @@ static bool submit_choice(struct batch *batch, struct batch_line *line)
         return false;
     }
     if (!is_machine(error.status)) {
-        batch_line_fault(line, at, error.status, error.message);
+        batch_line_fault(line, at, error.about, error.status, error.message);
         return true;
     }
     stop(batch, app_fail(&error));
@@ -344,10 +344,10 @@ static void check_only(const struct batch *batch, struct batch_line *line)
         return;
     if (batch->only_url != NULL && strcmp(openai_url(line->request.endpoint), batch->only_url) != 0) {
         snprintf(sentence, sizeof sentence, "url: the batch is one of %s", batch->only_url);
-        batch_line_fault(line, 0, RUNNEL_INVALID, sentence);
+        batch_line_fault(line, 0, RUNNEL_ABOUT_NONE, RUNNEL_INVALID, sentence);
     } else if (batch->only_model != NULL && model != NULL && strcmp(model, batch->only_model) != 0) {
         snprintf(sentence, sizeof sentence, "model: the batch is one of '%.80s'", batch->only_model);
-        batch_line_fault(line, 0, RUNNEL_INVALID, sentence);
+        batch_line_fault(line, 0, RUNNEL_ABOUT_NONE, RUNNEL_INVALID, sentence);
     }
 }
 

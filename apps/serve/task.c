@@ -157,14 +157,14 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 void serve_task_fault(const struct serve_task *task, const runnel_error *error, struct openai_error *fault)
 {
     serve_error_of(error, fault);
-    openai_request_fault(&task->request, fault);
+    openai_request_fault(&task->request, error->about, fault);
     serve_name_field(task->dialect, task->names_used, fault);
 }
 
 /* BUSY is the request's own fault here: its grammar takes more to be read than it may. */
-static void fail_as(struct serve_task *task, runnel_status status, const char *sentence)
+static void fail_as(struct serve_task *task, runnel_about about, runnel_status status, const char *sentence)
 {
-    runnel_error error = {.status = status == RUNNEL_BUSY ? RUNNEL_INVALID : status};
+    runnel_error error = {.status = status == RUNNEL_BUSY ? RUNNEL_INVALID : status, .about = about};
     struct openai_error fault;
 
     snprintf(error.message, sizeof error.message, "%s", sentence);
@@ -246,13 +246,13 @@ static void take(struct serve_task *task, struct serve_stream *stream, const run
     struct openai_choice *choice = serve_choice(stream);
 
     if (event->type == RUNNEL_EVENT_FAILED) {
-        fail_as(task, event->status, event->error);
+        fail_as(task, event->about, event->status, event->error);
     } else if (event->type == RUNNEL_EVENT_CANCELLED) {
-        fail_as(task, RUNNEL_CLOSED, "the answer was cancelled: the server is going down");
+        fail_as(task, RUNNEL_ABOUT_NONE, RUNNEL_CLOSED, "the answer was cancelled: the server is going down");
     } else if (!task->request.stream) {
         openai_choice_event(choice, event);
         if (choice->failed)
-            fail_as(task, RUNNEL_NO_MEMORY, "not enough memory for the answer");
+            fail_as(task, RUNNEL_ABOUT_NONE, RUNNEL_NO_MEMORY, "not enough memory for the answer");
         else if (task->n_ended == task->n_choices)
             answer(task);
     } else {

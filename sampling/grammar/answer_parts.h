@@ -28,6 +28,16 @@ struct rn_answer_maker {
 /* A pattern without names. SPACE: up to 8 bytes of white space. */
 rn_expr rn_call_pattern(struct rn_grammar *g, const char *pattern);
 
+/* As rn_grammar_fail: what is wrong is the tools, or the choice among them. */
+#define rn_answer_fail(a, status, ...)                \
+    do {                                              \
+        bool first_ = !rn_grammar_failed((a)->g);     \
+                                                      \
+        rn_grammar_fail((a)->g, status, __VA_ARGS__); \
+        if (first_)                                   \
+            (a)->g->error.about = RUNNEL_ABOUT_TOOLS; \
+    } while (0)
+
 /* Text[n] of the format: control tokens of the vocabulary where it has them, bytes elsewhere. */
 rn_expr rn_call_literal(struct rn_grammar *g, const char *text, size_t n);
 

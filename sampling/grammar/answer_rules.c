@@ -62,18 +62,18 @@ static bool add_tool(struct rn_answer_maker *a, struct rn_value tool)
         function = tool;
     name = rn_dict_at(function, "name");
     if (name.kind != RN_VALUE_STRING) {
-        rn_grammar_fail(a->g, RUNNEL_INVALID, "tool %zu has no name", a->n_tools);
+        rn_answer_fail(a, RUNNEL_INVALID, "tool %zu has no name", a->n_tools);
         return false;
     }
     if (a->n_tools == RN_CALL_TOOLS_MOST) {
-        rn_grammar_fail(a->g, RUNNEL_INVALID, "more than %u tools", RN_CALL_TOOLS_MOST);
+        rn_answer_fail(a, RUNNEL_INVALID, "more than %u tools", RN_CALL_TOOLS_MOST);
         return false;
     }
     for (size_t i = 0; i < a->n_tools; i++)
         if (a->tools[i].name->n == name.string->n &&
             memcmp(a->tools[i].name->bytes, name.string->bytes, name.string->n) == 0) {
-            rn_grammar_fail(a->g, RUNNEL_INVALID, "two tools are named \"%s\"",
-                            rn_grammar_quote(name.string->bytes, name.string->n).text);
+            rn_answer_fail(a, RUNNEL_INVALID, "two tools are named \"%s\"",
+                           rn_grammar_quote(name.string->bytes, name.string->n).text);
             return false;
         }
     a->tools[a->n_tools] = (struct rn_answer_tool){.function = function, .name = name.string};
@@ -91,8 +91,8 @@ static bool choose(struct rn_answer_maker *a, const char *choice)
         if (a->tools[i].name->n == n && memcmp(a->tools[i].name->bytes, choice, n) == 0)
             break;
     if (i == a->n_tools) {
-        rn_grammar_fail(a->g, RUNNEL_INVALID, "the tool choice \"%s\" names none of the tools",
-                        rn_grammar_quote(choice, n).text);
+        rn_answer_fail(a, RUNNEL_INVALID, "the tool choice \"%s\" names none of the tools",
+                       rn_grammar_quote(choice, n).text);
         return false;
     }
     a->tools[0] = a->tools[i];
@@ -111,12 +111,12 @@ static bool read_tools(struct rn_answer_maker *a)
     const struct rn_answer_rules *rules = a->rules;
 
     if (rules->tools_bytes > a->g->limits.source_bytes) {
-        rn_grammar_fail(a->g, RUNNEL_INVALID, "tools of %zu bytes; at most %zu", rules->tools_bytes,
-                        a->g->limits.source_bytes);
+        rn_answer_fail(a, RUNNEL_INVALID, "tools of %zu bytes; at most %zu", rules->tools_bytes,
+                       a->g->limits.source_bytes);
         return false;
     }
     if (rn_answer_tools_init(&a->read, a->g->heap, rules->tools, rules->tools_bytes) != RUNNEL_OK) {
-        rn_grammar_fail(a->g, RUNNEL_NO_MEMORY, "no memory for tools");
+        rn_answer_fail(a, RUNNEL_NO_MEMORY, "no memory for tools");
         return false;
     }
     for (size_t i = 0; rn_answer_tools_any(&a->read) && i < a->read.list.list->n; i++)
@@ -126,7 +126,7 @@ static bool read_tools(struct rn_answer_maker *a)
     if (is(a, "auto") || is(a, "none"))
         return true;
     if (a->n_tools == 0) {
-        rn_grammar_fail(a->g, RUNNEL_INVALID, "the tool choice asks for a call, and there are no tools");
+        rn_answer_fail(a, RUNNEL_INVALID, "the tool choice asks for a call, and there are no tools");
         return false;
     }
     return is(a, "required") || choose(a, rules->choice);
@@ -411,8 +411,8 @@ static rn_expr channel_calls(struct rn_answer_maker *a)
 
         for (size_t k = 0; k < name->n; k++)
             if (!rn_answer_name_byte(name->bytes[k]) || name->n > 200)
-                rn_grammar_fail(a->g, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written in the format",
-                                rn_grammar_quote(name->bytes, name->n).text);
+                rn_answer_fail(a, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written in the format",
+                               rn_grammar_quote(name->bytes, name->n).text);
         parts[i] = channel_call(a, &a->tools[i]);
     }
     return rn_grammar_alternatives(a->g, parts, a->n_chosen);

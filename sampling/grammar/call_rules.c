@@ -140,8 +140,8 @@ static void name_error(struct rn_answer_maker *a, const struct rn_answer_tool *t
     runnel_error error = a->g->error;
 
     a->g->error.status = RUNNEL_OK;
-    rn_grammar_fail(a->g, error.status, "the tool \"%s\": %s", rn_grammar_quote(tool->name->bytes, tool->name->n).text,
-                    error.message);
+    rn_answer_fail(a, error.status, "the tool \"%s\": %s", rn_grammar_quote(tool->name->bytes, tool->name->n).text,
+                   error.message);
 }
 
 rn_expr rn_call_arguments(struct rn_answer_maker *a, struct rn_answer_tool *tool, enum rn_arguments_kind kind)
@@ -185,8 +185,8 @@ static rn_expr bare_name(struct rn_answer_maker *a, const struct rn_answer_tool 
     for (size_t i = 0; i < name->n && fits; i++)
         fits = rn_answer_name_byte(name->bytes[i]);
     if (!fits)
-        rn_grammar_fail(a->g, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written in the model's format",
-                        rn_grammar_quote(name->bytes, name->n).text);
+        rn_answer_fail(a, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written in the model's format",
+                       rn_grammar_quote(name->bytes, name->n).text);
     return rn_grammar_bytes(a->g, name->bytes, name->n);
 }
 
@@ -202,8 +202,8 @@ static rn_expr python_name(struct rn_answer_maker *a, const struct rn_answer_too
                (c != '\0' && strchr(i > 0 ? "_.-" : "_", c) != NULL);
     }
     if (!fits)
-        rn_grammar_fail(a->g, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written as Python",
-                        rn_grammar_quote(name->bytes, name->n).text);
+        rn_answer_fail(a, RUNNEL_UNSUPPORTED, "the name of the tool \"%s\" cannot be written as Python",
+                       rn_grammar_quote(name->bytes, name->n).text);
     return bare_name(a, tool);
 }
 
@@ -213,7 +213,7 @@ static rn_expr json_name(struct rn_answer_maker *a, const struct rn_answer_tool 
     size_t n = 0, i;
 
     if (tool->name->n == 0 || tool->name->n > NAME_MOST) {
-        rn_grammar_fail(a->g, RUNNEL_UNSUPPORTED, "the name of a tool has 1 to %u bytes", NAME_MOST);
+        rn_answer_fail(a, RUNNEL_UNSUPPORTED, "the name of a tool has 1 to %u bytes", NAME_MOST);
         return RN_GRAMMAR_NONE;
     }
     text[n++] = '"';
@@ -407,6 +407,6 @@ rn_expr rn_call_blocks(struct rn_answer_maker *a, bool opened)
         if (writable(a->g, &w[i]) && (!opened || begins_with(&w[i], a->rules->opened_marker, a->rules->opened_bytes)))
             parts[n++] = block(a, &w[i], opened ? a->rules->opened_bytes : 0);
     if (n == 0)
-        rn_grammar_fail(a->g, RUNNEL_UNSUPPORTED, "the model's chat template shows no way to call tools");
+        rn_answer_fail(a, RUNNEL_UNSUPPORTED, "the model's chat template shows no way to call tools");
     return rn_grammar_alternatives(a->g, parts, n);
 }

@@ -41,6 +41,8 @@ static void expect_failure(runnel_engine *engine, runnel_model *model, const run
 
     assert_int_equal(run_request(engine, model, request), RUNNEL_EVENT_FAILED);
     assert_int_equal(capture->last.status, status);
+    if (strncmp(capture->error, "grammar: ", 9) == 0)
+        assert_int_equal(capture->last.about, RUNNEL_ABOUT_GRAMMAR);
     if (strstr(capture->error, sentence) == NULL)
         fail_msg("'%s' has no '%s'", capture->error, sentence);
     capture_clear(capture);

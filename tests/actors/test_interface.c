@@ -541,6 +541,7 @@ static void empty(void **state)
     (void)state;
     TOLD(runnel_generate(model, &request, &stream, &error));
     assert_non_null(strstr(error.message, "the prompt is empty"));
+    assert_int_equal(error.about, RUNNEL_ABOUT_PROMPT);
     request.prompt = "";
     TOLD(runnel_generate(model, &request, &stream, &error));
     assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);

@@ -142,12 +142,14 @@ static void what_cannot_be_enforced_is_told(void **state)
     run(engine, model, &chat, 1, false, &answer);
     assert_int_equal(answer.capture.last.type, RUNNEL_EVENT_FAILED);
     assert_non_null(strstr(answer.capture.error, "the tool \"odd\""));
+    assert_int_equal(answer.capture.last.about, RUNNEL_ABOUT_TOOLS);
     capture_clear(&answer.capture);
     runnel_request_default(&request);
     chat.messages_json = "[{\"role\": \"user\", \"content\": \"a\"}]";
     request.chat = &chat;
     assert_int_equal(runnel_grammar_check(model, &request, &error), RUNNEL_UNSUPPORTED);
     assert_non_null(strstr(error.message, "the tool \"odd\""));
+    assert_int_equal(error.about, RUNNEL_ABOUT_TOOLS);
     runnel_grammar_default(&grammar);
     grammar.allow_unenforced = 1;
     request.grammar = &grammar;
