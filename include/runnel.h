@@ -552,9 +552,9 @@ RUNNEL_API runnel_status runnel_model_sampling(runnel_model *model, runnel_sampl
 /* The same of *samplers, which runnel_samplers_default has filled. INVALID, too: its struct_size is not known. */
 RUNNEL_API runnel_status runnel_model_samplers(runnel_model *model, runnel_samplers *samplers, uint32_t *recommended);
 
-#define RUNNEL_MAX_STOPS 16
-#define RUNNEL_MAX_STOP_BYTES 256
-#define RUNNEL_MAX_TOP_LOGPROBS 20
+#define RUNNEL_MAX_STOPS 256
+#define RUNNEL_MAX_STOP_BYTES 1024
+#define RUNNEL_MAX_TOP_LOGPROBS 100
 #define RUNNEL_MAX_COALESCE_BYTES (1u << 20)
 #define RUNNEL_MAX_DRAFTS 16
 #define RUNNEL_LABEL_BYTES 64 /* with its NUL */

@@ -55,8 +55,8 @@ struct rn_chain_order {
 };
 
 /* Reads runnel_samplers.order; NULL: the order of the table. Besides the names of the table those that llama.cpp gives
- * them: temp, typical, typ_p, and a hyphen for an underscore. INVALID: a name that is not known, one given twice, or
- * mirostat or adaptive_p not last. */
+ * them: temp, typical, typ, typ_p, nucleus, and a hyphen or nothing for an underscore. INVALID: a name that is not
+ * known, one given twice, or mirostat or adaptive_p not last. */
 runnel_status rn_chain_order_read(const char *text, struct rn_chain_order *order, runnel_error *error);
 
 /* Of an order, those samplers that the parameters switch on; host, mirostat and adaptive_p also where they are not

@@ -8,24 +8,38 @@ static const char *const names[] = {RUNNEL_SAMPLER_NAMES(NAME)};
 
 #define LONGEST_NAME 32u
 
-/* As the table writes it. */
+/* The text is the name, each "_" in it as it is, as "-", or left out. */
+static bool is_name(const char *name, const char *text, size_t n)
+{
+    size_t at = 0;
+
+    for (; *name != '\0'; name++) {
+        bool hyphen = *name == '_' && at < n && text[at] == '-';
+
+        if (at < n && (text[at] == *name || hyphen))
+            at++;
+        else if (*name != '_')
+            return false;
+    }
+    return at == n;
+}
+
 static uint32_t kind_of(const char *text, size_t n)
 {
     static const struct {
         const char *name;
         enum rn_sampler_kind kind;
-    } others[] = {{"temp", RN_SAMPLER_temperature}, {"typical", RN_SAMPLER_typical_p}, {"typ_p", RN_SAMPLER_typical_p}};
-    char name[LONGEST_NAME] = "";
+    } others[] = {{"temp", RN_SAMPLER_temperature},
+                  {"typical", RN_SAMPLER_typical_p},
+                  {"typ", RN_SAMPLER_typical_p},
+                  {"typ_p", RN_SAMPLER_typical_p},
+                  {"nucleus", RN_SAMPLER_top_p}};
 
-    if (n >= sizeof name)
-        return RN_SAMPLERS;
-    for (size_t i = 0; i < n; i++)
-        name[i] = text[i] == '-' ? '_' : text[i];
     for (uint32_t i = 0; i < RN_SAMPLERS; i++)
-        if (strcmp(names[i], name) == 0)
+        if (is_name(names[i], text, n))
             return i;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(others[i].name, name) == 0)
+        if (is_name(others[i].name, text, n))
             return others[i].kind;
     return RN_SAMPLERS;
 }

@@ -8,6 +8,7 @@
  * earliest start wins, whatever is complete first. */
 #include "text/piece_stream.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -16,30 +17,36 @@
 #define REPLACEMENT "\xef\xbf\xbd"
 #define REPLACEMENT_BYTES 3
 
+static_assert(RUNNEL_MAX_STOPS <= UINT8_MAX + 1, "rn_piece_stream.stop is an index of them");
+
 enum verdict { GOES_OUT, MAY_BEGIN_STOP, IS_STOP };
 
 void rn_piece_stream_init(struct rn_piece_stream *s, const char *const *stops, const uint32_t *stop_bytes,
-                          uint32_t n_stops, bool strip_first_space)
+                          uint32_t n_stops, char *held, bool strip_first_space)
 {
     uint32_t i;
 
     RN_CHECK(n_stops <= RUNNEL_MAX_STOPS);
     memset(s, 0, sizeof *s);
     for (i = 0; i < n_stops; i++) {
+        unsigned char first = (unsigned char)stops[i][0];
+
         RN_CHECK(stop_bytes[i] >= 1 && stop_bytes[i] <= RUNNEL_MAX_STOP_BYTES);
-        s->stops[i] = stops[i];
-        s->stop_bytes[i] = stop_bytes[i];
+        s->longest_stop = stop_bytes[i] > s->longest_stop ? stop_bytes[i] : s->longest_stop;
+        s->begins[first / 32] |= UINT32_C(1) << first % 32;
     }
+    s->stops = stops;
+    s->stop_bytes = stop_bytes;
     s->n_stops = n_stops;
+    s->held = held;
     s->strip_space = strip_first_space;
 }
 
-size_t rn_piece_stream_bound(size_t n)
+size_t rn_piece_stream_bound(size_t longest_stop, size_t n)
 {
-    size_t bound;
+    size_t bound, held = RN_PIECE_HELD_BYTES(longest_stop) + REPLACEMENT_BYTES; /* with an incomplete character */
 
-    if (__builtin_mul_overflow(n, (size_t)REPLACEMENT_BYTES, &bound) ||
-        __builtin_add_overflow(bound, (size_t)RN_PIECE_HELD_BYTES + REPLACEMENT_BYTES, &bound))
+    if (__builtin_mul_overflow(n, (size_t)REPLACEMENT_BYTES, &bound) || __builtin_add_overflow(bound, held, &bound))
         return SIZE_MAX;
     return bound;
 }
@@ -48,9 +55,12 @@ size_t rn_piece_stream_bound(size_t n)
  * those that IS_STOP means. */
 static enum verdict judge(const struct rn_piece_stream *s, const char *text, uint32_t n, bool end, uint8_t *stop)
 {
+    unsigned char first = (unsigned char)text[0];
     enum verdict verdict = GOES_OUT;
     uint32_t i;
 
+    if ((s->begins[first / 32] >> first % 32 & 1) == 0)
+        return GOES_OUT;
     for (i = 0; i < s->n_stops; i++) {
         uint32_t stop_bytes = s->stop_bytes[i];
 
@@ -92,7 +102,8 @@ static size_t release(struct rn_piece_stream *s, bool end, char *out)
         return first;
     }
     s->n_held -= first;
-    memmove(s->held, s->held + first, s->n_held);
+    if (s->n_held > 0)
+        memmove(s->held, s->held + first, s->n_held);
     return first;
 }
 
@@ -108,7 +119,7 @@ static size_t put(struct rn_piece_stream *s, const char *bytes, uint32_t n, char
         memcpy(out, bytes, n);
         return n;
     }
-    RN_CHECK(s->n_held + n <= sizeof s->held);
+    RN_CHECK(s->n_held + n <= RN_PIECE_HELD_BYTES(s->longest_stop));
     memcpy(s->held + s->n_held, bytes, n);
     s->n_held += n;
     return release(s, false, out);

@@ -15,28 +15,34 @@ static uint32_t longest_stop(const struct rn_outlet_options *options)
     return (uint32_t)longest;
 }
 
-/* Copies the stop strings behind one another into outlet->memory and starts the piece stream. */
+/* Copies the stop strings into outlet->memory and starts the piece stream:
+ *
+ *     pointers | lengths | what is held back | the strings, one behind the other */
 static runnel_status copy_stops(struct rn_outlet *outlet, const struct rn_outlet_options *options)
 {
-    const char *stops[RUNNEL_MAX_STOPS];
-    uint32_t sizes[RUNNEL_MAX_STOPS];
-    size_t bytes = 0;
-    char *at;
+    size_t n = options->n_stops, n_held = RN_PIECE_HELD_BYTES(longest_stop(options));
+    size_t bytes = n * (sizeof(char *) + sizeof(uint32_t)) + n_held;
+    const char **stops = NULL;
+    uint32_t *sizes = NULL;
+    char *held, *at;
 
-    RN_CHECK(options->n_stops <= RUNNEL_MAX_STOPS);
-    for (size_t i = 0; i < options->n_stops; i++)
+    RN_CHECK(n <= RUNNEL_MAX_STOPS);
+    for (size_t i = 0; i < n; i++)
         bytes += strlen(options->stops[i]) + 1;
     outlet->memory = rn_alloc(outlet->heap, bytes, 1);
     if (outlet->memory == NULL)
         return RUNNEL_NO_MEMORY;
-    at = outlet->memory;
-    for (size_t i = 0; i < options->n_stops; i++) {
+    stops = (const char **)(void *)outlet->memory;
+    sizes = (uint32_t *)(void *)(stops + n);
+    held = (char *)(sizes + n);
+    at = held + n_held;
+    for (size_t i = 0; i < n; i++) {
         sizes[i] = (uint32_t)strlen(options->stops[i]);
         stops[i] = memcpy(at, options->stops[i], sizes[i] + 1);
         at += sizes[i] + 1;
     }
     RN_CHECK(at == outlet->memory + bytes);
-    rn_piece_stream_init(&outlet->pieces, stops, sizes, (uint32_t)options->n_stops, options->strip_first_space);
+    rn_piece_stream_init(&outlet->pieces, stops, sizes, (uint32_t)n, held, options->strip_first_space);
     outlet->pieces.keep_stop = options->keep_stop;
     return RUNNEL_OK;
 }
@@ -70,9 +76,8 @@ static void release(struct rn_outlet *outlet)
 /* Room for what one token, or the tail, can put out. */
 static runnel_status size_cells(struct rn_outlet *outlet, const struct rn_outlet_options *options)
 {
-    size_t piece = rn_piece_stream_bound(options->longest_piece) + longest_stop(options);
-    size_t tail = rn_piece_stream_bound(0) < RN_PIECE_HELD_BYTES ? RN_PIECE_HELD_BYTES : rn_piece_stream_bound(0);
-    size_t text = piece > tail ? piece : tail;
+    size_t longest = longest_stop(options);
+    size_t text = rn_piece_stream_bound(longest, options->longest_piece) + longest; /* the tail's is no longer */
 
     outlet->text_capacity = (uint32_t)text;
     outlet->parts_capacity = outlet->raw_capacity = 0;

@@ -132,7 +132,7 @@ struct rn_outlet {
     void *user;
     _Atomic(struct rn_ring *) ring; /* NULL: not admitted yet. Set by the tier, before the first cell; see
                                        rn_outlet_front */
-    char *memory;                   /* stop strings */
+    char *memory;                   /* stop strings, and what is held back for them */
     float *logits;    /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
     float *embedding; /* [n_embedding], with the ring: written by the sampler before its event */
     uint32_t n_embedding;

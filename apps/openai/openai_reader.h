@@ -36,6 +36,10 @@ openai_take_fn openai_take_functions, openai_take_function_call;
 /* A message of the older form becomes one with tools; `where` names it in errors. */
 bool openai_fix_function(json_t *message, const char *where, struct openai_error *error);
 
+/* ---- openai_biases.c ---- */
+
+openai_take_fn openai_take_biases;
+
 /* ---- openai_infill.c ---- */
 
 openai_take_fn openai_take_suffix, openai_take_files;

@@ -10,6 +10,7 @@
 
 enum kind {
     NUMBER,     /* float at `at` in [min, max] */
+    NARROW,     /* likewise; OPENAI_FREE knows no bound but 0 */
     INTEGER,    /* int64_t at `at` in [min, max] */
     FLAG,       /* bool at `at` */
     IGNORED,    /* known, and of no meaning here */
@@ -33,12 +34,15 @@ struct field {
 static bool read_number(struct openai_reader *reader, const struct field *field, const json_t *value)
 {
     double number = json_number_value(value);
+    bool free_range = field->kind == NARROW && reader->r->rules == OPENAI_FREE;
+    double min = free_range && field->min < 0 ? (double)-FLT_MAX : field->min;
+    double max = free_range ? (double)FLT_MAX : field->max;
 
     if (!json_is_number(value))
         return openai_expect(reader->error, field->name, value, JSON_REAL);
-    if (!(number >= field->min && number <= field->max))
+    if (!(number >= min && number <= max))
         return openai_refuse(reader->error, "invalid_value", field->name, "%s is %g; allowed is %g to %g", field->name,
-                             number, field->min, field->max);
+                             number, min, max);
     *(float *)((char *)reader->r + field->at) = (float)number;
     return true;
 }
@@ -142,11 +146,13 @@ static bool read_chat_logprobs(struct openai_reader *reader, const char *name, c
 
 static bool read_logprobs(struct openai_reader *reader, const char *name, const json_t *value)
 {
+    int64_t most = reader->r->rules == OPENAI_FREE ? RUNNEL_MAX_TOP_LOGPROBS : OPENAI_MAX_TOP_LOGPROBS;
+
     reader->r->logprobs = true;
-    return openai_read_integer(reader->error, name, value, 0, RUNNEL_MAX_TOP_LOGPROBS, &reader->r->top_logprobs);
+    return openai_read_integer(reader->error, name, value, 0, (double)most, &reader->r->top_logprobs);
 }
 
-/* ---- Stops and biases -------------------------------------------------------------------- */
+/* ---- Stops -------------------------------------------------------------------- */
 
 static bool add_stop(struct openai_reader *reader, const char *name, const json_t *value)
 {
@@ -167,68 +173,23 @@ static bool add_stop(struct openai_reader *reader, const char *name, const json_
 
 static bool read_stop(struct openai_reader *reader, const char *name, const json_t *value)
 {
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
     char param[32];
 
+    if (!json_is_string(value) && !json_is_array(value))
+        return openai_refuse(reader->error, "invalid_type", name, "%s must be a string or an array of strings", name);
+    if (n > RUNNEL_MAX_STOPS)
+        return openai_refuse(reader->error, "invalid_value", name, "%s has %zu strings; at most %d are allowed", name,
+                             n, RUNNEL_MAX_STOPS);
+    reader->r->stops = calloc(n + 1, sizeof *reader->r->stops);
+    if (reader->r->stops == NULL)
+        return openai_no_memory(reader->error);
     if (json_is_string(value))
         return add_stop(reader, name, value);
-    if (!json_is_array(value))
-        return openai_refuse(reader->error, "invalid_type", name, "%s must be a string or an array of strings", name);
-    if (json_array_size(value) > RUNNEL_MAX_STOPS)
-        return openai_refuse(reader->error, "invalid_value", name, "%s has %zu strings; at most %d are allowed", name,
-                             json_array_size(value), RUNNEL_MAX_STOPS);
     for (size_t i = 0; i < json_array_size(value); i++) {
         snprintf(param, sizeof param, "stop[%zu]", i);
         if (!add_stop(reader, param, json_array_get(value, i)))
             return false;
-    }
-    return true;
-}
-
-/* The id that a key of logit_bias spells, or -1. */
-static int32_t bias_token(const char *key)
-{
-    char *end = NULL;
-    long value = 0;
-
-    if (key[0] < '0' || key[0] > '9')
-        return -1;
-    errno = 0;
-    value = strtol(key, &end, 10);
-    return errno == 0 && *end == '\0' && value <= INT32_MAX ? (int32_t)value : -1;
-}
-
-static bool read_biases(struct openai_reader *reader, const char *name, const json_t *value)
-{
-    runnel_sampling *sampling = &reader->r->sampling;
-    runnel_logit_bias *biases = NULL;
-    const json_t *bias = NULL;
-    const char *key = NULL;
-    char param[64];
-
-    if (!openai_expect(reader->error, name, value, JSON_OBJECT))
-        return false;
-    biases = calloc(json_object_size(value) + 1, sizeof *biases);
-    sampling->biases = biases;
-    if (biases == NULL)
-        return openai_no_memory(reader->error);
-    json_object_foreach((json_t *)(uintptr_t)value, key, bias)
-    {
-        double number = json_number_value(bias);
-        int32_t token = bias_token(key);
-
-        snprintf(param, sizeof param, "logit_bias.%.40s", key);
-        if (token < 0)
-            return openai_refuse(reader->error, "invalid_value", param, "%s: the name is not a token id", param);
-        if (json_is_false(bias)) { /* never */
-            biases[sampling->n_biases++] = (runnel_logit_bias){token, -INFINITY};
-            continue;
-        }
-        if (!json_is_number(bias))
-            return openai_expect(reader->error, param, bias, JSON_REAL);
-        if (!(number >= -100 && number <= 100))
-            return openai_refuse(reader->error, "invalid_value", param, "%s is %g; allowed is -100 to 100", param,
-                                 number);
-        biases[sampling->n_biases++] = (runnel_logit_bias){token, (float)number};
     }
     return true;
 }
@@ -428,18 +389,18 @@ static const struct field fields[] = {
     {"max_tokens", OPENAI_CHAT, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL, 0},
     {"max_tokens", OPENAI_COMPLETIONS, INTEGER, AT(max_tokens), 0, INT32_MAX, NULL, 0},
     {"max_completion_tokens", OPENAI_CHAT, SPECIAL, 0, 1, INT32_MAX, read_chat_tokens, OPENAI_WHOLE},
-    {"temperature", ANSWERS, NUMBER, AT(sampling.temperature), 0, 2, NULL, 0},
+    {"temperature", ANSWERS, NARROW, AT(sampling.temperature), 0, 2, NULL, 0},
     {"top_p", ANSWERS, SPECIAL, 0, 0, 1, read_top_p, OPENAI_REAL},
     {"n", BOTH, INTEGER, AT(n), 1, 128, NULL, 0},
     {"best_of", BOTH, INTEGER, AT(best_of), 1, 128, NULL, 0},
     {"stop", BOTH, SPECIAL, 0, 0, 0, read_stop, OPENAI_STRINGS},
     {"seed", ANSWERS, SPECIAL, 0, 0, 0, read_seed, OPENAI_WHOLE},
-    {"frequency_penalty", BOTH, NUMBER, AT(sampling.frequency_penalty), -2, 2, NULL, 0},
-    {"presence_penalty", BOTH, NUMBER, AT(sampling.presence_penalty), -2, 2, NULL, 0},
-    {"logit_bias", BOTH, SPECIAL, 0, 0, 0, read_biases, OPENAI_OBJECT},
+    {"frequency_penalty", BOTH, NARROW, AT(sampling.frequency_penalty), -2, 2, NULL, 0},
+    {"presence_penalty", BOTH, NARROW, AT(sampling.presence_penalty), -2, 2, NULL, 0},
+    {"logit_bias", BOTH, SPECIAL, 0, 0, 0, openai_take_biases, OPENAI_OBJECT},
     {"logprobs", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_chat_logprobs, OPENAI_BOOLEAN},
-    {"logprobs", OPENAI_COMPLETIONS, SPECIAL, 0, 0, RUNNEL_MAX_TOP_LOGPROBS, read_logprobs, OPENAI_WHOLE},
-    {"top_logprobs", TALK, INTEGER, AT(top_logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, NULL, 0},
+    {"logprobs", OPENAI_COMPLETIONS, SPECIAL, 0, 0, OPENAI_MAX_TOP_LOGPROBS, read_logprobs, OPENAI_WHOLE},
+    {"top_logprobs", TALK, INTEGER, AT(top_logprobs), 0, OPENAI_MAX_TOP_LOGPROBS, NULL, 0},
     {"tools", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tools, OPENAI_ARRAY},
     {"tool_choice", TALK, SPECIAL, 0, 0, 0, openai_take_choice, OPENAI_TEXT_OR_SET},
     {"parallel_tool_calls", TALK, SPECIAL, 0, 0, 0, read_parallel_calls, OPENAI_BOOLEAN},
@@ -497,11 +458,9 @@ const char *openai_field_needed(enum openai_endpoint endpoint)
 
 void openai_fields_of_requests(enum openai_endpoint endpoint, openai_field_fn *fn, void *user)
 {
-    static const enum openai_shape shapes[] = {[NUMBER] = OPENAI_REAL,
-                                               [INTEGER] = OPENAI_WHOLE,
-                                               [FLAG] = OPENAI_BOOLEAN,
-                                               [REFUSED] = OPENAI_NULL,
-                                               [FALSE_ONLY] = OPENAI_FALSE};
+    static const enum openai_shape shapes[] = {
+        [NUMBER] = OPENAI_REAL,  [NARROW] = OPENAI_REAL,  [INTEGER] = OPENAI_WHOLE,
+        [FLAG] = OPENAI_BOOLEAN, [REFUSED] = OPENAI_NULL, [FALSE_ONLY] = OPENAI_FALSE};
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const struct field *f = &fields[i];
@@ -518,6 +477,7 @@ static bool read_field(struct openai_reader *reader, const struct field *field, 
 {
     switch (field->kind) {
     case NUMBER:
+    case NARROW:
         return read_number(reader, field, value);
     case INTEGER:
         return openai_read_integer(reader->error, field->name, value, field->min, field->max,
@@ -548,7 +508,7 @@ static bool read_fields(struct openai_reader *reader, const json_t *body)
     json_object_foreach((json_t *)(uintptr_t)body, name, value)
     {
         const struct field *field = find_field(name, reader->r->endpoint);
-        int other = reader->r->rules == OPENAI_SERVED && (reader->r->endpoint & ANSWERS) != 0
+        int other = reader->r->rules != OPENAI_STRICT && (reader->r->endpoint & ANSWERS) != 0
                         ? openai_read_served(reader->r, name, value, reader->error)
                         : 0;
 
@@ -560,7 +520,7 @@ static bool read_fields(struct openai_reader *reader, const json_t *body)
             return false;
         if (other > 0)
             continue;
-        if (field == NULL && reader->r->rules == OPENAI_SERVED)
+        if (field == NULL && reader->r->rules != OPENAI_STRICT)
             continue;
         if (field == NULL)
             return openai_refuse(reader->error, "unknown_parameter", name, "unknown parameter '%.80s'", name);
@@ -675,7 +635,8 @@ void openai_request_fini(struct openai_request *request)
     }
     for (size_t i = 0; i < request->n_stops; i++)
         free(request->stops[i]);
-    free((void *)(uintptr_t)request->sampling.biases);
+    free(request->stops);
+    openai_fini_biases(request);
     openai_fini_samplers(request);
     openai_fini_grammar(request);
     openai_fini_infill(request);

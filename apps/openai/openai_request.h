@@ -50,8 +50,9 @@ const char *openai_url(enum openai_endpoint endpoint);
 enum openai_endpoint openai_endpoint_of(const char *url);
 
 /* Who reads. A batch job is strict: an unknown field may be a misspelt one, and nothing streams. A server takes what
- * clients send: it leaves alone what it does not know, and its answers may stream. */
-enum openai_rules { OPENAI_STRICT, OPENAI_SERVED };
+ * clients send: it leaves alone what it does not know, and its answers may stream. Free: likewise, of a dialect without
+ * OpenAI's ranges: numbers may be all that the engine takes, and biases be of texts. */
+enum openai_rules { OPENAI_STRICT, OPENAI_SERVED, OPENAI_FREE };
 
 /* An error as OpenAI writes it. `type` and `code` are literals. */
 struct openai_error {
@@ -70,6 +71,13 @@ struct openai_prompt {
     size_t n_tokens;
     int32_t *told; /* [n_told]: the model's tokens of a text, where they are told */
     size_t n_told;
+};
+
+/* A text whose tokens get a bias; owned. */
+struct openai_text_bias {
+    char *text;
+    size_t n;
+    float bias;
 };
 
 struct openai_request {
@@ -133,12 +141,17 @@ struct openai_request {
     size_t suffix_bytes;
     runnel_infill_file *files; /* [n_files]: other files that the model is shown; NULL: none; owned */
     size_t n_files;
-    char *stops[RUNNEL_MAX_STOPS];
+    char **stops; /* [n_stops], at most RUNNEL_MAX_STOPS */
     size_t n_stops;
+    struct openai_text_bias *text_biases; /* [n_text_biases]: until they are the model's tokens, in sampling.biases */
+    size_t n_text_biases;
 };
 
 /* How many choices a body may ask for, over all its prompts. */
 #define OPENAI_MAX_CHOICES 2048
+
+/* What OpenAI's server tells of the best tokens, at most. */
+#define OPENAI_MAX_TOP_LOGPROBS 20
 
 /* With log-probabilities of the prompt: each of them takes memory for some rows of logits. */
 #define OPENAI_MAX_ECHOED 16
@@ -199,6 +212,10 @@ size_t openai_request_choices(const struct openai_request *request);
  * first choice. UNSUPPORTED: the model fills no gaps; CONTEXT; INVALID; NO_MEMORY. */
 runnel_status openai_infill(struct openai_request *request, runnel_model *model, runnel_error *error);
 
+/* Of a request with biases of texts: makes them biases of the model's tokens. Before its first choice. The statuses of
+ * runnel_tokenize; NO_MEMORY. */
+runnel_status openai_place_biases(struct openai_request *request, runnel_model *model);
+
 /* Of a request that tells ids: makes those of its prompts, of a chat with `chat` as openai_request_choice has filled
  * it. *longest: how many tokens the longest of them has; one of more than `most` is told none. So is a prompt that
  * cannot be tokenized: the submit will say why. False: memory is short. Takes as long as tokenizing each prompt
@@ -239,6 +256,7 @@ void openai_fini_samplers(struct openai_request *request);
 void openai_samplers_write(FILE *to, const struct openai_request *request);
 
 void openai_fini_infill(struct openai_request *request);
+void openai_fini_biases(struct openai_request *request);
 
 /* A field that only a server understands (how an answer streams, who goes first, tokens that end it), likewise. */
 int openai_read_served(struct openai_request *request, const char *name, const json_t *value,

@@ -158,6 +158,11 @@ static bool submit_some(struct serve_task *task, runnel_error *error)
 static bool submit(struct serve_task *task, runnel_error *error)
 {
     task->seed = task->serve->seed ^ (task->serve->number * UINT64_C(0x9e3779b97f4a7c15));
+    error->status = openai_place_biases(&task->request, task->model->handle);
+    if (error->status != RUNNEL_OK) {
+        snprintf(error->message, sizeof error->message, "logit_bias: %s", runnel_status_text(error->status));
+        return false;
+    }
     error->status = openai_infill(&task->request, task->model->handle, error);
     return error->status == RUNNEL_OK && submit_some(task, error);
 }
@@ -434,6 +439,10 @@ static void measure(struct serve_task *task, struct openai_error *error)
     runnel_error fault = {0};
     size_t n = 0;
 
+    if (openai_place_biases(request, task->model->handle) == RUNNEL_NO_MEMORY) { /* else the submit tells */
+        openai_no_memory(error);
+        return;
+    }
     if (request->messages != NULL) {
         measure_chat(task, error);
         return;
@@ -476,8 +485,9 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
         body = translated;
     }
     task->names_used = serve_names_used(task->dialect, given);
-    good =
-        openai_request_read(&task->request, endpoint, OPENAI_SERVED, body, error) && can_stream(&task->request, error);
+    good = openai_request_read(&task->request, endpoint, task->dialect->free_ranges ? OPENAI_FREE : OPENAI_SERVED, body,
+                               error) &&
+           can_stream(&task->request, error);
     json_decref(translated);
     if (!good)
         serve_name_field(task->dialect, task->names_used, error);

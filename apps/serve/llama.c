@@ -295,10 +295,10 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 }
 
 /* What both have that continue a text. */
-#define BOTH                                                                                                 \
-    .stream_type = "text/event-stream", .wish = llama_wish, .passes = true, .names = llama_names,            \
-    .llama_entries = true, .tells_prompt = true, .answer = answer, .chunk = chunk, .end = end, .fail = fail, \
-    .ping = ": still here\n\n", .put_error = serve_put_error
+#define BOTH                                                                                                        \
+    .stream_type = "text/event-stream", .wish = llama_wish, .passes = true, .names = llama_names,                   \
+    .llama_entries = true, .free_ranges = true, .tells_prompt = true, .answer = answer, .chunk = chunk, .end = end, \
+    .fail = fail, .ping = ": still here\n\n", .put_error = serve_put_error
 
 const struct serve_dialect serve_llama = {.translate = llama_translate, BOTH};
 const struct serve_dialect serve_infill = {.translate = llama_translate_infill, BOTH};

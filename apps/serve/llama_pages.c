@@ -53,7 +53,7 @@ static void put_usual(FILE *to)
     struct openai_error error;
 
     translated = body != NULL ? llama_translate(body, &error) : NULL;
-    if (translated != NULL && openai_request_read(&request, OPENAI_COMPLETIONS, OPENAI_SERVED, translated, &error)) {
+    if (translated != NULL && openai_request_read(&request, OPENAI_COMPLETIONS, OPENAI_FREE, translated, &error)) {
         serve_put_settings(to, &request);
         openai_request_fini(&request);
     } else {

@@ -6,13 +6,20 @@
 #include "llama.h"
 #include "routes.h"
 
-enum { MOST_DRY = 1000000 }; /* dry_multiplier */
+enum { MOST_REAL = 1000000 }; /* dry_multiplier, top_n_sigma */
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
 #define EACH                                                                                                     \
     {"n_predict", OPENAI_WHOLE, false, INT32_MIN, INT32_MAX}, {"max_tokens", OPENAI_WHOLE, false, 0, INT32_MAX}, \
         {"temperature", OPENAI_REAL, false, 0, 0}, {"repeat_penalty", OPENAI_REAL, false, 0, 0},                 \
+        {"frequency_penalty", OPENAI_REAL, false, -FLT_MAX, FLT_MAX},                                            \
+        {"presence_penalty", OPENAI_REAL, false, -FLT_MAX, FLT_MAX}, {"top_p", OPENAI_REAL, false, 0, 0},        \
+        {"min_p", OPENAI_REAL, false, 0, 0}, {"typical_p", OPENAI_REAL, false, 0, 0},                            \
+        {"xtc_probability", OPENAI_REAL, false, 0, 0}, {"xtc_threshold", OPENAI_REAL, false, 0, 0},              \
+        {"top_n_sigma", OPENAI_REAL, false, 0, 0}, {"adaptive_target", OPENAI_REAL, false, 0, 0},                \
+        {"dry_base", OPENAI_REAL, false, 0, 0}, {"top_k", OPENAI_WHOLE, false, INT64_MIN, UINT32_MAX},           \
+        {"logprobs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS},                                           \
         {"repeat_last_n", OPENAI_WHOLE, false, -1, UINT32_MAX}, {"logit_bias", OPENAI_ANY, false, 0, 0},         \
         {"n_probs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS}, {"n_cmpl", OPENAI_WHOLE, false, 1, 128},   \
         {"return_tokens", OPENAI_BOOLEAN, false, 0, 0}, {"timings_per_token", OPENAI_BOOLEAN, false, 0, 0},      \
@@ -104,19 +111,43 @@ static bool read_window(const json_t *body, json_t *out)
     return json_object_set_new(out, "penalty_tokens", json_integer(n == -1 ? 0 : n)) == 0;
 }
 
+/* Numbers beyond the range in which they mean something become the nearest that does. */
+static bool clamp_numbers(const json_t *body, json_t *out)
+{
+    static const struct {
+        const char *name;
+        double least, most;
+    } ranges[] = {{"temperature", 0, FLT_MAX},   {"top_p", 0, 1},           {"min_p", 0, 1},
+                  {"typical_p", 0, 1},           {"xtc_probability", 0, 1}, {"xtc_threshold", 0, 1},
+                  {"top_n_sigma", 0, MOST_REAL}, {"adaptive_target", -1, 1}};
+    const json_t *top_k = json_object_get(body, "top_k");
+    bool good = true;
+
+    for (size_t i = 0; good && i < sizeof ranges / sizeof ranges[0]; i++) {
+        const json_t *value = json_object_get(body, ranges[i].name);
+        double number = json_number_value(value);
+
+        if (json_is_number(value) && !(number >= ranges[i].least && number <= ranges[i].most))
+            good = json_object_set_new(out, ranges[i].name,
+                                       json_real(number < ranges[i].least ? ranges[i].least : ranges[i].most)) == 0;
+    }
+    if (json_is_number(json_object_get(body, "dry_base")) && json_number_value(json_object_get(body, "dry_base")) < 1)
+        json_object_del(out, "dry_base"); /* the usual one */
+    if (json_is_integer(top_k) && json_integer_value(top_k) < 0)
+        good = json_object_set_new(out, "top_k", json_integer(0)) == 0 && good;
+    return good;
+}
+
 /* Values that mean to that server what is said in another way here. */
 static bool read_extremes(const json_t *body, json_t *out)
 {
-    const json_t *temperature = json_object_get(body, "temperature"), *grammar = json_object_get(body, "grammar");
-    const json_t *window = json_object_get(body, "dry_penalty_last_n");
-    bool good = true;
+    const json_t *grammar = json_object_get(body, "grammar"), *window = json_object_get(body, "dry_penalty_last_n");
+    bool good = clamp_numbers(body, out);
 
-    if (json_is_number(temperature) && json_number_value(temperature) < 0) /* greedy */
-        good = json_object_set_new(out, "temperature", json_real(0)) == 0;
     if (json_is_string(grammar) && json_string_length(grammar) == 0) /* none */
         good = json_object_del(out, "grammar") == 0 && good;
     if (json_is_integer(window) && json_integer_value(window) == 0) /* off */
-        good = switch_off(out, "dry_multiplier", 0, MOST_DRY, 0) && good;
+        good = switch_off(out, "dry_multiplier", 0, MOST_REAL, 0) && good;
     return good;
 }
 
@@ -170,29 +201,29 @@ static bool drop_unused(const json_t *body, json_t *out)
     return drop_word(body, out, "samplers", "infill") && drop_word(body, out, "stop", "");
 }
 
-/* [[id, bias], ..] as {"id": bias, ..}. */
-static bool read_biases(const json_t *body, json_t *out, struct openai_error *error)
+/* "samplers" in one string are letters. A string that has others too is left as it is: names with commas. */
+static bool read_letters(const json_t *body, json_t *out)
 {
-    const json_t *list = json_object_get(body, "logit_bias"), *entry = NULL;
-    json_t *biases = json_is_array(list) ? json_object() : NULL;
-    size_t i = 0;
-    char name[48];
-    bool good = biases != NULL;
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = {{'d', "dry"},         {'k', "top_k"},     {'y', "typical_p"},   {'p', "top_p"},
+                   {'s', "top_n_sigma"}, {'m', "min_p"},     {'t', "temperature"}, {'x', "xtc"},
+                   {'i', NULL},          {'e', "penalties"}, {'a', "adaptive_p"}};
+    const json_t *given = json_object_get(body, "samplers");
+    const char *text = json_string_value(given);
+    json_t *names = NULL;
+    bool good = true;
 
-    if (!json_is_array(list))
+    if (text == NULL || strspn(text, "dkypsmtxiea") != json_string_length(given))
         return true;
-    json_array_foreach(list, i, entry)
-    {
-        const json_t *id = json_array_get(entry, 0);
-
-        snprintf(name, sizeof name, "logit_bias[%zu]", i);
-        if (good && (json_array_size(entry) != 2 || !json_is_integer(id)))
-            good = openai_refuse(error, "invalid_value", name, "%s is not [token id, bias]", name);
-        snprintf(name, sizeof name, "%lld", (long long)json_integer_value(id));
-        good = good && json_object_set(biases, name, json_array_get(entry, 1)) == 0;
-    }
-    good = good && json_object_set(out, "logit_bias", biases) == 0;
-    json_decref(biases);
+    names = json_array();
+    for (; good && *text != '\0'; text++)
+        for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++)
+            if (letters[i].letter == *text && letters[i].name != NULL)
+                good = json_array_append_new(names, json_string(letters[i].name)) == 0 && good;
+    good = good && json_object_set(out, "samplers", names) == 0;
+    json_decref(names);
     return good;
 }
 
@@ -225,7 +256,7 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
     good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&
            rename_field(body, "n_cmpl", out, "n") && rename_field(body, "n_probs", out, "logprobs") &&
            read_window(body, out) && read_extremes(body, out) && drop_unused(body, out) && close_objects(body, out) &&
-           read_biases(body, out, error) && add_usual(body, out);
+           read_letters(body, out) && add_usual(body, out);
     if (good && json_is_integer(probs) && json_integer_value(probs) == 0 && !is_given(body, "logprobs"))
         json_object_del(out, "logprobs");
     if (good)

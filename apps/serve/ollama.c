@@ -12,7 +12,7 @@
     {"model", OPENAI_STRING, false, 0, 0}, {"stream", OPENAI_BOOLEAN, false, 0, 0},       \
         {"options", OPENAI_OBJECT, false, 0, 0}, {"keep_alive", OPENAI_ANY, false, 0, 0}, \
         {"format", OPENAI_ANY, false, 0, 0}, {"logprobs", OPENAI_BOOLEAN, false, 0, 0},   \
-        {"top_logprobs", OPENAI_WHOLE, false, 0, RUNNEL_MAX_TOP_LOGPROBS},                \
+        {"top_logprobs", OPENAI_WHOLE, false, 0, OPENAI_MAX_TOP_LOGPROBS},                \
     {                                                                                     \
         "think", OPENAI_ANY, false, 0, 0                                                  \
     }
@@ -652,9 +652,9 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_send(task);
 }
 
-#define PIECES                                                                                                \
-    .stream_type = "application/x-ndjson", .llama_entries = true, .names = names, .chunk = chunk, .end = end, \
-    .fail = fail, .put_error = put_error
+#define PIECES                                                                                                         \
+    .stream_type = "application/x-ndjson", .llama_entries = true, .free_ranges = true, .names = names, .chunk = chunk, \
+    .end = end, .fail = fail, .put_error = put_error
 
 const struct serve_dialect serve_ollama_chat = {PIECES, .translate = translate_chat, .answer = answer_chat};
 const struct serve_dialect serve_ollama_generate = {PIECES, .translate = translate_generate,

@@ -54,6 +54,7 @@ struct serve_dialect {
     const struct serve_field_name *names;
 
     bool llama_entries; /* of its requests */
+    bool free_ranges;   /* numbers that OpenAI bounds may be all that the engine takes, and biases be of texts */
     bool tells_prompt;  /* its pieces have the prompt's length from the first one on */
 
     /* A whole answer: all its streams have ended with DONE. */

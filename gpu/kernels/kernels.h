@@ -513,7 +513,7 @@ struct rn_draw_change {
 #define RN_DRAW_NONE UINT32_MAX
 
 enum {
-    RN_DRAW_TOP = 20,             /* RUNNEL_MAX_TOP_LOGPROBS */
+    RN_DRAW_TOP = 100,            /* RUNNEL_MAX_TOP_LOGPROBS */
     RN_DRAW_MASK_ENDS = 4,        /* of rn_draw_mask, in bytes: may_end, ... */
     RN_DRAW_MASK_WORDS = 16,      /* ... and words */
     RN_DRAW_BIASES = 1024,        /* of a row, at most: each looks for others of its token */

@@ -209,7 +209,7 @@ static void limits(void **state)
     refused(&r, RUNNEL_INVALID, "stops[0]");
     r.stops = many;
     r.n_stops = RUNNEL_MAX_STOPS + 1;
-    refused(&r, RUNNEL_INVALID, "stops: at most 16");
+    refused(&r, RUNNEL_INVALID, "stops: at most 256");
     r = base_request();
     r.n_stops = 3;
     refused(&r, RUNNEL_INVALID, "stops is NULL but n_stops is 3");

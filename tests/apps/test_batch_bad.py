@@ -186,7 +186,7 @@ BAD_BODIES = [  # url, body, code, param
     (TEXT, {"prompt": "a", "seed": 10 ** 30}, "invalid_value", "seed"),
     (TEXT, {"prompt": "a", "stop": 5}, "invalid_type", "stop"),
     (TEXT, {"prompt": "a", "stop": ["a", ""]}, "invalid_value", "stop[1]"),
-    (TEXT, {"prompt": "a", "stop": ["a"] * 17}, "invalid_value", "stop"),
+    (TEXT, {"prompt": "a", "stop": ["a"] * 257}, "invalid_value", "stop"),
     (TEXT, {"prompt": "a", "stop": "a\0b"}, "invalid_value", "stop"),
     (TEXT, {"prompt": "a", "logit_bias": {"x": 1}}, "invalid_value", "logit_bias.x"),
     (TEXT, {"prompt": "a", "logit_bias": {"5": "x"}}, "invalid_type", "logit_bias.5"),

@@ -562,7 +562,7 @@ class Ollama(unittest.TestCase):
     def test_errors(self):
         for ask, status in ((lambda: self.client.chat("other", USER), 404), (lambda: self.client.show("other"), 404),
                             (lambda: next(self.client.generate("other", "a", stream=True)), 404),
-                            (lambda: self.client.generate(NAME, "a", options={"temperature": 9}), 400),
+                            (lambda: self.client.generate(NAME, "a", options={"temperature": -1}), 400),
                             (lambda: self.client.embed(NAME, [""]), 400), (lambda: self.client.pull("other"), 404)):
             with self.assertRaises(ollama.ResponseError) as caught:
                 ask()

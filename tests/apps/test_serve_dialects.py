@@ -358,11 +358,22 @@ class Dialects(unittest.TestCase):
                 "temperature": 1.5, "num_predict": 20, "seed": seed}})[1]["response"] for _ in range(5)}
             self.assertEqual(len(texts) > 1, many, texts)
 
+    def test_ollama_knows_no_bounds_of_openai(self):
+        """What its clients send beyond them is drawn with, as in llama.cpp's form."""
+        for options, fields in (({"temperature": 7, "seed": 4}, {}), ({"temperature": 0, "presence_penalty": 9}, {}),
+                                ({"temperature": 0, "frequency_penalty": -30}, {})):
+            status, got = self.server.post("/api/generate", {"prompt": "Once upon a time", "raw": True, "stream": False,
+                                                             "options": {"num_predict": 12, **options}})
+            self.assertEqual(status, 200, got)
+            same = self.server.post("/completion", {"prompt": "Once upon a time", "n_predict": 12, "top_p": 0.9, "min_p": 0,
+                                                    **options})[1]
+            self.assertEqual(got["response"], same["content"], options)
+
     def test_ollama_names_its_own_fields(self):
         chat, text = ("/api/chat", {"messages": USER}), ("/api/generate", {"prompt": "a", "raw": True})
         for path, body in (chat, text):
             for options, name in (({"num_predict": "x"}, "num_predict"), ({"repeat_last_n": -2}, "repeat_last_n"),
-                                  ({"repeat_penalty": -1}, "repeat_penalty"), ({"temperature": 9}, "temperature"),
+                                  ({"repeat_penalty": -1}, "repeat_penalty"), ({"temperature": -1}, "temperature"),
                                   ({"mirostat": 7}, "mirostat"), ({"stop": ["a", ""]}, "stop[1]"),
                                   ({"seed": "x"}, "seed")):
                 with self.subTest(path=path, options=options):

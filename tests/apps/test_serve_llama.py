@@ -2,6 +2,7 @@
 """runnel serve in the words of llama.cpp's server: /completion against /v1/completions, in whole and in pieces; /props
 and /slots."""
 import json
+import math
 import socket
 import tempfile
 import unittest
@@ -28,13 +29,14 @@ class Llama(unittest.TestCase):
         assert code == 0, (code, said)
 
     def test_errors_name_the_field_that_was_sent(self):
-        for body, param in (({"n_probs": 100}, "n_probs"), ({"logprobs": 100}, "logprobs"), ({"n_cmpl": 500}, "n_cmpl"),
+        for body, param in (({"n_probs": 101}, "n_probs"), ({"logprobs": 101}, "logprobs"), ({"n_cmpl": 500}, "n_cmpl"),
                             ({"n": 500}, "n"), ({"repeat_penalty": -1}, "repeat_penalty"),
                             ({"repetition_penalty": -1}, "repetition_penalty"),
                             ({"repeat_last_n": -5}, "repeat_last_n"),
                             ({"repeat_penalty": -1, "repetition_penalty": -1}, "repetition_penalty"),
                             ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
-                            ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 300]}, "stop[0]")):
+                            ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 1025]}, "stop[0]"),
+                            ({"stop": ["a"] * 257}, "stop")):
             with self.subTest(body=body):
                 status, got = self.server.post("/completion", {"prompt": STORY, **body})
                 self.assertEqual((status, got["error"]["param"]), (400, param), got)
@@ -244,19 +246,89 @@ class Llama(unittest.TestCase):
                 ({"dry_multiplier": 5, "dry_penalty_last_n": 0}, {}),
                 ({**hot, "samplers": ["top_k", "infill"]}, {**hot, **usual, "samplers": ["top_k"]}),
                 ({"logit_bias": [[first, -9], [first + 1, 2]]}, {"logit_bias": {str(first): -9, str(first + 1): 2}}),
-                ({"logit_bias": [[first, False]]}, {"logit_bias": {str(first): -100}})]
+                ({"logit_bias": [[first, False]]}, {"logit_bias": {str(first): -100}}),
+                ({"logit_bias": [[first, -1000]]}, {"logit_bias": {str(first): -100}})]
         texts = []
         for given, same in rows:
             with self.subTest(given=given):
                 texts.append(self.ask(prompt=prompt, **given)["content"])
                 self.assertEqual(texts[-1], self.text(prompt=prompt, **same)["choices"][0]["text"])
         plain = self.text(prompt=prompt)["choices"][0]["text"]
-        self.assertEqual([text == plain for text in texts[1:4] + texts[8:]], [True] * 4 + [False] * 3)
+        self.assertEqual([text == plain for text in texts[1:4] + texts[8:]], [True] * 4 + [False] * 4)
         self.assertEqual(len({plain, texts[0], *texts[4:8]}), 5)
-        for body, name in (({"lora": [{"id": 0, "scale": 1}]}, "lora"), ({"logit_bias": [["a", 1]]}, "logit_bias[0]"),
-                           ({"logit_bias": [5]}, "logit_bias[0]"), ({"logit_bias": [[1, True]]}, "logit_bias.1")):
+        for body, name in (({"lora": [{"id": 0, "scale": 1}]}, "lora"), ({"logit_bias": [[[], 1]]}, "logit_bias[0]"),
+                           ({"logit_bias": [5]}, "logit_bias[0]"), ({"logit_bias": [[1, True]]}, "logit_bias[0]"),
+                           ({"logit_bias": [["a", "b"]]}, "logit_bias[0]"), ({"logit_bias": {"a": None}}, "logit_bias.a"),
+                           ({"samplers": "kq"}, "samplers"), ({"samplers": ["top_k", "top-k"]}, "samplers")):
             status, got = self.server.post("/completion", {**ASK, **body})
-            self.assertEqual((status, got["error"]["param"]), (400, name))
+            self.assertEqual((status, got["error"]["param"]), (400, name), body)
+
+    def test_biases_of_texts(self):
+        """Each token of the text gets the bias; a number in quotes is a text in a list, and an id as a name."""
+        plain = self.ask()["content"]
+        for text in (plain[:9], " the", plain.split()[1], "5", "caf\u00e9"):
+            ids = self.ids(text)
+            for bias in (-7.5, False, 3):
+                with self.subTest(text=text, bias=bias):
+                    want = self.ask(logit_bias=[[token, bias] for token in ids])["content"]
+                    self.assertEqual(self.ask(logit_bias=[[text, bias]])["content"], want)
+                    if not text.isdigit():
+                        self.assertEqual(self.ask(logit_bias={text: bias})["content"], want)
+                    long = self.ask(logit_bias=[["", bias], [text, bias]], note="x" * (70 << 10))  # apart from the loop
+                    self.assertEqual(long["content"], want)
+        first = self.ids(plain)[0]
+        self.assertEqual(self.ask(logit_bias={str(first): False})["content"],
+                         self.ask(logit_bias=[[first, False]])["content"])
+        self.assertNotEqual(self.ask(logit_bias=[[plain[:9], False]])["content"], plain)
+
+    def test_samplers_as_letters(self):
+        hot = {"seed": 3, "temperature": 6, "typical_p": 0.9, "repeat_penalty": 1.3, "xtc_probability": 0.5}
+        usual = ["penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature"]
+        texts = []
+        for letters, names in (("edskypmxt", usual), ("kpt", ["top_k", "top_p", "temperature"]), ("ki", ["top_k"]),
+                               ("tk", ["temp", "top-k"]), ("tpy", ["temperature", "nucleus", "typ"]), ("i", []),
+                               ("em", ["penalties", "minp"]), ("temp", ["temperature", "penalties", "min_p", "top_p"])):
+            with self.subTest(letters=letters):
+                texts.append(self.ask(**hot, samplers=letters)["content"])
+                self.assertEqual(texts[-1], self.ask(**hot, samplers=names)["content"])
+        self.assertGreater(len(set(texts)), 4)
+        self.assertEqual(self.ask(**hot, samplers="top_k;temperature")["content"],
+                         self.ask(**hot, samplers=["top_k", "temperature"])["content"])
+
+    def test_ranges_are_wide(self):
+        """More candidates and higher temperatures than OpenAI's: the probabilities are those of the closed form."""
+        raw = self.ask(n_predict=1, n_probs=100)["completion_probabilities"][0]["top_logprobs"]
+        self.assertEqual(len(raw), 100)
+        self.assertEqual(sorted(raw, key=lambda one: -one["logprob"]), raw)
+        for heat in (0.5, 3, 40):
+            hot = self.ask(n_predict=1, n_probs=100, temperature=heat, seed=1, samplers=["temperature"],
+                           post_sampling_probs=True)["completion_probabilities"][0]["top_probs"]
+            self.assertEqual([one["id"] for one in hot], [one["id"] for one in raw])
+            for one, other in zip(hot, raw):
+                self.assertAlmostEqual(one["prob"] / hot[0]["prob"],
+                                       math.exp((other["logprob"] - raw[0]["logprob"]) / heat), delta=1e-3)
+        for beyond, nearest in (({"temperature": 1e300, "samplers": ["top_k", "temperature"]},
+                                 {"temperature": 3.4e38, "samplers": ["top_k", "temperature"]}),
+                                ({"top_p": 7}, {"top_p": 1}), ({"top_p": -1}, {"top_p": 0}), ({"min_p": -3}, {"min_p": 0}),
+                                ({"top_k": -7}, {"top_k": 0}), ({"typical_p": 9}, {"typical_p": 1}),
+                                ({"top_n_sigma": -1}, {"top_n_sigma": 0}), ({"xtc_threshold": -1}, {"xtc_threshold": 0})):
+            hot = {"seed": 5, "temperature": 1.2}
+            self.assertEqual(self.ask(**{**hot, **beyond})["content"], self.ask(**{**hot, **nearest})["content"], beyond)
+        self.assertNotEqual(self.ask(frequency_penalty=30)["content"], self.ask()["content"])
+        for body, param in (({"temperature": 9}, "temperature"), ({"frequency_penalty": 9}, "frequency_penalty"),
+                            ({"logprobs": 21}, "logprobs"), ({"logit_bias": {"a": 1}}, "logit_bias.a"),
+                            ({"logit_bias": [[5, 1]]}, "logit_bias")):
+            status, got = self.server.post(TEXT, {"prompt": STORY, **body})
+            self.assertEqual((status, got["error"]["param"]), (400, param))
+
+    def test_many_long_stops(self):
+        text = self.ask()["content"]
+        others = [f"{i:03} " + "no such text " * 70 for i in range(255)]
+        for at in (0, 100, 255):
+            got = self.ask(stop=others[:at] + [text[7:10]] + others[at:])
+            self.assertEqual((got["content"], got["stopping_word"]), (text[:text.index(text[7:10])], text[7:10]))
+        long = text[4:] + "a" * (1024 - len(text[4:].encode()))
+        self.assertEqual(self.ask(stop=[long])["content"], text)  # held back to the end, and then told
 
     def test_timings(self):
         for got in (self.ask(), self.pieces()[0], self.ask(prompt=[STORY, FOX])[1]):

@@ -27,9 +27,10 @@ static void stream(const struct rn_vocab *vocab, const int32_t *ids, size_t coun
     char *by_piece = malloc(3 * n + 1024), *at_once = malloc(3 * n + 1024);
     size_t n_by_piece = 0, n_at_once, i;
     struct rn_piece_stream s;
+    char held[RN_PIECE_HELD_BYTES(3)];
 
     RN_CHECK(by_piece != NULL && at_once != NULL);
-    rn_piece_stream_init(&s, stops, stop_bytes, 3, strip);
+    rn_piece_stream_init(&s, stops, stop_bytes, 3, held, strip);
     for (i = 0; i < count; i++) {
         struct rn_view piece = rn_vocab_piece(vocab, ids[i], false);
 
@@ -38,7 +39,7 @@ static void stream(const struct rn_vocab *vocab, const int32_t *ids, size_t coun
     }
     n_by_piece += rn_piece_stream_end(&s, by_piece + n_by_piece);
     RN_CHECK(rn_utf8_valid(by_piece, n_by_piece));
-    rn_piece_stream_init(&s, stops, stop_bytes, 3, false); /* detokenizing has taken the space away */
+    rn_piece_stream_init(&s, stops, stop_bytes, 3, held, false); /* detokenizing has taken the space away */
     n_at_once = rn_piece_stream_feed(&s, bytes, n, at_once);
     n_at_once += rn_piece_stream_end(&s, at_once + n_at_once);
     RN_CHECK(n_at_once == n_by_piece && memcmp(at_once, by_piece, n_at_once) == 0);

@@ -179,7 +179,7 @@ static void test_kinds(void **state)
     (void)state;
     kinds_of(1, KINDS, true, 5);
     kinds_of(31, KINDS, true, RN_DRAW_TOP);
-    kinds_of(1030, KINDS, true, 3);
+    kinds_of(1030, KINDS, true, RN_DRAW_TOP);
     kinds_of(5001, KINDS, false, 0);
 }
 

@@ -357,6 +357,7 @@ static void hostile_values(void **state)
     const char *long_text = "12345678901234567890123456789012345678901234567890123456789012345", *empty = "",
                *null = NULL;
     runnel_sampling p = reference_plain();
+    static const char *const strange[] = {"topk_", "top__k", "to_pk", "xt-c", "top-", "-top_k", "typical-_p"};
     runnel_samplers s;
 
     (void)state;
@@ -404,6 +405,15 @@ static void hostile_values(void **state)
     runnel_samplers_default(&s);
     s.order = "temp;top-k;typ_p;top_n_sigma;penalties;dry;xtc;min-p;top_p;adaptive-p";
     assert_int_equal(rn_sampling_check(&p, 10, NULL), RUNNEL_OK);
+    s.order = "temp;topk;typ;topnsigma;penalties;dry;xtc;minp;nucleus;adaptivep";
+    assert_int_equal(rn_sampling_check(&p, 10, NULL), RUNNEL_OK);
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        s.order = strange[i];
+        refused(&p, "there is no sampler");
+    }
+    s.order = "top_k;topk";
+    refused(&p, "stands twice");
+    s.order = NULL;
     s.dry_tokens = s.min_tokens = UINT32_MAX;
     s.dry_multiplier = 1;
     assert_int_equal(rn_sampling_check(&p, 10, NULL), RUNNEL_OK);
