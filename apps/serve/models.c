@@ -125,6 +125,10 @@ static void fail(struct serve_model *model, const char *sentence)
     model->load = SERVE_FAILED;
     if (sentence != model->error)
         snprintf(model->error, sizeof model->error, "%s", sentence);
+    if (model->replaces != NULL) {
+        serve_candidate_failed(model);
+        return;
+    }
     serve_complain(serve, "%s: %s", model->name, model->error);
     refuse_all(model, 500, "server_error", "model_load_failed");
     if (serve->models.n == 1 && model->pinned && !serve->reloaded) { /* a server without a model is of no use */
@@ -157,6 +161,8 @@ static void on_facts(uv_work_t *work, int status)
         model->info.weight_bytes + model->info.kv_bytes + model->info.draft_kv_bytes + model->options.cache_warm;
     model->used_ms = uv_now(&model->serve->loop);
     serve_tell(model->serve, "%s is ready", model->name);
+    if (model->load == SERVE_READY && model->replaces != NULL)
+        serve_candidate_take(model);
     /* Those for whom it was loaded come before who waits for its room: else models take turns and answer nobody. */
     if (model->load == SERVE_READY)
         let_go_on(model);
@@ -221,32 +227,23 @@ static void unload(struct serve_model *model)
 
 /* ---- What a model will need ------------------------------------------------------------- */
 
-/* Reads the head of the file; false: model->error says why it cannot be read. On any thread. */
-static bool read_head(struct serve_model *model, struct app_memory *memory)
-{
-    runnel_file *file = NULL;
-    runnel_error error = {0};
-
-    model->error[0] = '\0';
-    if (runnel_file_open(model->path, &file, &error) != RUNNEL_OK) {
-        snprintf(model->error, sizeof model->error, "%s", error.message);
-        return false;
-    }
-    app_file_memory(file, &model->options, memory);
-    runnel_file_close(file);
-    return true;
-}
-
-/* On a thread of libuv's. */
+/* Reads the head of the file, on a thread of libuv's. model->error: why it cannot be read. */
 static void measure(uv_work_t *work)
 {
     struct serve_model *model = work->data;
     struct app_memory memory;
+    runnel_file *file = NULL;
+    runnel_error error = {0};
     uint64_t one = 0, kv = model->options.kv_bytes, most = machine_bytes() / 4;
 
     model->bytes = 0;
-    if (!read_head(model, &memory))
+    model->error[0] = '\0';
+    if (runnel_file_open(model->path, &file, &error) != RUNNEL_OK) {
+        snprintf(model->error, sizeof model->error, "%s", error.message);
         return;
+    }
+    app_file_memory(file, &model->options, &memory);
+    runnel_file_close(file);
     if (memory.error.status == RUNNEL_OK && !__builtin_mul_overflow(memory.kv_bytes_per_token, memory.context, &one) &&
         kv == 0)
         kv = one > most / 8 ? (one > most ? one : most) : one * 8; /* as runnel_model_options.kv_bytes says */
@@ -266,7 +263,7 @@ static void on_measured(uv_work_t *work, int status)
     serve_settle(model->serve);
 }
 
-static void begin(struct serve_model *model)
+void serve_model_begin(struct serve_model *model)
 {
     model->load = SERVE_MEASURING;
     model->work.data = model;
@@ -289,14 +286,14 @@ static bool is_fixed(const struct serve_model *model)
     return is_held(model) && model->pinned && !model->retired;
 }
 
-/* Memory of those of the list and of the retired; *n: how many they are. */
+/* Memory of all models, also of those that are in no list any more or not yet; *n: how many they are. */
 static uint64_t bytes_of(const struct serve *serve, which_fn *which, size_t *n)
 {
-    const struct serve_models *lists[] = {&serve->models, &serve->retired};
+    const struct serve_models *lists[] = {&serve->models, &serve->retired, &serve->candidates};
     uint64_t sum = 0;
 
     *n = 0;
-    for (size_t k = 0; k < 2; k++)
+    for (size_t k = 0; k < 3; k++)
         for (size_t i = 0; i < lists[k]->n; i++)
             if (which(lists[k]->at[i]) && ++*n != 0 && __builtin_add_overflow(sum, lists[k]->at[i]->bytes, &sum))
                 return UINT64_MAX;
@@ -311,15 +308,17 @@ static bool fits(const struct serve *serve, const struct serve_model *model, whi
     return n < MOST_LOADED && held <= budget && model->bytes <= budget - held;
 }
 
-/* Of those that may go, the one that was used longest ago: idle, or in use and not leaving yet. NULL: none. */
-static struct serve_model *find_victim(struct serve *serve, bool idle)
+/* Of those that may go, the one that was used longest ago: idle, or in use and not leaving yet. NULL: none. Who is
+ * replaced by `for_whom` stays until that has happened. */
+static struct serve_model *find_victim(struct serve *serve, const struct serve_model *for_whom, bool idle)
 {
     struct serve_model *found = NULL;
 
     for (size_t i = 0; i < serve->models.n; i++) {
         struct serve_model *model = serve->models.at[i];
 
-        if (model->load != SERVE_READY || model->pinned || (model->n_users == 0) != idle || model->leaving)
+        if (model->load != SERVE_READY || model->pinned || (model->n_users == 0) != idle || model->leaving ||
+            model == for_whom->replaces)
             continue;
         if (found == NULL || model->used_ms < found->used_ms)
             found = model;
@@ -334,12 +333,14 @@ static bool make_room(struct serve *serve, const struct serve_model *model)
     struct serve_model *victim = NULL;
     size_t n = 0;
 
-    while (!fits(serve, model, is_held) && (victim = find_victim(serve, true)) != NULL)
+    while (!fits(serve, model, is_held) && (victim = find_victim(serve, model, true)) != NULL)
         unload(victim);
     if (fits(serve, model, is_held))
         return true;
+    if (model->replaces != NULL)
+        return false;
     held = bytes_of(serve, is_held, &n);
-    while (held - leaving > budget - model->bytes && (victim = find_victim(serve, false)) != NULL) {
+    while (held - leaving > budget - model->bytes && (victim = find_victim(serve, model, false)) != NULL) {
         victim->leaving = true;
         leaving += victim->bytes;
     }
@@ -359,6 +360,48 @@ static struct serve_model *first_waiting(struct serve *serve)
     return first;
 }
 
+/* There is no room for the one before and the new one at once. Nor for the new one alone: then the one before stays. */
+static void replace_at_once(struct serve_model *model)
+{
+    struct serve *serve = model->serve;
+    const struct serve_model *before = model->replaces;
+    double mib = 1 << 20, needed = (double)model->bytes / mib, budget = (double)budget_of(serve) / mib;
+    size_t n = 0;
+    uint64_t fixed = bytes_of(serve, is_fixed, &n) - (is_fixed(before) ? before->bytes : 0);
+
+    if (fixed > budget_of(serve) || model->bytes > budget_of(serve) - fixed) {
+        snprintf(model->error, sizeof model->error, "it needs %.1f MiB, of %.1f MiB for models (--models-memory)",
+                 needed, budget);
+        serve_candidate_failed(model);
+        return;
+    }
+    serve_complain(serve,
+                   "%s: there is no room for the one before and the new one at once (%.1f and %.1f MiB, of %.1f MiB, "
+                   "--models-memory): the one before goes, whether or not the new one can be loaded",
+                   model->name, (double)before->bytes / mib, needed, budget);
+    serve_candidate_take(model);
+}
+
+/* Those that are to replace one whose head was read. One that is loaded goes on until the other is ready; where there
+ * is no room for both it goes first. */
+static void load_candidates(struct serve *serve)
+{
+    for (size_t i = 0; i < serve->candidates.n;) {
+        struct serve_model *model = serve->candidates.at[i];
+
+        if (model->load != SERVE_WAITING) {
+            i++;
+        } else if (model->replaces->load != SERVE_READY) {
+            serve_candidate_take(model);
+        } else if (make_room(serve, model)) {
+            load(model);
+            i += i < serve->candidates.n && serve->candidates.at[i] == model;
+        } else {
+            replace_at_once(model);
+        }
+    }
+}
+
 /* In the order of asking; who has no room yet is not overtaken. */
 static void load_what_fits(struct serve *serve)
 {
@@ -366,6 +409,7 @@ static void load_what_fits(struct serve *serve)
 
     for (size_t i = 0; i < serve->models.n; i++)
         serve->models.at[i]->leaving = false;
+    load_candidates(serve);
     while ((model = first_waiting(serve)) != NULL) {
         if (model->waiting == NULL && !model->pinned && !model->wanted) { /* who asked has left */
             model->load = SERVE_UNLOADED;
@@ -427,7 +471,7 @@ static void on_settle(uv_timer_t *timer)
             unload(model);
         else if ((model->waiting != NULL || model->wanted) &&
                  (model->load == SERVE_UNLOADED || model->load == SERVE_FAILED))
-            begin(model);
+            serve_model_begin(model);
     }
     load_what_fits(serve);
     for (size_t i = 0; i < serve->models.n; i++)
@@ -488,73 +532,6 @@ int serve_load_models(struct serve *serve)
     return code;
 }
 
-/* Whether the model goes on where the list read anew has `fresh`: as the same one, or because what would take its place
- * cannot be read. */
-static bool goes_on(struct serve_model *model, struct serve_model *fresh)
-{
-    struct app_memory memory;
-
-    if (serve_model_same(model, fresh))
-        return true;
-    if (model->load == SERVE_FAILED || read_head(fresh, &memory))
-        return false;
-    serve_complain(model->serve, "%s: the one before goes on: %s", model->name, fresh->error);
-    return true;
-}
-
-/* The models that go on take the places of those of the list read anew; the others go with their last request. */
-static void take_over(struct serve *serve, struct serve_models *fresh)
-{
-    struct serve_models *old = &serve->models, *retired = &serve->retired;
-
-    for (size_t i = 0; i < old->n; i++) {
-        struct serve_model *model = old->at[i], *same = serve_model_named(fresh, model->name);
-        size_t k = 0;
-
-        while (k < fresh->n && fresh->at[k] != same)
-            k++;
-        if (same != NULL && goes_on(model, same)) {
-            fresh->at[k] = model;
-            serve_model_free(same);
-        } else {
-            model->retired = true;
-            retired->at[retired->n++] = model;
-        }
-    }
-    free(old->at);
-    *old = *fresh;
-}
-
-bool serve_reload_models(struct serve *serve, char sentence[512])
-{
-    struct serve_models fresh, *retired = &serve->retired;
-    struct serve_model **grown = NULL;
-
-    if (!serve_list_models(serve, &fresh, sentence))
-        return false;
-    if (!serve_has_rows(serve, &fresh, sentence)) {
-        serve_models_fini(&fresh);
-        return false;
-    }
-    grown = realloc(retired->at, (retired->n + serve->models.n + 1) * sizeof *grown);
-    if (grown == NULL) {
-        serve_models_fini(&fresh);
-        snprintf(sentence, 512, "not enough memory");
-        return false;
-    }
-    retired->at = grown;
-    serve->reloaded = true;
-    take_over(serve, &fresh);
-    for (size_t i = 0; i < serve->models.n; i++) {
-        struct serve_model *model = serve->models.at[i];
-
-        if (model->pinned && (model->load == SERVE_UNLOADED || model->load == SERVE_FAILED))
-            begin(model);
-    }
-    serve_settle(serve);
-    return true;
-}
-
 uint64_t serve_count_waiting(const struct serve *serve)
 {
     uint64_t n = 0;
@@ -575,9 +552,9 @@ bool serve_is_ready(const struct serve *serve)
 
 void serve_models_unload(struct serve *serve)
 {
-    const struct serve_models *lists[] = {&serve->models, &serve->retired};
+    const struct serve_models *lists[] = {&serve->models, &serve->retired, &serve->candidates};
 
-    for (size_t k = 0; k < 2; k++)
+    for (size_t k = 0; k < 3; k++)
         for (size_t i = 0; i < lists[k]->n; i++) {
             runnel_model_free(lists[k]->at[i]->handle);
             lists[k]->at[i]->handle = NULL;
@@ -588,5 +565,6 @@ void serve_models_end(struct serve *serve)
 {
     serve_models_fini(&serve->models);
     serve_models_fini(&serve->retired);
+    serve_models_fini(&serve->candidates);
     free(serve->cache_text.bytes);
 }

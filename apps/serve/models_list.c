@@ -83,10 +83,22 @@ struct serve_model *serve_model_asked(const struct serve_models *list, const cha
 
 bool serve_model_same(const struct serve_model *a, const struct serve_model *b)
 {
-    bool entries = a->entry == b->entry || (a->entry != NULL && b->entry != NULL && json_equal(a->entry, b->entry));
+    const json_t *own = json_object_get(a->entry, "options"), *other = json_object_get(b->entry, "options");
+    bool options = json_object_size(own) == 0 ? json_object_size(other) == 0 : json_equal(own, other);
 
-    return entries && strcmp(a->name, b->name) == 0 && strcmp(a->path, b->path) == 0 && a->created == b->created &&
+    return options && strcmp(a->name, b->name) == 0 && strcmp(a->path, b->path) == 0 && a->created == b->created &&
            a->file_bytes == b->file_bytes;
+}
+
+void serve_model_adopt(struct serve_model *model, struct serve_model *fresh)
+{
+    json_t *entry = model->entry;
+
+    model->entry = fresh->entry;
+    fresh->entry = entry;
+    model->pinned = fresh->pinned;
+    if (model->own_keep_ms != fresh->own_keep_ms)
+        model->keep_ms = model->own_keep_ms = fresh->own_keep_ms;
 }
 
 /* What clients call it: the file's name without its end, and of a file in parts without the part. */

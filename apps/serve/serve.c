@@ -100,10 +100,7 @@ static void on_hangup(uv_signal_t *signal, int number)
         serve_tell(serve, "read again: %zu key%s", serve->keys.n, app_plural(serve->keys.n));
     else
         serve_complain(serve, "the keys stay as they were: %s", sentence);
-    if (serve_reload_models(serve, sentence))
-        serve_tell(serve, "read again: %zu model%s", serve->models.n, app_plural(serve->models.n));
-    else
-        serve_complain(serve, "the models stay as they were: %s", sentence);
+    serve_reload_models(serve);
 }
 
 /* ---- Listening --------------------------------------------------------------------------- */

@@ -153,6 +153,8 @@ struct serve {
     uv_timer_t pings, deadline, settle;  /* of tasks that have nothing to say; of the drain; of served_models.h */
     uv_timer_t waves;                    /* of tasks that have answers to submit yet */
     struct serve_models models, retired; /* served; and those that go with their last request */
+    struct serve_models candidates;      /* that are to take the places of served ones */
+    bool reloads, reload_again;          /* the list is being read again; and has to be once more */
     char **rows;                         /* [n_rows]: of --architecture, those that the engine has; owned */
     size_t n_rows;
     struct app_text cache_text; /* what cache_url may point into */

@@ -10,7 +10,11 @@
  * longest ago first. Where that is not enough, the models that stand in the way take no new requests any more
  * (leaving): these wait behind, so each model has its turn.
  *
- * All changes are made by one function, settle, from a timer: so none happens in the middle of a handler. */
+ * All changes are made by one function, settle, from a timer: so none happens in the middle of a handler.
+ *
+ * On SIGHUP the list is read again, on a thread of libuv's. A model whose file or options have changed is a candidate
+ * beside the one that it is to replace: it takes its place when it is loaded, or when its head was read where the one
+ * before is not loaded. One that cannot be loaded is dropped. */
 #ifndef RUNNEL_SERVE_SERVED_MODELS_H
 #define RUNNEL_SERVE_SERVED_MODELS_H
 
@@ -37,16 +41,17 @@ struct serve_facts {
 
 struct serve_model {
     struct serve *serve;
-    char name[SERVE_NAME_BYTES]; /* of the file, without its directories and ".gguf", or as it was named */
-    char *path;                  /* owned */
-    json_t *entry;               /* of the configuration file; NULL: it is of none. A reference */
-    json_t *texts;               /* what its options point into; a reference, or NULL */
-    struct app_options options;  /* the program's, and its own instead; without what has memory of its own */
-    bool pinned;                 /* loaded from the start on, and never unloaded */
-    bool retired;                /* not in the list any more: goes with its last request */
-    bool leaving;                /* others need its memory: new requests wait */
-    bool wanted;                 /* by a batch */
-    bool loads;                  /* a load is under way: its last event is to come */
+    char name[SERVE_NAME_BYTES];  /* of the file, without its directories and ".gguf", or as it was named */
+    char *path;                   /* owned */
+    json_t *entry;                /* of the configuration file; NULL: it is of none. A reference */
+    json_t *texts;                /* what its options point into; a reference, or NULL */
+    struct app_options options;   /* the program's, and its own instead; without what has memory of its own */
+    bool pinned;                  /* loaded from the start on, and never unloaded */
+    bool retired;                 /* not in the list any more: goes with its last request */
+    struct serve_model *replaces; /* of a candidate, which is in no list: the model in whose place it comes */
+    bool leaving;                 /* others need its memory: new requests wait */
+    bool wanted;                  /* by a batch */
+    bool loads;                   /* a load is under way: its last event is to come */
     enum serve_load load;
     runnel_model *handle;           /* NULL: it is not loaded */
     runnel_model_info info;         /* once it is ready */
@@ -76,8 +81,11 @@ bool serve_list_models(struct serve *serve, struct serve_models *list, char sent
 void serve_models_fini(struct serve_models *list);
 void serve_model_free(struct serve_model *model);
 
-/* Whether both are the same file with the same options, so that one can go on as the other. */
+/* Whether both are the same file with the same name and options, so that one can go on as the other. */
 bool serve_model_same(const struct serve_model *a, const struct serve_model *b);
+
+/* It goes on with what else `fresh` has: aliases, and when it is loaded and unloaded. */
+void serve_model_adopt(struct serve_model *model, struct serve_model *fresh);
 
 /* By its name or an alias; NULL: there is none. */
 struct serve_model *serve_model_named(const struct serve_models *list, const char *name);
@@ -107,9 +115,8 @@ int serve_read_models(struct serve *serve);
 /* Begins with them: those of the command line are loaded. An exit code. */
 int serve_load_models(struct serve *serve);
 
-/* The list again: what is the same goes on, the rest goes with its last request. False: *sentence says why, and nothing
- * was changed. */
-bool serve_reload_models(struct serve *serve, char sentence[512]);
+/* Its head is read, then it is loaded when there is room. */
+void serve_model_begin(struct serve_model *model);
 
 /* Looks for what can be done now, soon. */
 void serve_settle(struct serve *serve);
@@ -129,6 +136,16 @@ uint64_t serve_count_waiting(const struct serve *serve);
 
 /* All that are there from the start on are ready. */
 bool serve_is_ready(const struct serve *serve);
+
+/* ---- models_again.c ---- */
+
+/* Begins to read the list again: what is the same goes on, the rest goes with its last request. Where it cannot be read
+ * nothing is changed. The log tells. */
+void serve_reload_models(struct serve *serve);
+
+/* A candidate takes the place of the one before; or cannot be loaded. */
+void serve_candidate_take(struct serve_model *model);
+void serve_candidate_failed(struct serve_model *model);
 
 /* At the end: gives the models back to the engine; and, behind the engine's end, all else. */
 void serve_models_unload(struct serve *serve);

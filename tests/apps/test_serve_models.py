@@ -494,15 +494,154 @@ class Configuration(Folder):
                          {"name": "two", "path": f"{name}.gguf", "load": "start"},
                          {"name": "bad", "path": "half.gguf"}])
             self.hang_up(server, "read again: 3 models")
-            self.assertEqual([self.ask(server, name)[1].get("choices") for name in ("one", "two")], want, name)
             for kept in ("one", "two"):
-                self.assertRegex(server.said(), rf"{kept}: the one before goes on: \S*{name}.gguf")
+                self.wait_said(server, rf"{kept}: the one before goes on: \S*{name}.gguf")
+            self.assertEqual([self.ask(server, name)[1].get("choices") for name in ("one", "two")], want, name)
         self.assertEqual(self.ask(server, "bad")[1]["error"]["code"], "model_load_failed")
         self.assertNotIn("is unloaded", server.said())
         self.config([{"name": "one", "path": "good.gguf", "options": {"ctx": 64}}])
         self.hang_up(server, "read again: 1 model")
         self.assertEqual(self.ask(server, "one")[1]["choices"], want[0])
         self.assertEqual(self.ask(server, "two")[0], 404)
+
+    def wait_said(self, server, pattern):
+        while re.search(pattern, server.said()) is None:
+            self.assertIsNone(server.process.poll(), server.said())
+
+    def wait_short(self, server, model):
+        """Until it is the one whose context has 64 tokens that answers."""
+        while self.ask(server, model, prompt="Once upon a time " * 40)[0] != 400:
+            pass
+
+    def broken(self):
+        """A file of which only a load finds that it is none of a model."""
+        data, name = pathlib.Path(MODEL).read_bytes(), b"blk.0.attn_q.weight"
+        self.assertIn(name, data)
+        (self.folder / "broken.gguf").write_bytes(data.replace(name, b"blk.0.attn_X.weight", 1))
+
+    def test_reload_with_a_fault_that_a_load_finds(self):
+        self.put("good")
+        self.broken()
+        rows = [{"name": "one", "path": "good.gguf"}, {"name": "two", "path": "good.gguf", "load": "start"},
+                {"name": "idle", "path": "good.gguf"}]
+        self.config(rows)
+        server = Server("--models-file", self.folder / "models.json", model=None)
+        self.addCleanup(server.stop)
+        want = [self.ask(server, name)[1]["choices"] for name in ("one", "two")]
+        held = self.begin(server, "one")
+        self.config([{**row, "path": "broken.gguf"} for row in rows])
+        self.hang_up(server, "read again: 3 models")
+        for kept in ("one", "two"):
+            self.wait_said(server, rf"{kept}: the one before goes on: .*attn_q")
+        self.assertEqual([self.ask(server, name)[1]["choices"] for name in ("one", "two")], want)
+        self.assertEqual(server.get("/ready")[0], 200)
+        self.assertNotIn("is unloaded", server.said())
+        self.assertEqual(self.ask(server, "idle")[1]["error"]["code"], "model_load_failed")  # nothing worked there
+        # One that can be loaded takes the place of the one that is in use; what runs comes to its end.
+        self.config([{**row, "options": {"ctx": 64}} for row in rows])
+        self.hang_up(server, "read again: 3 models")
+        for name in ("one", "two", "idle"):
+            self.wait_short(server, name)
+            self.assertEqual(self.ask(server, name)[1]["choices"], want[0])
+        for _ in range(50):
+            self.assertGreater(len(held.recv(500)), 0)
+        held.close()
+        self.wait_said(server, "one is unloaded")
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_names_alone_need_no_load(self):
+        self.put("good")
+        self.config([{"name": "one", "path": "good.gguf"}])
+        server = Server("--models-file", self.folder / "models.json", model=None)
+        self.addCleanup(server.stop)
+        self.assertEqual(self.ask(server, "one")[0], 200)
+        self.config([{"name": "one", "path": "good.gguf", "aliases": ["uno"], "keep_alive": -1, "load": "start"}])
+        self.hang_up(server, "read again: 1 model")
+        self.assertEqual(self.ask(server, "uno")[0], 200)
+        self.assertEqual(server.said().count("one is ready"), 1)
+        self.config([{"name": "one", "path": "good.gguf", "keep_alive": 0}])
+        self.hang_up(server, "read again: 1 model")
+        self.assertEqual(self.ask(server, "uno")[0], 404)
+        self.ask(server, "one")
+        self.wait_said(server, "one is unloaded")
+
+    def test_reloads_behind_one_another(self):
+        """The last list counts, whatever of the ones before is still being read or loaded."""
+        self.put("good")
+        self.broken()
+        row = {"name": "one", "path": "good.gguf"}
+        lists = ([row], [{**row, "path": "broken.gguf"}], [{**row, "options": {"ctx": 128}}],
+                 [{**row, "options": {"ctx": 64}}], [{"name": "other", "path": "good.gguf"}])
+        self.config(lists[0])
+        server = Server("--models-file", self.folder / "models.json", model=None)
+        self.addCleanup(server.stop)
+        want = self.ask(server, "one")[1]["choices"]
+        for _ in range(5):
+            for rows in lists:
+                self.config(rows)
+                server.process.send_signal(signal.SIGHUP)
+                self.assertIn(self.ask(server, "one")[0], (200, 404, 500))
+            while self.ask(server, "other")[0] != 200:
+                pass
+            self.assertEqual(self.ask(server, "other")[1]["choices"], want)
+            self.config(lists[3])
+            self.hang_up(server, "read again: 1 model")
+            self.wait_short(server, "one")
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_reload_without_room_for_both(self):
+        self.put("a")
+        server = self.serve("--models-memory", self.size() * 3 // 2)
+        want = self.ask(server, "a")[1]["choices"]
+        self.put("a")
+        os.utime(self.folder / "a.gguf", (1, 1))
+        self.hang_up(server, "read again: 1 model")
+        self.wait_said(server, "a: there is no room for the one before and the new one at once .*--models-memory.*: the one "
+                               "before goes, whether or not the new one can be loaded")
+        self.assertEqual(self.ask(server, "a")[1]["choices"], want)
+        self.assertIn("a is unloaded", server.said())
+        self.assertEqual(self.loaded(server), {"a"})
+
+    def test_reload_of_one_that_is_too_large(self):
+        self.put("a")
+        size = self.size()
+        self.config([{"path": "a.gguf"}])
+        server = Server("--models-file", self.folder / "models.json", *SMALL, "--models-memory", size * 3 // 2, model=None,
+                        ready=False)
+        self.addCleanup(server.stop)
+        want = self.ask(server, "a")[1]["choices"]
+        self.config([{"path": "a.gguf", "options": {"kv-size": size * 2}}])
+        self.hang_up(server, "read again: 1 model")
+        self.wait_said(server, "a: the one before goes on: it needs .*--models-memory")
+        self.assertEqual(self.ask(server, "a")[1]["choices"], want)
+        self.assertNotIn("is unloaded", server.said())
+
+    def test_reload_reads_apart_from_the_loop(self):
+        """Its thread asks for none of the files of models, and for no list of them."""
+        if "RUNNEL_LOOP_OPENS" not in os.environ:
+            self.skipTest("RUNNEL_LOOP_OPENS is not set")
+        self.put("a", "b")
+        keys, opens = self.folder / "keys", self.folder / "opens"
+        keys.write_text("first\n")
+        file = self.config([{"path": "a.gguf"}, {"path": "b.gguf"}])
+        env = {**os.environ, "RUNNEL_NICE": "0", "LD_PRELOAD": os.environ["RUNNEL_LOOP_OPENS"], "LOOP_OPENS": str(opens),
+               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        server = Server("--models-file", file, "--models-dir", self.folder, "--api-key-file", keys, model=None, env=env,
+                        ready=False)
+        self.addCleanup(server.stop)
+        ask = lambda: server.ask("POST", TEXT, json.dumps({**SHORT, "model": "a"}), {"Authorization": "Bearer first"})
+        self.assertEqual(ask()[0], 200)
+        if str(keys) not in opens.read_text().split("\n"):
+            self.skipTest("a sanitizer's functions stand in front of the library's")
+        opens.write_text("")
+        self.config([{"path": "a.gguf", "options": {"ctx": 64}}, {"path": "b.gguf", "options": {"ctx": 64}}])
+        self.hang_up(server, "read again: 2 models")
+        while server.said().count("a is ready") < 2:
+            pass
+        self.assertEqual(ask()[0], 200)
+        seen = opens.read_text().split("\n")
+        self.assertIn(str(keys), seen)  # which are few bytes, and read there
+        self.assertEqual([path for path in seen if path.endswith((".gguf", ".json")) or path == str(self.folder)], [])
 
     def test_reload_of_a_folder(self):
         self.put("a", "b")
