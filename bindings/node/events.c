@@ -8,11 +8,6 @@
 #include "addon.h"
 #include "fields.h"
 
-static bool is_terminal(runnel_event_type type)
-{
-    return type == RUNNEL_EVENT_DONE || type == RUNNEL_EVENT_CANCELLED || type == RUNNEL_EVENT_FAILED;
-}
-
 bool pack_init(napi_env env, struct event_pack *pack, uint32_t number, napi_value buffers)
 {
     napi_value buffer;
@@ -182,7 +177,7 @@ void pack_add(struct event_pack *pack, struct node_slot *slot, const runnel_even
     words[7] = (int32_t)event->tool_call;
     memcpy(&words[8], &event->logprob, sizeof event->logprob);
     words[9] = (int32_t)event->usage.shifts;
-    if (is_terminal(event->type)) {
+    if (event_is_terminal(event->type)) {
         put_end(pack, slot, event);
     } else if (has_extra(event)) {
         copy = copy_event(event);

@@ -51,6 +51,11 @@ struct event_sink {
 bool pack_init(napi_env env, struct event_pack *pack, uint32_t number, napi_value buffers);
 void pack_fini(napi_env env, struct event_pack *pack);
 
+static inline bool event_is_terminal(runnel_event_type type)
+{
+    return type == RUNNEL_EVENT_DONE || type == RUNNEL_EVENT_CANCELLED || type == RUNNEL_EVENT_FAILED;
+}
+
 static inline bool pack_is_full(const struct event_pack *pack)
 {
     return pack->n_events == EVENTS_PER_PACK;

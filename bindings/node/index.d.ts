@@ -56,7 +56,8 @@ export interface Span {
 export interface EngineOptions {
   /** How events come: by a thread that wakes the loop (default), or by a handle of libuv on it. */
   transport?: 'thread' | 'uv';
-  /** How long pieces may be held back behind the last wake, in microseconds: 10000. Not with transport 'uv'. */
+  /** How long pieces may be held back behind the last wake, in microseconds, with one stream: 10000. With n streams it is
+   * 1 + n / 16 times that, five times at most. Not with transport 'uv'. */
   holdUs?: number;
   /** How long events gather before they wake the loop again, in microseconds; 1000 by default. */
   gatherUs?: number;

@@ -124,7 +124,7 @@ class Engine extends Uncloneable {
 
   /**
    * Options: those of runnel_engine_options, with gatherUs (how long events gather before they are looked at again) a
-   * millisecond; holdUs, how long pieces may be held back behind the last wake (10000; 0: not at all);
+   * millisecond; holdUs, how long pieces may be held back behind the last wake with one stream (10000; 0: not at all);
    * transport: 'thread' (default) or 'uv'; onLog(level, line), onTrace(span).
    */
   constructor(given = {}) {

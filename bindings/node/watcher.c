@@ -52,15 +52,25 @@ static void hand_over(struct node_watcher *watcher)
     wake_loop(watcher);
 }
 
+/* The more streams there are, the further apart are the pieces of each: so the wait is longer by hold_us for every
+ * STREAMS_PER_HOLD of them. */
+static uint64_t hold_us(const struct node_watcher *watcher)
+{
+    uint32_t n = watcher->n_streams < STREAMS_PER_HOLD * (MAX_HOLDS - 1) ? watcher->n_streams
+                                                                         : STREAMS_PER_HOLD * (MAX_HOLDS - 1);
+
+    return watcher->hold_us + watcher->hold_us * n / STREAMS_PER_HOLD;
+}
+
 /* How long what is in the pack can wait; 0: the loop is to have it now. */
 static uint64_t left_us(const struct node_watcher *watcher)
 {
     const struct event_pack *pack = &watcher->packs[watcher->writing];
-    uint64_t waited = now_us() - watcher->woken_us;
+    uint64_t waited = now_us() - watcher->woken_us, hold = hold_us(watcher);
 
-    if (!pack->can_wait || pack->n_events + RUNNEL_MAX_TAKE > EVENTS_PER_PACK || waited >= watcher->hold_us)
+    if (!pack->can_wait || pack->n_events + RUNNEL_MAX_TAKE > EVENTS_PER_PACK || waited >= hold)
         return 0;
-    return watcher->hold_us - waited;
+    return hold - waited;
 }
 
 /* The pack is full. */
@@ -68,6 +78,16 @@ static struct event_pack *next_pack(struct node_watcher *watcher)
 {
     hand_over(watcher);
     return own_pack(watcher);
+}
+
+static void add(struct node_watcher *watcher, struct event_pack *pack, const runnel_event *event)
+{
+    struct node_slot *slot = event->user;
+    bool had_begun = slot->begun;
+
+    pack_add(pack, slot, event);
+    watcher->n_streams += slot->begun && !had_begun;
+    watcher->n_streams -= event_is_terminal(event->type);
 }
 
 /* What waits. False: stopping. */
@@ -81,7 +101,7 @@ static bool take_all(struct node_watcher *watcher)
         n = runnel_engine_take(watcher->engine, events, RUNNEL_MAX_TAKE);
         pack = own_pack(watcher); /* events of loads may have filled it */
         for (size_t i = 0; i < n && pack != NULL; i++) {
-            pack_add(pack, events[i]->user, events[i]);
+            add(watcher, pack, events[i]);
             if (pack_is_full(pack))
                 pack = next_pack(watcher);
         }

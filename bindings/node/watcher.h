@@ -3,8 +3,9 @@
  *     watcher: poll ─▶ take, take, ... into a pack ─▶ threadsafe function ─▶ poll ...
  *     loop:                                            └─▶ deliver the pack, give it back
  *
- * A wake costs the loop as much as many tokens do. So pieces are held back until `hold_us` after the last wake, unless
- * the pack has what somebody waits for: the first piece of a stream, its end, anything of a load. What is held goes along.
+ * A wake costs the loop as much as many tokens do. So pieces are held back until `hold_us` after the last wake, and
+ * longer the more streams there are, unless the pack has what somebody waits for: the first piece of a stream, its end,
+ * anything of a load. What is held goes along.
  *
  * There are two packs: while the loop has one, the watcher fills the other; when it has none it waits, and events wait
  * in the engine. What is left in a full pack's wake makes a wake of its own, so the loop's other handles get their turn
@@ -22,7 +23,7 @@
 
 #include "events.h"
 
-enum { N_PACKS = 2 };
+enum { N_PACKS = 2, STREAMS_PER_HOLD = 16, MAX_HOLDS = 5 };
 
 struct node_question {
     struct node_slot *slot;
@@ -51,11 +52,12 @@ struct node_watcher {
     bool alone; /* the environment has let go of `wake`: nobody delivers any more */
 
     /* The watcher's own. */
-    uint64_t hold_us;
-    uint64_t woken_us; /* when the last pack was handed over, on the monotonic clock */
-    bool holds;        /* the pack that it fills has something, and it is the watcher's */
-    uint32_t writing;  /* watcher's: the pack that it fills */
-    uint32_t reading;  /* loop's: the pack that comes next */
+    uint64_t hold_us;   /* with one stream */
+    uint32_t n_streams; /* that have begun and not ended */
+    uint64_t woken_us;  /* when the last pack was handed over, on the monotonic clock */
+    bool holds;         /* the pack that it fills has something, and it is the watcher's */
+    uint32_t writing;   /* watcher's: the pack that it fills */
+    uint32_t reading;   /* loop's: the pack that comes next */
 };
 
 /* These on the loop's thread. The packs are made by who starts it. False: no thread, or no memory. */

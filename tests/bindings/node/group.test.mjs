@@ -43,6 +43,29 @@ test('the texts are those of generate, and each stream has one end', async () =>
   });
 });
 
+test('the more streams there are, the longer are pieces held back', async () => {
+  const holdUs = 4000;
+  const N = 70; // from 64 on it is five times as long
+  await withModel(async (model, engine) => {
+    const group = engine.group();
+    const began = performance.now();
+    for (let seed = 0; seed < N; seed++)
+      model.stream({ prompt: PROMPT, maxTokens: 80, ignoreEos: 2, temperature: 1, seed, group });
+    group.end();
+    const seen = new Set();
+    let wakes = 0;
+    for await (const pieces of group) {
+      const before = seen.size;
+      for (let i = 0; i < pieces.length; i++) seen.add(pieces.stream(i));
+      if (Array.from(pieces).some(([, piece]) => piece.type === 'end')) break;
+      if (before === N && pieces.length < 256) wakes++; // nobody began or ended, and the pack was not full
+    }
+    const ms = performance.now() - began;
+    // However late the loop is, these packs were handed over within `ms`, each so long after the one before it.
+    assert.ok(wakes * 5 * holdUs <= ms * 1000, `${wakes} wakes in ${ms} ms`);
+  }, { transport: 'thread', holdUs, gatherUs: 0 });
+});
+
 test('two groups and streams of their own share wakes, in any order', async () => {
   const engine = new Engine({ gatherUs: 100000, computeThreads: 1 }); // so that one wake has events of all
   const model = await engine.loadModel(modelPath);
