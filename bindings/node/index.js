@@ -57,6 +57,7 @@ class Load {
     this.abort = () => native.modelCancelLoad(handle);
     try {
       signal?.addEventListener('abort', this.abort, { once: true });
+      if (signal?.aborted) this.abort();
     } catch (error) {
       this.error = error;
       this.abort();
@@ -73,21 +74,22 @@ class Load {
       this.progress(fraction);
       return false;
     }
+    let aborted;
     try {
       this.signal?.removeEventListener('abort', this.abort);
+      if (state === constants.LOAD_READY) this.progress(1);
+      if (this.signal?.aborted) aborted = new AbortError(this.signal.reason);
     } catch (error) {
       this.error ??= error;
     }
-    if (state === constants.LOAD_READY) this.progress(1);
-    const aborted = this.signal?.aborted;
-    if (state === constants.LOAD_READY && this.error === undefined && !aborted) {
+    if (state === constants.LOAD_READY && this.error === undefined && aborted === undefined) {
       this.resolve(new Model(this.engine, this.handle));
       return true;
     }
     native.modelClose(this.handle);
     if (this.error !== undefined) this.reject(this.error);
     else if (state === constants.LOAD_FAILED) this.reject(error);
-    else if (aborted) this.reject(new AbortError(this.signal.reason));
+    else if (aborted !== undefined) this.reject(aborted);
     else this.reject(new RunnelError('CANCELLED', constants.CANCELLED, 'the load was cancelled', 0));
     return true;
   }
@@ -131,6 +133,8 @@ class Engine extends Uncloneable {
     super();
     const { transport = 'thread', holdUs = HOLD_US, onLog, onTrace, ...rest } = options.object(given);
     rest.gatherUs ??= GATHER_US;
+    for (const call of [onLog, onTrace])
+      if (call !== undefined && typeof call !== 'function') throw invalid('onLog and onTrace must be functions');
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
     if (!Number.isInteger(holdUs) || holdUs < 0 || holdUs >= 2 ** 32)
       throw invalid('holdUs must be an integer from 0 to 4294967295');
@@ -162,7 +166,7 @@ class Engine extends Uncloneable {
       const slot = this.#slot();
       let handle;
       try {
-        handle = native.modelLoad(this.#open, String(path), options.model(rest), slot);
+        handle = native.modelLoad(this.#open, options.path(path), options.model(rest), slot);
       } catch (error) {
         this.#free.push(slot);
         throw error;
@@ -215,10 +219,11 @@ class Engine extends Uncloneable {
     const { signal, ...rest } = options.object(given);
     checkSignal(signal);
     if (signal?.aborted) throw new AbortError(signal.reason);
-    const training = native.trainingNew(this.#open, String(model), corpus, String(head), rest);
+    const training = native.trainingNew(this.#open, options.path(model), corpus, options.path(head), rest);
     const abort = () => native.trainingCancel(training);
-    signal?.addEventListener('abort', abort, { once: true });
     try {
+      signal?.addEventListener('abort', abort, { once: true });
+      if (signal?.aborted) abort();
       for (let step = -1; ; ) {
         const progress = native.trainingProgress(training);
         const state = TRAINING[progress.state];
@@ -229,10 +234,10 @@ class Engine extends Uncloneable {
         await new Promise((resolve) => setTimeout(resolve, TRAINING_MS));
       }
     } finally {
-      signal?.removeEventListener('abort', abort);
       abort();
       while (runs(training)) await new Promise((resolve) => setTimeout(resolve, TRAINING_MS));
       native.trainingFree(training);
+      signal?.removeEventListener('abort', abort);
     }
   }
 
@@ -505,7 +510,7 @@ class Model extends Uncloneable {
     const { signal, ...rest } = options.object(given);
     let session;
     const submit = (slot) => {
-      const [id, sessionId] = native.sessionImport(this.#handle, { ...rest, path: String(path) }, slot);
+      const [id, sessionId] = native.sessionImport(this.#handle, { ...rest, path: options.path(path) }, slot);
       session = sessionId;
       return id;
     };
@@ -633,7 +638,7 @@ class Session extends Uncloneable {
   /** Writes the session to a file. Options: note (a string or Buffer that is kept with it), label, signal. */
   async export(path, given = {}) {
     const { signal, ...rest } = options.object(given);
-    const submit = (slot) => native.sessionExport(this.#handle, { ...rest, path: String(path) }, slot, this.#id);
+    const submit = (slot) => native.sessionExport(this.#handle, { ...rest, path: options.path(path) }, slot, this.#id);
     return new Stream(this.#model.engine, { signal, collect: true }, submit).result;
   }
 
@@ -658,7 +663,7 @@ class ModelFile extends Uncloneable {
   }
 
   static async open(path) {
-    return new ModelFile(await native.fileOpen(undefined, String(path), false));
+    return new ModelFile(await native.fileOpen(undefined, options.path(path), false));
   }
 
   get info() {
@@ -707,15 +712,16 @@ class ModelFile extends Uncloneable {
 
 /** Cache folders: docs/TIERS.md. */
 const cache = {
-  ls: async (path) => native.cacheLs(undefined, String(path), undefined, false),
-  inspect: async (path, fingerprint) => native.cacheInspect(undefined, String(path), { fingerprint }, false),
-  verify: async (path, fingerprint) => native.cacheVerify(undefined, String(path), { fingerprint }, false),
-  purge: async (path, given) => native.cachePurge(undefined, String(path), given, false),
+  ls: async (path) => native.cacheLs(undefined, options.path(path), undefined, false),
+  inspect: async (path, fingerprint) => native.cacheInspect(undefined, options.path(path), { fingerprint }, false),
+  verify: async (path, fingerprint) => native.cacheVerify(undefined, options.path(path), { fingerprint }, false),
+  purge: async (path, given) => native.cachePurge(undefined, options.path(path), given, false),
 };
 
 /** A Jinja template by itself, with the members of `context`. */
 async function renderTemplate(text, context = {}, { nowS = 0 } = {}) {
-  return native.renderTemplate(undefined, text, options.json(context), nowS, false);
+  if (!(Math.abs(nowS) <= Number.MAX_SAFE_INTEGER)) throw invalid('nowS must be seconds since 1970');
+  return native.renderTemplate(undefined, text, options.json(context), Math.floor(nowS), false);
 }
 
 /** What a chat template knows. */
@@ -725,7 +731,7 @@ async function inspectTemplate(text) {
 
 /** The note of a session's file: a Buffer. */
 async function readSessionNote(path) {
-  return native.sessionReadNote(undefined, String(path), false);
+  return native.sessionReadNote(undefined, options.path(path), false);
 }
 
 /** The architectures that load. */

@@ -1,6 +1,7 @@
 /* Jobs on this thread or the pool's: see jobs.h. */
 #include "jobs.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,9 +56,14 @@ bool job_parse_path(napi_env env, const napi_value *arguments, struct job *job)
 
 bool job_parse_number(napi_env env, const napi_value *arguments, struct job *job)
 {
-    if (napi_get_value_int64(env, arguments[0], &job->number) == napi_ok)
+    double number = NAN;
+
+    napi_get_value_double(env, arguments[0], &number);
+    if (number == floor(number) && fabs(number) <= 9007199254740992.0) {
+        job->number = (int64_t)number;
         return true;
-    addon_fail(env, RUNNEL_INVALID, "not a number");
+    }
+    addon_fail(env, RUNNEL_INVALID, "not a whole number");
     return false;
 }
 

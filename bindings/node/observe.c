@@ -52,6 +52,16 @@ static napi_value machine_result(napi_env env, struct job *job)
     return fields_write(env, fields_of("runnel_machine"), job->out);
 }
 
+static bool parse_device(napi_env env, const napi_value *arguments, struct job *job)
+{
+    if (!job_parse_text(env, arguments, job))
+        return false;
+    if (strlen(job->text) == job->text_bytes)
+        return true;
+    addon_fail(env, RUNNEL_INVALID, "the name of a device must be without NUL characters");
+    return false;
+}
+
 static void run_device(struct job *job)
 {
     runnel_device_info *info = result_struct(job, sizeof *info);
@@ -214,7 +224,7 @@ void observe_export(napi_env env, napi_value exports)
         {"engineStats", JOB_OF_ENGINE, 0, NULL, run_stats, stats_result},
         {"engineMetrics", JOB_OF_ENGINE, 0, NULL, run_metrics, metrics_result},
         {"engineMeasure", JOB_OF_ENGINE, 0, NULL, run_measure, machine_result},
-        {"engineDevice", JOB_OF_ENGINE, 1, job_parse_text, run_device, device_result},
+        {"engineDevice", JOB_OF_ENGINE, 1, parse_device, run_device, device_result},
         {"enginePrometheus", JOB_OF_ENGINE, 0, NULL, run_prometheus, job_text},
         {"engineStreams", JOB_OF_ENGINE, 0, NULL, run_streams, streams_result},
         {"engineExperts", JOB_OF_ENGINE, 1, job_parse_number, run_experts, experts_result}};

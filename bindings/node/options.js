@@ -2,6 +2,8 @@
 // What a caller may write in a shorter form than the library's structs have it. The addon reads the rest by the tables
 // of members, and refuses what it does not know.
 
+const { fileURLToPath } = require('node:url');
+
 const { invalid } = require('./errors.js');
 const { constants } = require('./runnel.node');
 
@@ -20,7 +22,18 @@ function flags(prefix, value, option) {
 }
 
 function json(value) {
-  return value === undefined || value === null || typeof value === 'string' ? value : JSON.stringify(value);
+  if (value === undefined || value === null || typeof value === 'string') return value;
+  const text = JSON.stringify(value);
+  if (text === undefined) throw invalid(`a ${typeof value} is no JSON`);
+  return text;
+}
+
+/** Of a file: a string, a file URL or a Buffer. */
+function path(value) {
+  if (typeof value === 'string') return value;
+  if (value instanceof URL) return fileURLToPath(value);
+  if (Buffer.isBuffer(value)) return value.toString();
+  throw invalid('path must be a string or a file URL');
 }
 
 const GRAMMARS = { gbnf: 'GBNF', regex: 'REGEX', ebnf: 'EBNF', choices: 'CHOICES', schema: 'JSON_SCHEMA' };
@@ -113,4 +126,4 @@ function engine(options) {
   return out;
 }
 
-module.exports = { named, flags, json, chat, object, request, embedding, scoring, model, engine, sessionId };
+module.exports = { named, flags, json, path, chat, object, request, embedding, scoring, model, engine, sessionId };

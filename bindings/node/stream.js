@@ -148,13 +148,14 @@ class Stream extends Uncloneable {
     }
     engine._submit(this, submit);
     if (signal !== undefined) {
+      this.#signal = signal;
       try {
         signal.addEventListener('abort', this.#abort, { once: true });
+        if (signal.aborted) this.#abort(); // since it was asked: what reads options may do anything
       } catch (error) {
         this.return();
         throw error;
       }
-      this.#signal = signal;
     }
   }
 
@@ -333,7 +334,7 @@ class Stream extends Uncloneable {
       const place = this.#choose({ tokens, logits, position, sequence, draw });
       if (typeof place?.then !== 'function') return checkPlace(place ?? constants.CHOOSE_DRAW);
       const choose = (later) => this.#ended || this.#engine._chosen(this.#id, checkPlace(later));
-      place.then(choose).catch((error) => this.#fail(error));
+      Promise.resolve(place).then(choose).catch((error) => this.#fail(error));
       return constants.CHOOSE_LATER;
     } catch (error) {
       this.#fail(error);
@@ -367,8 +368,10 @@ class Stream extends Uncloneable {
   #end(type, extra) {
     const answer = this.#answer;
     this.#ended = true;
+    let reason;
     try {
       this.#signal?.removeEventListener('abort', this.#abort);
+      if (this.#aborted) reason = this.#signal.reason;
     } catch (error) {
       this.#thrown ??= { error };
     }
@@ -386,7 +389,7 @@ class Stream extends Uncloneable {
       this.#error = extra.error;
       this.#error.partial = answer;
     } else if (type === constants.EVENT_CANCELLED && this.#aborted && this.#onAbort === 'throw') {
-      this.#error = new AbortError(this.#signal.reason, answer);
+      this.#error = new AbortError(reason, answer);
     }
     this.#settle?.();
     if (this.#resolve === undefined) return;

@@ -1,9 +1,12 @@
 // What a program does wrong: each is an error, and takes nothing from what else runs.
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { constants, folder, modelPath, runnel, until, withModel } from './common.mjs';
 
 const PROMPT = 'Once upon a time';
@@ -77,6 +80,93 @@ test('options that are huge, or of the wrong kind', async () => {
     assert.equal(model.engine.streams().length, 0);
     await reads(model, 3);
   }, { transport: 'thread' });
+});
+
+test('a signal that aborts while options are read, and one that throws when it is asked', async () => {
+  await withModel(async (model, engine) => {
+    const aborting = (controller) => Object.defineProperty([1, 2], 1, { get() { controller.abort(); return 2; } });
+    for (const call of [(options) => model.stream(options).result, (options) => model.generate(options)]) {
+      const controller = new AbortController();
+      const options = { ...ENDLESS, prompt: undefined, tokens: aborting(controller), signal: controller.signal };
+      await assert.rejects(call(options), { code: 'ABORT_ERR' });
+    }
+    /** Aborted by abort(); then `name` throws. */
+    const throwing = (name) => {
+      const signal = { aborted: false, addEventListener(_, call) { this.abort = () => { Object.defineProperty(this, name, { get() { throw new Error(name); } }); call(); }; }, removeEventListener() {} };
+      return signal;
+    };
+    const beside = reads(model, 40);
+    for (const name of ['reason', 'aborted']) {
+      const signal = throwing(name);
+      const stream = model.stream({ ...ENDLESS, signal });
+      signal.abort();
+      await assert.rejects(stream.result, name === 'reason' ? { message: name } : { code: 'ABORT_ERR' });
+      const loading = throwing(name);
+      const loads = engine.loadModel(modelPath, { signal: loading });
+      Object.defineProperty(loading, 'aborted', { configurable: true, value: true });
+      loading.abort();
+      await assert.rejects(loads, { message: name });
+    }
+    await beside;
+    await engine.drain();
+  });
+});
+
+test('a signal that refuses its listener ends a training', { timeout: 60_000 }, async () => {
+  const engine = new runnel.Engine({ computeThreads: 1 });
+  const corpus = 'Once upon a time there was a fox. '.repeat(400);
+  const head = path.join(tmpdir(), `refused-${process.pid}`);
+  const threads = () => readdirSync('/proc/self/task').length;
+  const before = threads();
+  const refusing = { addEventListener() { throw new Error('mine'); }, removeEventListener() {} };
+  const training = engine.trainEagle(modelPath, corpus, head, { steps: 1e6, signal: refusing }).next();
+  assert.ok(threads() > before);
+  await assert.rejects(training, { message: 'mine' });
+  await until(() => threads() <= before);
+  await engine.close();
+});
+
+test('numbers, names and paths that are none say so', async () => {
+  await withModel(async (model, engine) => {
+    const file = await runnel.ModelFile.open(pathToFileURL(modelPath));
+    for (const number of [NaN, Infinity, -Infinity, 1.5, 2 ** 53 + 2, '0', undefined, null, 1n])
+      for (const call of ['metadata', 'tensor']) assert.throws(() => file[call](number), { code: 'INVALID' }, `${call} ${number}`);
+    for (const number of [NaN, 0.5]) assert.throws(() => file.kvBytesPerToken(number), { code: 'INVALID' });
+    assert.equal(file.metadata(0).key, 'general.architecture');
+    file.close();
+    await assert.rejects(engine.device('auto\0x'), { code: 'INVALID' });
+    for (const nowS of [NaN, Infinity, 'x', {}, 1e300])
+      await assert.rejects(runnel.renderTemplate('x', {}, { nowS }), { code: 'INVALID' }, String(nowS));
+    assert.equal(await runnel.renderTemplate('{{ 1 }}', {}, { nowS: 1.5 }), '1');
+    for (const messages of [() => [], Symbol('x')]) assert.throws(() => model.applyTemplateSync({ messages }), { code: 'INVALID' });
+    for (const call of ['onLog', 'onTrace'])
+      for (const value of [5, 'x', {}, null, 0]) assert.throws(() => new runnel.Engine({ [call]: value }), { code: 'INVALID' });
+    const session = model.session();
+    await session.generate({ prompt: PROMPT, maxTokens: 1 });
+    const { cache, ModelFile, readSessionNote } = runnel;
+    const calls = [(one) => engine.loadModel(one), (one) => session.export(one), (one) => model.importSession(one), ModelFile.open,
+      cache.ls, cache.inspect, cache.verify, cache.purge, readSessionNote];
+    for (const one of [undefined, null, 5, {}, Symbol('x'), ['a']])
+      for (const call of calls) await assert.rejects(async () => call(one), { code: 'INVALID', message: /path/ });
+  }, { transport: 'thread' });
+});
+
+test('a promise of a place counts once', async () => {
+  await withModel(async (model) => {
+    const drawing = { prompt: PROMPT, maxTokens: 3, ignoreEos: 2, temperature: 1 };
+    const thrown = [];
+    const twice = (resolve) => {
+      try {
+        resolve(1);
+        resolve(2);
+      } catch (error) {
+        thrown.push(error);
+      }
+    };
+    for (const then of [twice, (resolve) => setTimeout(twice, 0, resolve)])
+      assert.deepEqual((await model.generate({ ...drawing, choose: () => ({ then }) })).tokens, [1, 1, 1]);
+    assert.deepEqual(thrown, []);
+  });
 });
 
 test('places that are none end their stream alone', async () => {
