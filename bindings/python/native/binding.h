@@ -119,6 +119,9 @@ PyObject *rnpy_field_names(const rnpy_fields *fields);
 
 /* The bytes of a str (UTF-8) or bytes object, kept alive by `keep`. -1: an exception is set. */
 int rnpy_text(PyObject *value, const char *name, const char **text, size_t *bytes, PyObject *keep);
+
+/* The same of a text that C reads up to its NUL: it has no other. */
+int rnpy_ended_text(PyObject *value, const char *name, const char **text, PyObject *keep);
 /* Memory that lives as long as `keep`. NULL: an exception is set. */
 void *rnpy_room(size_t bytes, PyObject *keep);
 /* A sequence of ints to int32_t. -1: an exception is set. */

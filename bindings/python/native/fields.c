@@ -127,7 +127,7 @@ int rnpy_text(PyObject *value, const char *name, const char **text, size_t *byte
     return 0;
 }
 
-static int ended_text(PyObject *value, const char *name, const char **text, PyObject *keep)
+int rnpy_ended_text(PyObject *value, const char *name, const char **text, PyObject *keep)
 {
     size_t bytes;
 
@@ -197,7 +197,7 @@ static int texts(PyObject *value, const char *name, const char *const **array, s
     if (room == NULL)
         goto out;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (ended_text(PyList_GetItem(list, i), name, &room[i], keep) < 0)
+        if (rnpy_ended_text(PyList_GetItem(list, i), name, &room[i], keep) < 0)
             goto out;
     *array = room;
     *n = (size_t)count;
@@ -327,7 +327,7 @@ int rnpy_set_field(const rnpy_fields *fields, void *base, PyObject *name, PyObje
     case RNPY_TEXT:
     case RNPY_DATA:
         if (count == NULL)
-            result = ended_text(value, field->name, (const char **)at, keep);
+            result = rnpy_ended_text(value, field->name, (const char **)at, keep);
         else
             result = rnpy_text(value, field->name, (const char **)at, &n, keep);
         break;

@@ -2,6 +2,7 @@
  * may look into one file at once; who sets its architectures has it alone. */
 #include "binding.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "runnel_files.h"
@@ -66,10 +67,9 @@ static PyObject *file_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     runnel_status status;
     file *self = NULL;
     const char *text;
-    size_t bytes;
 
     (void)keywords;
-    if (keep != NULL && PyArg_ParseTuple(arguments, "O", &path) && rnpy_text(path, "path", &text, &bytes, keep) == 0)
+    if (keep != NULL && PyArg_ParseTuple(arguments, "O", &path) && rnpy_ended_text(path, "path", &text, keep) == 0)
         self = (file *)PyType_GenericAlloc(type, 0);
     if (self != NULL) {
         Py_BEGIN_ALLOW_THREADS status = runnel_file_open(text, &self->file, &error);
@@ -212,7 +212,8 @@ static PyObject *file_kv_bytes(PyObject *object, PyObject *argument)
 
     if (open == NULL)
         return NULL;
-    status = runnel_file_kv_bytes_per_token(open, (runnel_kv_type)type, &bytes, &error);
+    status = type < 0 || type > INT_MAX ? RUNNEL_INVALID
+                                        : runnel_file_kv_bytes_per_token(open, (runnel_kv_type)type, &bytes, &error);
     leave(object);
     return status == RUNNEL_OK ? PyLong_FromUnsignedLongLong(bytes) : rnpy_raise_error(status, &error);
 }

@@ -58,8 +58,9 @@ static int set_option(rnpy_request *request, PyObject *name, PyObject *value)
 
 int rnpy_request_init(rnpy_request *request, PyObject *arguments)
 {
-    PyObject *name, *value;
+    PyObject *copy, *name, *value;
     Py_ssize_t at = 0;
+    int result = 0;
 
     memset(request, 0, sizeof *request);
     runnel_request_default(&request->request);
@@ -68,10 +69,13 @@ int rnpy_request_init(rnpy_request *request, PyObject *arguments)
     request->keep = PyList_New(0);
     if (request->keep == NULL)
         return -1;
-    while (PyDict_Next(arguments, &at, &name, &value)) /* of a dict that _shared.py has just made */
-        if (value != Py_None && set_option(request, name, value) < 0)
-            return -1;
-    return 0;
+    copy = PyDict_Copy(arguments); /* what reads a value may run Python, which may have the dict itself */
+    if (copy == NULL || PyList_Append(request->keep, copy) < 0)
+        result = -1;
+    while (result == 0 && PyDict_Next(copy, &at, &name, &value))
+        result = value == Py_None ? 0 : set_option(request, name, value);
+    Py_XDECREF(copy);
+    return result;
 }
 
 void rnpy_request_fini(rnpy_request *request)

@@ -247,10 +247,9 @@ PyObject *rnpy_read_note(PyObject *module, PyObject *path)
 {
     PyObject *result = NULL, *keep = PyList_New(0);
     const char *text;
-    size_t bytes;
 
     (void)module;
-    if (keep != NULL && rnpy_text(path, "path", &text, &bytes, keep) == 0)
+    if (keep != NULL && rnpy_ended_text(path, "path", &text, keep) == 0)
         result = rnpy_written(write_note, (void *)(uintptr_t)text, 1, 4096, 'b');
     Py_XDECREF(keep);
     return result;

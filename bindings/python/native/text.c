@@ -167,11 +167,10 @@ static bool read_files(PyObject *list, runnel_infill *infill, PyObject *keep)
 
     for (Py_ssize_t i = 0; files != NULL && i < n; i++) {
         PyObject *name, *text;
-        size_t bytes;
 
         memset(&files[i], 0, sizeof files[i]);
         if (!PyArg_ParseTuple(PyList_GetItem(list, i), "OO", &name, &text) ||
-            (name != Py_None && rnpy_text(name, "name", &files[i].name, &bytes, keep) < 0) ||
+            (name != Py_None && rnpy_ended_text(name, "name", &files[i].name, keep) < 0) ||
             rnpy_text(text, "text", &files[i].text, &files[i].text_bytes, keep) < 0)
             return false;
     }

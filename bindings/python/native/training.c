@@ -33,19 +33,19 @@ static runnel_status begin(training *self, PyObject *paths[3], PyObject *options
     runnel_eagle_options eagle;
     runnel_status status = RUNNEL_INVALID;
     const char *texts[3];
-    size_t bytes[3];
+    size_t bytes;
     runnel_training *made = NULL;
     runnel_engine *engine = NULL;
 
     runnel_eagle_options_default(&eagle);
-    if (keep != NULL && rnpy_text(paths[0], "model", &texts[0], &bytes[0], keep) == 0 &&
-        rnpy_text(paths[1], "corpus", &texts[1], &bytes[1], keep) == 0 &&
-        rnpy_text(paths[2], "head", &texts[2], &bytes[2], keep) == 0 &&
+    if (keep != NULL && rnpy_ended_text(paths[0], "model", &texts[0], keep) == 0 &&
+        rnpy_text(paths[1], "corpus", &texts[1], &bytes, keep) == 0 &&
+        rnpy_ended_text(paths[2], "head", &texts[2], keep) == 0 &&
         rnpy_set_fields(&rnpy_eagle_fields, &eagle, options, keep) == 0)
         engine = rnpy_engine_enter(self->engine);
     if (engine != NULL) {
         rnpy_gil_release();
-        status = runnel_eagle_train(engine, texts[0], texts[1], bytes[1], texts[2], &eagle, &made, error);
+        status = runnel_eagle_train(engine, texts[0], texts[1], bytes, texts[2], &eagle, &made, error);
         rnpy_gil_restore();
         atomic_store(&self->training, made);
         rnpy_engine_leave(self->engine);

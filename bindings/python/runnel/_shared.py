@@ -94,6 +94,15 @@ def request_options(prompt, options):
     return plain_options(options)
 
 
+def seconds(timeout):
+    """A timeout for the extension, where -1 is none."""
+    if timeout is None:
+        return -1
+    if not timeout >= 0:
+        raise ValueError(f"timeout: seconds from 0 on are wanted, not {timeout!r}")
+    return timeout
+
+
 class Unique:
     """What stands for one thing of the library, which goes with it: a copy would take it away from the first."""
 
@@ -320,7 +329,7 @@ class EngineBase(Unique):
         """Cancels what runs, waits for its end, for a step of a model at most, and frees the engine. Idempotent. A
         function of yours that another thread runs inside the engine (`choose`, `on_progress`) is waited for, too: at
         most `timeout` seconds, then TimeoutError is raised, and the engine is open as before."""
-        self._core.close(-1 if timeout is None else timeout)
+        self._core.close(seconds(timeout))
 
     def stats(self):
         """Counts: the members of runnel_engine_stats."""
@@ -362,11 +371,11 @@ class ModelBase(Unique):
     def tokenize(self, text, *, bos=False, special=False):
         """The ids of a text, as a memoryview of ints. bos: with BOS and EOS as the model wants them; special: control
         tokens that the text spells become control tokens."""
-        return self._core.tokenize(text, bos * TOKENIZE_BOS | special * TOKENIZE_SPECIAL)
+        return self._core.tokenize(text, bool(bos) * TOKENIZE_BOS | bool(special) * TOKENIZE_SPECIAL)
 
     def detokenize(self, tokens, *, special=False):
         """The bytes that ids stand for; special: control tokens by their names."""
-        return self._core.detokenize(tokens, special)
+        return self._core.detokenize(tokens, bool(special))
 
     def apply_template(self, messages, **options):
         """The prompt of a conversation as text; options are those of runnel_chat."""
@@ -444,7 +453,7 @@ class Training(Unique):
         """Cancels it, waits until it has ended, within a step, and frees what it holds. Idempotent; a loop over it then
         raises ClosedError. With a timeout in seconds, TimeoutError is raised where the step takes longer: then it is
         cancelled, and can be closed again. The last reference that goes closes it, too."""
-        self._core.close(-1 if timeout is None else timeout)
+        self._core.close(seconds(timeout))
 
     async def aclose(self, timeout=None):
         """The same, off the loop's thread."""

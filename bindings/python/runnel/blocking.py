@@ -23,8 +23,11 @@ from ._shared import (
     open_engine,
     plain_options,
     request_options,
+    seconds,
     start_training,
 )
+
+_MOST_MS = 1 << 62
 
 
 class Engine(EngineBase):
@@ -43,7 +46,7 @@ class Engine(EngineBase):
 
     def drain(self, timeout=None):
         """Refuses new requests from now on; True once all streams have ended, False after `timeout` seconds."""
-        return self._core.drain(-1 if timeout is None else int(timeout * 1000))
+        return self._core.drain(int(min(1000 * seconds(timeout), _MOST_MS)))
 
     def load_model(self, path, *, on_progress=None, **options):
         """Loads a GGUF file; on_progress(fraction) is called on this thread."""

@@ -6,6 +6,7 @@ import copy
 import logging
 import pickle
 import signal
+import sys
 import threading
 import time
 
@@ -463,3 +464,46 @@ except Exception as error:
     print(type(error), error)
 """)
     assert done.returncode == 0 and "Error" in done.stdout, done
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, float("nan")])
+def test_times_that_are_none(model_path, timeout):
+    """Else they would be no limit at all."""
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        model = engine.load_model(model_path)
+        with model.stream(PROMPT, **ENDLESS):
+            for call in (engine.drain, engine.close):
+                with pytest.raises(ValueError, match="timeout"):
+                    call(timeout)
+            assert not engine.drain(0) and not engine.closed
+
+
+def test_options_that_are_changed_while_they_are_read(blocking_model):
+    class Number:
+        def __index__(self):
+            options = sys._getframe(1).f_locals["options"]
+            options.update({f"none {i}": i for i in range(1000)})
+            return 2
+
+    assert len(blocking_model.generate(PROMPT, max_tokens=Number(), ignore_eos=2, seed=1).tokens) == 2
+
+
+def test_paths_and_names_that_end_early(blocking_model, model_path, tmp_path):
+    train = blocking_model._engine.train
+    path = model_path + "\0x"
+    for call in (runnel.files.File, runnel.files.read_note, lambda path: train(path, "a", tmp_path / "head"),
+                 lambda path: train(model_path, "a", path)):
+        with pytest.raises(runnel.InvalidError, match="NUL"):
+            call(path)
+    with runnel.files.File(model_path) as file:
+        for kind in (2**32, 2**40, -(2**32)):
+            with pytest.raises(runnel.InvalidError):
+                file.kv_bytes_per_token(kind)
+
+
+def test_flags_are_true_or_not(blocking_model):
+    text = "<|im_start|>a"
+    assert blocking_model.tokenize(text, special=True) != blocking_model.tokenize(text)
+    for bos in (2, "yes", [0]):
+        assert blocking_model.tokenize(text, bos=bos) == blocking_model.tokenize(text, bos=True)
+    assert blocking_model.tokenize(text, bos=None, special=0) == blocking_model.tokenize(text)
