@@ -191,11 +191,73 @@ static void test_a_full_ring(void **state)
     rnpy_news_free(news);
 }
 
+/* What is lost wakes who tells it, also where nothing else waits. */
+static void test_what_is_lost_alone(void **state)
+{
+    rnpy_news *news = rnpy_news_new();
+    char text[TEXT_BYTES];
+    runnel_trace_event event = {.name = text, .model = text, .messages = text, .label = text};
+
+    (void)state;
+    assert_non_null(news);
+    memset(last_span, 0, sizeof last_span);
+    told_spans = lost = 0;
+    for (long i = 1; i <= 5000; i++) {
+        write_text(text, 0, i);
+        rnpy_news_on_trace(news, &event);
+    }
+    rnpy_news_tell(news, NULL, &on_trace);
+    assert_int_equal(told_spans, 4096);
+    assert_int_equal(lost, 0);
+    rnpy_news_tell(news, &on_log, NULL);
+    assert_int_equal(lost, 5000 - 4096);
+    rnpy_news_tell(news, &on_log, &on_trace);
+    assert_int_equal(lost, 5000 - 4096);
+    assert_int_equal(failed, 0);
+    rnpy_news_free(news);
+}
+
+enum { LOST_EACH = 100000 };
+
+static void *lose(void *news)
+{
+    runnel_trace_event event = {.name = "", .model = "", .messages = "", .label = ""};
+
+    for (int i = 0; i < LOST_EACH; i++)
+        rnpy_news_on_trace(news, &event);
+    atomic_fetch_sub(&running, 1);
+    return NULL;
+}
+
+/* The count of what is lost is taken while others add to it. */
+static void test_each_that_is_lost_counts_once(void **state)
+{
+    rnpy_news *news = rnpy_news_new();
+    pthread_t threads[WRITERS];
+
+    (void)state;
+    assert_non_null(news);
+    lost = 0;
+    atomic_store(&running, WRITERS);
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, lose, news), 0);
+    while (atomic_load(&running) > 0)
+        rnpy_news_tell(news, &on_log, NULL);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    rnpy_news_tell(news, &on_log, NULL);
+    assert_int_equal(lost, WRITERS * LOST_EACH - 4096);
+    assert_int_equal(failed, 0);
+    rnpy_news_free(news);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_is_told_once_or_lost),
         cmocka_unit_test(test_a_full_ring),
+        cmocka_unit_test(test_what_is_lost_alone),
+        cmocka_unit_test(test_each_that_is_lost_counts_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
