@@ -1,5 +1,5 @@
-/* The AVX2 levels (with FMA and F16C, with and without AVX-VNNI): rows. Products and quantising are in
- * simd_avx2_blocks.c, simd_vnni_blocks.c and simd_avx2_floats.c. Threads: any; nothing here has state. */
+/* The AVX2 levels (with FMA and F16C, with and without AVX-VNNI): rows. Products are in simd_avx2_blocks.c,
+ * simd_vnni_blocks.c and simd_avx2_floats.c, quantising in lines_avx2.c. Threads: any; nothing here has state. */
 #include <cpuid.h>
 #include <immintrin.h>
 #include <math.h>
