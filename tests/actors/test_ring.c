@@ -26,6 +26,15 @@ struct ring {
     struct liar_plan liar; /* n-grams are its */
 };
 
+/* A step takes a millisecond, whatever the machine does meanwhile: the policies of drafts and of steps go by time. */
+static uint64_t now_us;
+
+static uint64_t clock_now(void *user)
+{
+    (void)user;
+    return now_us;
+}
+
 /* max_changes: not 0 where the device has penalties and biases. */
 static void open_ring(struct ring *ring, uint32_t size, bool itself, uint32_t max_changes)
 {
@@ -39,11 +48,12 @@ static void open_ring(struct ring *ring, uint32_t size, bool itself, uint32_t ma
                                               .draws = true},
                                    .n_vocab = ORACLE_VOCAB};
     const struct oracle_alphabet alphabet = manual_alphabet(6);
+    const struct rn_clock clock = {.now_us = clock_now};
 
     ring->liar = (struct liar_plan){.alphabet = alphabet, .salt = 1, .percent = 70, .seed = 1};
     parts.new_proposer = liar_new;
     parts.proposer_user = &ring->liar;
-    ring->engine = manual_engine(NULL, NULL);
+    ring->engine = manual_engine(NULL, &clock);
     ring->oracle = oracle_new(&parts.limits, &alphabet, 1);
     assert_non_null(ring->oracle);
     ring->oracle->caps.good_ring = size;
@@ -58,6 +68,7 @@ static void open_ring(struct ring *ring, uint32_t size, bool itself, uint32_t ma
 static void step(struct ring *ring)
 {
     manual_settle(ring->engine);
+    now_us += 1000;
     if (ring->oracle->first != NULL)
         oracle_complete(ring->oracle, ORACLE_FAULT_NONE);
     manual_settle(ring->engine);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "apps/serve/keys.h"
+#include "tests/slow.h"
 
 enum { N = 20, MOST_STEPS = 1 << 20 };
 
@@ -93,5 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_tell_nothing)};
 
+    if (UNLESS_SANITIZED(false, true))
+        return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
