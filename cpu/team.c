@@ -116,8 +116,9 @@ static void sleep_on(struct event *event, uint32_t old)
     atomic_fetch_sub_explicit(&event->sleepers, 1, memory_order_relaxed); /* a wake too many is harmless */
 }
 
-/* Returns once the event's value is not `old`; meanwhile: NULL, or what goes on as long as this spins. The acquire loads pair with the change in signal_all:
- * weaker, and the job or the other workers' results might be read too early. */
+/* Returns once the event's value is not `old`; meanwhile: NULL, or what goes on as long as this spins. The acquire
+ * loads pair with the change in signal_all: weaker, and the job or the other workers' results might be read too
+ * early. */
 static void wait_on(struct event *event, uint32_t old, struct patience *patience, struct rn_meanwhile *meanwhile)
 {
     uint32_t i;

@@ -104,8 +104,8 @@ RUNNEL_API const char *runnel_architecture(uint32_t index, char features[RUNNEL_
 
 /* What a model's cold tier has left in a folder: inspected and purged without the model; see docs/TIERS.md. These calls
  * block on the disk and call back on the caller's thread; ls, inspect and verify change nothing and may run while an
- * engine uses the folder. A `fingerprint` may be shortened to digits that tell it from the others, and is NOT_FOUND where
- * none or several begin so; NULL: all. Other files in the folder are counted as foreign and left alone. */
+ * engine uses the folder. A `fingerprint` may be shortened to digits that tell it from the others, and is NOT_FOUND
+ * where none or several begin so; NULL: all. Other files in the folder are counted as foreign and left alone. */
 typedef struct runnel_cache_entry {
     size_t struct_size;
     const char *fingerprint; /* 32 hexadecimal digits: of model, KV format and adapter */

@@ -42,8 +42,8 @@ RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocat
 
 #define RUNNEL_ERROR_BYTES 256
 
-/* Of a request that is refused or fails: which part of it is at fault, where that can be told of no member alone. Others
- * may come. */
+/* Of a request that is refused or fails: which part of it is at fault, where that can be told of no member alone.
+ * Others may come. */
 typedef enum runnel_about {
     RUNNEL_ABOUT_NONE = 0,    /* the sentence alone tells */
     RUNNEL_ABOUT_PROMPT = 1,  /* it is empty */

@@ -7,7 +7,8 @@
  * string whose occurrence starts earliest, even if another one was complete before it. The concatenated output
  * depends on the concatenated input alone, not on how it was cut into pieces.
  *
- * A plain struct without heap: lives inside the state of a stream, beside the memory that init borrows. Single owner. */
+ * A plain struct without heap: lives inside the state of a stream, beside the memory that init borrows. Single
+ * owner. */
 #ifndef RN_TEXT_PIECE_STREAM_H
 #define RN_TEXT_PIECE_STREAM_H
 

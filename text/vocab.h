@@ -50,8 +50,8 @@ struct rn_view rn_vocab_piece(const struct rn_vocab *vocab, int32_t token, bool 
 /* Longest piece in bytes, names of control tokens included; at least 1. */
 uint32_t rn_vocab_longest_piece(const struct rn_vocab *vocab);
 
-/* False: the file has a list of merges, and none of them joins two of its tokens to a third one, so that words fall apart
- * into bytes (BPE). The list is another vocabulary's. */
+/* False: the file has a list of merges, and none of them joins two of its tokens to a third one, so that words fall
+ * apart into bytes (BPE). The list is another vocabulary's. */
 bool rn_vocab_merges_fit(const struct rn_vocab *vocab);
 
 /* True when the piece of the first token of a text starts with a space that the tokenizer put there

@@ -47,7 +47,8 @@ class Docs(unittest.TestCase):
 
     def type(self, server, command):
         self.assertIn("localhost:8080", command)
-        done = subprocess.run(["bash", "-c", command.replace("localhost:8080", f"127.0.0.1:{server.port}")], cwd=self.folder,
+        done = subprocess.run(["bash", "-c", command.replace("localhost:8080", f"127.0.0.1:{server.port}")],
+                              cwd=self.folder,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=common.PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, (command, done))
         return done.stdout.decode()
@@ -89,13 +90,13 @@ class Docs(unittest.TestCase):
                 (two.replace("=", f"={self.folder}/"), ("small", "large")),
                 (alias.replace("a.gguf", f"{self.folder}/a.gguf"), ("a", "gpt-4o", "default")),
                 (folder.replace("~/models", str(self.folder)), ("a", "b", "bge")),
-                (file.replace("models.json", f"{self.folder}/models.json"), ("qwen3-4b", "gpt-4o-mini", "default", "embed",
-                                                                             "llama-70b"))):
+                (file.replace("models.json", f"{self.folder}/models.json"), ("qwen3-4b", "gpt-4o-mini", "default",
+                                                                             "embed", "llama-70b"))):
             with self.subTest(command=command):
                 server = self.serve(command)
                 for name in names:
-                    self.assertEqual(server.post("/v1/completions", {"model": name, "prompt": "a", "max_tokens": 2})[0], 200,
-                                     (name, server.said()))
+                    self.assertEqual(server.post("/v1/completions", {"model": name, "prompt": "a", "max_tokens": 2})[0],
+                                     200, (name, server.said()))
                 self.assertEqual(server.post("/v1/completions", {"model": "other", "prompt": "a"})[0], 404)
 
     def test_keys(self):

@@ -258,7 +258,8 @@ class Llama(unittest.TestCase):
         self.assertEqual(len({plain, texts[0], *texts[4:8]}), 5)
         for body, name in (({"lora": [{"id": 0, "scale": 1}]}, "lora"), ({"logit_bias": [[[], 1]]}, "logit_bias[0]"),
                            ({"logit_bias": [5]}, "logit_bias[0]"), ({"logit_bias": [[1, True]]}, "logit_bias[0]"),
-                           ({"logit_bias": [["a", "b"]]}, "logit_bias[0]"), ({"logit_bias": {"a": None}}, "logit_bias.a"),
+                           ({"logit_bias": [["a", "b"]]}, "logit_bias[0]"),
+                           ({"logit_bias": {"a": None}}, "logit_bias.a"),
                            ({"samplers": "kq"}, "samplers"), ({"samplers": ["top_k", "top-k"]}, "samplers")):
             status, got = self.server.post("/completion", {**ASK, **body})
             self.assertEqual((status, got["error"]["param"]), (400, name), body)
@@ -309,11 +310,14 @@ class Llama(unittest.TestCase):
                                        math.exp((other["logprob"] - raw[0]["logprob"]) / heat), delta=1e-3)
         for beyond, nearest in (({"temperature": 1e300, "samplers": ["top_k", "temperature"]},
                                  {"temperature": 3.4e38, "samplers": ["top_k", "temperature"]}),
-                                ({"top_p": 7}, {"top_p": 1}), ({"top_p": -1}, {"top_p": 0}), ({"min_p": -3}, {"min_p": 0}),
+                                ({"top_p": 7}, {"top_p": 1}), ({"top_p": -1}, {"top_p": 0}),
+                                ({"min_p": -3}, {"min_p": 0}),
                                 ({"top_k": -7}, {"top_k": 0}), ({"typical_p": 9}, {"typical_p": 1}),
-                                ({"top_n_sigma": -1}, {"top_n_sigma": 0}), ({"xtc_threshold": -1}, {"xtc_threshold": 0})):
+                                ({"top_n_sigma": -1}, {"top_n_sigma": 0}),
+                                ({"xtc_threshold": -1}, {"xtc_threshold": 0})):
             hot = {"seed": 5, "temperature": 1.2}
-            self.assertEqual(self.ask(**{**hot, **beyond})["content"], self.ask(**{**hot, **nearest})["content"], beyond)
+            self.assertEqual(self.ask(**{**hot, **beyond})["content"], self.ask(**{**hot, **nearest})["content"],
+                             beyond)
         self.assertNotEqual(self.ask(frequency_penalty=30)["content"], self.ask()["content"])
         for body, param in (({"temperature": 9}, "temperature"), ({"frequency_penalty": 9}, "frequency_penalty"),
                             ({"logprobs": 21}, "logprobs"), ({"logit_bias": {"a": 1}}, "logit_bias.a"),

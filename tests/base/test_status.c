@@ -122,7 +122,8 @@ static void test_reasons_behind_long_paths(void **state)
     }
 }
 
-/* A long reason does not drive out the path, nor a short path's first characters; other sentences keep their beginning. */
+/* A long reason does not drive out the path, nor a short path's first characters; other sentences keep their
+ * beginning. */
 static void test_long_reasons(void **state)
 {
     char reason[600], path[600];

@@ -45,7 +45,8 @@ struct cache {
     double *k, *v; /* as stored, [context, dim]; NULL: not for a judge */
 };
 
-/* The matrix of kv.h times the root of its size, written out as its definition; those of fewer rows are its beginning. */
+/* The matrix of kv.h times the root of its size, written out as its definition; those of fewer rows are its
+ * beginning. */
 static double signs[MAX_DIM][MAX_DIM];
 
 static void fill_signs(void)
@@ -57,7 +58,8 @@ static void fill_signs(void)
             signs[i][j] = __builtin_popcount(i & j) % 2 == 0 ? 1 : -1;
 }
 
-/* out[0..n) = what a row stored as `bytes` stands for: decoded, and multiplied by that matrix where rows are rotated. */
+/* out[0..n) = what a row stored as `bytes` stands for: decoded, and multiplied by that matrix where rows are
+ * rotated. */
 static void stored(const uint8_t *bytes, uint32_t n, runnel_kv_type type, double *out)
 {
     uint32_t span = rn_kv_rotated(type) ? rn_kv_rotation(n) : 1, start, i, j;

@@ -1,6 +1,6 @@
 /* Whoever tries keys learns nothing from how long it takes: a look for a key takes the same number of instructions
- * whichever key is found, and whichever byte of whichever key a wrong one differs in. Counted by single steps of a child
- * process. Exit code 77: the machine lets no process be traced, or a sanitizer makes instructions of its own. */
+ * whichever key is found, and whichever byte of whichever key a wrong one differs in. Counted by single steps of a
+ * child process. Exit code 77: the machine lets no process be traced, or a sanitizer makes instructions of its own. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -92,7 +92,16 @@ test('a signal that aborts while options are read, and one that throws when it i
     }
     /** Aborted by abort(); then `name` throws. */
     const throwing = (name) => {
-      const signal = { aborted: false, addEventListener(_, call) { this.abort = () => { Object.defineProperty(this, name, { get() { throw new Error(name); } }); call(); }; }, removeEventListener() {} };
+      const signal = {
+        aborted: false,
+        addEventListener(_, call) {
+          this.abort = () => {
+            Object.defineProperty(this, name, { get() { throw new Error(name); } });
+            call();
+          };
+        },
+        removeEventListener() {},
+      };
       return signal;
     };
     const beside = reads(model, 40);
