@@ -14,8 +14,10 @@
  * nothing of more rows than it had: if they would fit by it, a step may have four times the rows of the last ones.
  *
  * A step in which nobody reads along is bounded by its time: by 100 ms where several requests have rows in it, for a
- * request that is cancelled waits for the others' rows, and who comes in waits, too; by a second where it is one's own,
- * or the background's, which is stopped when it is not wanted (model/stop.h).
+ * request that is cancelled waits for the others' rows, and who comes in waits, too; by three seconds where it is one's
+ * own, or the background's, which is stopped when it is not wanted (model/stop.h): who comes in waits for that, too, but
+ * an 8B model on two cores computes 50 rows in a second, and in steps of 50 rows a prompt takes a sixth longer than in
+ * steps of 150.
  *
  *   rows = bound / row       row: a row's share of such a step's time
  *
@@ -36,7 +38,7 @@
 #define RN_PROMPT_BUDGET_STEPS 16      /* with prompts in a row at most, before one without */
 #define RN_PROMPT_BUDGET_GROWTH 4      /* rows of a step by those of the last ones, where nothing says more */
 #define RN_PROMPT_BUDGET_SHARED_US 100000.0f
-#define RN_PROMPT_BUDGET_ALONE_US 1000000.0f
+#define RN_PROMPT_BUDGET_ALONE_US 3000000.0f
 #define RN_PROMPT_BUDGET_PATIENCE 50       /* its time by this: how long a prompt that is alone waits for others ... */
 #define RN_PROMPT_BUDGET_PATIENCE_US 5000u /* ... at most */
 #define RN_PROMPT_BUDGET_CHUNK \
