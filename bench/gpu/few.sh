@@ -3,7 +3,7 @@
 # of one to eight rows by matmul_few and by matmul_stream beside each other, as shares of the copy line; and those of
 # experts pair by pair and by groups.
 #
-#   cmake --preset ci -DRUNNEL_CUDA_TARGETS=sm_90a
+#   cmake --preset ci -DRUNNEL_CUDA_TARGETS=sm_90
 #   ninja -C build/ci runnel_cuda bench_gpu test_gpu_{products,experts,draw,attention,choose,model}
 #   bench/gpu/few.sh [build/ci]
 set -euo pipefail
