@@ -11,6 +11,7 @@
  *   training.c  Training
  *   stream.c    Stream: events become pieces, pieces wait to be read
  *   reader.c    Reader, Next: how asyncio waits for a piece
+ *   watch.c     Watch: when a loop is woken
  *   piece.c     Piece: one event
  *
  * Threads: no thread of an engine runs Python. Events come inside Engine.dispatch on the thread of an event loop, with
@@ -157,6 +158,7 @@ typedef struct rnpy_news rnpy_news;
 typedef struct rnpy_engine {
     PyObject_HEAD runnel_engine *engine; /* NULL: closed */
     pid_t process;                       /* in a fork's child the engine has no threads */
+    uint32_t gather_us;                  /* its option */
     atomic_int calls;   /* calls that have entered. Partner: `closing`, which close sets before it reads this */
     atomic_int closing; /* read by enter after it has counted itself */
     rnpy_news *news;    /* lines and spans that the engine's threads leave for Python */
@@ -254,17 +256,31 @@ int rnpy_training_ready(PyObject *module);
 /* Rows from a list of dicts. 0 or -1. */
 int rnpy_architectures(PyObject *list, const runnel_architecture_row *const **rows, size_t *n, PyObject *keep);
 
-/* ---- Streams and pieces (stream.c, piece.c) ----------------------------------------------- */
-
 typedef struct rnpy_bytes {
     char *data;
     size_t n, room;
 } rnpy_bytes;
 
+/* ---- When a loop is woken (watch.c) -------------------------------------------------------- */
+
+typedef struct rnpy_watch rnpy_watch;
+
+int rnpy_watch_ready(PyObject *module);
+/* The host as the Watch that it is; borrowed. NULL: its loop is none of asyncio's. */
+rnpy_watch *rnpy_watch_of(PyObject *host);
+/* A dispatch on the loop's thread has ended; it brought events, and left more behind. */
+void rnpy_watch_dispatched(rnpy_watch *watch, bool any, bool more);
+/* A stream's first token has come; the stream has ended behind it. On any thread. */
+void rnpy_watch_flows(rnpy_watch *watch);
+void rnpy_watch_flows_no_more(rnpy_watch *watch);
+
+/* ---- Streams and pieces (stream.c, piece.c) ----------------------------------------------- */
+
 typedef struct rnpy_stream {
     PyObject_HEAD rnpy_engine *engine;
     runnel_stream id;
     PyObject *host;    /* whose loop reads it: has wake(waiter) and ended(); NULL: read by blocking calls */
+    rnpy_watch *watch; /* the host, where it is one; NULL: not */
     PyObject *waiter;  /* of the reader that waits, or NULL */
     PyObject *others;  /* list of those behind it, or NULL */
     PyObject *choose;  /* draws, or NULL */
@@ -275,6 +291,7 @@ typedef struct rnpy_stream {
     PyObject *kept;                               /* list of pieces that the result is made of */
     atomic_uintptr_t reader; /* the thread inside a blocking read, 0: none. What it got is its until it is taken */
     bool live;               /* the terminal event has not come */
+    bool flows;              /* its first token has come */
     bool collect;            /* nobody reads pieces */
     bool paused, cancelled;  /* by us */
     bool abandoned;          /* nobody has it any more */

@@ -174,6 +174,7 @@ static int open_engine(rnpy_engine *self, PyObject *values, PyObject *keep)
         return -1;
     }
     self->engine = engine;
+    self->gather_us = options.gather_us;
     return 0;
 }
 
@@ -331,6 +332,7 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
     PyObject *host, *before = dispatching;
     rnpy_woken list, *around;
     runnel_engine *engine;
+    rnpy_watch *watch;
     Py_ssize_t most;
     int woken;
     size_t n;
@@ -347,6 +349,8 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
     dispatching = before;
     rnpy_engine_leave(self);
     woken = rnpy_woken_run(&list, around, host);
+    if ((watch = rnpy_watch_of(host)) != NULL)
+        rnpy_watch_dispatched(watch, n > 0, most > 0 && n >= (size_t)most);
     Py_DECREF(host);
     if (woken < 0)
         return NULL;
@@ -559,6 +563,7 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(rnpy_engine, weak), READONLY, NULL},
+    {"gather_us", T_UINT, offsetof(rnpy_engine, gather_us), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

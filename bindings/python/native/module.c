@@ -259,7 +259,7 @@ static int execute(PyObject *module)
     if (add_errors(module) < 0 || add_enums(module) < 0 || add_limits(module) < 0)
         return -1;
     if (rnpy_piece_ready(module) < 0 || rnpy_waiters_ready() < 0 || rnpy_stream_ready(module) < 0 ||
-        rnpy_reader_ready(module) < 0)
+        rnpy_reader_ready(module) < 0 || rnpy_watch_ready(module) < 0)
         return -1;
     if (rnpy_engine_ready(module) < 0 || rnpy_model_ready(module) < 0)
         return -1;

@@ -188,6 +188,20 @@ static void say_ended(rnpy_stream *self)
     Py_XDECREF(result);
 }
 
+/* Nobody waits for its first token any more. A stream whose tokens Python draws is waited for all the time. */
+static void note_flow(rnpy_stream *self, runnel_event_type type, bool ends)
+{
+    if (self->watch == NULL)
+        return;
+    if (ends && self->flows) {
+        rnpy_watch_flows_no_more(self->watch);
+    } else if (!self->flows && self->choose == NULL &&
+               (type == RUNNEL_EVENT_TOKEN || type == RUNNEL_EVENT_REASONING)) {
+        self->flows = true;
+        rnpy_watch_flows(self->watch);
+    }
+}
+
 static void pause_if_full(rnpy_stream *self)
 {
     if (self->count < HIGH || self->paused || atomic_load(&self->engine->closing))
@@ -203,6 +217,7 @@ void rnpy_stream_on_event(void *stream, const runnel_event *event)
 
     RNPY_LOCK((PyObject *)self);
     self->id = event->stream;
+    note_flow(self, event->type, ends);
     if (ends) {
         take_end(self, event);
     } else {
@@ -273,6 +288,7 @@ rnpy_stream *rnpy_stream_new(rnpy_engine *engine, PyObject *host, PyObject *choo
     if (host != Py_None) {
         Py_INCREF(host);
         self->host = host;
+        self->watch = rnpy_watch_of(host);
         Py_INCREF((PyObject *)self); /* the engine's, until the terminal event */
     }
     self->live = true;

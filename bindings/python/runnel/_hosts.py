@@ -7,18 +7,21 @@ import sys
 import threading
 import weakref
 
+from . import _runnel
+
 #: events in one turn of the loop, so that its timers are not late
 EVENTS_PER_TURN = 256
+#: how long the pieces of many streams gather at most: bench/bindings/streams.py has what that saves
+MOST_HELD_US = 10000
 
 
-class AsyncioHost:
+class AsyncioHost(_runnel.Watch):
     """asyncio and what looks like it (uvloop)."""
 
     def __init__(self, core, loop):
         self._core = core
         self._loop = weakref.ref(loop)
         self._lock = threading.RLock()  # a garbage collection inside may end another stream
-        self._running = 0
         # What the loop watches: a descriptor of its own, because the engine's goes with the engine, which another
         # thread may close while this loop watches it. -1: none.
         self._descriptor = -1
@@ -26,22 +29,18 @@ class AsyncioHost:
     def began(self):
         """Something begins to run; on the loop's thread. Its end is told by ended()."""
         if self._descriptor < 0:
-            descriptor = os.dup(self._core.fd())
+            descriptor = self._open(self._core.fd(), self._core.gather_us, MOST_HELD_US)
             try:
                 self._loop().add_reader(descriptor, self._core.dispatch, self, EVENTS_PER_TURN)
             except BaseException:
-                os.close(descriptor)
+                self._close()
                 raise
             self._descriptor = descriptor
-        with self._lock:
-            self._running += 1
+        self._begin()
 
     def ended(self):
         """On any thread."""
-        with self._lock:
-            self._running -= 1
-            idle = self._running == 0
-        if not idle:
+        if self._end() > 0:
             return
         loop = self._loop()
         if loop is None or loop.is_closed() or asyncio._get_running_loop() is loop:
@@ -102,11 +101,7 @@ class AsyncioHost:
         loop = self._loop()
         if loop is not None and not loop.is_closed():
             loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-    def __del__(self):
-        if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
+        self._close()
 
 
 class TrioHost:
