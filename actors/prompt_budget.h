@@ -15,9 +15,9 @@
  *
  * A step in which nobody reads along is bounded by its time: by 100 ms where several requests have rows in it, for a
  * request that is cancelled waits for the others' rows, and who comes in waits, too; by three seconds where it is one's
- * own, or the background's, which is stopped when it is not wanted (model/stop.h): who comes in waits for that, too, but
- * an 8B model on two cores computes 50 rows in a second, and in steps of 50 rows a prompt takes a sixth longer than in
- * steps of 150.
+ * own, or the background's, which is stopped when it is not wanted (model/stop.h). Who comes in waits for that as well,
+ * but an 8B model on two cores computes 50 rows in a second, and a prompt takes a sixth longer in steps of 50 rows than
+ * in steps of 150.
  *
  *   rows = bound / row       row: a row's share of such a step's time
  *

@@ -195,8 +195,7 @@ static void note_flow(rnpy_stream *self, runnel_event_type type, bool ends)
         return;
     if (ends && self->flows) {
         rnpy_watch_flows_no_more(self->watch);
-    } else if (!self->flows && self->choose == NULL &&
-               (type == RUNNEL_EVENT_TOKEN || type == RUNNEL_EVENT_REASONING)) {
+    } else if (!self->flows && self->choose == NULL && (type == RUNNEL_EVENT_TOKEN || type == RUNNEL_EVENT_REASONING)) {
         self->flows = true;
         rnpy_watch_flows(self->watch);
     }

@@ -5,10 +5,10 @@
  *     timer ────────────────┘
  *
  * A wake costs the loop as much as many pieces do. The engine lets events gather for gather_us, which suits one stream;
- * the tokens of a step of many streams come over a longer time. So a dispatch that brought pieces of n streams leaves
- * the engine's descriptor out of the epoll, and the timer alone wakes the loop: GATHERS times gather_us later, and longer
- * the more streams there are, most_us at most. Fewer than FEWEST_STREAMS are not held. A timer that finds nothing ends
- * the hold, and the first event then wakes the loop at once.
+ * the tokens of a step of many streams come over a longer time. So a dispatch that brought pieces leaves the engine's
+ * descriptor out of the epoll where at least FEWEST_STREAMS run, and the timer alone wakes the loop: GATHERS times
+ * gather_us later, and longer the more streams there are, most_us at most. A timer that finds nothing ends the hold:
+ * the next event wakes the loop at once.
  *
  * Nothing is held while anybody may wait for a first token, a load or a draw of Python's: that is, unless all that runs
  * are streams whose first token has come. What begins ends a hold.
@@ -31,8 +31,8 @@ struct rnpy_watch {
     PyObject_HEAD int fd; /* the epoll; -1: closed, and so are the others */
     int news, timer;      /* a duplicate of the engine's descriptor, which may be closed meanwhile */
     uint64_t gather_us, most_us;
-    atomic_int running; /* streams, loads and trainings. Partner: the loop, which sees it late at worst, and then holds a
-                           wake once */
+    atomic_int running; /* streams, loads and trainings. Partner: the loop, which sees it late at worst, and then
+                           holds a wake once */
     atomic_int flowing; /* of these streams whose first token has come, and that draw for themselves. Likewise */
     char holds;         /* the timer wakes the loop, and the engine's descriptor does not */
 };
