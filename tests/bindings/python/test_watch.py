@@ -75,7 +75,7 @@ class Held:
 async def test_pieces_of_many_streams_are_held(monkeypatch):
     hold_for_ever(monkeypatch)
     engine = runnel.Engine(compute_threads=1)
-    held = await Held(engine, await loaded(engine)).begun()
+    held = await asyncio.wait_for(Held(engine, await loaded(engine)).begun(), 300)
     assert await held.stays()
     await held.close()
 
@@ -85,7 +85,7 @@ async def test_what_begins_ends_a_hold(monkeypatch):
     hold_for_ever(monkeypatch)
     engine = runnel.Engine(compute_threads=1)
     model = await loaded(engine)
-    held = await Held(engine, model).begun()
+    held = await asyncio.wait_for(Held(engine, model).begun(), 300)
     piece = await asyncio.wait_for(model.stream(PROMPT, **ENDLESS).__anext__(), 300)
     assert piece.kind == "token"
     other = await asyncio.wait_for(engine.load_model(MODEL), 300)
