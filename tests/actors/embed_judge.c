@@ -58,7 +58,7 @@ void embed_submit(runnel_model *model, const runnel_embed_request *request, runn
 void embed_await(runnel_engine *engine, struct vector *v)
 {
     while (v->n_ended == 0) {
-        assert_int_equal(runnel_engine_wait(engine, 60000), RUNNEL_OK);
+        assert_int_equal(runnel_engine_wait(engine, -1), RUNNEL_OK);
         runnel_engine_dispatch(engine, 0);
     }
     assert_int_equal(v->last.type, RUNNEL_EVENT_DONE);

@@ -125,7 +125,7 @@ runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_m
         ours.device_expert_bytes = test_device_experts();
     }
     if (runnel_model_load(engine, path, &ours, &model, &error) != RUNNEL_OK ||
-        runnel_model_wait(model, 60000, &error) != RUNNEL_OK)
+        runnel_model_wait(model, -1, &error) != RUNNEL_OK)
         fail_msg("%s: %s", path, error.message);
     return model;
 }

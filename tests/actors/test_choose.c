@@ -146,7 +146,7 @@ static void pull(runnel_engine *engine, runnel_stream stream, struct capture *ca
     runnel_event event = {0};
 
     while (event.type < RUNNEL_EVENT_DONE) {
-        assert_int_equal(runnel_stream_next(engine, stream, 60000, &event), RUNNEL_OK);
+        assert_int_equal(runnel_stream_next(engine, stream, -1, &event), RUNNEL_OK);
         capture_event(capture, &event);
     }
 }

@@ -65,7 +65,7 @@ static void pulled(void **state)
     (void)state;
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
     do {
-        assert_int_equal(runnel_stream_next(engine, stream, 60000, &event), RUNNEL_OK);
+        assert_int_equal(runnel_stream_next(engine, stream, -1, &event), RUNNEL_OK);
         capture_event(&capture, &event);
     } while (event.type < RUNNEL_EVENT_DONE);
     check(&capture);
@@ -163,7 +163,7 @@ static void one_by_one(void **state)
     (void)state;
     assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     while (capture.n_terminal == 0) {
-        assert_int_equal(runnel_engine_wait(engine, 60000), RUNNEL_OK);
+        assert_int_equal(runnel_engine_wait(engine, -1), RUNNEL_OK);
         assert_true(runnel_engine_dispatch(engine, 1) <= 1);
     }
     check(&capture);

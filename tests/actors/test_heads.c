@@ -191,7 +191,7 @@ static void refuse(runnel_engine *engine, const char *path, const char *draft, r
     options.draft_path = draft;
     got = runnel_model_load(engine, path, &options, &model, &error);
     if (got == RUNNEL_OK) {
-        got = runnel_model_wait(model, 60000, &error);
+        got = runnel_model_wait(model, -1, &error);
         runnel_model_free(model);
         await_models(engine, 0);
     }

@@ -590,7 +590,7 @@ static void pulled_and_noted(void **state)
     file.note = "{\"x\": 1}";
     file.note_bytes = 8;
     assert_int_equal(runnel_session_export(model, talk.session, &file, &stream, NULL), RUNNEL_OK);
-    assert_int_equal(runnel_stream_next(engine, stream, 30000, &event), RUNNEL_OK);
+    assert_int_equal(runnel_stream_next(engine, stream, -1, &event), RUNNEL_OK);
     assert_int_equal(event.type, RUNNEL_EVENT_DONE);
     assert_int_equal(runnel_session_read_note(file_path, NULL, 0, &n, NULL), RUNNEL_OK);
     assert_int_equal(n, 8);

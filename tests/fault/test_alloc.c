@@ -192,7 +192,7 @@ static void load(struct life *life)
     if (status != RUNNEL_OK)
         return;
     life->n_loads++;
-    status = runnel_model_wait(life->model, 60000, &error);
+    status = runnel_model_wait(life->model, -1, &error);
     allowed(status);
     assert_int_equal(error.status, status);
     if (status == RUNNEL_OK)

@@ -196,8 +196,8 @@ static void live(struct life *life, const char *device)
     open_life(life);
     life->cpu = begin_load(life, model_path, "cpu");
     life->model = begin_load(life, life->path == NULL ? model_path : life->path, device);
-    assert_int_equal(runnel_model_wait(life->cpu, 60000, NULL), RUNNEL_OK);
-    runnel_model_wait(life->model, 60000, &life->error);
+    assert_int_equal(runnel_model_wait(life->cpu, -1, NULL), RUNNEL_OK);
+    runnel_model_wait(life->model, -1, &life->error);
     memcpy(life->loaded, life->fault.calls, sizeof life->loaded);
     if (life->error.status == RUNNEL_OK) {
         use_session(life);
@@ -412,7 +412,7 @@ static void learn(void)
 
     open_life(&life);
     life.cpu = begin_load(&life, model_path, "cpu");
-    assert_int_equal(runnel_model_wait(life.cpu, 60000, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_model_wait(life.cpu, -1, NULL), RUNNEL_OK);
     for (int i = 0; i < PROMPTS; i++)
         ask(&life, life.cpu, i, (runnel_session){0});
     close_life(&life);

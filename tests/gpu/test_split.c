@@ -174,7 +174,7 @@ static void test_too_large(void **state)
     runnel_model_free(model);
     options.device_layers = info.layers;
     assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, &error), RUNNEL_OK);
-    assert_int_equal(runnel_model_wait(model, 60000, &error), RUNNEL_NO_MEMORY);
+    assert_int_equal(runnel_model_wait(model, -1, &error), RUNNEL_NO_MEMORY);
     assert_non_null(strstr(error.message, "no memory"));
     runnel_model_free(model);
     clear_texts(want);
@@ -189,7 +189,7 @@ static void expect_refusal(runnel_engine *engine, const char *device, uint32_t l
     runnel_model *model;
 
     assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, &error), RUNNEL_OK);
-    assert_int_equal(runnel_model_wait(model, 60000, &error), status);
+    assert_int_equal(runnel_model_wait(model, -1, &error), status);
     if (strstr(error.message, part) == NULL)
         fail_msg("%s", error.message);
     runnel_model_free(model);
@@ -211,11 +211,11 @@ static void test_refused(void **state)
     expect_refusal(engine, "reference", 1, RUNNEL_INVALID, "device \"reference\" has no memory of its own");
     options.kv_bytes = (uint64_t)1 << 60; /* more than either side has */
     assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, &error), RUNNEL_OK);
-    assert_int_equal(runnel_model_wait(model, 60000, &error), RUNNEL_NO_MEMORY);
+    assert_int_equal(runnel_model_wait(model, -1, &error), RUNNEL_NO_MEMORY);
     runnel_model_free(model);
     options.kv_bytes = 1;
     assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, &error), RUNNEL_OK);
-    assert_int_equal(runnel_model_wait(model, 60000, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_model_wait(model, -1, &error), RUNNEL_INVALID);
     runnel_model_free(model);
     runnel_engine_free(engine);
 }

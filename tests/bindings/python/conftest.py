@@ -20,7 +20,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def run_python(code, *arguments, timeout=120):
+def run_python(code, *arguments, timeout=1000):
     """A fresh interpreter with the package; the code finds the model as sys.argv[1]."""
     return subprocess.run([sys.executable, "-c", code, MODEL, *arguments], capture_output=True, text=True,
                           timeout=timeout, env={**os.environ, "PYTHONPATH": PACKAGE})

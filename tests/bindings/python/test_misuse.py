@@ -240,7 +240,7 @@ def in_thread(function):
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(60)
+    thread.join(1000)
     result, error = box[0]
     if error is not None:
         raise error
@@ -345,10 +345,10 @@ def test_an_engine_that_a_loop_watches_is_closed_by_another(model_path, caplog):
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert began.wait(60)
+    assert began.wait(1000)
     engine.close()
     closed.set()
-    thread.join(90)
+    thread.join(1000)
     assert not failed and not thread.is_alive() and not caplog.records, (failed, caplog.records)
 
 
@@ -381,7 +381,7 @@ def test_progress_is_told_on_the_loop_that_loads(model_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(1000)
     engine.close()
     assert over.is_set() and not wrong
 

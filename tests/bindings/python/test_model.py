@@ -290,14 +290,14 @@ def test_a_training_is_closed_within_a_time(model_path, tmp_path):
         training = engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", **options)
         with contextlib.suppress(runnel.TimeoutError):  # it may end at once, but does not block
             training.close(timeout=0)
-        training.close(timeout=60)
+        training.close(timeout=1000)
         training.close(timeout=0)
         with pytest.raises(runnel.ClosedError):
             next(iter(training))
         other = engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", **options)
         closer = threading.Thread(target=other.close)
         closer.start()
-        other.close(timeout=60)
+        other.close(timeout=1000)
         closer.join()
         engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", **options)
     assert not (tmp_path / "head.gguf").exists()
@@ -332,7 +332,7 @@ def test_closing_waits_for_a_function_of_the_program_no_longer_than_asked(model_
     leave.set()
     reader.join()
     assert len(texts) == 1 and texts[0]
-    engine.close(timeout=60)
+    engine.close(timeout=1000)
     assert engine.closed
 
 

@@ -67,7 +67,8 @@ def text_of(outputs):
 
 async def test_cells_stream_and_are_interrupted(model):
     expected = (await model.generate("Once upon a time", max_tokens=20)).text
-    client = nbclient.NotebookClient(nbformat.v4.new_notebook(), allow_errors=True, timeout=120)
+    client = nbclient.NotebookClient(nbformat.v4.new_notebook(), allow_errors=True, timeout=1000,
+                                    startup_timeout=1000)
     async with client.async_setup_kernel():
         notebook = Notebook(client)
         assert text_of(await notebook.run(OPEN)) == ""

@@ -123,9 +123,9 @@ async def test_one_waits_for_the_end_while_another_reads(engine, model):
     await asyncio.sleep(0.01)
     await asyncio.wait_for(stream.aclose(), 60)
     for task in readers:
-        assert isinstance(await asyncio.wait_for(task, 60), list)
+        assert isinstance(await asyncio.wait_for(task, 1000), list)
     for task in results:
-        assert (await asyncio.wait_for(task, 60)).finish == "cancelled"
+        assert (await asyncio.wait_for(task, 1000)).finish == "cancelled"
 
 
 async def test_a_reader_that_is_cancelled_leaves_the_others(engine, model):
@@ -141,7 +141,7 @@ async def test_a_reader_that_is_cancelled_leaves_the_others(engine, model):
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
     for task in tasks[1:]:
-        await asyncio.wait_for(task, 60)
+        await asyncio.wait_for(task, 1000)
     assert (await stream.result()).finish == "cancelled"
     await none_left(engine)
 

@@ -233,7 +233,7 @@ async def test_by_hand(engine, model):
     assert future._asyncio_future_blocking and not future.done()
     future._asyncio_future_blocking = False
     await go()
-    assert await asyncio.wait_for(future, 60) is None
+    assert await asyncio.wait_for(future, 1000) is None
     with pytest.raises(StopIteration) as ended:
         coroutine.send(None)
     assert ended.value.value.kind == "token"
