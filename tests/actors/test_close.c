@@ -248,8 +248,7 @@ static void pulled_failure(void **state)
     request.ignore_eos = 1;
     for (int i = 0; i < 2; i++)
         assert_int_equal(runnel_generate(model, &request, &streams[i], NULL), RUNNEL_OK);
-    assert_int_equal(runnel_stream_next(engine, streams[0], -1, &event),
-                     RUNNEL_OK); /* it runs: it has the session */
+    assert_int_equal(runnel_stream_next(engine, streams[0], -1, &event), RUNNEL_OK); /* it runs: it has the session */
     assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
     assert_int_equal(runnel_stream_cancel(engine, streams[0]), RUNNEL_OK); /* the second one's turn does not come */
     assert_int_equal(runnel_stream_next(engine, streams[1], -1, &event), RUNNEL_OK);

@@ -63,7 +63,7 @@ if (process.argv[2] === 'child') {
       LSAN_OPTIONS: `suppressions=${fileURLToPath(new URL('leaks.supp', import.meta.url))}:print_suppressions=0`,
     };
     const self = fileURLToPath(import.meta.url);
-    const result = spawnSync(process.execPath, ['--expose-gc', self, 'child'], { encoding: 'utf8', timeout: 300000, env: environment });
+    const result = spawnSync(process.execPath, ['--expose-gc', self, 'child'], { encoding: 'utf8', timeout: 1_000_000, env: environment });
     if (/LeakSanitizer has encountered a fatal error/.test(result.stderr)) return t.skip('LeakSanitizer may not look at processes here');
     assert.deepEqual([result.status, result.stdout], [0, ''], result.stderr.slice(0, 8000));
   });

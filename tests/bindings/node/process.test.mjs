@@ -21,7 +21,7 @@ function run(text) {
   delete environment.LD_PRELOAD;
   delete environment.GLIBC_TUNABLES;
   if (process.env.RUNNEL_SANITIZE) environment.LD_PRELOAD = process.env.LD_PRELOAD;
-  const child = spawnSync(process.execPath, ['-e', SETUP + text], { encoding: 'utf8', timeout: 60000, env: environment });
+  const child = spawnSync(process.execPath, ['-e', SETUP + text], { encoding: 'utf8', timeout: 1_000_000, env: environment });
   return { out: child.stdout, code: child.status, signal: child.signal, err: child.stderr };
 }
 
