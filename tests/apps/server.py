@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 import common
 from common import MODEL
@@ -132,3 +133,16 @@ def parse_events(data):
             text = "\n".join(lines)
             events.append((name, text if text == "[DONE]" else json.loads(text)))
     return events
+
+
+class Served(unittest.TestCase):
+    """Tests that share a server, which ends without an error."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        code, said = cls.server.stop()
+        assert code == 0, (code, said)

@@ -15,22 +15,13 @@ import unittest
 import common
 from batch_job import CHAT, EMBED, TEXT
 from common import MODEL, run
-from server import NAME, Server
+from server import NAME, Served, Server
 
 STORY = "Once upon a time"
 LONG = {"prompt": STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
 
 
-class Http(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        code, said = cls.server.stop()
-        assert code == 0, (code, said)
-
+class Http(Served):
     def test_what_http_refuses(self):
         """Also before a route has seen the request the error has the form of the route."""
         server = Server("--max-body", 1000)

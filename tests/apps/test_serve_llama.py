@@ -10,7 +10,7 @@ import unittest
 import common
 from batch_job import TEXT
 from common import MODEL, run
-from server import NAME, Server
+from server import NAME, Served, Server
 
 STORY, FOX = "Once upon a time", "The fox"
 GREEDY = {"max_tokens": 24, "temperature": 0}
@@ -18,16 +18,7 @@ ASK = {"prompt": STORY, "n_predict": 24, "temperature": 0}
 LONG = {"prompt": STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}  # never ends by itself
 
 
-class Llama(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        code, said = cls.server.stop()
-        assert code == 0, (code, said)
-
+class Llama(Served):
     def test_errors_name_the_field_that_was_sent(self):
         for body, param in (({"n_probs": 101}, "n_probs"), ({"logprobs": 101}, "logprobs"), ({"n_cmpl": 500}, "n_cmpl"),
                             ({"n": 500}, "n"), ({"repeat_penalty": -1}, "repeat_penalty"),

@@ -11,7 +11,7 @@ import unittest
 
 import browser
 import common
-from server import NAME, Server
+from server import NAME, Served, Server
 
 FILES = sorted((common.ROOT / "apps/serve/page").iterdir())
 SCREENSHOTS = os.environ.get("RUNNEL_SCREENSHOTS")
@@ -44,16 +44,7 @@ print("<b>")
 """
 
 
-class Files(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        code, said = cls.server.stop()
-        assert code == 0, (code, said)
-
+class Files(Served):
     def test_files_are_those_of_the_sources(self):
         types = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
         for file in FILES:
