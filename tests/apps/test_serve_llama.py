@@ -5,7 +5,6 @@ import json
 import math
 import socket
 import tempfile
-import unittest
 
 import common
 from batch_job import TEXT

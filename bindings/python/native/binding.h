@@ -256,11 +256,6 @@ int rnpy_training_ready(PyObject *module);
 /* Rows from a list of dicts. 0 or -1. */
 int rnpy_architectures(PyObject *list, const runnel_architecture_row *const **rows, size_t *n, PyObject *keep);
 
-typedef struct rnpy_bytes {
-    char *data;
-    size_t n, room;
-} rnpy_bytes;
-
 /* ---- When a loop is woken (watch.c) -------------------------------------------------------- */
 
 typedef struct rnpy_watch rnpy_watch;
@@ -275,6 +270,11 @@ void rnpy_watch_flows(rnpy_watch *watch);
 void rnpy_watch_flows_no_more(rnpy_watch *watch);
 
 /* ---- Streams and pieces (stream.c, piece.c) ----------------------------------------------- */
+
+typedef struct rnpy_bytes {
+    char *data;
+    size_t n, room;
+} rnpy_bytes;
 
 typedef struct rnpy_stream {
     PyObject_HEAD rnpy_engine *engine;
