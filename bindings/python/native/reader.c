@@ -27,11 +27,11 @@ typedef struct next next;
 typedef struct reader {
     PyObject_HEAD PyObject *core; /* rnpy_stream */
     PyObject *loop;               /* asyncio's; None: another one's */
-    next *spare;                  /* a Next that is over, for the next piece; NULL: none */
+    _Atomic(next *) spare;        /* a Next that is over, for the next piece; NULL: none */
 } reader;
 
 struct next {
-    PyObject_HEAD reader *reader; /* NULL: it is the reader's spare */
+    PyObject_HEAD reader *reader; /* NULL: it has given its piece */
     PyObject *future, *waits;     /* what the task waits for, and its iterator; NULL: not made yet */
     PyObject *task, *run;         /* a weak reference to the task that waited last, and its context's run() */
     next_state state;
@@ -92,21 +92,26 @@ static PyObject *await_future(next *self)
     return result;
 }
 
-/* Nobody waits any more: the reader may have it again. */
+/* Nobody waits any more: the reader may have it again, unless it has one. It keeps no stream in memory any longer. */
 static void keep_spare(next *self)
 {
-#ifndef Py_GIL_DISABLED
     reader *from = self->reader;
+    next *none = NULL;
 
-    if (from->spare != NULL)
-        return;
-    Py_INCREF((PyObject *)self);
-    from->spare = self;
     self->reader = NULL;
-    Py_DECREF((PyObject *)from); /* its caller has it, too */
-#else
-    (void)self;
-#endif
+    Py_INCREF((PyObject *)self);
+    if (!atomic_compare_exchange_strong(&from->spare, &none, self))
+        Py_DECREF((PyObject *)self); /* its caller has it, too */
+    Py_DECREF((PyObject *)from);
+}
+
+/* On this thread: whose task is being gone on with; NULL once the Next itself goes on. */
+static _Thread_local next *waking;
+
+static void goes_on(const next *self)
+{
+    if (waking == self)
+        waking = NULL;
 }
 
 /* RETURN: *result is the piece; NEXT: it is what the task is to wait for; ERROR: an exception is set. */
@@ -115,6 +120,7 @@ static sent go_on(next *self, PyObject **result)
     rnpy_stream *stream;
 
     *result = NULL;
+    goes_on(self);
     if (self->state == OVER) {
         PyErr_SetString(PyExc_RuntimeError, "cannot reuse an awaited __anext__");
         return SENT_ERROR;
@@ -184,6 +190,7 @@ static void stop_waiting(next *self)
     rnpy_stream *stream = self->reader == NULL ? NULL : (rnpy_stream *)self->reader->core;
     bool refused;
 
+    goes_on(self);
     if (stream == NULL || self->state == FRESH || self->state == OVER)
         return;
     self->state = OVER;
@@ -340,22 +347,23 @@ static PyObject *take_only(next *self)
     return callback;
 }
 
-/* As any future: its callbacks are called on a later turn of the loop. May set an exception. */
-static void set_future(next *self)
+/* As any future: its callbacks are called on a later turn of the loop. 0 or -1. */
+static int set_future(PyObject *future)
 {
-    PyObject *done = PyObject_CallMethodObjArgs(self->future, name_done, NULL), *result = done;
+    PyObject *done = PyObject_CallMethodObjArgs(future, name_done, NULL), *result = done;
 
     if (done == Py_False)
-        result = PyObject_CallMethodObjArgs(self->future, name_set_result, Py_None, NULL);
+        result = PyObject_CallMethodObjArgs(future, name_set_result, Py_None, NULL);
     else
         Py_XINCREF(result);
     Py_XDECREF(done);
     Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
 }
 
-/* The callback that goes on with the task, out of the future, and in *run its context's run(). NULL: nothing is to be
- * called here. */
-static PyObject *take_callback(next *self, PyObject **run)
+/* The callback that goes on with the task, out of the future, and in *run its context's run(), in *future the future.
+ * NULL: nothing is to be called here, or there is an exception. */
+static PyObject *take_callback(next *self, PyObject **run, PyObject **future)
 {
     PyObject *callback;
 
@@ -366,30 +374,39 @@ static PyObject *take_callback(next *self, PyObject **run)
     if (callback == NULL)
         callback = take_only(self);
     if (callback == NULL) {
-        set_future(self);
+        set_future(self->future);
         return NULL;
     }
-    if (!keeps_futures)
-        drop_future(self);
+    Py_INCREF(self->future);
+    *future = self->future;
     Py_INCREF(self->run);
     *run = self->run;
+    if (!keeps_futures)
+        drop_future(self);
     return callback;
 }
 
 /* Goes on with the task, here and now. Takes the reference, and has none while the task runs, which may have the Next
- * again then. 0 or -1. */
+ * again then. A task that awaits the future itself, which somebody took out of the Next by hand, waits on: its future
+ * is done as any other. 0 or -1. */
 static int wake_now(next *self)
 {
-    PyObject *run = NULL, *callback = take_callback(self, &run), *result;
+    PyObject *run = NULL, *future = NULL, *callback = take_callback(self, &run, &future), *result;
+    next *outer = waking;
+    int error;
 
     Py_DECREF((PyObject *)self);
     if (callback == NULL)
         return PyErr_Occurred() ? -1 : 0;
+    waking = self; /* compared, never followed */
     result = PyObject_CallFunctionObjArgs(run, callback, done_future, NULL);
+    error = result == NULL || (waking == self && set_future(future) < 0) ? -1 : 0;
+    waking = outer;
+    Py_DECREF(future);
     Py_DECREF(run);
     Py_DECREF(callback);
     Py_XDECREF(result);
-    return result == NULL ? -1 : 0;
+    return error;
 }
 
 /* done() and set_result(None): a host's wake. */
@@ -519,13 +536,25 @@ static PyType_Slot catcher_slots[] = {
 };
 static PyType_Spec catcher_spec = {"runnel._runnel.Catcher", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, catcher_slots};
 
+/* Nobody else has a reference. */
+static bool is_ours_alone(PyObject *object)
+{
+#ifndef Py_GIL_DISABLED
+    return Py_REFCNT(object) == 1;
+#elif PY_VERSION_HEX >= 0x030e0000
+    return PyUnstable_Object_IsUniquelyReferenced(object);
+#else /* what that function compares */
+    return object->ob_tid == _Py_ThreadId() && __atomic_load_n(&object->ob_ref_local, __ATOMIC_RELAXED) == 1 &&
+           __atomic_load_n(&object->ob_ref_shared, __ATOMIC_RELAXED) == 0;
+#endif
+}
+
 /* The spare, where nobody else has it. */
 static next *take_spare(reader *self)
 {
-    next *spare = self->spare;
+    next *spare = atomic_exchange(&self->spare, NULL);
 
-    self->spare = NULL;
-    if (spare != NULL && Py_REFCNT((PyObject *)spare) == 1) {
+    if (spare != NULL && is_ours_alone((PyObject *)spare)) {
         spare->state = FRESH;
         return spare;
     }
@@ -560,7 +589,7 @@ static int reader_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->core);
     Py_VISIT(self->loop);
-    Py_VISIT((PyObject *)self->spare);
+    Py_VISIT((PyObject *)atomic_load(&self->spare));
     return 0;
 }
 
@@ -570,7 +599,7 @@ static int reader_clear(PyObject *object)
 
     Py_CLEAR(self->core);
     Py_CLEAR(self->loop);
-    Py_CLEAR(self->spare);
+    Py_XDECREF((PyObject *)atomic_exchange(&self->spare, NULL));
     return 0;
 }
 
