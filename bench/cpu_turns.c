@@ -4,8 +4,8 @@
  *     cpu_turns [threads [level [format [seconds]]]]
  *
  * Each thread goes through weights of its own, larger than the caches, in pieces of 1024 rows of 2048 columns; each
- * piece is met by a number of inputs, by tiles at a time, each of a run of tiles, and from a distance ahead that are
- * drawn for it. So all variants see the same machine, whatever else it does meanwhile, and their medians compare where
+ * piece is met by a number of inputs, by tiles at a time, each of a run of tiles, and with lines asked for, or loaded
+ * (one tile at a time only), from a distance ahead that are drawn for it. So all variants see the same machine, whatever else it does meanwhile, and their medians compare where
  * a single run does not. GB/s of weights of all threads: the sum of the threads' medians and, in brackets, of their
  * upper quartiles. */
 #include <pthread.h>
@@ -23,12 +23,19 @@ enum { COLS = 2048, PIECE_ROWS = 1024, MOST_THREADS = 64, MOST_SAMPLES = 2000, M
 
 static const size_t weights_bytes = (size_t)400 << 20; /* of a thread */
 static const uint32_t inputs_of[] = {1, 2, 3, 4, 6, 8}, tiles_of[] = {1, 2, 4};
-static const uint32_t aheads[] = {RN_TILE_AHEAD / 2, RN_TILE_AHEAD, 2 * RN_TILE_AHEAD};
+static const struct {
+    uint32_t ahead;
+    bool touches;
+} ways[] = {{RN_TILE_AHEAD / 2, false},
+            {RN_TILE_AHEAD, false},
+            {2 * RN_TILE_AHEAD, false},
+            {0, true},
+            {RN_TILE_AHEAD / 2, true}};
 
 enum {
     INPUTS = sizeof inputs_of / sizeof *inputs_of,
     TILES = sizeof tiles_of / sizeof *tiles_of,
-    AHEADS = sizeof aheads / sizeof *aheads
+    WAYS = sizeof ways / sizeof *ways
 };
 
 /* What all threads share. */
@@ -50,7 +57,7 @@ struct worker {
     const struct bench *bench;
     pthread_t thread;
     uint64_t seed;
-    struct samples samples[INPUTS][TILES][AHEADS];
+    struct samples samples[INPUTS][TILES][WAYS];
 };
 
 /* So many bytes of numbers that are no infinities in any format. */
@@ -66,14 +73,14 @@ static uint8_t *make_weights(struct rn_heap *heap, size_t n, uint64_t *seed)
     return weights;
 }
 
-static double piece(const struct bench *b, const uint8_t *weights, float *out, uint32_t n, uint32_t tiles,
-                    uint32_t ahead)
+static double piece(const struct bench *b, const uint8_t *weights, float *out, uint32_t n, uint32_t tiles, uint32_t way)
 {
     struct rn_matmul m = {.row_bytes = b->row_bytes,
                           .rows = tiles * RN_TILE_ROWS,
                           .step = 1,
                           .gap = PIECE_ROWS / tiles - RN_TILE_ROWS,
-                          .ahead = ahead,
+                          .ahead = ways[way].ahead,
+                          .touches = ways[way].touches,
                           .cols = COLS,
                           .type = b->type,
                           .n = n};
@@ -113,9 +120,9 @@ static void *work(void *data)
     for (at = 0; rn_now_ns(&b->clock) < end; at = (at + 1) % pieces) {
         uint64_t drawn = rn_splitmix64(&w->seed);
         uint32_t i = (uint32_t)(drawn % INPUTS), t = (uint32_t)(drawn / INPUTS % TILES),
-                 a = (uint32_t)(drawn / INPUTS / TILES % AHEADS);
+                 a = (uint32_t)(drawn / INPUTS / TILES % WAYS);
         struct samples *s = &w->samples[i][t][a];
-        double speed = piece(b, weights + at * bytes, out, inputs_of[i], tiles_of[t], aheads[a]);
+        double speed = piece(b, weights + at * bytes, out, inputs_of[i], tiles_of[t], a);
 
         if (s->n < MOST_SAMPLES)
             s->gb_per_s[s->n++] = (float)speed;
@@ -154,13 +161,13 @@ static void print_table(struct worker *workers, uint32_t n_workers)
     uint32_t i, t, a;
 
     printf("inputs  tiles");
-    for (a = 0; a < AHEADS; a++)
-        printf("  %6u ahead ", aheads[a]);
+    for (a = 0; a < WAYS; a++)
+        printf("  %6u %s ", ways[a].ahead, ways[a].touches ? "loads" : "ahead");
     printf("\n");
     for (i = 0; i < INPUTS; i++)
         for (t = 0; t < TILES; t++) {
             printf("%6u  %5u", inputs_of[i], tiles_of[t]);
-            for (a = 0; a < AHEADS; a++)
+            for (a = 0; a < WAYS; a++)
                 print(workers, n_workers, i, t, a);
             printf("\n");
         }

@@ -71,16 +71,14 @@ struct rn_fast {
     uint8_t **tiles;                /* [n_weights]: of a matrix in tiles; NULL: it is read where it lies */
     struct rn_tile_file *tile_file; /* where some of them are mapped; NULL: all are memory of the backend's own */
     uint8_t orders[RN_FAST_TYPES];  /* of each type, enum rn_fast_order */
-    uint16_t aheads[RN_FAST_TYPES]; /* rn_matmul.ahead for its tiles ... */
-    uint8_t streams[RN_FAST_TYPES]; /* ... and how many of them a few inputs meet by turns */
-    struct rn_kernel tiled[RN_FAST_TYPES]; /* the level's kernels for tiles, with so many */
-    size_t least_sample, most_sample;      /* bytes of a format by which its orders are tried: not where it has less
-                                              than the least. A test may change them before prepare */
-    float **vectors;              /* [n_weights]: norm weights and biases as floats; NUMBERS likewise, [cols, rows];
+    struct rn_reading readings[RN_FAST_TYPES][RN_READINGS]; /* how its tiles are read */
+    size_t least_sample, most_sample; /* bytes of a format by which its orders are tried: not where it has less than the
+                                         least. A test may change them before prepare */
+    float **vectors;                  /* [n_weights]: norm weights and biases as floats; NUMBERS likewise, [cols, rows];
                                         NULL for matrices */
-    struct rn_fast_layer *layers; /* [n_kv_layers] */
-    char layout[32];              /* how a block's bytes are arranged, and who computed them */
-    uint8_t *states;              /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
+    struct rn_fast_layer *layers;     /* [n_kv_layers] */
+    char layout[32];                  /* how a block's bytes are arranged, and who computed them */
+    uint8_t *states;                  /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
     size_t state_stride;
     float **angles;                  /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     float **slopes;                  /* [n_ops]: of an ATTENTION whose scores fall with distance, of each head; else
@@ -151,10 +149,11 @@ struct rn_fast_rows {
  * weights out, and the one that reads them, have the same. */
 struct rn_fast_rows rn_fast_share(uint32_t n_rows, uint32_t tile, uint32_t first, uint32_t end, uint32_t n_workers);
 
-/* The products of one input, n times, with rows of a weight, the first of which is at `matrix`; ahead: see rn_matmul;
- * out [n, n_rows]. For trials; by a worker. */
+/* The products of one input, n times, with rows of a weight, the first of which is at `matrix`; reading: of tiles; NULL:
+ * they lie as in the file; out [n, n_rows]. For trials; by a worker. */
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *kernel, const struct rn_weight *weight,
-                 const uint8_t *matrix, uint32_t n_rows, uint32_t ahead, const void *input, uint32_t n, float *out);
+                 const uint8_t *matrix, uint32_t n_rows, const struct rn_reading *reading, const void *input,
+                 uint32_t n, float *out);
 
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */

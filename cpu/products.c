@@ -29,9 +29,8 @@ struct product {
     const struct rn_kernel *kernel;
     const struct rn_weight *weight;
     const uint8_t *matrix;
-    bool tiled;
-    uint32_t ahead;     /* see rn_matmul */
-    const float *bias;  /* [rows] or NULL */
+    const struct rn_reading *readings; /* [RN_READINGS] of tiles; NULL: rows lie as in the file */
+    const float *bias;                 /* [rows] or NULL */
     const char *inputs; /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
     size_t input_bytes;
     const char *laid; /* all inputs, likewise; NULL: they are not */
@@ -67,15 +66,29 @@ static void share_next(struct rn_matmul *m, const struct product *p, struct stre
     m->next_lines = (uint32_t)(to - from);
 }
 
+/* How its tiles are read. */
+static struct rn_reading reading_of(const struct product *p)
+{
+    struct rn_reading reading = {.streams = 1};
+
+    if (p->readings != NULL)
+        reading = p->readings[rn_reading_of(p->n)];
+    if (reading.streams > p->kernel->streams || reading.streams == 0)
+        reading.streams = 1;
+    return reading;
+}
+
 static void tile(const struct rn_fast_context *c, const struct product *p, uint32_t first_row, uint32_t rows,
                  uint32_t step, uint32_t gap, struct stretch next)
 {
+    const struct rn_reading reading = reading_of(p);
     struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes,
                           .row_bytes = p->weight->row_bytes,
                           .rows = rows,
                           .step = step,
                           .gap = gap,
-                          .ahead = p->ahead,
+                          .ahead = reading.ahead,
+                          .touches = reading.touches,
                           .cols = p->weight->cols,
                           .type = p->weight->type,
                           .panel = c->scratch->panel};
@@ -107,8 +120,10 @@ static void tile(const struct rn_fast_context *c, const struct product *p, uint3
 /* Rows that are handed over together. */
 static uint32_t height_of(const struct product *p)
 {
-    return p->n >= p->kernel->pack_from ? rn_kernel_panel(p->kernel, p->weight->cols)
-                                        : rn_kernel_height(p->kernel, p->n);
+    if (p->n >= p->kernel->pack_from)
+        return rn_kernel_panel(p->kernel, p->weight->cols);
+    return p->readings != NULL && p->n <= p->kernel->few ? RN_TILE_ROWS * reading_of(p).streams
+                                                         : rn_kernel_height(p->kernel, p->n);
 }
 
 /* Weight rows of one piece of work: about so many pieces for each worker, whole tiles. */
@@ -203,7 +218,7 @@ static void take_turns(const struct rn_fast_context *c, const struct product *p,
 /* Tiles, met as they lie. */
 static bool takes_turns(const struct product *p)
 {
-    return p->tiled && p->n < p->kernel->pack_from;
+    return p->readings != NULL && p->n < p->kernel->pack_from;
 }
 
 /* The rows of `s`. Before the last tile of each set of streams the next set is asked for, in the end that of `next`,
@@ -240,8 +255,7 @@ static struct product product_of(const struct rn_fast_context *c, const struct r
     return (struct product){.kernel = in->kernel,
                             .weight = weight,
                             .matrix = tiles != NULL ? tiles : weight->tensor->data,
-                            .tiled = tiles != NULL,
-                            .ahead = tiles != NULL ? c->fast->aheads[weight->type_id] : 0,
+                            .readings = tiles != NULL ? c->fast->readings[weight->type_id] : NULL,
                             .bias = rn_fast_vector(c, op->bias),
                             .inputs = in->input == RN_INPUT_F32 ? (const char *)rn_fast_row(c, op->a, 0)
                                                                 : c->fast->inputs[in->input],
@@ -319,14 +333,15 @@ static void multiply_shares(const struct rn_fast_context *c, const struct produc
 }
 
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *kernel, const struct rn_weight *weight,
-                 const uint8_t *matrix, uint32_t n_rows, uint32_t ahead, const void *input, uint32_t n, float *out)
+                 const uint8_t *matrix, uint32_t n_rows, const struct rn_reading *reading, const void *input,
+                 uint32_t n, float *out)
 {
     const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, rn_team_threads(fast->team)};
+    struct rn_reading readings[RN_READINGS] = {0};
     const struct product p = {.kernel = kernel,
                               .weight = weight,
                               .matrix = matrix,
-                              .tiled = kernel->streams > 0,
-                              .ahead = ahead,
+                              .readings = reading != NULL ? readings : NULL,
                               .inputs = input,
                               .input_bytes = rn_input_bytes(kernel->input, weight->cols),
                               .out = out,
@@ -334,6 +349,8 @@ void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *
                               .n = n,
                               .share = n};
 
+    if (reading != NULL)
+        readings[rn_reading_of(n)] = *reading;
     c.scratch->meets = NULL;
     piece(&c, &p, (struct rn_fast_rows){0, n_rows}, &p, (struct rn_fast_rows){0, 0});
 }

@@ -309,7 +309,7 @@ static void keep_tiles(struct loading *l)
 
     if (all_mapped(fast))
         return;
-    status = rn_tile_file_write(fast->heap, place, fast->plan, fast->tiles, fast->aheads, fast->streams, &error);
+    status = rn_tile_file_write(fast->heap, place, fast->plan, fast->tiles, fast->readings, &error);
     if (status != RUNNEL_OK) {
         rn_log(place->log, status == RUNNEL_BUSY ? RUNNEL_LOG_INFO : RUNNEL_LOG_WARNING, "weights in tiles: %s",
                status == RUNNEL_BUSY ? "another process is writing them" : error.message);

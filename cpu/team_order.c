@@ -1,14 +1,17 @@
 /* In which order weights lie in memory: as in the file, or in tiles (tiles.h). Which is faster depends on the machine,
  * on how it fetches ahead and on its kernels, so it is tried: while the first weight of a format is loaded, a sample of
- * the format's weights is laid into tiles and multiplied as it lies and in tiles, those with and without requests for
- * what comes next. The bits are the same either way (law 5).
+ * the format's weights is laid into tiles and multiplied as it lies and in tiles, which are read in several ways. The
+ * bits are the same either way (law 5). A format has one order, and for each of RN_READINGS a way to read its tiles:
+ * what is best for one input is not for four.
  *
  *     sample     rows of the weights of a format, in the file       [........|.....|...]   at most 24 MiB
  *                the same rows in tiles, in memory of the trial's   [........|.....|...]
  *     a worker   its share of each, in slices                       [0123|012|3012...     candidates by turns
  *
  * Each worker goes through its share slice by slice, each slice by the next candidate, which is another one in every
- * round; a candidate is as fast as its median slice. So whatever else the machine does meanwhile meets all of them.
+ * round, of as many as there are candidates. All workers are at the same candidate at a time: they share what the memory
+ * gives, and beside others the one that looks furthest ahead would seem to be the fastest. A candidate is as fast as its
+ * median slice. So whatever else the machine does meanwhile meets all of them.
  * The sample is dropped from the caches before each round: the third level of a server would hold it, and no step
  * reads its weights from there. What is small beside the caches stays as it lies, since nothing would be measured
  * there; what would fill most of the memory does, too, since pages of a file can be dropped and others cannot.
@@ -28,17 +31,16 @@ enum {
     MOST_ITEMS = 64,
     SLICE = 256 << 10, /* bytes, about */
     SLICE_ROWS = 64,   /* rows of a slice are a multiple: as many tiles as are met by turns at most */
-    ROUNDS = 7,        /* as many as there are candidates: each meets each slice */
     MOST_SLICES = 512, /* of a candidate that a worker remembers */
     PAGE = 4096
 };
 
 /* Tried with one input, with a few (one stream with drafts, or a few streams), and with those of many streams. What
- * counts is how far behind the fastest a candidate is, `weight` times, so that the many, which take longest, do not
- * decide alone. */
+ * counts for the order is how far behind the fastest candidate the best one of each order is, `weight` times, so that
+ * the many inputs, which take longest, do not decide alone. */
 static const struct {
     uint32_t inputs, weight;
-} sizes[] = {{1, 2}, {4, 1}, {16, 1}};
+} sizes[] = {{1, 2}, {2, 1}, {4, 1}, {16, 1}};
 enum { SIZES = sizeof sizes / sizeof *sizes, MOST_INPUTS = 16 };
 
 /* Tiles are taken where they need at most so much of the time, in percent, and the file is at most so much of the
@@ -48,20 +50,27 @@ enum { GAIN_PERCENT = 98, MEMORY_PERCENT = 60 };
 /* What is tried. */
 struct candidate {
     bool tiled;
-    uint8_t streams; /* tiles that a few inputs meet by turns */
-    uint16_t ahead;  /* rn_matmul.ahead */
+    struct rn_reading reading;
 };
 
 static const struct candidate candidates[] = {
-    {false, 0, 0},
-    {true, 1, 0},
-    {true, 1, RN_TILE_AHEAD / 2},
-    {true, 1, RN_TILE_AHEAD},
-    {true, 2, RN_TILE_AHEAD},
-    {true, RN_MOST_STREAMS, 0},
-    {true, RN_MOST_STREAMS, RN_TILE_AHEAD},
+    {false, {0, 0, false}},
+    {true, {1, 0, false}},
+    {true, {1, RN_TILE_AHEAD / 2, false}},
+    {true, {1, RN_TILE_AHEAD, false}},
+    {true, {1, 0, true}},
+    {true, {1, RN_TILE_AHEAD / 2, true}},
+    {true, {2, RN_TILE_AHEAD, false}},
+    {true, {RN_MOST_STREAMS, 0, false}},
+    {true, {RN_MOST_STREAMS, RN_TILE_AHEAD, false}},
 };
-enum { CANDIDATES = sizeof candidates / sizeof *candidates };
+enum { IN_FILE, IN_TILES, CANDIDATES = sizeof candidates / sizeof *candidates };
+
+/* What is found for a format. */
+struct choice {
+    bool tiled;
+    struct rn_reading readings[RN_READINGS];
+};
 
 struct item {
     const struct rn_weight *weight;
@@ -115,21 +124,27 @@ static const struct rn_kernel *tiled_kernel(const struct rn_fast *fast, uint32_t
     return found;
 }
 
-/* The kernel, with so many streams as far as it has them. */
-static struct rn_kernel in_streams(const struct rn_kernel *kernel, uint32_t streams)
-{
-    struct rn_kernel own = *kernel;
-
-    own.direct_tile = RN_TILE_ROWS * (streams <= kernel->streams && streams > 0 ? streams : 1);
-    return own;
-}
-
 /* ---- Trial ---- */
 
+/* With many inputs the way to read does not matter. */
 static bool is_tried(const struct trial *t, uint32_t candidate)
 {
-    return candidate >= t->first &&
-           (candidates[candidate].streams <= 1 || candidates[candidate].streams <= t->tiles->streams);
+    const struct rn_reading *reading = &candidates[candidate].reading;
+
+    if (candidate < t->first || (candidate > IN_TILES && t->n_inputs > t->tiles->few))
+        return false;
+    if (reading->touches && (!t->tiles->touches || t->n_inputs > RN_MOST_TOUCHED))
+        return false;
+    return reading->streams <= 1 || reading->streams <= t->tiles->streams;
+}
+
+static uint32_t tried(const struct trial *t)
+{
+    uint32_t n = 0, k;
+
+    for (k = 0; k < CANDIDATES; k++)
+        n += is_tried(t, k);
+    return n;
 }
 
 /* The next one of those that are tried. */
@@ -175,16 +190,23 @@ static uint32_t slice_rows(const struct item *item)
     return rows < SLICE_ROWS ? SLICE_ROWS : (uint32_t)rows;
 }
 
+/* So many slices each worker's share of the item has. */
+static uint32_t slices_of(const struct item *item, uint32_t n_workers)
+{
+    uint32_t n = item->rows / n_workers / slice_rows(item);
+
+    return n > 0 ? n : 1;
+}
+
 static void time_slice(const struct trial *t, const struct rn_clock *clock, uint32_t worker, const struct item *item,
                        struct rn_fast_rows rows, uint32_t candidate)
 {
     const struct candidate *how = &candidates[candidate];
-    const struct rn_kernel own = how->tiled ? in_streams(t->tiles, how->streams) : *t->rows;
     struct samples *s = &t->samples[worker * CANDIDATES + candidate];
     uint64_t begin = rn_now_ns(clock);
 
-    rn_fast_try(t->fast, worker, &own, item->weight, at_rows(item, how->tiled, rows.first), rows.n, how->ahead,
-                t->input, t->n_inputs, t->out + worker * t->out_floats);
+    rn_fast_try(t->fast, worker, how->tiled ? t->tiles : t->rows, item->weight, at_rows(item, how->tiled, rows.first),
+                rows.n, how->tiled ? &how->reading : NULL, t->input, t->n_inputs, t->out + worker * t->out_floats);
     if (s->n < MOST_SLICES)
         s->ns[s->n++] = (float)(rn_now_ns(clock) - begin) * 1024 / (float)(rows.n * item->weight->row_bytes);
 }
@@ -194,25 +216,28 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct trial *t = (struct trial *)job;
     const struct rn_clock clock = rn_clock_machine();
-    uint32_t begin = t->first, candidate, round, i, n;
+    uint32_t begin = t->first, candidate, round, i, k, n;
     struct rn_fast_rows left;
 
     for (i = 0; i < t->n && t->lays; i++)
         lay(&t->items[i], share_of(&t->items[i], worker, n_workers));
-    for (round = 0; round < ROUNDS && !t->lays; round++) {
+    for (round = 0; !t->lays && round < tried(t); round++) {
         for (i = 0; i < t->n; i++)
             drop(&t->items[i], share_of(&t->items[i], worker, n_workers));
         rn_team_barrier(t->fast->team, worker);
         candidate = begin;
         begin = next_candidate(t, begin); /* a slice meets another one in the next round */
-        for (i = 0; i < t->n; i++)
-            for (left = share_of(&t->items[i], worker, n_workers); left.n > 0; left.first += n, left.n -= n) {
-                n = slice_rows(&t->items[i]);
-                n = left.n < 2 * n ? left.n : n;
-                time_slice(t, &clock, worker, &t->items[i], (struct rn_fast_rows){left.first, n}, candidate);
+        for (i = 0; i < t->n; i++) {
+            left = share_of(&t->items[i], worker, n_workers);
+            for (k = slices_of(&t->items[i], n_workers); k > 0; k--, left.first += n, left.n -= n) {
+                n = slice_rows(&t->items[i]) * (k == 1 ? 2 : 1);
+                n = left.n < n ? left.n : n;
+                if (n > 0)
+                    time_slice(t, &clock, worker, &t->items[i], (struct rn_fast_rows){left.first, n}, candidate);
                 candidate = next_candidate(t, candidate);
+                rn_team_barrier(t->fast->team, worker);
             }
-        rn_team_barrier(t->fast->team, worker);
+        }
     }
 }
 
@@ -289,10 +314,9 @@ static double time_of(const struct trial *t, uint32_t candidate)
     return n == 0 ? 0 : sum / n;
 }
 
-/* cost[k] += what products with so many inputs take, in parts of the fastest one's. False: somebody was not met. */
-static bool add_cost(struct trial *t, uint32_t n_inputs, uint32_t weight, double *cost)
+/* What products with so many inputs take by each candidate; INFINITY: it is not tried. False: somebody was not met. */
+static bool time_all(struct trial *t, uint32_t n_inputs, double *times)
 {
-    double times[CANDIDATES], least = INFINITY;
     uint32_t k;
 
     t->n_inputs = n_inputs;
@@ -303,35 +327,39 @@ static bool add_cost(struct trial *t, uint32_t n_inputs, uint32_t weight, double
         times[k] = is_tried(t, k) ? time_of(t, k) : INFINITY;
         if (!(times[k] > 0))
             return false;
-        least = times[k] < least ? times[k] : least;
     }
-    for (k = 0; k < CANDIDATES; k++)
-        cost[k] += weight * times[k] / least;
     return true;
 }
 
-/* The candidate whose products are the fastest; the file's order unless another is clearly faster. `usual` where a
- * machine has more threads than the sample has slices. */
-static const struct candidate *fastest(struct trial *t, const struct candidate *usual)
+/* The fastest way to read tiles by number of inputs, and the order whose products are the fastest: the file's unless
+ * tiles are clearly faster. `choice` stays where a machine has more threads than the sample has slices. */
+static void choose(struct trial *t, struct choice *choice)
 {
-    double cost[CANDIDATES] = {0};
-    uint32_t k, found = t->first;
-    int i;
+    double times[CANDIDATES], in_file = 0, in_tiles = 0, least;
+    struct choice found = *choice;
+    uint32_t best, i, k;
 
     t->lays = true;
     rn_team_run(t->fast->team, &t->job);
     t->lays = false;
-    for (i = 0; i < SIZES; i++)
-        if (!add_cost(t, sizes[i].inputs, sizes[i].weight, cost))
-            return usual;
-    for (k = t->first; k < CANDIDATES; k++)
-        found = cost[k] < cost[found] ? k : found;
-    return &candidates[t->first == 0 && cost[found] * 100 >= cost[0] * GAIN_PERCENT ? 0 : found];
+    for (i = 0; i < SIZES; i++) {
+        if (!time_all(t, sizes[i].inputs, times))
+            return;
+        for (best = IN_TILES, k = IN_TILES; k < CANDIDATES; k++)
+            best = times[k] < times[best] ? k : best;
+        if (sizes[i].inputs <= t->tiles->few)
+            found.readings[rn_reading_of(sizes[i].inputs)] = candidates[best].reading;
+        least = times[best] < times[IN_FILE] ? times[best] : times[IN_FILE];
+        in_tiles += sizes[i].weight * times[best] / least;
+        in_file += sizes[i].weight * times[IN_FILE] / least;
+    }
+    found.tiled = t->first > IN_FILE || in_tiles * 100 < in_file * GAIN_PERCENT;
+    *choice = found;
 }
 
-/* What is best for the type of weight i, which has a kernel for tiles, of the candidates from the first-th on; `usual`
- * where there is nothing to measure. */
-static const struct candidate *measure(struct rn_fast *fast, uint32_t i, uint32_t first, const struct candidate *usual)
+/* What is best for the type of weight i, which has a kernel for tiles, of the candidates from the first-th on; `choice`
+ * stays where there is nothing to measure. */
+static void measure(struct rn_fast *fast, uint32_t i, uint32_t first, struct choice *choice)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
     struct trial t = {.job = {run, NULL, NULL},
@@ -339,24 +367,22 @@ static const struct candidate *measure(struct rn_fast *fast, uint32_t i, uint32_
                       .rows = fast->level->kernel(w->type_id),
                       .tiles = tiled_kernel(fast, i),
                       .first = first};
-    const struct candidate *best = usual;
     uint8_t *tiles = NULL;
 
     RN_CHECK(t.rows != NULL && t.tiles != NULL && t.rows->input == t.tiles->input);
     choose_sample(&t, i);
     if (t.n == 0 || t.bytes < fast->least_sample ||
         fast->plan->weight_bytes > rn_cpu_memory_bytes() / 100 * MEMORY_PERCENT)
-        return best;
+        return;
     tiles = take_memory(&t);
     if (tiles != NULL)
-        best = fastest(&t, usual);
+        choose(&t, choice);
     if (tiles != NULL) /* an allocator may keep what it gets back resident */
         (void)madvise(tiles, t.bytes / PAGE * PAGE, MADV_DONTNEED);
     rn_free(fast->heap, tiles);
     rn_free(fast->heap, t.input);
     rn_free(fast->heap, t.out);
     rn_free(fast->heap, t.samples);
-    return best;
 }
 
 /* ---- Tiles ---- */
@@ -376,28 +402,19 @@ static void use_kernel(struct rn_fast *fast, uint32_t i, const struct rn_kernel 
     }
 }
 
-/* Products with the weight read tiles from now on. */
-static void use_tiles(struct rn_fast *fast, uint32_t i, const struct rn_kernel *kernel)
-{
-    uint32_t type_id = fast->plan->weights[i].type_id;
-
-    fast->tiled[type_id] = in_streams(kernel, fast->streams[type_id]);
-    use_kernel(fast, i, &fast->tiled[type_id]);
-}
-
 /* Where tiles are wanted how they are read is tried all the same. */
 static void decide(struct rn_fast *fast, uint32_t i)
 {
-    static const struct candidate in_tiles = {true, 1, RN_TILE_AHEAD};
-    uint32_t type_id = fast->plan->weights[i].type_id;
-    const struct candidate *best = fast->limits.weight_order == RUNNEL_WEIGHTS_FILE ? candidates
-                                   : fast->limits.weight_order == RUNNEL_WEIGHTS_TILES
-                                       ? measure(fast, i, 1, &in_tiles)
-                                       : measure(fast, i, 0, candidates);
+    const runnel_weight_order order = fast->limits.weight_order;
+    struct choice choice = {.tiled = order == RUNNEL_WEIGHTS_TILES};
+    uint32_t type_id = fast->plan->weights[i].type_id, k;
 
-    fast->orders[type_id] = best->tiled ? RN_FAST_TILES : RN_FAST_ROWS;
-    fast->aheads[type_id] = best->ahead;
-    fast->streams[type_id] = best->streams;
+    for (k = 0; k < RN_READINGS; k++)
+        choice.readings[k] = (struct rn_reading){1, RN_TILE_AHEAD, false};
+    if (order != RUNNEL_WEIGHTS_FILE)
+        measure(fast, i, order == RUNNEL_WEIGHTS_TILES ? IN_TILES : IN_FILE, &choice);
+    fast->orders[type_id] = choice.tiled ? RN_FAST_TILES : RN_FAST_ROWS;
+    memcpy(fast->readings[type_id], choice.readings, sizeof choice.readings);
 }
 
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
@@ -412,7 +429,7 @@ uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
     if (fast->orders[w->type_id] == RN_FAST_TILES)
         fast->tiles[i] = rn_fast_take_huge(fast->heap, w->tensor->bytes);
     if (fast->tiles[i] != NULL)
-        use_tiles(fast, i, kernel);
+        use_kernel(fast, i, kernel);
     return fast->tiles[i];
 }
 
@@ -420,14 +437,15 @@ const uint8_t *rn_fast_map_tiles(struct rn_fast *fast, uint32_t i)
 {
     const uint8_t *tiles = rn_tile_file_weight(fast->tile_file, i);
     const struct rn_kernel *kernel = tiled_kernel(fast, i);
+    uint32_t k;
 
     if (tiles == NULL || kernel == NULL || fast->limits.weight_order == RUNNEL_WEIGHTS_FILE)
         return NULL;
     fast->orders[fast->plan->weights[i].type_id] = RN_FAST_TILES;
-    fast->aheads[fast->plan->weights[i].type_id] = rn_tile_file_ahead(fast->tile_file, i);
-    fast->streams[fast->plan->weights[i].type_id] = rn_tile_file_streams(fast->tile_file, i);
+    for (k = 0; k < RN_READINGS; k++)
+        fast->readings[fast->plan->weights[i].type_id][k] = rn_tile_file_reading(fast->tile_file, i, k);
     fast->tiles[i] = (uint8_t *)tiles; /* nobody writes into tiles that are laid */
-    use_tiles(fast, i, kernel);
+    use_kernel(fast, i, kernel);
     return tiles;
 }
 

@@ -14,10 +14,10 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/new_file.h"
-#include "cpu/kernels.h"
 
 /* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how it is read 2, place in the part
- * 8, bytes 8, place here 8. How: bits 0 to 13 how far ahead, 14 and 15 the logarithm of the streams. */
+ * 8, bytes 8, place here 8. How: five bits for each of RN_READINGS, from the lowest on: how far ahead in KiB 2, the
+ * logarithm of the streams 2, whether lines are loaded 1. */
 enum {
     AT_VERSION = 8,
     AT_TILE_ROWS = 12,
@@ -31,8 +31,8 @@ enum {
     HEADER = 80,
     ENTRY = 32,
     PAGE = 4096,
-    STREAMS_SHIFT = 14,
-    VERSION = 1
+    READING_BITS = 5,
+    VERSION = 2
 };
 
 static const char magic[8] = {'r', 'u', 'n', 'n', 'e', 'l', 'w', 't'};
@@ -207,14 +207,12 @@ const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i)
     return file == NULL || file->places[i] == 0 ? NULL : file->map + file->places[i];
 }
 
-uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i)
+struct rn_reading rn_tile_file_reading(const struct rn_tile_file *file, uint32_t i, uint32_t inputs)
 {
-    return file->reads[i] & ((1 << STREAMS_SHIFT) - 1);
-}
+    uint32_t bits = (uint32_t)file->reads[i] >> READING_BITS * inputs;
 
-uint8_t rn_tile_file_streams(const struct rn_tile_file *file, uint32_t i)
-{
-    return (uint8_t)(1 << (file->reads[i] >> STREAMS_SHIFT));
+    return (struct rn_reading){
+        .ahead = (uint16_t)((bits & 3) << 10), .streams = (uint8_t)(1 << (bits >> 2 & 3)), .touches = bits >> 4 & 1};
 }
 
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece)
@@ -234,8 +232,7 @@ struct writer {
     const struct rn_weights_place *place;
     const struct rn_plan *plan;
     uint8_t *const *tiles;
-    const uint16_t *aheads; /* by type */
-    const uint8_t *streams; /* likewise */
+    const struct rn_reading (*readings)[RN_READINGS]; /* by type */
     struct rn_new_file file;
     uint8_t *head; /* [head_bytes]: header, directory, checks */
     uint64_t head_bytes, n_checks, bytes;
@@ -244,12 +241,16 @@ struct writer {
 
 static uint64_t how_read(const struct writer *w, uint32_t type_id)
 {
-    uint32_t log;
+    const struct rn_reading *reading = w->readings[type_id];
+    uint32_t how = 0, inputs, log;
 
-    for (log = 0; 2u << log <= w->streams[type_id]; log++)
-        continue;
-    RN_CHECK(log <= 3 && w->aheads[type_id] < 1 << STREAMS_SHIFT);
-    return w->aheads[type_id] | (uint64_t)log << STREAMS_SHIFT;
+    for (inputs = 0; inputs < RN_READINGS; inputs++, reading++) {
+        for (log = 0; 2u << log <= reading->streams; log++)
+            continue;
+        RN_CHECK(log <= 3 && reading->ahead >> 10 <= 3 && reading->ahead % 1024 == 0);
+        how |= (reading->ahead >> 10 | log << 2 | (uint32_t)reading->touches << 4) << READING_BITS * inputs;
+    }
+    return how;
 }
 
 /* Whether weight i is written: of one tensor that several weights have, the first. */
@@ -360,11 +361,10 @@ static runnel_status write_file(struct writer *w, runnel_error *error)
 }
 
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
-                                 uint8_t *const *tiles, const uint16_t *aheads, const uint8_t *streams,
+                                 uint8_t *const *tiles, const struct rn_reading (*readings)[RN_READINGS],
                                  runnel_error *error)
 {
-    struct writer w = {
-        .heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .streams = streams};
+    struct writer w = {.heap = heap, .place = place, .plan = plan, .tiles = tiles, .readings = readings};
     runnel_status status = rn_new_file_open(&w.file, heap, place->path, RN_NEW_FILE_ONE, error);
 
     if (status == RUNNEL_OK && make_head(&w))

@@ -2,8 +2,8 @@
  * ones, whose processes share the memory.
  *
  *     header      magic, version, what it was made of, sizes, check        numbers have their low byte first
- *     directory   for each weight: part, type, how far ahead its tiles are asked for (rn_matmul.ahead) and how many are
- *                 read by turns, place in its part, bytes, place here
+ *     directory   for each weight: part, type, how its tiles are read (struct rn_reading), place in its part, bytes,
+ *                 place here
  *     checks      XXH3-64 of each piece of RN_TILE_FILE_PIECE bytes of each weight, in order, seeded with its place
  *     weights     each at a whole page
  *
@@ -16,6 +16,7 @@
 #ifndef RN_CPU_TILE_FILE_H
 #define RN_CPU_TILE_FILE_H
 
+#include "cpu/kernels.h"
 #include "model/backend.h"
 
 enum { RN_TILE_FILE_PIECE = 2 << 20 };
@@ -34,17 +35,16 @@ void rn_tile_file_free(struct rn_tile_file *file);
 /* Tiles of weight i, [bytes of its tensor], mapped read-only; NULL: the file has none. file NULL is allowed. */
 const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i);
 
-/* How far ahead they are asked for, and how many a few inputs meet by turns, as who wrote them has found best. */
-uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i);
-uint8_t rn_tile_file_streams(const struct rn_tile_file *file, uint32_t i);
+/* How they are read by so many inputs, of RN_READINGS, as who wrote them has found best. */
+struct rn_reading rn_tile_file_reading(const struct rn_tile_file *file, uint32_t i, uint32_t inputs);
 
 /* Whether piece number `piece` of weight i is as it was written. */
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece);
 
-/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there; aheads and streams (1, 2, 4 or
- * 8): by type. BUSY: another process is writing it; IO with a sentence. Blocks on the disk. */
+/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there; readings: by type. BUSY: another
+ * process is writing it; IO with a sentence. Blocks on the disk. */
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
-                                 uint8_t *const *tiles, const uint16_t *aheads, const uint8_t *streams,
+                                 uint8_t *const *tiles, const struct rn_reading (*readings)[RN_READINGS],
                                  runnel_error *error);
 
 #endif

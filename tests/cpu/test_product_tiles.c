@@ -27,9 +27,10 @@ static void check_tiled(const struct rn_level *level, const struct rn_kernel *ti
     assert_true(isnan(b->out[TILED_ROWS]) && isnan(b->out[n * MAX_ROWS]));
 }
 
-/* Few inputs and tiles that take turns, each of a run of tiles of its own: see turns_of in cpu/products.c. */
+/* Few inputs and tiles that take turns, each of a run of tiles of its own: see turns_of in cpu/products.c. Of the
+ * reading's streams the kernel's direct_tile tells. */
 static void product_in_turns(const struct rn_kernel *tiled, const struct format *f, uint32_t cols, const uint8_t *tiles,
-                             uint32_t n, const struct buffers *b)
+                             struct rn_reading reading, uint32_t n, const struct buffers *b)
 {
     const uint32_t run = TILED_ROWS / tiled->direct_tile * RN_TILE_ROWS;
     struct rn_matmul m = {.row_bytes = rn_type_bytes(rn_type(f->type), cols),
@@ -38,6 +39,8 @@ static void product_in_turns(const struct rn_kernel *tiled, const struct format 
                           .rows = tiled->direct_tile,
                           .step = 1,
                           .gap = run - RN_TILE_ROWS,
+                          .ahead = reading.ahead,
+                          .touches = reading.touches,
                           .n = n};
     uint32_t row, i;
 
@@ -49,6 +52,23 @@ static void product_in_turns(const struct rn_kernel *tiled, const struct format 
         }
         tiled->direct(&m);
     }
+}
+
+/* One tile at a time, its lines loaded from each distance ahead: never those behind it, where no memory may be. */
+static void check_touched(const struct rn_level *level, const struct rn_kernel *tiled, const struct format *f,
+                          uint32_t cols, const uint8_t *tiles, const struct buffers *b)
+{
+    struct rn_reading reading = {.touches = true};
+    struct rn_kernel one = *tiled;
+    uint32_t n;
+
+    one.direct_tile = RN_TILE_ROWS;
+    for (; reading.ahead <= RN_TILE_AHEAD; reading.ahead += 1024)
+        for (n = 1; n <= tiled->few; n++) {
+            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+            product_in_turns(&one, f, cols, tiles, reading, n, b);
+            check_tiled(level, &one, DIRECT, f, cols, n, b);
+        }
 }
 
 /* The first rows of a case in tiles, read to the last byte of a memory of their own: the bits of rows as they lie, with
@@ -81,9 +101,11 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
             product(&several, DIRECT, f, cols, tiles, TILED_ROWS, b->inputs, n, b->panel, b->out);
             check_tiled(level, &several, DIRECT, f, cols, n, b);
             memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
-            product_in_turns(&several, f, cols, tiles, n, b);
+            product_in_turns(&several, f, cols, tiles, (struct rn_reading){.ahead = RN_TILE_AHEAD}, n, b);
             check_tiled(level, &several, DIRECT, f, cols, n, b);
         }
+    if (tiled->touches)
+        check_touched(level, tiled, f, cols, tiles, b);
     give_guarded(tiles, bytes);
 }
 

@@ -191,7 +191,7 @@ static void test_kept(void **state)
     (void)state;
     assert_memory_equal(file.bytes, "runnelwt", 8);
     assert_int_equal(rn_bytes_get(file.bytes + 64, 8), file.n);
-    assert_int_equal(rn_bytes_get(file.bytes + HEADER + 6, 2), RN_TILE_AHEAD);
+    assert_int_equal(rn_bytes_get(file.bytes + HEADER + 6, 2), 2 | 2 << 5 | 2 << 10); /* 2 KiB ahead, one tile */
     assert_int_equal(stat(path, &before), 0);
     second = load();
     assert_true(second.mapped > 0 && second.mapped == second.tiled && second.warnings == 0);
@@ -279,7 +279,7 @@ static void test_forged(void **state)
         unsigned bytes;
         uint64_t value;
     } forged[] = {
-        {8, 4, 2},  /* a later version */
+        {8, 4, 3},  /* a later version */
         {12, 4, 8}, /* other tiles */
         {48, 8, 0}, /* no entries, but checks */
         {48, 8, 1}, /* one entry */
@@ -503,7 +503,8 @@ static int tear_down(void **state)
     return rmdir(folder); /* nothing else is in it */
 }
 
-/* How tiles are read stands in the file: here it says four by turns and 1,024 bytes ahead. */
+/* How tiles are read stands in the file: here it says 1,024 bytes ahead for all, lines loaded for one input, two tiles
+ * by turns for two, four for more. */
 static void test_streams(void **state)
 {
     const struct rn_weights_place p = place();
@@ -516,7 +517,7 @@ static void test_streams(void **state)
 
     (void)state;
     for (i = 0; i < entries_of(&file); i++)
-        rn_bytes_put(file.bytes + HEADER + i * ENTRY + 6, 2 << 14 | 1024, 2);
+        rn_bytes_put(file.bytes + HEADER + i * ENTRY + 6, (1 | 1 << 4) | (1 | 1 << 2) << 5 | (1 | 2 << 2) << 10, 2);
     put_check(&file);
     write_file(file.bytes, file.n);
     warnings = 0;
@@ -525,11 +526,13 @@ static void test_streams(void **state)
     fast = (const struct rn_fast *)r.backend;
     for (k = 0; k < model.plan->n_weights; k++)
         if (fast->tiles[k] != NULL) {
-            uint32_t type_id = model.plan->weights[k].type_id, most = rn_level_best()->tiled(type_id)->streams;
+            const struct rn_reading *readings = fast->readings[model.plan->weights[k].type_id];
 
-            assert_int_equal(fast->aheads[type_id], 1024);
-            assert_int_equal(fast->streams[type_id], 4);
-            assert_int_equal(fast->tiled[type_id].direct_tile, RN_TILE_ROWS * (most >= 4 ? 4 : 1));
+            for (i = 0; i < RN_READINGS; i++) {
+                assert_int_equal(readings[i].ahead, 1024);
+                assert_int_equal(readings[i].streams, 1 << i);
+                assert_int_equal(readings[i].touches, i == RN_READING_ONE);
+            }
             read++;
         }
     assert_int_equal(read, entries_of(&file));
