@@ -89,8 +89,8 @@ struct rn_matmul {
     uint32_t ahead;         /* of tiles and few inputs: how far ahead of what is read lines are asked for; 0: they are
                                not. With more inputs what is read next is asked for between their products */
     bool touches; /* those lines are loaded where they are of the same tile, not prefetched: loads in the order
-                               of addresses are what some processors notice. One tile at a time and up to RN_MOST_TOUCHED inputs; elsewhere
-                               it does not matter */
+                               of addresses are what some processors notice. One tile at a time and up to
+                               RN_MOST_TOUCHED inputs; elsewhere it does not matter */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
     void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */
