@@ -5,9 +5,9 @@
  *
  * Each thread goes through weights of its own, larger than the caches, in pieces of 1024 rows of 2048 columns; each
  * piece is met by a number of inputs, by tiles at a time, each of a run of tiles, and with lines asked for, or loaded
- * (one tile at a time only), from a distance ahead that are drawn for it. So all variants see the same machine, whatever
- * else it does meanwhile, and their medians compare where a single run does not. GB/s of weights of all threads: the sum of the threads' medians and, in brackets, of their
- * upper quartiles. */
+ * where the kernel does that, from a distance ahead, all of which are drawn for it. So all variants see the same
+ * machine, whatever else it does meanwhile, and their medians compare where a single run does not. GB/s of weights of
+ * all threads: the sum of the threads' medians and, in brackets, of their upper quartiles. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

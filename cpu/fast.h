@@ -149,8 +149,8 @@ struct rn_fast_rows {
  * weights out, and the one that reads them, have the same. */
 struct rn_fast_rows rn_fast_share(uint32_t n_rows, uint32_t tile, uint32_t first, uint32_t end, uint32_t n_workers);
 
-/* The products of one input, n times, with rows of a weight, the first of which is at `matrix`; reading: of tiles; NULL:
- * they lie as in the file; out [n, n_rows]. For trials; by a worker. */
+/* The products of one input, n times, with rows of a weight, the first of which is at `matrix`; reading: how tiles are
+ * read; NULL: rows lie as in the file; out [n, n_rows]. For trials; by a worker. */
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *kernel, const struct rn_weight *weight,
                  const uint8_t *matrix, uint32_t n_rows, const struct rn_reading *reading, const void *input,
                  uint32_t n, float *out);

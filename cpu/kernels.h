@@ -48,7 +48,6 @@ enum {
     RN_STREAM_AHEAD = 512,
     RN_TILE_ROWS = 16,
     RN_MOST_STREAMS = 4, /* of rn_kernel.streams */
-    RN_MOST_TOUCHED = 3, /* inputs, of rn_matmul.touches */
     RN_TILE_AHEAD = 2048
 };
 
@@ -90,7 +89,7 @@ struct rn_matmul {
                                not. With more inputs what is read next is asked for between their products */
     bool touches; /* those lines are loaded where they are of the same tile, not prefetched: loads in the order
                                of addresses are what some processors notice. One tile at a time and up to
-                               RN_MOST_TOUCHED inputs; elsewhere it does not matter */
+                               rn_kernel.touched inputs; elsewhere it does not matter */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
     void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */
@@ -116,7 +115,7 @@ struct rn_kernel {
     size_t (*panel_bytes)(uint32_t cols); /* of one tile */
     uint32_t streams;     /* of tiles: so many at most that a few inputs meet by turns, each a stream; rows of
                              RN_TILE_ROWS, of twice or of four times that may be handed over. 0: one */
-    bool touches;         /* of tiles: rn_matmul.touches makes a difference */
+    uint32_t touched;     /* of tiles: with so many inputs at most rn_matmul.touches makes a difference */
     uint32_t gather_from; /* from so many input rows on, below pack_from, direct products want them gathered ... */
     void (*gather)(const struct rn_matmul *m); /* ... in the panel, by this; weights and outputs are not looked at */
     void (*direct)(const struct rn_matmul *m);

@@ -9,9 +9,9 @@
  *     a worker   its share of each, in slices                       [0123|012|3012...     candidates by turns
  *
  * Each worker goes through its share slice by slice, each slice by the next candidate, which is another one in every
- * round, of as many as there are candidates. All workers are at the same candidate at a time: they share what the memory
- * gives, and beside others the one that looks furthest ahead would seem to be the fastest. A candidate is as fast as its
- * median slice. So whatever else the machine does meanwhile meets all of them.
+ * round; there are as many rounds as candidates. All workers are at the same candidate at a time: they share what the
+ * memory gives, and beside others the one that looks furthest ahead would seem to be the fastest. A candidate is as fast
+ * as its median slice. So whatever else the machine does meanwhile meets all of them.
  * The sample is dropped from the caches before each round: the third level of a server would hold it, and no step
  * reads its weights from there. What is small beside the caches stays as it lies, since nothing would be measured
  * there; what would fill most of the memory does, too, since pages of a file can be dropped and others cannot.
@@ -133,7 +133,7 @@ static bool is_tried(const struct trial *t, uint32_t candidate)
 
     if (candidate < t->first || (candidate > IN_TILES && t->n_inputs > t->tiles->few))
         return false;
-    if (reading->touches && (!t->tiles->touches || t->n_inputs > RN_MOST_TOUCHED))
+    if (reading->touches && t->n_inputs > t->tiles->touched)
         return false;
     return reading->streams <= 1 || reading->streams <= t->tiles->streams;
 }
@@ -357,16 +357,16 @@ static void choose(struct trial *t, struct choice *choice)
     *choice = found;
 }
 
-/* What is best for the type of weight i, which has a kernel for tiles, of the candidates from the first-th on; `choice`
- * stays where there is nothing to measure. */
-static void measure(struct rn_fast *fast, uint32_t i, uint32_t first, struct choice *choice)
+/* What is best for the type of weight i, which has a kernel for tiles; of a choice that is tiled the ways to read tiles.
+ * It stays where there is nothing to measure. */
+static void measure(struct rn_fast *fast, uint32_t i, struct choice *choice)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
     struct trial t = {.job = {run, NULL, NULL},
                       .fast = fast,
                       .rows = fast->level->kernel(w->type_id),
                       .tiles = tiled_kernel(fast, i),
-                      .first = first};
+                      .first = choice->tiled ? IN_TILES : IN_FILE};
     uint8_t *tiles = NULL;
 
     RN_CHECK(t.rows != NULL && t.tiles != NULL && t.rows->input == t.tiles->input);
@@ -412,7 +412,7 @@ static void decide(struct rn_fast *fast, uint32_t i)
     for (k = 0; k < RN_READINGS; k++)
         choice.readings[k] = (struct rn_reading){1, RN_TILE_AHEAD, false};
     if (order != RUNNEL_WEIGHTS_FILE)
-        measure(fast, i, order == RUNNEL_WEIGHTS_TILES ? IN_TILES : IN_FILE, &choice);
+        measure(fast, i, &choice);
     fast->orders[type_id] = choice.tiled ? RN_FAST_TILES : RN_FAST_ROWS;
     memcpy(fast->readings[type_id], choice.readings, sizeof choice.readings);
 }

@@ -64,7 +64,21 @@ RN_FEW_OF_AVX512(RN_DECLARE)
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of several tiles one behind the other, which take turns, two or four at a time, as far as registers last. */
+/* Of these with so many inputs at most lines are loaded ahead (rn_kernel.touched): of blocks whose bits are in two
+ * places, since what the compiler loads of them is not in order. */
+enum {
+    RN_TOUCHED_q4_0 = 0,
+    RN_TOUCHED_q8_0 = 0,
+    RN_TOUCHED_iq4_nl = 0,
+    RN_TOUCHED_mxfp4 = 0,
+    RN_TOUCHED_q4_k = 0,
+    RN_TOUCHED_q5_k = 3,
+    RN_TOUCHED_q6_k = 3,
+    RN_TOUCHED_iq4_xs = 0
+};
+
+/* The same of several tiles one behind the other, which take turns, two or four at a time, as far as registers last; and
+ * of one whose lines are loaded ahead. */
 #define RN_DECLARE(name)                                      \
     void rn_turns_##name##_avx512(const struct rn_matmul *m); \
     void rn_turns_##name##_affine(const struct rn_matmul *m);

@@ -17,18 +17,6 @@ INLINE VI load_bytes(const uint8_t *p)
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
-/* Blocks whose bits are in two places: what the compiler loads of them is not in order. */
-enum {
-    TOUCHES_q4_0 = 0,
-    TOUCHES_iq4_nl = 0,
-    TOUCHES_mxfp4 = 0,
-    TOUCHES_q8_0 = 0,
-    TOUCHES_q4_k = 0,
-    TOUCHES_q5_k = 1,
-    TOUCHES_q6_k = 1,
-    TOUCHES_iq4_xs = 0
-};
-
 #define FEW(name) (rn_has_affine() ? rn_few_tiles_##name##_affine(m) : rn_few_tiles_##name##_avx512(m))
 #define TURNS(name) (rn_has_affine() ? rn_turns_##name##_affine(m) : rn_turns_##name##_avx512(m))
 #define ONE_FEW(name)                                                   \
@@ -37,7 +25,7 @@ enum {
                                             : FEW(name))
 #define MOST_FEW(name) RN_FEW_AVX512
 #define STREAMS_FEW RN_MOST_STREAMS
-#define TOUCHES_FEW(name) TOUCHES_##name
+#define TOUCHED_FEW(name) RN_TOUCHED_##name
 
 #include "cpu/levels/quad_vnni.inc"
 #include "cpu/levels/blocks_tiles.inc"
@@ -77,7 +65,7 @@ static size_t panel_unit(size_t of_vectors)
                                                         .direct_tile = RN_TILE_ROWS,                            \
                                                         .few = MOST_##how(name),                                \
                                                         .streams = STREAMS_##how,                               \
-                                                        .touches = TOUCHES_##how(name),                         \
+                                                        .touched = TOUCHED_##how(name),                         \
                                                         .pack_from = RN_AMX_INPUTS + 1,                         \
                                                         .step = 1,                                              \
                                                         .inputs = RN_AMX_INPUTS,                                \

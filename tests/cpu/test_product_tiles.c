@@ -27,16 +27,15 @@ static void check_tiled(const struct rn_level *level, const struct rn_kernel *ti
     assert_true(isnan(b->out[TILED_ROWS]) && isnan(b->out[n * MAX_ROWS]));
 }
 
-/* Few inputs and tiles that take turns, each of a run of tiles of its own: see turns_of in cpu/products.c. Of the
- * reading's streams the kernel's direct_tile tells. */
+/* Few inputs and tiles that take turns, each of a run of tiles of its own: see turns_of in cpu/products.c. */
 static void product_in_turns(const struct rn_kernel *tiled, const struct format *f, uint32_t cols, const uint8_t *tiles,
                              struct rn_reading reading, uint32_t n, const struct buffers *b)
 {
-    const uint32_t run = TILED_ROWS / tiled->direct_tile * RN_TILE_ROWS;
+    const uint32_t run = TILED_ROWS / reading.streams;
     struct rn_matmul m = {.row_bytes = rn_type_bytes(rn_type(f->type), cols),
                           .cols = cols,
                           .type = rn_type(f->type),
-                          .rows = tiled->direct_tile,
+                          .rows = reading.streams * RN_TILE_ROWS,
                           .step = 1,
                           .gap = run - RN_TILE_ROWS,
                           .ahead = reading.ahead,
@@ -58,16 +57,14 @@ static void product_in_turns(const struct rn_kernel *tiled, const struct format 
 static void check_touched(const struct rn_level *level, const struct rn_kernel *tiled, const struct format *f,
                           uint32_t cols, const uint8_t *tiles, const struct buffers *b)
 {
-    struct rn_reading reading = {.touches = true};
-    struct rn_kernel one = *tiled;
+    struct rn_reading reading = {.streams = 1, .touches = true};
     uint32_t n;
 
-    one.direct_tile = RN_TILE_ROWS;
     for (; reading.ahead <= RN_TILE_AHEAD; reading.ahead += 1024)
         for (n = 1; n <= tiled->few; n++) {
             memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
-            product_in_turns(&one, f, cols, tiles, reading, n, b);
-            check_tiled(level, &one, DIRECT, f, cols, n, b);
+            product_in_turns(tiled, f, cols, tiles, reading, n, b);
+            check_tiled(level, tiled, DIRECT, f, cols, n, b);
         }
 }
 
@@ -80,6 +77,7 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
     size_t bytes = rn_type_bytes(rn_type(f->type), (size_t)TILED_ROWS * cols);
     uint8_t *tiles = take_guarded(bytes);
     struct rn_kernel several = *tiled;
+    struct rn_reading reading = {.ahead = RN_TILE_AHEAD};
     enum way way;
     uint32_t n;
 
@@ -101,10 +99,11 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
             product(&several, DIRECT, f, cols, tiles, TILED_ROWS, b->inputs, n, b->panel, b->out);
             check_tiled(level, &several, DIRECT, f, cols, n, b);
             memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
-            product_in_turns(&several, f, cols, tiles, (struct rn_reading){.ahead = RN_TILE_AHEAD}, n, b);
+            reading.streams = (uint8_t)(several.direct_tile / RN_TILE_ROWS);
+            product_in_turns(tiled, f, cols, tiles, reading, n, b);
             check_tiled(level, &several, DIRECT, f, cols, n, b);
         }
-    if (tiled->touches)
+    if (tiled->touched > 0)
         check_touched(level, tiled, f, cols, tiles, b);
     give_guarded(tiles, bytes);
 }

@@ -224,6 +224,38 @@ async def test_the_stream_goes_while_its_coroutine_is_awaited(engine, model):
         await asyncio.sleep(0.001)
 
 
+async def test_a_coroutine_that_has_given_its_piece_keeps_no_stream(engine, model):
+    """Neither the one that is used for the next piece nor one beside it."""
+    stream = model.stream(PROMPT, max_tokens=5, ignore_eos=2)
+    held = [stream.__anext__() for _ in range(2)]
+    for coroutine in held:
+        await coroutine
+    gone = weakref.ref(stream)
+    del stream, coroutine
+    gc.collect()
+    assert gone() is None and len(held) == 2
+
+
+async def test_a_task_that_awaits_the_future_itself(engine, model):
+    """It goes on, though the coroutine that gave the future does not."""
+    stream, go = drawn_by_hand(model, max_tokens=5)
+    coroutine = stream.__anext__()
+    future = coroutine.send(None)
+    future._asyncio_future_blocking = False
+
+    async def wait():
+        return await future
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    await go()
+    assert await asyncio.wait_for(task, 1000) is None
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    assert ended.value.value.kind == "token"
+    stream.cancel()
+
+
 async def test_by_hand(engine, model):
     """Without a task: what a coroutine gives is a future of the loop, which is done when a piece has come."""
     stream, go = drawn_by_hand(model, max_tokens=5)
