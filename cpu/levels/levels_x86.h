@@ -57,7 +57,18 @@ enum { RN_FEW_AVX512 = 8 };
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 1 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c, likewise. */
+/* The same of 1 <= m->n <= RN_FEW_TILES_<name> inputs with sixteen rows in a tile: few_tiles_avx512.c, likewise. Q6_K has
+ * two sums for 32 columns, so that more inputs leave the registers; a buffer is faster then. */
+enum {
+    RN_FEW_TILES_q4_0 = RN_FEW_AVX512,
+    RN_FEW_TILES_q8_0 = RN_FEW_AVX512,
+    RN_FEW_TILES_iq4_nl = RN_FEW_AVX512,
+    RN_FEW_TILES_mxfp4 = RN_FEW_AVX512,
+    RN_FEW_TILES_q4_k = RN_FEW_AVX512,
+    RN_FEW_TILES_q5_k = RN_FEW_AVX512,
+    RN_FEW_TILES_q6_k = 6,
+    RN_FEW_TILES_iq4_xs = RN_FEW_AVX512
+};
 #define RN_DECLARE(name)                                          \
     void rn_few_tiles_##name##_avx512(const struct rn_matmul *m); \
     void rn_few_tiles_##name##_affine(const struct rn_matmul *m);

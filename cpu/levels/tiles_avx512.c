@@ -23,7 +23,7 @@ INLINE VI load_bytes(const uint8_t *p)
     (m->rows % RN_TILE_ROWS != 0            ? direct(m, &format_##name) \
      : m->rows > RN_TILE_ROWS || m->touches ? TURNS(name)               \
                                             : FEW(name))
-#define MOST_FEW(name) RN_FEW_AVX512
+#define MOST_FEW(name) RN_FEW_TILES_##name
 #define STREAMS_FEW RN_MOST_STREAMS
 #define TOUCHED_FEW(name) RN_TOUCHED_##name
 
