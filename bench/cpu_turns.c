@@ -4,10 +4,10 @@
  *     cpu_turns [threads [level [format [seconds]]]]
  *
  * Each thread goes through weights of its own, larger than the caches, in pieces of 1024 rows of 2048 columns; each
- * piece is met by a number of inputs, by tiles at a time, each of a run of tiles, and with lines asked for, or loaded
- * where the kernel does that, from a distance ahead, all of which are drawn for it. So all variants see the same
- * machine, whatever else it does meanwhile, and their medians compare where a single run does not. GB/s of weights of
- * all threads: the sum of the threads' medians and, in brackets, of their upper quartiles. */
+ * piece is met by a number of inputs, by tiles at a time, each of a run of tiles, and with lines asked for from a
+ * distance ahead, all of which are drawn for it. So all variants see the same machine, whatever else it does meanwhile,
+ * and their medians compare where a single run does not. GB/s of weights of all threads: the sum of the threads' medians
+ * and, in brackets, of their upper quartiles. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +23,12 @@ enum { COLS = 2048, PIECE_ROWS = 1024, MOST_THREADS = 64, MOST_SAMPLES = 2000, M
 
 static const size_t weights_bytes = (size_t)400 << 20; /* of a thread */
 static const uint32_t inputs_of[] = {1, 2, 3, 4, 6, 8}, tiles_of[] = {1, 2, 4};
-static const struct {
-    uint32_t ahead;
-    bool touches;
-} ways[] = {{RN_TILE_AHEAD / 2, false},
-            {RN_TILE_AHEAD, false},
-            {2 * RN_TILE_AHEAD, false},
-            {0, true},
-            {RN_TILE_AHEAD / 2, true}};
+static const uint32_t aheads[] = {0, RN_TILE_AHEAD / 2, RN_TILE_AHEAD, 2 * RN_TILE_AHEAD};
 
 enum {
     INPUTS = sizeof inputs_of / sizeof *inputs_of,
     TILES = sizeof tiles_of / sizeof *tiles_of,
-    WAYS = sizeof ways / sizeof *ways
+    AHEADS = sizeof aheads / sizeof *aheads
 };
 
 /* What all threads share. */
@@ -57,7 +50,7 @@ struct worker {
     const struct bench *bench;
     pthread_t thread;
     uint64_t seed;
-    struct samples samples[INPUTS][TILES][WAYS];
+    struct samples samples[INPUTS][TILES][AHEADS];
 };
 
 /* So many bytes of numbers that are no infinities in any format. */
@@ -73,14 +66,14 @@ static uint8_t *make_weights(struct rn_heap *heap, size_t n, uint64_t *seed)
     return weights;
 }
 
-static double piece(const struct bench *b, const uint8_t *weights, float *out, uint32_t n, uint32_t tiles, uint32_t way)
+static double piece(const struct bench *b, const uint8_t *weights, float *out, uint32_t n, uint32_t tiles,
+                    uint32_t ahead)
 {
     struct rn_matmul m = {.row_bytes = b->row_bytes,
                           .rows = tiles * RN_TILE_ROWS,
                           .step = 1,
                           .gap = PIECE_ROWS / tiles - RN_TILE_ROWS,
-                          .ahead = ways[way].ahead,
-                          .touches = ways[way].touches,
+                          .ahead = aheads[ahead],
                           .cols = COLS,
                           .type = b->type,
                           .n = n};
@@ -120,7 +113,7 @@ static void *work(void *data)
     for (at = 0; rn_now_ns(&b->clock) < end; at = (at + 1) % pieces) {
         uint64_t drawn = rn_splitmix64(&w->seed);
         uint32_t i = (uint32_t)(drawn % INPUTS), t = (uint32_t)(drawn / INPUTS % TILES),
-                 a = (uint32_t)(drawn / INPUTS / TILES % WAYS);
+                 a = (uint32_t)(drawn / INPUTS / TILES % AHEADS);
         struct samples *s = &w->samples[i][t][a];
         double speed = piece(b, weights + at * bytes, out, inputs_of[i], tiles_of[t], a);
 
@@ -161,13 +154,13 @@ static void print_table(struct worker *workers, uint32_t n_workers)
     uint32_t i, t, a;
 
     printf("inputs  tiles");
-    for (a = 0; a < WAYS; a++)
-        printf("  %6u %s ", ways[a].ahead, ways[a].touches ? "loads" : "ahead");
+    for (a = 0; a < AHEADS; a++)
+        printf("  %6u ahead ", aheads[a]);
     printf("\n");
     for (i = 0; i < INPUTS; i++)
         for (t = 0; t < TILES; t++) {
             printf("%6u  %5u", inputs_of[i], tiles_of[t]);
-            for (a = 0; a < WAYS; a++)
+            for (a = 0; a < AHEADS; a++)
                 print(workers, n_workers, i, t, a);
             printf("\n");
         }

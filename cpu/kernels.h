@@ -56,15 +56,17 @@ enum {
 struct rn_reading {
     uint8_t streams; /* so many tiles are met by turns: 1, 2 or 4; more than the kernel has: 1 */
     uint16_t ahead;  /* rn_matmul.ahead: 0, or kibibytes in bytes, at most RN_TILE_AHEAD */
-    bool touches;    /* rn_matmul.touches */
 };
 
 /* By number of inputs. */
-enum { RN_READING_ONE, RN_READING_TWO, RN_READING_MORE, RN_READINGS };
+enum { RN_READING_ONE, RN_READING_TWO, RN_READING_FOUR, RN_READING_MORE, RN_READINGS };
 
 static inline uint32_t rn_reading_of(uint32_t n_inputs)
 {
-    return n_inputs < 2 ? RN_READING_ONE : n_inputs < 4 ? RN_READING_TWO : RN_READING_MORE;
+    return n_inputs < 2   ? RN_READING_ONE
+           : n_inputs < 4 ? RN_READING_TWO
+           : n_inputs < 5 ? RN_READING_FOUR
+                          : RN_READING_MORE;
 }
 
 /* A panel of several tiles has at most so many bytes: a part of the second-level cache, which the inputs need, too; and
@@ -87,9 +89,6 @@ struct rn_matmul {
                                each tile of RN_TILE_ROWS; 0 elsewhere */
     uint32_t ahead;         /* of tiles and few inputs: how far ahead of what is read lines are asked for; 0: they are
                                not. With more inputs what is read next is asked for between their products */
-    bool touches; /* those lines are loaded where they are of the same tile, not prefetched: loads in the order
-                               of addresses are what some processors notice. One tile at a time and up to
-                               rn_kernel.touched inputs; elsewhere it does not matter */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
     void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */
@@ -115,7 +114,6 @@ struct rn_kernel {
     size_t (*panel_bytes)(uint32_t cols); /* of one tile */
     uint32_t streams;     /* of tiles: so many at most that a few inputs meet by turns, each a stream; rows of
                              RN_TILE_ROWS, of twice or of four times that may be handed over. 0: one */
-    uint32_t touched;     /* of tiles: with so many inputs at most rn_matmul.touches makes a difference */
     uint32_t gather_from; /* from so many input rows on, below pack_from, direct products want them gathered ... */
     void (*gather)(const struct rn_matmul *m); /* ... in the panel, by this; weights and outputs are not looked at */
     void (*direct)(const struct rn_matmul *m);

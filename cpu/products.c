@@ -88,7 +88,6 @@ static void tile(const struct rn_fast_context *c, const struct product *p, uint3
                           .step = step,
                           .gap = gap,
                           .ahead = reading.ahead,
-                          .touches = reading.touches,
                           .cols = p->weight->cols,
                           .type = p->weight->type,
                           .panel = c->scratch->panel};

@@ -40,7 +40,7 @@ enum {
  * the many inputs, which take longest, do not decide alone. */
 static const struct {
     uint32_t inputs, weight;
-} sizes[] = {{1, 2}, {2, 1}, {4, 1}, {16, 1}};
+} sizes[] = {{1, 2}, {2, 1}, {4, 1}, {8, 1}, {16, 1}};
 enum { SIZES = sizeof sizes / sizeof *sizes, MOST_INPUTS = 16 };
 
 /* Tiles are taken where they need at most so much of the time, in percent, and the file is at most so much of the
@@ -54,15 +54,12 @@ struct candidate {
 };
 
 static const struct candidate candidates[] = {
-    {false, {0, 0, false}},
-    {true, {1, 0, false}},
-    {true, {1, RN_TILE_AHEAD / 2, false}},
-    {true, {1, RN_TILE_AHEAD, false}},
-    {true, {1, 0, true}},
-    {true, {1, RN_TILE_AHEAD / 2, true}},
-    {true, {2, RN_TILE_AHEAD, false}},
-    {true, {RN_MOST_STREAMS, 0, false}},
-    {true, {RN_MOST_STREAMS, RN_TILE_AHEAD, false}},
+    {false, {0, 0}},
+    {true, {1, 0}},
+    {true, {1, RN_TILE_AHEAD}},
+    {true, {2, RN_TILE_AHEAD}},
+    {true, {RN_MOST_STREAMS, 0}},
+    {true, {RN_MOST_STREAMS, RN_TILE_AHEAD}},
 };
 enum { IN_FILE, IN_TILES, CANDIDATES = sizeof candidates / sizeof *candidates };
 
@@ -132,8 +129,6 @@ static bool is_tried(const struct trial *t, uint32_t candidate)
     const struct rn_reading *reading = &candidates[candidate].reading;
 
     if (candidate < t->first || (candidate > IN_TILES && t->n_inputs > t->tiles->few))
-        return false;
-    if (reading->touches && t->n_inputs > t->tiles->touched)
         return false;
     return reading->streams <= 1 || reading->streams <= t->tiles->streams;
 }
@@ -410,7 +405,7 @@ static void decide(struct rn_fast *fast, uint32_t i)
     uint32_t type_id = fast->plan->weights[i].type_id, k;
 
     for (k = 0; k < RN_READINGS; k++)
-        choice.readings[k] = (struct rn_reading){1, RN_TILE_AHEAD, false};
+        choice.readings[k] = (struct rn_reading){1, RN_TILE_AHEAD};
     if (order != RUNNEL_WEIGHTS_FILE)
         measure(fast, i, &choice);
     fast->orders[type_id] = choice.tiled ? RN_FAST_TILES : RN_FAST_ROWS;

@@ -16,8 +16,8 @@
 #include "base/new_file.h"
 
 /* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how it is read 2, place in the part
- * 8, bytes 8, place here 8. How: five bits for each of RN_READINGS, from the lowest on: how far ahead in KiB 2, the
- * logarithm of the streams 2, whether lines are loaded 1. */
+ * 8, bytes 8, place here 8. How: four bits for each of RN_READINGS, from the lowest on: how far ahead in KiB 2, the
+ * logarithm of the streams 2. */
 enum {
     AT_VERSION = 8,
     AT_TILE_ROWS = 12,
@@ -31,8 +31,8 @@ enum {
     HEADER = 80,
     ENTRY = 32,
     PAGE = 4096,
-    READING_BITS = 5,
-    VERSION = 2
+    READING_BITS = 4,
+    VERSION = 3
 };
 
 static const char magic[8] = {'r', 'u', 'n', 'n', 'e', 'l', 'w', 't'};
@@ -211,8 +211,7 @@ struct rn_reading rn_tile_file_reading(const struct rn_tile_file *file, uint32_t
 {
     uint32_t bits = (uint32_t)file->reads[i] >> READING_BITS * inputs;
 
-    return (struct rn_reading){
-        .ahead = (uint16_t)((bits & 3) << 10), .streams = (uint8_t)(1 << (bits >> 2 & 3)), .touches = bits >> 4 & 1};
+    return (struct rn_reading){.ahead = (uint16_t)((bits & 3) << 10), .streams = (uint8_t)(1 << (bits >> 2 & 3))};
 }
 
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece)
@@ -248,7 +247,7 @@ static uint64_t how_read(const struct writer *w, uint32_t type_id)
         for (log = 0; 2u << log <= reading->streams; log++)
             continue;
         RN_CHECK(log <= 3 && reading->ahead >> 10 <= 3 && reading->ahead % 1024 == 0);
-        how |= (reading->ahead >> 10 | log << 2 | (uint32_t)reading->touches << 4) << READING_BITS * inputs;
+        how |= (reading->ahead >> 10 | log << 2) << READING_BITS * inputs;
     }
     return how;
 }

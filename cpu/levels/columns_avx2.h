@@ -49,7 +49,7 @@ typedef __m256 VF;
 #define vf_store(to, v) _mm256_store_ps((float *)(to), v)
 
 #define AT_ONCE 4
-enum { LANES = 8, PACK_FROM = RN_PACK_FROM, PIECE = 8 };
+enum { LANES = 8, PACK_FROM = RN_PACK_FROM, PIECE = 8, FEW = 4 };
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)

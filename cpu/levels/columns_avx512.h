@@ -48,7 +48,18 @@ typedef __m512 VF;
 #define vf_store _mm512_store_ps
 
 #define AT_ONCE 6
-enum { LANES = 16, PACK_FROM = RN_PACK_FROM, PIECE = 1 << 20 /* whole rows: measured */ };
+enum { LANES = 16, PACK_FROM = RN_PACK_FROM, PIECE = 1 << 20 /* whole rows: measured */, FEW = RN_FEW_AVX512 };
+
+/* One to eight inputs in registers, a constant each. */
+#define IN_REGISTERS_OF(name)            \
+    (m->n == 1   ? IN_REGISTERS(name, 1) \
+     : m->n == 2 ? IN_REGISTERS(name, 2) \
+     : m->n == 3 ? IN_REGISTERS(name, 3) \
+     : m->n == 4 ? IN_REGISTERS(name, 4) \
+     : m->n == 5 ? IN_REGISTERS(name, 5) \
+     : m->n == 6 ? IN_REGISTERS(name, 6) \
+     : m->n == 7 ? IN_REGISTERS(name, 7) \
+                 : IN_REGISTERS(name, RN_FEW_AVX512))
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)

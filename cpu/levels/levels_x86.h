@@ -37,6 +37,14 @@ static inline bool rn_has_affine(void)
     return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
 }
 
+/* Whether nibbles are better taken out by affine transformations. On AMD these take the two units that products need,
+ * while shifts and masks have others; on Intel vectors of 512 bits have two units for all, so one instruction is better
+ * than two. */
+static inline bool rn_wants_affine(void)
+{
+    return rn_has_affine() && __builtin_cpu_is("intel");
+}
+
 /* Likewise of points, where rn_has_affine(): direct_grid_avx512.c. */
 #define RN_GRID_AVX512(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq1_s) X(iq1_m)
 #define RN_DECLARE(name) void rn_direct_##name##_avx512(const struct rn_matmul *m);
@@ -57,39 +65,14 @@ enum { RN_FEW_AVX512 = 8 };
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 1 <= m->n <= RN_FEW_TILES_<name> inputs with sixteen rows in a tile: few_tiles_avx512.c, likewise. Q6_K has
- * two sums for 32 columns, so that more inputs leave the registers; a buffer is faster then. */
-enum {
-    RN_FEW_TILES_q4_0 = RN_FEW_AVX512,
-    RN_FEW_TILES_q8_0 = RN_FEW_AVX512,
-    RN_FEW_TILES_iq4_nl = RN_FEW_AVX512,
-    RN_FEW_TILES_mxfp4 = RN_FEW_AVX512,
-    RN_FEW_TILES_q4_k = RN_FEW_AVX512,
-    RN_FEW_TILES_q5_k = RN_FEW_AVX512,
-    RN_FEW_TILES_q6_k = 6,
-    RN_FEW_TILES_iq4_xs = RN_FEW_AVX512
-};
+/* The same of 1 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c, likewise. */
 #define RN_DECLARE(name)                                          \
     void rn_few_tiles_##name##_avx512(const struct rn_matmul *m); \
     void rn_few_tiles_##name##_affine(const struct rn_matmul *m);
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* Of these with so many inputs at most lines are loaded ahead (rn_kernel.touched): of blocks whose bits are in two
- * places, since what the compiler loads of them is not in order. */
-enum {
-    RN_TOUCHED_q4_0 = 0,
-    RN_TOUCHED_q8_0 = 0,
-    RN_TOUCHED_iq4_nl = 0,
-    RN_TOUCHED_mxfp4 = 0,
-    RN_TOUCHED_q4_k = 0,
-    RN_TOUCHED_q5_k = 3,
-    RN_TOUCHED_q6_k = 3,
-    RN_TOUCHED_iq4_xs = 0
-};
-
-/* The same of several tiles one behind the other, which take turns, two or four at a time, as far as registers last; and
- * of one whose lines are loaded ahead. */
+/* The same of several tiles one behind the other, which take turns, two or four at a time, as far as registers last. */
 #define RN_DECLARE(name)                                      \
     void rn_turns_##name##_avx512(const struct rn_matmul *m); \
     void rn_turns_##name##_affine(const struct rn_matmul *m);

@@ -14,12 +14,16 @@
 
 /* The last rows of a matrix may be fewer. */
 #define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))
-#define FEW(name) (rn_has_affine() ? rn_few_##name##_affine(m) : rn_few_##name##_avx512(m))
+#define FEW(name) (rn_wants_affine() ? rn_few_##name##_affine(m) : rn_few_##name##_avx512(m))
 #define ONE_FEW(name) (m->rows == LANES && m->n > 1 ? FEW(name) : ONE_ROWS(name))
 #define ONE_SOME(name) (m->n == 1 ? ONE_COLUMNS(name) : m->rows == LANES ? FEW(name) : ONE_BUFFERED(name))
 #define MOST_FEW(name) RN_FEW_AVX512
 #define MOST_SOME(name) MOST_FEW(name)
+#define MOST_TERNARY(name) MOST_##name
+#define ONE_TERNARY(name) IN_REGISTERS_OF(name)
 #define ONE_GRID(name) (m->rows == LANES && rn_has_affine() ? rn_direct_##name##_avx512(m) : ONE_COLUMNS(name))
+
+enum { MOST_tq1_0 = 4, MOST_tq2_0 = RN_FEW_AVX512 }; /* measured */
 
 INLINE __m128i load128(const uint8_t *p)
 {

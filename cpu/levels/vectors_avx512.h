@@ -15,6 +15,12 @@ typedef __m512 VF;
 
 enum { ROWS = 16 };
 
+/* Loads and prefetches in front of this stay in front of what is behind it. */
+INLINE void stay_here(void)
+{
+    __asm__ volatile("" : : : "memory");
+}
+
 INLINE __m128i load16(const uint8_t *p)
 {
     return _mm_loadu_si128((const __m128i *)p);

@@ -39,7 +39,6 @@ static void product_in_turns(const struct rn_kernel *tiled, const struct format 
                           .step = 1,
                           .gap = run - RN_TILE_ROWS,
                           .ahead = reading.ahead,
-                          .touches = reading.touches,
                           .n = n};
     uint32_t row, i;
 
@@ -51,21 +50,6 @@ static void product_in_turns(const struct rn_kernel *tiled, const struct format 
         }
         tiled->direct(&m);
     }
-}
-
-/* One tile at a time, its lines loaded from each distance ahead: never those behind it, where no memory may be. */
-static void check_touched(const struct rn_level *level, const struct rn_kernel *tiled, const struct format *f,
-                          uint32_t cols, const uint8_t *tiles, const struct buffers *b)
-{
-    struct rn_reading reading = {.streams = 1, .touches = true};
-    uint32_t n;
-
-    for (; reading.ahead <= RN_TILE_AHEAD; reading.ahead += 1024)
-        for (n = 1; n <= tiled->few; n++) {
-            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
-            product_in_turns(tiled, f, cols, tiles, reading, n, b);
-            check_tiled(level, tiled, DIRECT, f, cols, n, b);
-        }
 }
 
 /* The first rows of a case in tiles, read to the last byte of a memory of their own: the bits of rows as they lie, with
@@ -103,8 +87,6 @@ static void check_tiles(const struct rn_level *level, const struct format *f, ui
             product_in_turns(tiled, f, cols, tiles, reading, n, b);
             check_tiled(level, &several, DIRECT, f, cols, n, b);
         }
-    if (tiled->touched > 0)
-        check_touched(level, tiled, f, cols, tiles, b);
     give_guarded(tiles, bytes);
 }
 
