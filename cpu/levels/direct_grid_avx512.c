@@ -1,9 +1,9 @@
-/* Products of one input with sixteen whole rows on AVX-512 with VBMI and GFNI, for the formats of points: IQ1, IQ2,
- * IQ3. The sums are those of blocks_products.inc, to the bit; model/quant_iq.c has the layouts.
+/* Products of one to a few inputs with sixteen whole rows on AVX-512 with VBMI and GFNI, for the formats of points: IQ1,
+ * IQ2, IQ3. The sums are those of blocks_products.inc, to the bit; model/quant_iq.c has the layouts.
  *
  * A block of 256 columns has 32 points of eight columns (IQ3: 64 of four). Their indices are looked up together, those
  * of rows r and r + 8 in one register, and stay where they are: what comes out is not points but fields of
- * all points, and the input is brought into that order once for sixteen rows:
+ * all points, and the inputs are brought into that order once for sixteen rows:
  *
  *     byte p of weights f      field f of point p (row r), of point p - 32 (row r + 8)
  *     byte p of inputs f       column 8 p + f, likewise
@@ -17,6 +17,7 @@
  * Threads: any; nothing here has state. */
 #include <string.h>
 
+#include "base/check.h"
 #include "cpu/levels/rows_avx512.h"
 #include "model/quant_grids.h"
 
@@ -293,32 +294,62 @@ INLINE void add_words(VI *sums, VI words)
     sums[1] = _mm512_dpwssd_epi32(sums[1], words, _mm512_set1_epi32(0x10000));
 }
 
-/* The sums of 32 columns. */
-INLINE VI signed_sums(struct points points, VI signs, const VI *y, struct levels2 levels)
+/* What a few inputs have of a block. How many they are, n below, is a constant to the compiler. */
+struct block_of {
+    const struct rn_line *y[RN_FEW_AVX512]; /* of its first strip */
+    VI planes[RN_FEW_AVX512][PLANES];
+};
+
+INLINE void zero(VI *v, uint32_t n)
 {
-    VI sum = _mm512_setzero_si512();
-    uint32_t f;
+    uint32_t i;
 
     UNROLL
-    for (f = 0; f < PLANES; f++)
-        sum = dot(sum, field2(points, f, levels), minus_where(_mm512_test_epi8_mask(signs, bytes(1 << f)), y[f]));
-    return sum;
+    for (i = 0; i < n; i++)
+        v[i] = _mm512_setzero_si512();
 }
 
-/* The sums of 16 columns; three products of two times 43 and 127 fit into a word. */
-INLINE void signed_halves(VI *sums, struct points points, VI signs, const VI *y, struct levels2 levels)
+/* The sums of 32 columns, of each input. */
+INLINE void signed_sums(VI *sums, struct points points, VI signs, const struct block_of *of, uint32_t n,
+                        struct levels2 levels)
 {
-    VI words = _mm512_setzero_si512(), product;
-    uint32_t f;
+    __mmask64 minus;
+    uint32_t f, i;
+    VI field;
 
-    sums[0] = sums[1] = _mm512_setzero_si512();
+    zero(sums, n);
     UNROLL
     for (f = 0; f < PLANES; f++) {
-        product = _mm512_maddubs_epi16(field2(points, f, levels),
-                                       minus_where(_mm512_test_epi8_mask(signs, bytes(1 << f)), y[f]));
-        words = f % 3 == 0 ? product : _mm512_add_epi16(words, product);
-        if (f % 3 == 2 || f + 1 == PLANES)
-            add_words(sums, words);
+        field = field2(points, f, levels);
+        minus = _mm512_test_epi8_mask(signs, bytes(1 << f));
+        UNROLL
+        for (i = 0; i < n; i++)
+            sums[i] = dot(sums[i], field, minus_where(minus, of->planes[i][f]));
+    }
+}
+
+/* The sums of 16 columns, of each input two; three products of two times 43 and 127 fit into a word. */
+INLINE void signed_halves(VI (*sums)[2], struct points points, VI signs, const struct block_of *of, uint32_t n,
+                          struct levels2 levels)
+{
+    VI words[RN_FEW_AVX512], product, field;
+    __mmask64 minus;
+    uint32_t f, i;
+
+    UNROLL
+    for (i = 0; i < n; i++)
+        zero(sums[i], 2);
+    UNROLL
+    for (f = 0; f < PLANES; f++) {
+        field = field2(points, f, levels);
+        minus = _mm512_test_epi8_mask(signs, bytes(1 << f));
+        UNROLL
+        for (i = 0; i < n; i++) {
+            product = _mm512_maddubs_epi16(field, minus_where(minus, of->planes[i][f]));
+            words[i] = f % 3 == 0 ? product : _mm512_add_epi16(words[i], product);
+            if (f % 3 == 2 || f + 1 == PLANES)
+                add_words(sums[i], words[i]);
+        }
     }
 }
 
@@ -328,6 +359,22 @@ INLINE VI field1(struct points points, uint32_t f, __mmask64 down, struct levels
     VI v = field2(points, f, levels);
 
     return _mm512_mask_sub_epi8(v, down, v, bytes(2));
+}
+
+INLINE void all_planes_of_8(struct block_of *of, uint32_t n)
+{
+    uint32_t i;
+
+    for (i = 0; i < n; i++)
+        planes_of_8(of->y[i], of->planes[i]);
+}
+
+INLINE void all_planes_of_4(struct block_of *of, uint32_t n)
+{
+    uint32_t i;
+
+    for (i = 0; i < n; i++)
+        planes_of_4(of->y[i], of->planes[i]);
 }
 
 /* ---- Strips ---- */
@@ -357,17 +404,47 @@ INLINE VF add_sum(VF acc, VI sum, const struct rn_line *y, VF scale)
     return add_product(acc, _mm512_add_epi32(sum, _mm512_set1_epi32(RN_MAGIC_BITS)), y, scale);
 }
 
-/* Strips of two halves whose scales are sixteen nibbles. */
-INLINE VF add_halves(VF acc, VI (*sums)[STRIPS], const struct rn_line *y, const VI *nibbles, VF d)
+/* The sums of pair i of rows, which signed_halves leaves. */
+INLINE void keep_halves(VI (*sums)[2][STRIPS], uint32_t i, VI (*halves)[2], uint32_t n)
 {
-    uint32_t i;
+    uint32_t k;
 
-    turn(sums[0]);
-    turn(sums[1]);
     UNROLL
-    for (i = 0; i < 16; i++)
-        acc = add_sum(acc, sums[i % 2][i / 2], &y[i / 2], scale_of(bits_of(nibbles[i / 8], i % 8 * 4, 4), 1, 0.5f, d));
-    return acc;
+    for (k = 0; k < n; k++) {
+        sums[k][0][i] = halves[k][0];
+        sums[k][1][i] = halves[k][1];
+    }
+}
+
+/* The strips of all inputs join acc; `scales` of each strip. */
+INLINE void add_strips(VF *acc, VI (*sums)[STRIPS], const struct block_of *of, uint32_t n, const VF *scales)
+{
+    uint32_t i, s;
+
+    for (i = 0; i < n; i++) {
+        turn(sums[i]);
+        UNROLL
+        for (s = 0; s < STRIPS; s++)
+            acc[i] = add_sum(acc[i], sums[i][s], &of->y[i][s], scales[s]);
+    }
+}
+
+/* Strips of two halves whose scales are sixteen nibbles. */
+INLINE void add_halves(VF *acc, VI (*sums)[2][STRIPS], const struct block_of *of, uint32_t n, const VI *nibbles, VF d)
+{
+    VF scales[2 * STRIPS];
+    uint32_t i, k;
+
+    UNROLL
+    for (k = 0; k < 2 * STRIPS; k++)
+        scales[k] = scale_of(bits_of(nibbles[k / 8], k % 8 * 4, 4), 1, 0.5f, d);
+    for (i = 0; i < n; i++) {
+        turn(sums[i][0]);
+        turn(sums[i][1]);
+        UNROLL
+        for (k = 0; k < 2 * STRIPS; k++)
+            acc[i] = add_sum(acc[i], sums[i][k % 2][k / 2], &of->y[i][k / 2], scales[k]);
+    }
 }
 
 /* Asks for lines of rows i and i + 8, some way on (rn_matmul.step). For all rows at once, before the pairs, it cost a
@@ -388,7 +465,7 @@ INLINE void ahead_pair(struct rows w, uint32_t i, uint32_t lines)
 #define LEVELS_IQ2 make_levels2(8, 25, 43)
 
 /* Eight times four indices, four times seven signs and a nibble. */
-INLINE VF iq2_xxs_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+INLINE void iq2_xxs_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct table *table)
 {
     const VI pick = _mm512_set1_epi64(0x352e272018100800); /* bits 0, 8, 16, 24; 32, 39, 46, 53 */
     _Alignas(64) static const uint8_t low4[64] = {
@@ -399,11 +476,11 @@ INLINE VF iq2_xxs_block(VF acc, struct rows w, const struct rn_line *y, const st
     };
     const VI first = _mm512_load_si512(low4);
     const struct levels2 levels = LEVELS_IQ2;
-    VI planes[PLANES], sums[STRIPS], codes[STRIPS], a, b, signs;
-    VF d = first_half(w, 0.25f);
-    uint32_t i;
+    VI sums[RN_FEW_AVX512][STRIPS], of_pair[RN_FEW_AVX512], codes[STRIPS], a, b, signs;
+    VF d = first_half(w, 0.25f), scales[STRIPS];
+    uint32_t i, k;
 
-    planes_of_8(y, planes);
+    all_planes_of_8(of, n);
     for (i = 0; i < PAIRS; i++) {
         ahead_pair(w, i, 1);
         a = _mm512_loadu_si512(row(w, i) + 2);
@@ -413,26 +490,28 @@ INLINE VF iq2_xxs_block(VF acc, struct rows w, const struct rn_line *y, const st
         a = _mm512_multishift_epi64_epi8(pick, a);
         b = _mm512_multishift_epi64_epi8(pick, b);
         signs = even(_mm512_permutex2var_epi8(a, _mm512_add_epi8(first, bytes(4)), b));
-        sums[i] = signed_sums(points_of_256(table, _mm512_permutex2var_epi8(a, first, b)), signs, planes, levels);
+        signed_sums(of_pair, points_of_256(table, _mm512_permutex2var_epi8(a, first, b)), signs, of, n, levels);
+        UNROLL
+        for (k = 0; k < n; k++)
+            sums[k][i] = of_pair[k];
     }
-    turn(sums);
     turn(codes);
     UNROLL
     for (i = 0; i < STRIPS; i++)
-        acc = add_sum(acc, sums[i], &y[i], scale_of(codes[i], 1, 0.5f, d));
-    return acc;
+        scales[i] = scale_of(codes[i], 1, 0.5f, d);
+    add_strips(acc, sums, of, n, scales);
 }
 
 /* Words of nine bits of index and seven signs. */
-INLINE VF iq2_xs_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+INLINE void iq2_xs_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct table *table)
 {
     const struct levels2 levels = LEVELS_IQ2;
-    VI planes[PLANES], sums[2][STRIPS], half[2], nibbles[4], a, b, signs;
+    VI sums[RN_FEW_AVX512][2][STRIPS], halves[RN_FEW_AVX512][2], nibbles[4], a, b, signs;
     VF d = first_half(w, 0.25f);
     __mmask64 ninth;
     uint32_t i;
 
-    planes_of_8(y, planes);
+    all_planes_of_8(of, n);
     columns(w, 74 - 16, nibbles);
     for (i = 0; i < PAIRS; i++) {
         ahead_pair(w, i, 1);
@@ -441,11 +520,10 @@ INLINE VF iq2_xs_block(VF acc, struct rows w, const struct rn_line *y, const str
         ninth = _mm512_kunpackd(_mm512_test_epi16_mask(b, _mm512_set1_epi16(256)),
                                 _mm512_test_epi16_mask(a, _mm512_set1_epi16(256)));
         signs = even(every(_mm512_srli_epi16(a, 9), _mm512_srli_epi16(b, 9), 2, 0));
-        signed_halves(half, points_of_512(table, every(a, b, 2, 0), ninth), signs, planes, levels);
-        sums[0][i] = half[0];
-        sums[1][i] = half[1];
+        signed_halves(halves, points_of_512(table, every(a, b, 2, 0), ninth), signs, of, n, levels);
+        keep_halves(sums, i, halves, n);
     }
-    return add_halves(acc, sums, y, nibbles + 2, d);
+    add_halves(acc, sums, of, n, nibbles + 2, d);
 }
 
 /* Bytes of index, bytes of signs, and a byte of high bits for every four points. */
@@ -454,24 +532,23 @@ INLINE VI iq2_s_indices(const uint8_t *block)
     return indices(block + 2, _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(block + 66))), 2);
 }
 
-INLINE VF iq2_s_block(VF acc, struct rows w, const struct rn_line *y, const struct grid *grid)
+INLINE void iq2_s_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct grid *grid)
 {
     const struct levels2 levels = LEVELS_IQ2;
-    VI planes[PLANES], sums[2][STRIPS], half[2], nibbles[4], signs;
+    VI sums[RN_FEW_AVX512][2][STRIPS], halves[RN_FEW_AVX512][2], nibbles[4], signs;
     VF d = first_half(w, 0.25f);
     uint32_t i;
 
-    planes_of_8(y, planes);
+    all_planes_of_8(of, n);
     columns(w, 82 - 16, nibbles);
     for (i = 0; i < PAIRS; i++) {
         ahead_pair(w, i, 1);
         signs = two_rows(load32(row(w, i) + 34), load32(row(w, i + 8) + 34));
-        signed_halves(half, gathered_points(grid, iq2_s_indices(row(w, i)), iq2_s_indices(row(w, i + 8))), signs,
-                      planes, levels);
-        sums[0][i] = half[0];
-        sums[1][i] = half[1];
+        signed_halves(halves, gathered_points(grid, iq2_s_indices(row(w, i)), iq2_s_indices(row(w, i + 8))), signs, of,
+                      n, levels);
+        keep_halves(sums, i, halves, n);
     }
-    return add_halves(acc, sums, y, nibbles + 2, d);
+    add_halves(acc, sums, of, n, nibbles + 2, d);
 }
 
 /* ---- IQ3: 64 points of four columns ---- */
@@ -482,21 +559,24 @@ INLINE VI levels3(int a, int b, int c, int d, int e, int f, int g, int h)
         (const int8_t[16]){(int8_t)a, (int8_t)b, (int8_t)c, (int8_t)d, (int8_t)e, (int8_t)f, (int8_t)g, (int8_t)h});
 }
 
-/* The sums of 16 columns of one row. signs: a byte for each eight columns. */
-INLINE VI sums3(struct points points, __m256i signs, const VI *y, VI levels)
+/* The sums of 16 columns of one row, of each input. signs: a byte for each eight columns. */
+INLINE void sums3(VI *sums, struct points points, __m256i signs, const struct block_of *of, uint32_t n, VI levels)
 {
-    VI twice = _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), _mm512_castsi256_si512(signs));
-    VI sum = _mm512_setzero_si512(), v;
-    uint32_t f;
+    VI twice = _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), _mm512_castsi256_si512(signs)), v;
+    __mmask64 minus;
+    uint32_t f, i;
 
     twice = _mm512_unpacklo_epi8(twice, twice);
+    zero(sums, n);
     UNROLL
     for (f = 0; f < 4; f++) {
         v = f < 2 ? points.low : points.high;
         v = _mm512_shuffle_epi8(levels, f % 2 == 0 ? low_nibbles(v) : high_nibbles(v));
-        sum = dot(sum, v, minus_where(_mm512_test_epi8_mask(twice, _mm512_set1_epi16((short)(0x1001 << f))), y[f]));
+        minus = _mm512_test_epi8_mask(twice, _mm512_set1_epi16((short)(0x1001 << f)));
+        UNROLL
+        for (i = 0; i < n; i++)
+            sums[i] = dot(sums[i], v, minus_where(minus, of->planes[i][f]));
     }
-    return sum;
 }
 
 /* Sums of 16 columns of two rows -> strips of one row, then of the other. */
@@ -509,6 +589,16 @@ INLINE VI strips_of(VI a, VI b)
                                     _mm512_add_epi32(_mm512_castps_si512(even_ones), _mm512_castps_si512(odd_ones)));
 }
 
+/* The sums of pair i of rows, of each of the two rows by sums3. */
+INLINE void keep_strips(VI (*sums)[STRIPS], uint32_t i, VI (*part)[RN_FEW_AVX512], uint32_t n)
+{
+    uint32_t k;
+
+    UNROLL
+    for (k = 0; k < n; k++)
+        sums[k][i] = strips_of(part[0][k], part[1][k]);
+}
+
 /* Signs of two strips in each qword: four times seven, and a nibble. */
 INLINE __m256i iq3_xxs_signs(__m256i words)
 {
@@ -518,45 +608,44 @@ INLINE __m256i iq3_xxs_signs(__m256i words)
                                          _mm256_set1_epi64x(0x010204081020407f), 0);
 }
 
-INLINE VF iq3_xxs_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+INLINE void iq3_xxs_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct table *table)
 {
     const VI levels = levels3(4, 12, 20, 28, 36, 44, 52, 62);
-    VI planes[4], sums[STRIPS], codes[STRIPS], part[2];
-    VF d = first_half(w, 0.5f);
+    VI sums[RN_FEW_AVX512][STRIPS], codes[STRIPS], part[2][RN_FEW_AVX512];
+    VF d = first_half(w, 0.5f), scales[STRIPS];
     __m256i words[2];
     const uint8_t *p;
     uint32_t i, h;
 
-    planes_of_4(y, planes);
+    all_planes_of_4(of, n);
     for (i = 0; i < PAIRS; i++) {
         ahead_pair(w, i, 2);
         UNROLL
         for (h = 0; h < 2; h++) {
             p = row(w, i + 8 * h);
             words[h] = load32(p + 66);
-            part[h] = sums3(points_of_256(table, _mm512_loadu_si512(p + 2)), iq3_xxs_signs(words[h]), planes, levels);
+            sums3(part[h], points_of_256(table, _mm512_loadu_si512(p + 2)), iq3_xxs_signs(words[h]), of, n, levels);
         }
-        sums[i] = strips_of(part[0], part[1]);
+        keep_strips(sums, i, part, n);
         codes[i] = _mm512_srli_epi32(two_rows(words[0], words[1]), 28);
     }
-    turn(sums);
     turn(codes);
     UNROLL
     for (i = 0; i < STRIPS; i++)
-        acc = add_sum(acc, sums[i], &y[i], scale_of(codes[i], 1, 0.5f, d));
-    return acc;
+        scales[i] = scale_of(codes[i], 1, 0.5f, d);
+    add_strips(acc, sums, of, n, scales);
 }
 
-INLINE VF iq3_s_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+INLINE void iq3_s_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct table *table)
 {
     const VI levels = levels3(1, 3, 5, 7, 9, 11, 13, 15);
-    VI planes[4], sums[STRIPS], part[2], last[4];
-    VF d = first_half(w, 1);
+    VI sums[RN_FEW_AVX512][STRIPS], part[2][RN_FEW_AVX512], last[4];
+    VF d = first_half(w, 1), scales[STRIPS];
     const uint8_t *p;
     uint64_t ninth;
     uint32_t i, h;
 
-    planes_of_4(y, planes);
+    all_planes_of_4(of, n);
     columns(w, 110 - 16, last);
     for (i = 0; i < PAIRS; i++) {
         ahead_pair(w, i, 2);
@@ -564,15 +653,14 @@ INLINE VF iq3_s_block(VF acc, struct rows w, const struct rn_line *y, const stru
         for (h = 0; h < 2; h++) {
             p = row(w, i + 8 * h);
             memcpy(&ninth, p + 66, sizeof ninth);
-            part[h] = sums3(points_of_512(table, _mm512_loadu_si512(p + 2), ninth), load32(p + 74), planes, levels);
+            sums3(part[h], points_of_512(table, _mm512_loadu_si512(p + 2), ninth), load32(p + 74), of, n, levels);
         }
-        sums[i] = strips_of(part[0], part[1]);
+        keep_strips(sums, i, part, n);
     }
-    turn(sums);
     UNROLL
     for (i = 0; i < STRIPS; i++)
-        acc = add_sum(acc, sums[i], &y[i], scale_of(bits_of(last[3], 4 * i, 4), 2, 1, d));
-    return acc;
+        scales[i] = scale_of(bits_of(last[3], 4 * i, 4), 2, 1, d);
+    add_strips(acc, sums, of, n, scales);
 }
 
 /* ---- IQ1 ---- */
@@ -580,10 +668,11 @@ INLINE VF iq3_s_block(VF acc, struct rows w, const struct rn_line *y, const stru
 #define LEVELS_IQ1 make_levels2(9, 17, 25)
 
 /* A word for each strip: four times three high bits of indices, the scale, the shift. */
-INLINE VF iq1_s_block(VF acc, struct rows w, const struct rn_line *y, const struct grid *grid)
+INLINE void iq1_s_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct grid *grid)
 {
+    const struct rn_line *y = of->y[0];
     const struct levels2 levels = LEVELS_IQ1;
-    VI planes[PLANES], sums[STRIPS], index[2], words[4];
+    VI *planes = of->planes[0], sums[STRIPS], index[2], words[4];
     VF d = first_half(w, 0.125f);
     struct points points;
     __mmask32 down[2];
@@ -591,6 +680,7 @@ INLINE VF iq1_s_block(VF acc, struct rows w, const struct rn_line *y, const stru
     __m128i heads;
     uint32_t i, h, f;
 
+    (void)n; /* one */
     planes_of_8(y, planes);
     columns(w, 34, words);
     for (i = 0; i < PAIRS; i++) {
@@ -611,9 +701,8 @@ INLINE VF iq1_s_block(VF acc, struct rows w, const struct rn_line *y, const stru
     turn(sums);
     UNROLL
     for (i = 0; i < STRIPS; i++)
-        acc = add_product(acc, _mm512_add_epi32(sums[i], start(y[i].start, 3)), &y[i],
-                          scale_of(bits_of(words[i / 2], 16 * (i % 2) + 12, 3), 2, 1, d));
-    return acc;
+        *acc = add_product(*acc, _mm512_add_epi32(sums[i], start(y[i].start, 3)), &y[i],
+                           scale_of(bits_of(words[i / 2], 16 * (i % 2) + 12, 3), 2, 1, d));
 }
 
 /* 32 nibbles: three high bits of an index, and the shift. */
@@ -654,14 +743,16 @@ INLINE void iq1_m_halves(VI *sums, struct points points, __mmask64 down, const V
     }
 }
 
-INLINE VF iq1_m_block(VF acc, struct rows w, const struct rn_line *y, const struct grid *grid)
+INLINE void iq1_m_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct grid *grid)
 {
+    const struct rn_line *y = of->y[0];
     const struct levels2 levels = LEVELS_IQ1;
-    VI planes[PLANES], sums[2][STRIPS], half[2], index[2], words[4], code;
+    VI *planes = of->planes[0], sums[2][STRIPS], half[2], index[2], words[4], code;
     __mmask32 down[2];
     uint32_t i;
     VF d;
 
+    (void)n; /* one */
     planes_of_8(y, planes);
     columns(w, 40, words);
     d = iq1_m_d(words);
@@ -679,13 +770,24 @@ INLINE VF iq1_m_block(VF acc, struct rows w, const struct rn_line *y, const stru
     UNROLL
     for (i = 0; i < 16; i++) {
         code = bits_of(words[2 + i / 8], 16 * (i % 8 / 4) + 3 * (i % 4), 3);
-        acc = add_product(acc, _mm512_add_epi32(sums[i % 2][i / 2], start(y[i / 2].start16[i % 2], 3)), &y[i / 2],
-                          scale_of(code, 2, 1, d));
+        *acc = add_product(*acc, _mm512_add_epi32(sums[i % 2][i / 2], start(y[i / 2].start16[i % 2], 3)), &y[i / 2],
+                           scale_of(code, 2, 1, d));
     }
-    return acc;
 }
 
 /* ---- The formats ---- */
+
+static void store_inputs(const struct rn_matmul *m, const VF *acc, uint32_t n)
+{
+    float lanes[ROWS];
+    uint32_t i, r;
+
+    for (i = 0; i < n; i++) {
+        _mm512_storeu_ps(lanes, acc[i]);
+        for (r = 0; r < ROWS; r++)
+            m->out[i][(size_t)r * m->step] = lanes[r];
+    }
+}
 
 /* X(name, bytes of a block, points, how they are looked up) */
 #define GRIDS(X)                            \
@@ -698,19 +800,49 @@ INLINE VF iq1_m_block(VF acc, struct rows w, const struct rn_line *y, const stru
     X(iq1_m, 56, 2048, grid, make_grid)
 #define rn_grid_iq1_m rn_grid_iq1_s
 
-#define EXPORT(name, size, n, kind, make)                               \
-    void rn_direct_##name##_avx512(const struct rn_matmul *m)           \
-    {                                                                   \
-        const struct rn_line *y = m->inputs[0];                         \
-        struct rows w = rows_of(m);                                     \
-        VF acc = _mm512_setzero_ps();                                   \
-        struct kind kind;                                               \
-        uint32_t b;                                                     \
-                                                                        \
-        make(&kind, rn_grid_##name, n);                                 \
-        for (b = 0; b < m->cols / 256; b++, y += STRIPS, w.p += size) { \
-            acc = name##_block(acc, w, y, &kind);                       \
-        }                                                               \
-        store_rows(m, acc);                                             \
+#define EXPORT(name, size, points, kind, make)                                                \
+    INLINE void name##_inputs(const struct rn_matmul *m, const struct kind *kind, uint32_t n) \
+    {                                                                                         \
+        struct rows w = rows_of(m);                                                           \
+        struct block_of of;                                                                   \
+        VF acc[RN_FEW_AVX512];                                                                \
+        uint32_t b, i;                                                                        \
+                                                                                              \
+        UNROLL                                                                                \
+        for (i = 0; i < n; i++) {                                                             \
+            of.y[i] = m->inputs[i];                                                           \
+            acc[i] = _mm512_setzero_ps();                                                     \
+        }                                                                                     \
+        for (b = 0; b < m->cols / 256; b++, w.p += size) {                                    \
+            name##_block(acc, w, &of, n, kind);                                               \
+            UNROLL                                                                            \
+            for (i = 0; i < n; i++)                                                           \
+                of.y[i] += STRIPS;                                                            \
+        }                                                                                     \
+        store_inputs(m, acc, n);                                                              \
+    }                                                                                         \
+    void rn_direct_##name##_avx512(const struct rn_matmul *m)                                 \
+    {                                                                                         \
+        struct kind looked;                                                                   \
+                                                                                              \
+        make(&looked, rn_grid_##name, points);                                                \
+        switch (m->n) {                                                                       \
+            CASE(name, 1)                                                                     \
+            CASE(name, 2)                                                                     \
+            CASE(name, 3)                                                                     \
+            CASE(name, 4)                                                                     \
+            CASE(name, 5)                                                                     \
+            CASE(name, 6)                                                                     \
+            CASE(name, 7)                                                                     \
+            CASE(name, 8)                                                                     \
+        }                                                                                     \
+        RN_CHECK(false);                                                                      \
     }
+/* So many inputs are a constant to the compiler. */
+#define CASE(name, n)                 \
+    case n:                           \
+        if ((n) > RN_GRID_##name)     \
+            break;                    \
+        name##_inputs(m, &looked, n); \
+        return;
 GRIDS(EXPORT)

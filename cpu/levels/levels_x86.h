@@ -45,7 +45,17 @@ static inline bool rn_wants_affine(void)
     return rn_has_affine() && __builtin_cpu_is("intel");
 }
 
-/* Likewise of points, where rn_has_affine(): direct_grid_avx512.c. */
+/* Likewise of points and 1 <= m->n <= RN_GRID_<name> inputs, where rn_has_affine(): direct_grid_avx512.c. With more, and
+ * with two where the points are gathered, strips in a buffer are as fast. */
+enum {
+    RN_GRID_iq2_xxs = 8,
+    RN_GRID_iq2_xs = 5,
+    RN_GRID_iq2_s = 1,
+    RN_GRID_iq3_xxs = 8,
+    RN_GRID_iq3_s = 8,
+    RN_GRID_iq1_s = 1,
+    RN_GRID_iq1_m = 1
+};
 #define RN_GRID_AVX512(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq1_s) X(iq1_m)
 #define RN_DECLARE(name) void rn_direct_##name##_avx512(const struct rn_matmul *m);
 RN_GRID_AVX512(RN_DECLARE)

@@ -60,10 +60,56 @@ INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
 #include "cpu/levels/blocks_formats.inc"
 
 /* Rows as they lie are unpacked too slowly to do it again for each call. */
-#define UNIT_DIRECT(name, scales, minima, how)         \
-    static const struct rn_kernel kernel_unit_##name = \
-        KERNEL(name, scales, minima, how, pack_unit_##name, rn_packed_##scales##minima##_amx, RN_AMX_INPUTS, true);
+#define UNIT_DIRECT(name, scales, minima, how)                                                               \
+    static const struct rn_kernel kernel_unit_##name =                                                       \
+        KERNEL(name, scales, minima, how, direct_##name, pack_unit_##name, rn_packed_##scales##minima##_amx, \
+               RN_AMX_INPUTS, true);
 #include "cpu/levels/formats_amx.inc"
+
+/* ---- Points ---- */
+
+/* The kernels of formats of which a few inputs meet points in registers, where the processor has what that takes: for
+ * packed products by vectors, and by the matrix unit. */
+#define POINTS(X) X(IQ3_S, iq3_s) X(IQ3_XXS, iq3_xxs) X(IQ2_XXS, iq2_xxs)
+#define MOST_POINTS(name) RN_GRID_##name
+#define POINTS_DIRECT(name)                                \
+    static void points_##name(const struct rn_matmul *m)   \
+    {                                                      \
+        if (m->rows == LANES && m->n <= MOST_POINTS(name)) \
+            rn_direct_##name##_avx512(m);                  \
+        else                                               \
+            direct_##name(m);                              \
+    }
+#define POINTS_KERNELS(TYPE, name)                                                       \
+    POINTS_DIRECT(name)                                                                  \
+    static const struct rn_kernel kernel_points_##name =                                 \
+        KERNEL(name, 1, 0, POINTS, points_##name, pack_##name, packed_##name, 0, false); \
+    static const struct rn_kernel kernel_unit_points_##name =                            \
+        KERNEL(name, 1, 0, POINTS, points_##name, pack_unit_##name, rn_packed_10_amx, RN_AMX_INPUTS, true);
+POINTS(POINTS_KERNELS)
+
+/* Two scales, which the matrix unit has no products for. */
+POINTS_DIRECT(iq2_xs)
+static const struct rn_kernel kernel_points_iq2_xs =
+    KERNEL(iq2_xs, 2, 0, POINTS, points_iq2_xs, pack_iq2_xs, packed_iq2_xs, 0, false);
+
+#define POINTS_CASE(TYPE, name) \
+    case RN_##TYPE:             \
+        return unit ? &kernel_unit_points_##name : &kernel_points_##name;
+
+/* unit: packed products by the matrix unit, where there are some. NULL: the type has none of these kernels. */
+static const struct rn_kernel *points_kernel(uint32_t type_id, bool unit)
+{
+    if (!rn_has_affine())
+        return NULL;
+    switch (type_id) {
+        POINTS(POINTS_CASE)
+    case RN_IQ2_XS:
+        return &kernel_points_iq2_xs;
+    default:
+        return NULL;
+    }
+}
 
 /* ---- Floats: vectors of two rows ---- */
 
@@ -85,15 +131,19 @@ INLINE VF vf_eight(const float *p)
 
 static const struct rn_kernel *kernel_avx512(uint32_t type_id)
 {
-    const struct rn_kernel *kernel = block_kernel(type_id);
+    const struct rn_kernel *kernel = points_kernel(type_id, false);
 
+    if (kernel == NULL)
+        kernel = block_kernel(type_id);
     return kernel != NULL ? kernel : float_kernel(type_id);
 }
 
 static const struct rn_kernel *kernel_amx(uint32_t type_id)
 {
-    const struct rn_kernel *kernel = unit_kernel(type_id);
+    const struct rn_kernel *kernel = points_kernel(type_id, true);
 
+    if (kernel == NULL)
+        kernel = unit_kernel(type_id);
     return kernel != NULL ? kernel : float_kernel(type_id);
 }
 
