@@ -52,6 +52,9 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %u streams or sessions", MAX_STREAMS);
     if ((unsigned)options->delivery > RUNNEL_DELIVER_TAKE)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: delivery %d is not known", (int)options->delivery);
+    if ((unsigned)options->log_level > RUNNEL_LOG_DEBUG)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: log_level %d is not known",
+                            (int)options->log_level);
     if (options->gather_us > RN_GATHER_US_MAX)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: gather_us %u is more than a second",
                             options->gather_us);

@@ -432,7 +432,7 @@ export class Model {
   embed(options: string | EmbedOptions): Promise<Answer & { embedding: Float32Array }>;
   score(options: ScoreOptions): Promise<{ scores: Float32Array; usage: Usage; timings: Timings }>;
   session(): Session;
-  importSession(path: string | URL, options?: { cacheSalt?: Count; label?: string; signal?: AbortSignal }): Promise<Session>;
+  importSession(path: string | URL | Uint8Array, options?: { cacheSalt?: Count; label?: string; signal?: AbortSignal }): Promise<Session>;
   tokenize(text: string | Uint8Array, options?: TokenizeOptions): Promise<Int32Array>;
   tokenizeSync(text: string | Uint8Array, options?: TokenizeOptions): Int32Array;
   detokenize(tokens: Int32Array | number[], options?: { special?: boolean; bytes?: false }): Promise<string>;
@@ -458,7 +458,7 @@ export class Session {
   stream(options: StreamOptions): Stream;
   generate(options: GenerateOptions): Promise<Answer>;
   fork(): Session;
-  export(path: string | URL, options?: SessionFileOptions): Promise<Answer>;
+  export(path: string | URL | Uint8Array, options?: SessionFileOptions): Promise<Answer>;
   close(): Promise<void>;
 }
 
@@ -530,7 +530,7 @@ export interface TrainingProgress {
 export class Engine {
   constructor(options?: EngineOptions);
   static open(options?: EngineOptions): Promise<Engine>;
-  loadModel(path: string | URL, options?: LoadOptions): Promise<Model>;
+  loadModel(path: string | URL | Uint8Array, options?: LoadOptions): Promise<Model>;
   stats(): Record<string, Count>;
   metrics(): Metrics;
   prometheus(): string;
@@ -539,7 +539,7 @@ export class Engine {
   measure(): Promise<Machine>;
   device(name?: string): Promise<DeviceInfo>;
   trainEagle(
-    model: string | URL, corpus: string | Uint8Array, head: string | URL, options?: EagleOptions,
+    model: string | URL | Uint8Array, corpus: string | Uint8Array, head: string | URL | Uint8Array, options?: EagleOptions,
   ): AsyncGenerator<TrainingProgress, void, void>;
   /** highWater: pieces that wait unread until the streams are paused; 4096. */
   group(options?: { highWater?: number }): Group;
@@ -548,7 +548,7 @@ export class Engine {
 }
 
 export class ModelFile {
-  static open(path: string | URL): Promise<ModelFile>;
+  static open(path: string | URL | Uint8Array): Promise<ModelFile>;
   readonly info: Record<string, Count>;
   metadata(index: number, options?: { elements?: number }): { key: string; type: string; count: Count; value: string | string[] };
   tensor(index: number): { name: string; type: string; nDims: number; part: number; dims: Count[]; bytes: Count; offset: Count };
@@ -570,19 +570,19 @@ export interface CacheTotals {
 }
 
 export const cache: {
-  ls(path: string | URL): Promise<CacheTotals & { entries: (Record<string, Count | string>)[] }>;
-  inspect(path: string | URL, fingerprint?: string): Promise<
+  ls(path: string | URL | Uint8Array): Promise<CacheTotals & { entries: (Record<string, Count | string>)[] }>;
+  inspect(path: string | URL | Uint8Array, fingerprint?: string): Promise<
     { id: Count; parent: Count; salt: Count; tokens: Int32Array; depth: number; bytes: number }[]
   >;
-  verify(path: string | URL, fingerprint?: string): Promise<
+  verify(path: string | URL | Uint8Array, fingerprint?: string): Promise<
     CacheTotals & { damages: { fingerprint: string; file: string; offset: Count; bytes: Count; what: string }[] }
   >;
-  purge(path: string | URL, options?: { fingerprint?: string; salt?: Count; keepBytes?: Count; bySalt?: boolean }): Promise<CacheTotals>;
+  purge(path: string | URL | Uint8Array, options?: { fingerprint?: string; salt?: Count; keepBytes?: Count; bySalt?: boolean }): Promise<CacheTotals>;
 };
 
 export function renderTemplate(text: string, context?: object | string, options?: { nowS?: number }): Promise<string>;
 export function inspectTemplate(text: string): Promise<Template>;
-export function readSessionNote(path: string | URL): Promise<Uint8Array>;
+export function readSessionNote(path: string | URL | Uint8Array): Promise<Uint8Array>;
 export function architectures(): { name: string; features: string }[];
 export function nameOf(kind: 'status' | 'statusText' | 'event' | 'phase' | 'rest' | 'restText', number: number): string;
 export const constants: Readonly<Record<string, number>>;

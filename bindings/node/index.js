@@ -33,8 +33,8 @@ function runs(training) {
   }
 }
 
-function closed() {
-  return new RunnelError('CLOSED', constants.CLOSED, 'the engine is closed', 0);
+function closed(what = 'engine') {
+  return new RunnelError('CLOSED', constants.CLOSED, `the ${what} is closed`, 0);
 }
 
 /** What `one` gives for 0, 1, ... until it says NOT_FOUND. */
@@ -602,6 +602,7 @@ class Session extends Uncloneable {
   #model;
   #handle;
   #id;
+  #isClosed = false;
 
   /** Made by Model.session, fork or importSession. */
   constructor(model, handle, id) {
@@ -613,7 +614,9 @@ class Session extends Uncloneable {
     abandoned.register(this, { handle, id }, this);
   }
 
+  /** Throws where the session is closed. */
   get id() {
+    if (this.#isClosed) throw closed('session');
     return this.#id;
   }
 
@@ -632,17 +635,20 @@ class Session extends Uncloneable {
 
   /** A copy, as of the turns submitted before. */
   fork() {
-    return new Session(this.#model, this.#handle, native.sessionFork(this.#handle, this.#id));
+    return new Session(this.#model, this.#handle, native.sessionFork(this.#handle, this.id));
   }
 
   /** Writes the session to a file. Options: note (a string or Buffer that is kept with it), label, signal. */
   async export(path, given = {}) {
     const { signal, ...rest } = options.object(given);
-    const submit = (slot) => native.sessionExport(this.#handle, { ...rest, path: options.path(path) }, slot, this.#id);
+    const { id } = this;
+    const submit = (slot) => native.sessionExport(this.#handle, { ...rest, path: options.path(path) }, slot, id);
     return new Stream(this.#model.engine, { signal, collect: true }, submit).result;
   }
 
   async close() {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     abandoned.unregister(this);
     native.sessionFree(this.#handle, this.#id);
   }

@@ -28,12 +28,12 @@ function json(value) {
   return text;
 }
 
-/** Of a file: a string, a file URL or a Buffer. */
+/** Of a file: a string, a file URL or its bytes. */
 function path(value) {
   if (typeof value === 'string') return value;
   if (value instanceof URL) return fileURLToPath(value);
-  if (Buffer.isBuffer(value)) return value.toString();
-  throw invalid('path must be a string or a file URL');
+  if (value instanceof Uint8Array) return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+  throw invalid('path must be a string, a file URL or a Buffer');
 }
 
 const GRAMMARS = { gbnf: 'GBNF', regex: 'REGEX', ebnf: 'EBNF', choices: 'CHOICES', schema: 'JSON_SCHEMA' };

@@ -45,14 +45,16 @@ static inline bool rn_wants_affine(void)
     return rn_has_affine() && __builtin_cpu_is("intel");
 }
 
-/* Likewise of points and 1 <= m->n <= RN_GRID_<name> inputs, where rn_has_affine(): direct_grid_avx512.c. With more, and
- * with two where the points are gathered, strips in a buffer are as fast. */
+enum { RN_FEW_AVX512 = 8 };
+
+/* Products of 1 <= m->n <= RN_GRID_<name> inputs with sixteen rows of points, m->rows = 16, where rn_has_affine():
+ * direct_grid_avx512.c. With more inputs, and with two where points are gathered, strips in a buffer are as fast. */
 enum {
-    RN_GRID_iq2_xxs = 8,
+    RN_GRID_iq2_xxs = RN_FEW_AVX512,
     RN_GRID_iq2_xs = 5,
     RN_GRID_iq2_s = 1,
-    RN_GRID_iq3_xxs = 8,
-    RN_GRID_iq3_s = 8,
+    RN_GRID_iq3_xxs = RN_FEW_AVX512,
+    RN_GRID_iq3_s = RN_FEW_AVX512,
     RN_GRID_iq1_s = 1,
     RN_GRID_iq1_m = 1
 };
@@ -61,13 +63,13 @@ enum {
 RN_GRID_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* Of points, with eight rows, m->n = 1 and m->rows = 8: direct_grid_avx2.c. */
+/* The same of one input with eight rows, m->n = 1 and m->rows = 8: direct_grid_avx2.c. */
 #define RN_DECLARE(name) void rn_direct_##name##_avx2(const struct rn_matmul *m);
 RN_GRID_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 2 <= m->n <= RN_FEW_AVX512 inputs: few_avx512.c, and where rn_has_affine() few_affine_avx512.c. */
-enum { RN_FEW_AVX512 = 8 };
+/* Products of 2 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows, m->rows = 16: few_avx512.c, and where rn_has_affine()
+ * few_affine_avx512.c. */
 #define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(mxfp4) X(q4_k) X(q5_k) X(q6_k) X(iq4_xs)
 #define RN_DECLARE(name)                                    \
     void rn_few_##name##_avx512(const struct rn_matmul *m); \
@@ -75,7 +77,19 @@ enum { RN_FEW_AVX512 = 8 };
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 1 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c, likewise. */
+/* The same of RN_TILES_FROM_<name> <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c,
+ * likewise. With fewer inputs of Q6_K, whose blocks are read in two places by turns, the order of loads counts more:
+ * tiles_avx512.c. */
+enum {
+    RN_TILES_FROM_q4_0 = 1,
+    RN_TILES_FROM_q8_0 = 1,
+    RN_TILES_FROM_iq4_nl = 1,
+    RN_TILES_FROM_mxfp4 = 1,
+    RN_TILES_FROM_q4_k = 1,
+    RN_TILES_FROM_q5_k = 1,
+    RN_TILES_FROM_q6_k = 5,
+    RN_TILES_FROM_iq4_xs = 1
+};
 #define RN_DECLARE(name)                                          \
     void rn_few_tiles_##name##_avx512(const struct rn_matmul *m); \
     void rn_few_tiles_##name##_affine(const struct rn_matmul *m);

@@ -17,18 +17,8 @@ INLINE VI load_bytes(const uint8_t *p)
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
-/* So many inputs meet a block four lines at a time, which are read in the order of addresses. Two places of a block of
- * Q6_K are read by turns; 24 lines at once, as with more inputs, were 15 GB/s on Zen 4, where these are 33. */
-enum {
-    IN_ORDER_q4_0 = 0,
-    IN_ORDER_q8_0 = 0,
-    IN_ORDER_iq4_nl = 0,
-    IN_ORDER_mxfp4 = 0,
-    IN_ORDER_q4_k = 0,
-    IN_ORDER_q5_k = 0,
-    IN_ORDER_q6_k = 4,
-    IN_ORDER_iq4_xs = 0
-};
+/* Up to four inputs meet a block four lines at a time. Of Q6_K on Zen 4 that reads 33 GB/s, where 16 lines at once are
+ * 17 (docs/SPEED-LOG.md). */
 #define TWO_BY_TURNS(name, n) (m->rows % (2 * RN_TILE_ROWS) == 0 ? IN_TURNS(name, n, 2) : IN_TURNS(name, n, 1))
 #define IN_ORDER(name)                   \
     (m->n == 1   ? TWO_BY_TURNS(name, 1) \
@@ -37,11 +27,11 @@ enum {
                  : TWO_BY_TURNS(name, 4))
 #define FEW(name) (rn_wants_affine() ? rn_few_tiles_##name##_affine(m) : rn_few_tiles_##name##_avx512(m))
 #define TURNS(name) (rn_wants_affine() ? rn_turns_##name##_affine(m) : rn_turns_##name##_avx512(m))
-#define ONE_FEW(name)                                                                       \
-    (m->rows % RN_TILE_ROWS != 0                                ? direct(m, &format_##name) \
-     : IN_ORDER_##name > 0 && m->n <= (uint32_t)IN_ORDER_##name ? IN_ORDER(name)            \
-     : m->rows > RN_TILE_ROWS                                   ? TURNS(name)               \
-                                                                : FEW(name))
+#define ONE_FEW(name)                                                                      \
+    (m->rows % RN_TILE_ROWS != 0                               ? direct(m, &format_##name) \
+     : RN_TILES_FROM_##name > 1 && m->n < RN_TILES_FROM_##name ? IN_ORDER(name)            \
+     : m->rows > RN_TILE_ROWS                                  ? TURNS(name)               \
+                                                               : FEW(name))
 #define MOST_FEW(name) RN_FEW_AVX512
 #define MOST_COLUMNS(name) RN_FEW_AVX512
 #define ONE_COLUMNS(name) IN_REGISTERS_OF(name)

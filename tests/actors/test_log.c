@@ -69,9 +69,27 @@ static void levels(void **state)
     assert_int_equal(lines.n, 0);
 }
 
+static void a_level_that_is_none_is_refused(void **state)
+{
+    static const int bad[] = {RUNNEL_LOG_DEBUG + 1, 99, -1};
+    runnel_engine_options options;
+    runnel_engine *engine = NULL;
+    runnel_error error;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        runnel_engine_options_default(&options);
+        options.log_level = (runnel_log_level)bad[i];
+        assert_int_equal(runnel_engine_new(&options, &engine, &error), RUNNEL_INVALID);
+        assert_non_null(strstr(error.message, "log_level"));
+        assert_null(engine);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(levels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(levels), cmocka_unit_test(a_level_that_is_none_is_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

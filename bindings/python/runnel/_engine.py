@@ -186,7 +186,7 @@ class Session(SessionBase):
 
     async def save(self, path, **options):
         """Writes the session to a file once its turns have ended: docs/SESSIONS.md. note: bytes of your own."""
-        core, id, options = self._model._core, self._id, plain_options({"path": path, **options})
+        core, id, options = self._model._core, self._open_id(), plain_options({"path": path, **options})
         return await self._model._begin(lambda host: core.session_export(id, options, host)).result()
 
 

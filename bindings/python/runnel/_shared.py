@@ -72,9 +72,7 @@ def plain_options(options):
         elif name in _PATHS and value is not None:
             value = os.fsencode(value)
         elif isinstance(value, SessionBase):
-            if not value._id:
-                raise _runnel.ClosedError("the session is closed")
-            value = value._id
+            value = value._open_id()
         plain[name] = value
     return plain
 
@@ -123,7 +121,12 @@ class SessionBase(Unique):
 
     def fork(self):
         """A copy of what the session is once the turns submitted before have ended."""
-        return type(self)(self._model, self._model._core.session_fork(self._id))
+        return type(self)(self._model, self._model._core.session_fork(self._open_id()))
+
+    def _open_id(self):
+        if not self._id:
+            raise _runnel.ClosedError("the session is closed")
+        return self._id
 
     def close(self):
         """Its KV blocks are freed once its turns have ended. Idempotent."""

@@ -124,7 +124,7 @@ class Session(SessionBase):
     def save(self, path, **options):
         """Writes the session to a file; note: bytes of your own."""
         options = plain_options({"path": path, **options})
-        return Stream(self._model._core.session_export(self._id, options, None)).result()
+        return Stream(self._model._core.session_export(self._open_id(), options, None)).result()
 
 
 class Stream(Unique):

@@ -189,6 +189,15 @@ test('sessions in files, with their note', async () => {
     await assert.rejects(model.importSession('README.md'), { code: 'FORMAT' });
     await assert.rejects(session.export(path.join(folder, 'no', 'where')), { code: 'IO' });
     await assert.rejects(runnel.readSessionNote(path.join(folder, 'none')), { code: 'IO' });
+    const bytes = Buffer.concat([Buffer.from(path.join(folder, 'no text ')), Buffer.from([0xff, 0xfe])]);
+    await again.export(bytes, { note: 'of bytes' });
+    assert.ok(fs.existsSync(bytes));
+    assert.equal((await runnel.readSessionNote(new Uint8Array(bytes))).toString(), 'of bytes');
+    await again.close();
+    await again.close();
+    assert.throws(() => again.fork(), { code: 'CLOSED', message: /session/ });
+    await assert.rejects(again.export(at), { code: 'CLOSED', message: /session/ });
+    await assert.rejects(again.generate(options), { code: 'CLOSED', message: /session/ });
   });
 });
 

@@ -68,6 +68,10 @@ async def test_a_session_goes_on(model):
         copy.close()
     with pytest.raises(runnel.ClosedError):
         await session.generate("x")
+    with pytest.raises(runnel.ClosedError, match="session"):
+        session.fork()
+    with pytest.raises(runnel.ClosedError, match="session"):
+        await session.save("nowhere")
 
 
 async def test_a_session_in_a_file(model, tmp_path):
@@ -347,6 +351,8 @@ def test_blocking_calls_say_the_same(blocking_model, tmp_path):
         session.save(tmp_path / "s", note=b"n")
         again = model.load_session(tmp_path / "s")
         assert again.generate(" so", max_tokens=5).text == session.generate(" so", max_tokens=5).text
+    with pytest.raises(runnel.ClosedError, match="session"):
+        session.save(tmp_path / "s")
     with model.stream(PROMPT, ignore_eos=2, context_keep=0) as stream:
         next(stream)
         assert stream.cancel()
