@@ -777,18 +777,6 @@ INLINE void iq1_m_block(VF *acc, struct rows w, struct block_of *of, uint32_t n,
 
 /* ---- The formats ---- */
 
-static void store_inputs(const struct rn_matmul *m, const VF *acc, uint32_t n)
-{
-    float lanes[ROWS];
-    uint32_t i, r;
-
-    for (i = 0; i < n; i++) {
-        _mm512_storeu_ps(lanes, acc[i]);
-        for (r = 0; r < ROWS; r++)
-            m->out[i][(size_t)r * m->step] = lanes[r];
-    }
-}
-
 /* X(name, bytes of a block, points, how they are looked up) */
 #define GRIDS(X)                            \
     X(iq2_xxs, 66, 256, table, make_table)  \

@@ -47,12 +47,7 @@ INLINE VI four_rows(struct rows w, uint32_t r, size_t at)
 
 static inline void store_rows(const struct rn_matmul *m, VF v)
 {
-    float lanes[ROWS];
-    uint32_t r;
-
-    _mm512_storeu_ps(lanes, v);
-    for (r = 0; r < ROWS; r++)
-        m->out[0][(size_t)r * m->step] = lanes[r];
+    store_inputs(m, &v, 1);
 }
 
 /* Bytes [at, at + 16) of all rows, four to a lane: lane r of v[c] has bytes 4 c .. 4 c + 3 of row r. */

@@ -21,6 +21,19 @@ INLINE void stay_here(void)
     __asm__ volatile("" : : : "memory");
 }
 
+/* The sums of n inputs with sixteen rows. */
+INLINE void store_inputs(const struct rn_matmul *m, const VF *sums, uint32_t n)
+{
+    float lanes[ROWS];
+    uint32_t i, r;
+
+    for (i = 0; i < n; i++) {
+        _mm512_storeu_ps(lanes, sums[i]);
+        for (r = 0; r < ROWS; r++)
+            m->out[i][(size_t)r * m->step] = lanes[r];
+    }
+}
+
 INLINE __m128i load16(const uint8_t *p)
 {
     return _mm_loadu_si128((const __m128i *)p);

@@ -209,7 +209,7 @@ test('sessions go on, and forks part', async () => {
     assert.ok(second.usage.promptTokens > first.usage.promptTokens + 9);
     await session.close();
     await fork.close();
-    assert.throws(() => session.stream({ prompt: 'x' }), { code: 'NOT_FOUND' });
+    assert.throws(() => session.stream({ prompt: 'x' }), { code: 'CLOSED' });
   });
 });
 
