@@ -485,4 +485,22 @@
 
 /* clang-format on */
 
+/* A point of eight fields of two bits as eight bytes: levels 0, 1 and 2 are first, first + step, first + 2 step +
+ * more. */
+#define RN_POINT_BYTES(p, first, step, more) \
+    ((first)*RN_EACH_BYTE + (step)*RN_FIELDS2(p) + (more) * (RN_FIELDS2(p) >> 1 & RN_EACH_BYTE))
+#define RN_EACH_BYTE 0x0101010101010101u
+#define RN_FIELD2(p, j) ((uint64_t)((p) >> 2 * (j)&3) << 8 * (j))
+#define RN_FIELDS2(p)                                                                                            \
+    (RN_FIELD2(p, 0) | RN_FIELD2(p, 1) | RN_FIELD2(p, 2) | RN_FIELD2(p, 3) | RN_FIELD2(p, 4) | RN_FIELD2(p, 5) | \
+     RN_FIELD2(p, 6) | RN_FIELD2(p, 7))
+
+/* A point of four fields of three bits as four bytes: level k is first + k step, level 7 `more` above that. */
+#define RN_POINT3_BYTES(p, first, step, more)                  \
+    ((uint32_t)((first)*RN_EACH_OF_4) + (step)*RN_FIELDS3(p) + \
+     (more) * (RN_FIELDS3(p) & RN_FIELDS3(p) >> 1 & RN_FIELDS3(p) >> 2 & RN_EACH_OF_4))
+#define RN_EACH_OF_4 0x01010101u
+#define RN_FIELD3(p, j) ((uint32_t)((p) >> 3 * (j)&7) << 8 * (j))
+#define RN_FIELDS3(p) (RN_FIELD3(p, 0) | RN_FIELD3(p, 1) | RN_FIELD3(p, 2) | RN_FIELD3(p, 3))
+
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cpu/levels/levels_x86.h"
-#include "model/quant_grids.h"
+#include "model/quant_points.h"
 #include "model/quant_types.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -27,8 +27,6 @@ typedef __m256 VF;
 #define vi_sll32(v, n) _mm256_slli_epi32(v, n)
 #define vi_sra32(v, n) _mm256_srai_epi32(v, n)
 #define vi_sllv32 _mm256_sllv_epi32
-#define vi_srlv32 _mm256_srlv_epi32
-#define vi_gather(base, v) _mm256_i32gather_epi32((const int *)(const void *)(base), v, 4)
 #define vi_shuffle _mm256_shuffle_epi8
 #define vi_set8(x) _mm256_set1_epi8((char)(x))
 #define vi_set32 _mm256_set1_epi32
@@ -81,6 +79,77 @@ INLINE VI plus_where_reached(VI v, VI x, int limit)
 {
     return _mm256_sub_epi8(v, _mm256_cmpeq_epi8(_mm256_max_epu8(x, vi_set8(limit)), x));
 }
+
+/* ---- Points: see blocks_grid.inc ---- */
+
+/* A broadcast is a load and nothing else, and a blend takes no shuffle. */
+INLINE VI vi_points4(const uint32_t *points, VI index)
+{
+    _Alignas(32) uint32_t i[LANES];
+    VI a, b;
+
+    _mm256_store_si256((VI *)i, index);
+#define POINT(k) _mm256_set1_epi32((int32_t)points[i[k]])
+    a = _mm256_blend_epi32(_mm256_blend_epi32(POINT(0), POINT(1), 0x02), _mm256_blend_epi32(POINT(2), POINT(3), 0x08),
+                           0x0c);
+    b = _mm256_blend_epi32(_mm256_blend_epi32(POINT(4), POINT(5), 0x20), _mm256_blend_epi32(POINT(6), POINT(7), 0x80),
+                           0xc0);
+#undef POINT
+    return _mm256_blend_epi32(a, b, 0xf0);
+}
+
+INLINE VI vi_less_where(VI v, VI bits, VI mask, VI from)
+{
+    return _mm256_blendv_epi8(v, _mm256_sub_epi8(from, v), _mm256_cmpeq_epi8(_mm256_and_si256(bits, mask), mask));
+}
+
+INLINE VI broadcast8(const uint64_t *p)
+{
+    return _mm256_set1_epi64x((long long)*p);
+}
+
+/* Four rows' points of eight columns, which shuffles within halves make groups of: the rows 4 h + first and
+ * 4 h + first + 1 in half h. */
+INLINE VI four_points(const uint64_t *points, const uint64_t *pairs)
+{
+    VI a = broadcast8(points + (uint32_t)pairs[0]), b = broadcast8(points + (pairs[0] >> 32));
+    VI c = broadcast8(points + (uint32_t)pairs[2]), d = broadcast8(points + (pairs[2] >> 32));
+
+    return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x0c), _mm256_blend_epi32(c, d, 0xc0), 0xf0);
+}
+
+INLINE void vi_points(const uint64_t *points, VI index, VI *two)
+{
+    _Alignas(32) uint64_t pairs[4];
+    VF a, b;
+
+    _mm256_store_si256((VI *)pairs, index);
+    a = _mm256_castsi256_ps(four_points(points, pairs));
+    b = _mm256_castsi256_ps(four_points(points, pairs + 1));
+    two[0] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+    two[1] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+}
+
+typedef VI point_signs;
+
+INLINE point_signs signs_of_points(VI v)
+{
+    return v;
+}
+
+/* from: 2 OFFSET(64) */
+INLINE void signed_points(const uint64_t *points, VI index, VI signs, uint32_t k, VI from, VI *two)
+{
+    VI bits = vi_spread(signs, (int)k);
+
+    vi_points(points, index, two);
+    two[0] = vi_less_where(two[0], bits, vi_set32(0x08040201), from);
+    two[1] = vi_less_where(two[1], bits, vi_set32((int32_t)0x80402010), from);
+}
+
+/* OFFSET is the level's. */
+#define vi_signed_points(points, index, signs, k, two) \
+    signed_points(points, index, *(signs), k, vi_set8(2 * OFFSET(64)), two)
 
 INLINE VF low_halves(VI v)
 {

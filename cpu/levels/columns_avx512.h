@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cpu/levels/levels_x86.h"
-#include "model/quant_grids.h"
+#include "model/quant_points.h"
 #include "model/quant_types.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -26,8 +26,6 @@ typedef __m512 VF;
 #define vi_sll32(v, n) _mm512_slli_epi32(v, (unsigned)(n))
 #define vi_sra32(v, n) _mm512_srai_epi32(v, (unsigned)(n))
 #define vi_sllv32 _mm512_sllv_epi32
-#define vi_srlv32 _mm512_srlv_epi32
-#define vi_gather(base, v) _mm512_i32gather_epi32(v, base, 4)
 #define vi_shuffle _mm512_shuffle_epi8
 #define vi_set8(x) _mm512_set1_epi8((char)(x))
 #define vi_set32 _mm512_set1_epi32
@@ -90,6 +88,114 @@ INLINE VI plus_where(VI v, VI bits, VI mask, int value)
 INLINE VI plus_where_reached(VI v, VI x, int limit)
 {
     return _mm512_mask_add_epi8(v, _mm512_cmpge_epu8_mask(x, vi_set8(limit)), v, vi_set8(1));
+}
+
+/* ---- Points: see blocks_grid.inc ---- */
+
+/* A store that loads of eight bytes read: the compiler would take these out of the register, a shuffle each. */
+INLINE void store_whole(uint64_t *to, VI v)
+{
+    _mm512_store_si512(to, v);
+    __asm__("" : "+m"(*(uint64_t(*)[8])to));
+}
+
+/* Points of four columns of the rows of a quarter. */
+INLINE __m128i quarter_of_points(const uint32_t *points, const uint64_t *pairs)
+{
+    const __mmask8 second = 2, third = 4, fourth = 8;
+    __m128i v;
+
+    /* Loads that keep what is there: the compiler would load and insert, which takes a shuffle each. */
+    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(points[(uint32_t)pairs[0]]));
+    __asm__("vpbroadcastd %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[0] >> 32]), "Yk"(second));
+    __asm__("vpbroadcastd %1, %0%{%2%}" : "+v"(v) : "m"(points[(uint32_t)pairs[1]]), "Yk"(third));
+    __asm__("vpbroadcastd %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[1] >> 32]), "Yk"(fourth));
+    return v;
+}
+
+INLINE __m256i half_of_points(const uint32_t *points, const uint64_t *pairs)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(quarter_of_points(points, pairs)),
+                                   quarter_of_points(points, pairs + 2), 1);
+}
+
+INLINE VI vi_points4(const uint32_t *points, VI index)
+{
+    _Alignas(64) uint64_t pairs[8];
+
+    store_whole(pairs, index);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(half_of_points(points, pairs)), half_of_points(points, pairs + 4),
+                              1);
+}
+
+INLINE VI vi_less_where(VI v, VI bits, VI mask, VI from)
+{
+    return _mm512_mask_sub_epi8(v, _mm512_test_epi8_mask(bits, mask), from, v);
+}
+
+/* Eight rows' points of eight columns, which shuffles within quarters make groups of: the rows 4 q + first and
+ * 4 q + first + 1 in quarter q. */
+INLINE __m256i four_points(const uint64_t *points, const uint64_t *pairs)
+{
+    const __mmask8 second = 2, third = 4, fourth = 8;
+    __m256i v;
+
+    __asm__("vpbroadcastq %1, %0" : "=v"(v) : "m"(points[(uint32_t)pairs[0]]));
+    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[0] >> 32]), "Yk"(second));
+    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(points[(uint32_t)pairs[2]]), "Yk"(third));
+    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[2] >> 32]), "Yk"(fourth));
+    return v;
+}
+
+INLINE VI eight_points(const uint64_t *points, const uint64_t *pairs)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(four_points(points, pairs)), four_points(points, pairs + 4), 1);
+}
+
+/* a: rows 0, 1 of each quarter; b: rows 2, 3. */
+INLINE void two_groups(VI a, VI b, VI *two)
+{
+    two[0] = _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88));
+    two[1] = _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd));
+}
+
+INLINE void vi_points(const uint64_t *points, VI index, VI *two)
+{
+    _Alignas(64) uint64_t pairs[8];
+
+    store_whole(pairs, index);
+    two_groups(eight_points(points, pairs), eight_points(points, pairs + 1), two);
+}
+
+/* A bit for each column, as eight_points orders rows: for byte k of the lanes of[2 k] and of[2 k + 1]. */
+typedef struct {
+    _Alignas(64) uint64_t of[8];
+} point_signs;
+
+INLINE point_signs signs_of_points(VI v)
+{
+    const VI bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const VI words = _mm512_set_epi16(31, 23, 15, 7, 30, 22, 14, 6, 29, 21, 13, 5, 28, 20, 12, 4, 27, 19, 11, 3, 26, 18,
+                                      10, 2, 25, 17, 9, 1, 24, 16, 8, 0);
+    point_signs signs;
+
+    store_whole(signs.of, _mm512_permutexvar_epi16(words, _mm512_shuffle_epi8(v, bytes)));
+    return signs;
+}
+
+/* 2 * 128 - v */
+INLINE VI minus_where(uint64_t where, VI v)
+{
+    return _mm512_mask_sub_epi8(v, where, _mm512_setzero_si512(), v);
+}
+
+INLINE void vi_signed_points(const uint64_t *points, VI index, const point_signs *signs, uint32_t k, VI *two)
+{
+    _Alignas(64) uint64_t pairs[8];
+
+    store_whole(pairs, index);
+    two_groups(minus_where(signs->of[2 * k], eight_points(points, pairs)),
+               minus_where(signs->of[2 * k + 1], eight_points(points, pairs + 1)), two);
 }
 
 INLINE VF low_halves(VI v)

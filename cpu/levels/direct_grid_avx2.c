@@ -28,19 +28,13 @@ enum { ROWS = 8, STRIPS = 8 };
 
 /* ---- Points ---- */
 
-#define EACH 0x0101010101010101u
-#define FIELD2(p, j) ((uint64_t)((p) >> 2 * (j)&3) << 8 * (j))
-#define FIELDS2(p)                                                                                            \
-    (FIELD2(p, 0) | FIELD2(p, 1) | FIELD2(p, 2) | FIELD2(p, 3) | FIELD2(p, 4) | FIELD2(p, 5) | FIELD2(p, 6) | \
-     FIELD2(p, 7))
-#define FIELD3(p, j) ((uint32_t)((p) >> 3 * (j)&7) << 8 * (j))
-#define FIELDS3(p) (FIELD3(p, 0) | FIELD3(p, 1) | FIELD3(p, 2) | FIELD3(p, 3))
+#define EACH RN_EACH_BYTE
 
 /* The levels 8 25 43; 4 12 20 28 36 44 52 62; 1 3 .. 15; and of IQ1 8 times 0 1 2. */
-#define IQ2(p) (8 * EACH + 17 * FIELDS2(p) + (FIELDS2(p) >> 1 & EACH))
-#define IQ3_XXS(p) ((uint32_t)(4 * EACH) + 8 * FIELDS3(p) + 2 * (FIELDS3(p) & FIELDS3(p) >> 1 & FIELDS3(p) >> 2 & EACH))
-#define IQ3_S(p) ((uint32_t)EACH + 2 * FIELDS3(p))
-#define IQ1(p) (8 * FIELDS2(p))
+#define IQ2(p) RN_POINT_BYTES(p, 8, 17, 1)
+#define IQ3_XXS(p) RN_POINT3_BYTES(p, 4, 8, 2)
+#define IQ3_S(p) RN_POINT3_BYTES(p, 1, 2, 0)
+#define IQ1(p) RN_POINT_BYTES(p, 0, 8, 0)
 
 static const uint64_t points_iq2_xxs[256] = {RN_GRID_IQ2_XXS(IQ2)};
 static const uint64_t points_iq2_xs[512] = {RN_GRID_IQ2_XS(IQ2)};

@@ -1,5 +1,6 @@
-/* Products of one to a few inputs with sixteen whole rows on AVX-512 with VBMI and GFNI, for the formats of points: IQ1,
- * IQ2, IQ3. The sums are those of blocks_products.inc, to the bit; model/quant_iq.c has the layouts.
+/* Products of one to a few inputs with sixteen whole rows on AVX-512 with VBMI and GFNI, for the formats of points
+ * whose grid fits into registers: IQ2_XXS, IQ2_XS, IQ3 (others: direct_points_avx512.c). The sums are those of
+ * blocks_products.inc, to the bit; model/quant_iq.c has the layouts.
  *
  * A block of 256 columns has 32 points of eight columns (IQ3: 64 of four). Their indices are looked up together, those
  * of rows r and r + 8 in one register, and stay where they are: what comes out is not points but fields of
@@ -20,7 +21,7 @@
 #include "cpu/levels/rows_avx512.h"
 #include "model/quant_grids.h"
 
-enum { PAIRS = ROWS / 2, STRIPS = 8, PLANES = 8, POINTS = 64 };
+enum { PAIRS = ROWS / 2, STRIPS = 8, PLANES = 8 };
 
 /* ---- Inputs ---- */
 
@@ -203,14 +204,6 @@ INLINE void signed_halves(VI (*sums)[2], struct points points, VI signs, const s
     }
 }
 
-/* Field f of IQ1, 16 too large: 8 * field - 8 + 1, and - 1 where `down`. */
-INLINE VI field1(struct points points, uint32_t f, __mmask64 down, struct levels2 levels)
-{
-    VI v = field2(points, f, levels);
-
-    return _mm512_mask_sub_epi8(v, down, v, bytes(2));
-}
-
 INLINE void all_planes_of_8(struct block_of *of, uint32_t n)
 {
     uint32_t i;
@@ -376,31 +369,6 @@ INLINE void iq2_xs_block(VF *acc, struct rows w, struct block_of *of, uint32_t n
     add_halves(acc, sums, of, n, nibbles + 2, d);
 }
 
-/* Bytes of index, bytes of signs, and a byte of high bits for every four points. */
-INLINE VI iq2_s_indices(const uint8_t *block)
-{
-    return indices(block + 2, _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(block + 66))), 2);
-}
-
-INLINE void iq2_s_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct grid *grid)
-{
-    const struct levels2 levels = LEVELS_IQ2;
-    VI sums[RN_FEW_AVX512][2][STRIPS], halves[RN_FEW_AVX512][2], nibbles[4], signs;
-    VF d = first_half(w, 0.25f);
-    uint32_t i;
-
-    all_planes_of_8(of, n);
-    columns(w, 82 - 16, nibbles);
-    for (i = 0; i < PAIRS; i++) {
-        ahead_pair(w, i, 1);
-        signs = two_rows(load32(row(w, i) + 34), load32(row(w, i + 8) + 34));
-        signed_halves(halves, gathered_points(grid, iq2_s_indices(row(w, i)), iq2_s_indices(row(w, i + 8))), signs, of,
-                      n, levels);
-        keep_halves(sums, i, halves, n);
-    }
-    add_halves(acc, sums, of, n, nibbles + 2, d);
-}
-
 /* ---- IQ3: 64 points of four columns ---- */
 
 INLINE VI levels3(int a, int b, int c, int d, int e, int f, int g, int h)
@@ -513,174 +481,58 @@ INLINE void iq3_s_block(VF *acc, struct rows w, struct block_of *of, uint32_t n,
     add_strips(acc, sums, of, n, scales);
 }
 
-/* ---- IQ1 ---- */
-
-#define LEVELS_IQ1 make_levels2(9, 17, 25)
-
-/* A word for each strip: four times three high bits of indices, the scale, the shift. */
-INLINE void iq1_s_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct grid *grid)
-{
-    const struct rn_line *y = of->y[0];
-    const struct levels2 levels = LEVELS_IQ1;
-    VI *planes = of->planes[0], sums[STRIPS], index[2], words[4];
-    VF d = first_half(w, 0.125f);
-    struct points points;
-    __mmask32 down[2];
-    __mmask64 both;
-    __m128i heads;
-    uint32_t i, h, f;
-
-    (void)n; /* one */
-    planes_of_8(y, planes);
-    columns(w, 34, words);
-    for (i = 0; i < PAIRS; i++) {
-        ahead_pair(w, i, 1);
-        UNROLL
-        for (h = 0; h < 2; h++) {
-            heads = load16(row(w, i + 8 * h) + 34);
-            index[h] = indices(row(w, i + 8 * h) + 2, heads, 3);
-            down[h] = _mm512_movepi16_mask(four_times(heads));
-        }
-        points = gathered_points(grid, index[0], index[1]);
-        both = _mm512_kunpackd(down[1], down[0]);
-        sums[i] = _mm512_setzero_si512();
-        UNROLL
-        for (f = 0; f < PLANES; f++)
-            sums[i] = dot(sums[i], field1(points, f, both, levels), planes[f]);
-    }
-    turn(sums);
-    UNROLL
-    for (i = 0; i < STRIPS; i++)
-        *acc = add_product(*acc, _mm512_add_epi32(sums[i], start(y[i].start, 3)), &y[i],
-                           scale_of(bits_of(words[i / 2], 16 * (i % 2) + 12, 3), 2, 1, d));
-}
-
-/* 32 nibbles: three high bits of an index, and the shift. */
-INLINE VI iq1_m_indices(const uint8_t *block, __mmask32 *down)
-{
-    __m256i v = _mm256_cvtepu8_epi16(load16(block + 32));
-
-    v = _mm256_or_si256(v, _mm256_slli_epi16(v, 4));
-    *down = _mm256_movepi8_mask(_mm256_slli_epi16(_mm256_and_si256(v, _mm256_set1_epi8(8)), 4));
-    v = _mm256_and_si256(v, _mm256_set1_epi8(7));
-    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(block)), _mm512_slli_epi16(_mm512_cvtepu8_epi16(v), 8));
-}
-
-/* d in four nibbles. */
-INLINE VF iq1_m_d(const VI *words)
-{
-    VI half = bits_of(words[2], 12, 4);
-
-    half = _mm512_or_si512(half, _mm512_and_si512(_mm512_srli_epi32(words[2], 24), _mm512_set1_epi32(0xf0)));
-    half = _mm512_or_si512(half, _mm512_and_si512(_mm512_srli_epi32(words[3], 4), _mm512_set1_epi32(0xf00)));
-    half = _mm512_or_si512(half, _mm512_and_si512(_mm512_srli_epi32(words[3], 16), _mm512_set1_epi32(0xf000)));
-    return _mm512_mul_ps(low_halves(half), _mm512_set1_ps(0.125f));
-}
-
-/* Four products of two times 25 and 127 fit into a word. */
-INLINE void iq1_m_halves(VI *sums, struct points points, __mmask64 down, const VI *y, struct levels2 levels)
-{
-    VI words = _mm512_setzero_si512(), product;
-    uint32_t f;
-
-    sums[0] = sums[1] = _mm512_setzero_si512();
-    UNROLL
-    for (f = 0; f < PLANES; f++) {
-        product = _mm512_maddubs_epi16(field1(points, f, down, levels), y[f]);
-        words = f % 4 == 0 ? product : _mm512_add_epi16(words, product);
-        if (f % 4 == 3)
-            add_words(sums, words);
-    }
-}
-
-INLINE void iq1_m_block(VF *acc, struct rows w, struct block_of *of, uint32_t n, const struct grid *grid)
-{
-    const struct rn_line *y = of->y[0];
-    const struct levels2 levels = LEVELS_IQ1;
-    VI *planes = of->planes[0], sums[2][STRIPS], half[2], index[2], words[4], code;
-    __mmask32 down[2];
-    uint32_t i;
-    VF d;
-
-    (void)n; /* one */
-    planes_of_8(y, planes);
-    columns(w, 40, words);
-    d = iq1_m_d(words);
-    for (i = 0; i < PAIRS; i++) {
-        ahead_pair(w, i, 1);
-        index[0] = iq1_m_indices(row(w, i), &down[0]);
-        index[1] = iq1_m_indices(row(w, i + 8), &down[1]);
-        iq1_m_halves(half, gathered_points(grid, index[0], index[1]), _mm512_kunpackd(down[1], down[0]), planes,
-                     levels);
-        sums[0][i] = half[0];
-        sums[1][i] = half[1];
-    }
-    turn(sums[0]);
-    turn(sums[1]);
-    UNROLL
-    for (i = 0; i < 16; i++) {
-        code = bits_of(words[2 + i / 8], 16 * (i % 8 / 4) + 3 * (i % 4), 3);
-        *acc = add_product(*acc, _mm512_add_epi32(sums[i % 2][i / 2], start(y[i / 2].start16[i % 2], 3)), &y[i / 2],
-                           scale_of(code, 2, 1, d));
-    }
-}
-
 /* ---- The formats ---- */
 
-/* X(name, bytes of a block, points, how they are looked up) */
-#define GRIDS(X)                            \
-    X(iq2_xxs, 66, 256, table, make_table)  \
-    X(iq2_xs, 74, 512, table, make_table)   \
-    X(iq2_s, 82, 1024, grid, make_grid)     \
-    X(iq3_xxs, 98, 256, table, make_table3) \
-    X(iq3_s, 110, 512, table, make_table3)  \
-    X(iq1_s, 50, 2048, grid, make_grid)     \
-    X(iq1_m, 56, 2048, grid, make_grid)
-#define rn_grid_iq1_m rn_grid_iq1_s
+/* X(name, bytes of a block, points, what makes their table) */
+#define GRIDS(X)                     \
+    X(iq2_xxs, 66, 256, make_table)  \
+    X(iq2_xs, 74, 512, make_table)   \
+    X(iq3_xxs, 98, 256, make_table3) \
+    X(iq3_s, 110, 512, make_table3)
 
-#define EXPORT(name, size, points, kind, make)                                                \
-    INLINE void name##_inputs(const struct rn_matmul *m, const struct kind *kind, uint32_t n) \
-    {                                                                                         \
-        struct rows w = rows_of(m);                                                           \
-        struct block_of of;                                                                   \
-        VF acc[RN_FEW_AVX512];                                                                \
-        uint32_t b, i;                                                                        \
-                                                                                              \
-        UNROLL                                                                                \
-        for (i = 0; i < n; i++) {                                                             \
-            of.y[i] = m->inputs[i];                                                           \
-            acc[i] = _mm512_setzero_ps();                                                     \
-        }                                                                                     \
-        for (b = 0; b < m->cols / 256; b++, w.p += size) {                                    \
-            name##_block(acc, w, &of, n, kind);                                               \
-            UNROLL                                                                            \
-            for (i = 0; i < n; i++)                                                           \
-                of.y[i] += STRIPS;                                                            \
-        }                                                                                     \
-        store_inputs(m, acc, n);                                                              \
-    }                                                                                         \
-    void rn_direct_##name##_avx512(const struct rn_matmul *m)                                 \
-    {                                                                                         \
-        struct kind looked;                                                                   \
-                                                                                              \
-        make(&looked, rn_grid_##name, points);                                                \
-        switch (m->n) {                                                                       \
-            CASE(name, 1)                                                                     \
-            CASE(name, 2)                                                                     \
-            CASE(name, 3)                                                                     \
-            CASE(name, 4)                                                                     \
-            CASE(name, 5)                                                                     \
-            CASE(name, 6)                                                                     \
-            CASE(name, 7)                                                                     \
-            CASE(name, 8)                                                                     \
-        }                                                                                     \
-        RN_CHECK(false);                                                                      \
+#define EXPORT(name, size, points, make)                                                        \
+    INLINE void name##_inputs(const struct rn_matmul *m, const struct table *table, uint32_t n) \
+    {                                                                                           \
+        struct rows w = rows_of(m);                                                             \
+        struct block_of of;                                                                     \
+        VF acc[RN_FEW_AVX512];                                                                  \
+        uint32_t b, i;                                                                          \
+                                                                                                \
+        UNROLL                                                                                  \
+        for (i = 0; i < n; i++) {                                                               \
+            of.y[i] = m->inputs[i];                                                             \
+            acc[i] = _mm512_setzero_ps();                                                       \
+        }                                                                                       \
+        for (b = 0; b < m->cols / 256; b++, w.p += size) {                                      \
+            name##_block(acc, w, &of, n, table);                                                \
+            UNROLL                                                                              \
+            for (i = 0; i < n; i++)                                                             \
+                of.y[i] += STRIPS;                                                              \
+        }                                                                                       \
+        store_inputs(m, acc, n);                                                                \
+    }                                                                                           \
+    void rn_direct_##name##_avx512(const struct rn_matmul *m)                                   \
+    {                                                                                           \
+        struct table table;                                                                     \
+                                                                                                \
+        make(&table, rn_grid_##name, points);                                                   \
+        switch (m->n) {                                                                         \
+            CASE(name, 1)                                                                       \
+            CASE(name, 2)                                                                       \
+            CASE(name, 3)                                                                       \
+            CASE(name, 4)                                                                       \
+            CASE(name, 5)                                                                       \
+            CASE(name, 6)                                                                       \
+            CASE(name, 7)                                                                       \
+            CASE(name, 8)                                                                       \
+        }                                                                                       \
+        RN_CHECK(false);                                                                        \
     }
 /* So many inputs are a constant to the compiler. */
-#define CASE(name, n)                 \
-    case n:                           \
-        if ((n) > RN_GRID_##name)     \
-            break;                    \
-        name##_inputs(m, &looked, n); \
+#define CASE(name, n)                \
+    case n:                          \
+        if ((n) > RN_GRID_##name)    \
+            break;                   \
+        name##_inputs(m, &table, n); \
         return;
 GRIDS(EXPORT)

@@ -48,24 +48,26 @@ static inline bool rn_wants_affine(void)
 enum { RN_FEW_AVX512 = 8 };
 
 /* Products of 1 <= m->n <= RN_GRID_<name> inputs with sixteen rows of points, m->rows = 16, where rn_has_affine():
- * direct_grid_avx512.c. With more inputs, and with two where points are gathered, strips in a buffer are as fast. */
-enum {
-    RN_GRID_iq2_xxs = RN_FEW_AVX512,
-    RN_GRID_iq2_xs = 5,
-    RN_GRID_iq2_s = 1,
-    RN_GRID_iq3_xxs = RN_FEW_AVX512,
-    RN_GRID_iq3_s = RN_FEW_AVX512,
-    RN_GRID_iq1_s = 1,
-    RN_GRID_iq1_m = 1
-};
-#define RN_GRID_AVX512(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq1_s) X(iq1_m)
+ * direct_grid_avx512.c. With more inputs strips in a buffer are faster. */
+enum { RN_GRID_iq2_xxs = 5, RN_GRID_iq2_xs = 4, RN_GRID_iq3_xxs = RN_FEW_AVX512, RN_GRID_iq3_s = RN_FEW_AVX512 };
 #define RN_DECLARE(name) void rn_direct_##name##_avx512(const struct rn_matmul *m);
-RN_GRID_AVX512(RN_DECLARE)
+RN_DECLARE(iq2_xxs)
+RN_DECLARE(iq2_xs)
+RN_DECLARE(iq3_xxs)
+RN_DECLARE(iq3_s)
 #undef RN_DECLARE
 
-/* The same of one input with eight rows, m->n = 1 and m->rows = 8: direct_grid_avx2.c. */
+/* Likewise of 1 <= m->n <= RN_POINTS_AVX512 inputs, on all processors of the level: direct_points_avx512.c. */
+enum { RN_POINTS_AVX512 = 4 };
+#define RN_POINTS_OF_AVX512(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq1_s) X(iq1_m)
+#define RN_DECLARE(name) void rn_points_##name##_avx512(const struct rn_matmul *m);
+RN_POINTS_OF_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
+/* Products of one input with eight rows of points, m->n = 1 and m->rows = 8: direct_grid_avx2.c. */
+#define RN_GRID_AVX2(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq1_s) X(iq1_m)
 #define RN_DECLARE(name) void rn_direct_##name##_avx2(const struct rn_matmul *m);
-RN_GRID_AVX512(RN_DECLARE)
+RN_GRID_AVX2(RN_DECLARE)
 #undef RN_DECLARE
 
 /* Products of 2 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows, m->rows = 16: few_avx512.c, and where rn_has_affine()

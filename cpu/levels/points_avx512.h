@@ -1,5 +1,5 @@
-/* Points of IQ1, IQ2 and IQ3 by their indices on AVX-512 with VBMI and GFNI: what direct_grid_avx512.c looks up. Grids of
- * up to 512 points lie in registers, a byte of each point, as tables of vpermi2b; others are gathered. */
+/* Points of IQ2 and IQ3 by their indices on AVX-512 with VBMI and GFNI: what direct_grid_avx512.c looks up. Grids of up
+ * to 512 points lie in registers, a byte of each point, as tables of vpermi2b. */
 #ifndef RN_CPU_LEVELS_POINTS_AVX512_H
 #define RN_CPU_LEVELS_POINTS_AVX512_H
 
@@ -97,55 +97,6 @@ INLINE struct points points_of_512(const struct table *table, VI index, __mmask6
 {
     return (struct points){_mm512_mask_blend_epi8(ninth, look_up(table->low, index), look_up(table->low + 4, index)),
                            _mm512_mask_blend_epi8(ninth, look_up(table->high, index), look_up(table->high + 4, index))};
-}
-
-/* A copy of a grid that may be read two bytes beyond its end. */
-struct grid {
-    _Alignas(64) uint16_t points[2048 + 32];
-};
-
-INLINE void make_grid(struct grid *grid, const uint16_t *points, uint32_t n)
-{
-    memcpy(grid->points, points, n * sizeof *points);
-    memset(grid->points + n, 0, 64);
-}
-
-/* Of one row, 32 words of indices: low bytes, then high bytes. */
-INLINE VI gathered(const struct grid *grid, VI index)
-{
-    VI a = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(index));
-    VI b = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(index, 1));
-
-    a = _mm512_i32gather_epi32(a, grid->points, 2);
-    b = _mm512_i32gather_epi32(b, grid->points, 2);
-    return lower(every(a, b, 4, 0), every(a, b, 4, 1));
-}
-
-INLINE struct points gathered_points(const struct grid *grid, VI first, VI second)
-{
-    VI a = gathered(grid, first), b = gathered(grid, second);
-
-    return (struct points){lower(a, b), upper(a, b)};
-}
-
-/* Eight words, each four times. */
-INLINE VI four_times(__m128i words)
-{
-    const VI index = _mm512_set_epi16(7, 7, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1,
-                                      1, 0, 0, 0, 0);
-
-    return _mm512_permutexvar_epi16(index, _mm512_castsi128_si512(words));
-}
-
-/* 32 indices out of low bytes and `bits` high bits each, four of these in every word, those of its point k from bit
- * k * bits on. */
-INLINE VI indices(const uint8_t *low, __m128i words, uint32_t bits)
-{
-    const VI shift = _mm512_set1_epi64((long long)(0x0003000200010000 * (uint64_t)bits));
-    VI high = _mm512_srlv_epi16(four_times(words), shift);
-
-    high = _mm512_and_si512(high, _mm512_set1_epi16((short)((1 << bits) - 1)));
-    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(low)), _mm512_slli_epi16(high, 8));
 }
 
 /* Bytes of seven signs: the eighth makes the number of minus signs even. A product with a matrix of bits. */

@@ -21,7 +21,9 @@
 #define MOST_SOME(name) MOST_FEW(name)
 #define MOST_TERNARY(name) MOST_##name
 #define ONE_TERNARY(name) IN_REGISTERS_OF(name)
-#define ONE_GRID(name) (m->rows == LANES && rn_has_affine() ? rn_direct_##name##_avx512(m) : ONE_COLUMNS(name))
+#define MOST_POINTS(name) RN_POINTS_AVX512
+#define ONE_POINTS(name) (m->rows == LANES ? rn_points_##name##_avx512(m) : ONE_BUFFERED(name))
+#define ONE_GRID(name) ONE_COLUMNS(name)
 
 enum { MOST_tq1_0 = 4, MOST_tq2_0 = RN_FEW_AVX512 }; /* measured */
 
@@ -66,46 +68,46 @@ INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
                RN_AMX_INPUTS, true);
 #include "cpu/levels/formats_amx.inc"
 
-/* ---- Points ---- */
+/* ---- Points in registers ---- */
 
 /* The kernels of formats of which a few inputs meet points in registers, where the processor has what that takes: for
  * packed products by vectors, and by the matrix unit. */
-#define POINTS(X) X(IQ3_S, iq3_s) X(IQ3_XXS, iq3_xxs) X(IQ2_XXS, iq2_xxs)
-#define MOST_POINTS(name) RN_GRID_##name
-#define POINTS_DIRECT(name)                                \
-    static void points_##name(const struct rn_matmul *m)   \
-    {                                                      \
-        if (m->rows == LANES && m->n <= MOST_POINTS(name)) \
-            rn_direct_##name##_avx512(m);                  \
-        else                                               \
-            direct_##name(m);                              \
+#define TABLES(X) X(IQ3_S, iq3_s) X(IQ3_XXS, iq3_xxs) X(IQ2_XXS, iq2_xxs)
+#define MOST_TABLE(name) RN_GRID_##name
+#define TABLE_DIRECT(name)                                \
+    static void table_##name(const struct rn_matmul *m)   \
+    {                                                     \
+        if (m->rows == LANES && m->n <= MOST_TABLE(name)) \
+            rn_direct_##name##_avx512(m);                 \
+        else                                              \
+            direct_##name(m);                             \
     }
-#define POINTS_KERNELS(TYPE, name)                                                       \
-    POINTS_DIRECT(name)                                                                  \
-    static const struct rn_kernel kernel_points_##name =                                 \
-        KERNEL(name, 1, 0, POINTS, points_##name, pack_##name, packed_##name, 0, false); \
-    static const struct rn_kernel kernel_unit_points_##name =                            \
-        KERNEL(name, 1, 0, POINTS, points_##name, pack_unit_##name, rn_packed_10_amx, RN_AMX_INPUTS, true);
-POINTS(POINTS_KERNELS)
+#define TABLE_KERNELS(TYPE, name)                                                      \
+    TABLE_DIRECT(name)                                                                 \
+    static const struct rn_kernel kernel_table_##name =                                \
+        KERNEL(name, 1, 0, TABLE, table_##name, pack_##name, packed_##name, 0, false); \
+    static const struct rn_kernel kernel_unit_table_##name =                           \
+        KERNEL(name, 1, 0, TABLE, table_##name, pack_unit_##name, rn_packed_10_amx, RN_AMX_INPUTS, true);
+TABLES(TABLE_KERNELS)
 
 /* Two scales, which the matrix unit has no products for. */
-POINTS_DIRECT(iq2_xs)
-static const struct rn_kernel kernel_points_iq2_xs =
-    KERNEL(iq2_xs, 2, 0, POINTS, points_iq2_xs, pack_iq2_xs, packed_iq2_xs, 0, false);
+TABLE_DIRECT(iq2_xs)
+static const struct rn_kernel kernel_table_iq2_xs =
+    KERNEL(iq2_xs, 2, 0, TABLE, table_iq2_xs, pack_iq2_xs, packed_iq2_xs, 0, false);
 
-#define POINTS_CASE(TYPE, name) \
-    case RN_##TYPE:             \
-        return unit ? &kernel_unit_points_##name : &kernel_points_##name;
+#define TABLE_CASE(TYPE, name) \
+    case RN_##TYPE:            \
+        return unit ? &kernel_unit_table_##name : &kernel_table_##name;
 
 /* unit: packed products by the matrix unit, where there are some. NULL: the type has none of these kernels. */
-static const struct rn_kernel *points_kernel(uint32_t type_id, bool unit)
+static const struct rn_kernel *table_kernel(uint32_t type_id, bool unit)
 {
     if (!rn_has_affine())
         return NULL;
     switch (type_id) {
-        POINTS(POINTS_CASE)
+        TABLES(TABLE_CASE)
     case RN_IQ2_XS:
-        return &kernel_points_iq2_xs;
+        return &kernel_table_iq2_xs;
     default:
         return NULL;
     }
@@ -131,7 +133,7 @@ INLINE VF vf_eight(const float *p)
 
 static const struct rn_kernel *kernel_avx512(uint32_t type_id)
 {
-    const struct rn_kernel *kernel = points_kernel(type_id, false);
+    const struct rn_kernel *kernel = table_kernel(type_id, false);
 
     if (kernel == NULL)
         kernel = block_kernel(type_id);
@@ -140,7 +142,7 @@ static const struct rn_kernel *kernel_avx512(uint32_t type_id)
 
 static const struct rn_kernel *kernel_amx(uint32_t type_id)
 {
-    const struct rn_kernel *kernel = points_kernel(type_id, true);
+    const struct rn_kernel *kernel = table_kernel(type_id, true);
 
     if (kernel == NULL)
         kernel = unit_kernel(type_id);

@@ -1,6 +1,6 @@
 /* Products of a few inputs with sixteen rows, and with tiles that take turns, on AVX-512, by shifts and by affine
- * transformations of bytes, of rows as they lie and in tiles: all have the bits of AVX2. A machine runs the form that
- * its processor knows, so the others are called by name here. */
+ * transformations of bytes, of rows as they lie and in tiles, and of points out of registers and out of memory: all have the
+ * bits of AVX2. A machine runs the form that its processor knows, so the others are called by name here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ typedef void product(const struct rn_matmul *m);
 
 static const struct format {
     uint32_t type;
-    int scales[2]; /* half floats in a block that must be sane; -1: none */
+    int scales[2]; /* half floats in a block that must be sane (of IQ1_M their last nibble); -1: none */
     product *rows[2], *tiles[2], *turns[2];
     uint32_t tiles_from; /* so many inputs at least */
 } formats[] = {
@@ -47,6 +47,17 @@ static const struct format {
     {RN_Q6_K, {208, -1}, FORMS(q6_k)},  {RN_IQ4_XS, {0, -1}, FORMS(iq4_xs)},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
+
+/* Of rows only, from one input on: out of memory, out of registers. */
+static const struct format points[] = {
+#define POINTS(name, other) {rn_points_##name##_avx512, other}, {NULL}, {NULL}, 0
+    {RN_IQ2_XXS, {0, -1}, POINTS(iq2_xxs, rn_direct_iq2_xxs_avx512)},
+    {RN_IQ2_XS, {0, -1}, POINTS(iq2_xs, rn_direct_iq2_xs_avx512)},
+    {RN_IQ2_S, {0, -1}, POINTS(iq2_s, NULL)},
+    {RN_IQ1_S, {0, -1}, POINTS(iq1_s, NULL)},
+    {RN_IQ1_M, {54, -1}, POINTS(iq1_m, NULL)},
+};
+enum { POINTS_FORMATS = sizeof points / sizeof *points };
 
 /* Weights in rows and in tiles, with room for what is asked for ahead, inputs, and products [input][row]. */
 struct memory {
@@ -118,32 +129,49 @@ static void same_bits(struct memory *at, const struct format *f, product *form, 
     assert_memory_equal(at->got, at->want, sizeof at->want);
 }
 
+static void make_memory(struct memory *at, struct rn_heap *heap)
+{
+    rn_heap_init(heap, NULL);
+    at->rows = rn_alloc(heap, BYTES + STREAM, 1);
+    at->tiles = rn_alloc_aligned(heap, BYTES + RN_TILE_AHEAD, 64);
+    at->inputs = rn_alloc_aligned(heap, RN_FEW_AVX512 * rn_input_bytes(RN_INPUT_LINES, COLS), 64);
+    at->panel = rn_alloc_aligned(heap, PANEL_BYTES, 64);
+    random_inputs(rn_level_avx512(), at->inputs);
+}
+
+static void free_memory(struct memory *at, struct rn_heap *heap)
+{
+    rn_free(heap, at->rows);
+    rn_free(heap, at->tiles);
+    rn_free(heap, at->inputs);
+    rn_free(heap, at->panel);
+}
+
+static void products_of_avx2(struct memory *at, uint32_t type, uint32_t n)
+{
+    const struct rn_kernel *kernel = rn_level_avx2()->kernel(type);
+    uint32_t height = rn_kernel_height(kernel, n);
+
+    assert_int_equal(kernel->input, RN_INPUT_LINES);
+    assert_int_equal(ROWS % height, 0);
+    run(at, type, kernel->direct, at->rows, height, n, at->want);
+}
+
 static void every_form_has_the_bits_of_avx2(void **state)
 {
-    const struct rn_level *avx512 = rn_level_avx512(), *avx2 = rn_level_avx2();
     struct rn_heap heap;
     struct memory at;
-    const struct rn_kernel *other;
     uint32_t i, n, form, height;
 
     (void)state;
-    if (avx512 == NULL)
+    if (rn_level_avx512() == NULL)
         skip();
-    rn_heap_init(&heap, NULL);
-    at.rows = rn_alloc(&heap, BYTES + STREAM, 1);
-    at.tiles = rn_alloc_aligned(&heap, BYTES + RN_TILE_AHEAD, 64);
-    at.inputs = rn_alloc_aligned(&heap, RN_FEW_AVX512 * rn_input_bytes(RN_INPUT_LINES, COLS), 64);
-    at.panel = rn_alloc_aligned(&heap, PANEL_BYTES, 64);
-    random_inputs(avx512, at.inputs);
+    make_memory(&at, &heap);
     for (i = 0; i < FORMATS; i++) {
         random_weights(&formats[i], at.rows);
         rn_tiles_lay(formats[i].type, COLS, ROWS, at.rows, at.tiles);
         for (n = 1; n <= RN_FEW_AVX512; n++) {
-            other = avx2->kernel(formats[i].type);
-            assert_int_equal(other->input, RN_INPUT_LINES);
-            height = rn_kernel_height(other, n);
-            assert_int_equal(ROWS % height, 0);
-            run(&at, formats[i].type, other->direct, at.rows, height, n, at.want);
+            products_of_avx2(&at, formats[i].type, n);
             for (form = 0; form < (rn_has_affine() ? 2 : 1); form++) {
                 if (n > 1)
                     same_bits(&at, &formats[i], formats[i].rows[form], at.rows, RN_TILE_ROWS, n);
@@ -155,15 +183,34 @@ static void every_form_has_the_bits_of_avx2(void **state)
             }
         }
     }
-    rn_free(&heap, at.rows);
-    rn_free(&heap, at.tiles);
-    rn_free(&heap, at.inputs);
-    rn_free(&heap, at.panel);
+    free_memory(&at, &heap);
+}
+
+static void points_have_the_bits_of_avx2(void **state)
+{
+    struct rn_heap heap;
+    struct memory at;
+    uint32_t i, n, form;
+
+    (void)state;
+    if (rn_level_avx512() == NULL)
+        skip();
+    make_memory(&at, &heap);
+    for (i = 0; i < POINTS_FORMATS; i++) {
+        random_weights(&points[i], at.rows);
+        for (n = 1; n <= RN_POINTS_AVX512; n++) {
+            products_of_avx2(&at, points[i].type, n);
+            for (form = 0; form < (rn_has_affine() ? 2 : 1) && points[i].rows[form] != NULL; form++)
+                same_bits(&at, &points[i], points[i].rows[form], at.rows, RN_TILE_ROWS, n);
+        }
+    }
+    free_memory(&at, &heap);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_form_has_the_bits_of_avx2)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_form_has_the_bits_of_avx2),
+                                       cmocka_unit_test(points_have_the_bits_of_avx2)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
