@@ -103,7 +103,7 @@ INLINE VF first_half(struct rows w, float times)
     return _mm512_mul_ps(low_halves(v[0]), _mm512_set1_ps(times));
 }
 
-/* step * (code + half) in times of d, a code of `bits` bits: no product here is rounded but the last. */
+/* d * step * (code + 1/2), a code of `bits` bits from bit `shift` of the lanes on. */
 INLINE VF scale_of(VI v, uint32_t shift, uint32_t bits, float step, VF d)
 {
     VI code = _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((1 << bits) - 1));
