@@ -4,11 +4,13 @@
 # what the library itself is made of. Then looks at the shared library: exactly the functions of the public headers,
 # versioned; a SONAME; nothing of jemalloc. And at what each component brings, where only the program was built.
 #
-#   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR WERROR ASSERTS
+#   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR WERROR ASSERTS LAUNCHER
 set -euo pipefail
 build=$1 source=$2 cc=$3 cxx=$4 generator=$5
-# With the flags of the build itself the compiler cache has the library; it does not keep what nvcc makes.
-as_built=(-DRUNNEL_WERROR="$6" -DRUNNEL_ASSERTS="$7" -DRUNNEL_CUDA=OFF)
+# With the flags and the launcher of the build itself the compiler cache has the library; what nvcc makes it does not
+# keep.
+as_built=(-DRUNNEL_WERROR="$6" -DRUNNEL_ASSERTS="$7" -DRUNNEL_CUDA=OFF -DCMAKE_C_COMPILER_LAUNCHER="$8"
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$8")
 consumer=$source/tests/install/consumer
 work=$(mktemp -d)
 # Where the whole library is built again: beside BUILD, so that paths relative to it are the same. A compiler cache that
