@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cpu/levels/levels_x86.h"
+#include "cpu/levels/load_points_avx512.h"
 #include "model/quant_points.h"
 #include "model/quant_types.h"
 
@@ -99,18 +100,10 @@ INLINE void store_whole(uint64_t *to, VI v)
     __asm__("" : "+m"(*(uint64_t(*)[8])to));
 }
 
-/* Points of four columns of the rows of a quarter. */
+/* Points of four columns of the rows of a quarter, of two. */
 INLINE __m128i quarter_of_points(const uint32_t *points, const uint64_t *pairs)
 {
-    const __mmask8 second = 2, third = 4, fourth = 8;
-    __m128i v;
-
-    /* Loads that keep what is there: the compiler would load and insert, which takes a shuffle each. */
-    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(points[(uint32_t)pairs[0]]));
-    __asm__("vpbroadcastd %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[0] >> 32]), "Yk"(second));
-    __asm__("vpbroadcastd %1, %0%{%2%}" : "+v"(v) : "m"(points[(uint32_t)pairs[1]]), "Yk"(third));
-    __asm__("vpbroadcastd %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[1] >> 32]), "Yk"(fourth));
-    return v;
+    return four_points4(points, (uint32_t)pairs[0], pairs[0] >> 32, (uint32_t)pairs[1], pairs[1] >> 32);
 }
 
 INLINE __m256i half_of_points(const uint32_t *points, const uint64_t *pairs)
@@ -133,23 +126,16 @@ INLINE VI vi_less_where(VI v, VI bits, VI mask, VI from)
     return _mm512_mask_sub_epi8(v, _mm512_test_epi8_mask(bits, mask), from, v);
 }
 
-/* Eight rows' points of eight columns, which shuffles within quarters make groups of: the rows 4 q + first and
- * 4 q + first + 1 in quarter q. */
-INLINE __m256i four_points(const uint64_t *points, const uint64_t *pairs)
+/* Points of eight columns of two rows of a quarter, and of two of the next; of all quarters. */
+INLINE __m256i points_of_two(const uint64_t *points, const uint64_t *pairs)
 {
-    const __mmask8 second = 2, third = 4, fourth = 8;
-    __m256i v;
-
-    __asm__("vpbroadcastq %1, %0" : "=v"(v) : "m"(points[(uint32_t)pairs[0]]));
-    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[0] >> 32]), "Yk"(second));
-    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(points[(uint32_t)pairs[2]]), "Yk"(third));
-    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(points[pairs[2] >> 32]), "Yk"(fourth));
-    return v;
+    return four_points(points, (uint32_t)pairs[0], pairs[0] >> 32, (uint32_t)pairs[2], pairs[2] >> 32);
 }
 
 INLINE VI eight_points(const uint64_t *points, const uint64_t *pairs)
 {
-    return _mm512_inserti64x4(_mm512_castsi256_si512(four_points(points, pairs)), four_points(points, pairs + 4), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(points_of_two(points, pairs)), points_of_two(points, pairs + 4),
+                              1);
 }
 
 /* a: rows 0, 1 of each quarter; b: rows 2, 3. */

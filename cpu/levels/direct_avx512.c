@@ -25,17 +25,10 @@
 
 /* ---- Sums ---- */
 
-INLINE VI packed_sums(VI a, VI b)
-{
-    return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
-}
-
 /* Quarters a0 a1 a2 a3, b0 b1 b2 b3 and so on of four registers -> sums a b c d. narrow: as many times as sums of
  * neighbours may be taken in 16 bits. */
 INLINE VI fold(VI a, VI b, VI c, VI d, int narrow)
 {
-    VF low, high;
-
     if (narrow == 0) {
         a = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
         c = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
@@ -43,23 +36,7 @@ INLINE VI fold(VI a, VI b, VI c, VI d, int narrow)
     }
     a = packed_sums(a, b);
     c = packed_sums(c, d);
-    if (narrow > 1)
-        return packed_sums(a, c);
-    low = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(c), 0x88);
-    high = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(c), 0xdd);
-    return _mm512_add_epi32(_mm512_castps_si512(low), _mm512_castps_si512(high));
-}
-
-/* Quarter q of register r -> quarter r of register q. */
-INLINE void across(VI *v)
-{
-    VI a = _mm512_shuffle_i32x4(v[0], v[1], 0x44), b = _mm512_shuffle_i32x4(v[0], v[1], 0xee);
-    VI c = _mm512_shuffle_i32x4(v[2], v[3], 0x44), d = _mm512_shuffle_i32x4(v[2], v[3], 0xee);
-
-    v[0] = _mm512_shuffle_i32x4(a, c, 0x88);
-    v[1] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    v[2] = _mm512_shuffle_i32x4(b, d, 0x88);
-    v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
+    return narrow > 1 ? packed_sums(a, c) : wide_sums(a, c);
 }
 
 /* ---- Blocks of 32 with nibbles ---- */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cpu/levels/levels_x86.h"
+#include "cpu/levels/signs_avx2.h"
 #include "model/quant_points.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -148,30 +149,6 @@ INLINE void put_scale(struct block *b, uint32_t i, VI v, uint32_t shift, int bit
 INLINE void put_bits(struct block *b, uint32_t strip, VI bits)
 {
     _mm256_store_si256((VI *)b->bits[strip], bits);
-}
-
-/* Bytes of seven signs each: the eighth makes the number of minus signs even. */
-INLINE VI even(VI signs)
-{
-    VI odd = _mm256_xor_si256(signs, _mm256_srli_epi32(signs, 4));
-
-    odd = _mm256_xor_si256(odd, _mm256_srli_epi32(odd, 2));
-    odd = _mm256_xor_si256(odd, _mm256_srli_epi32(odd, 1));
-    return _mm256_or_si256(signs, _mm256_slli_epi32(_mm256_and_si256(odd, _mm256_set1_epi32(EACH & 0x7fffffff)), 7));
-}
-
-/* Bits [from, from + 7) of the lanes to bits [to, to + 7). */
-INLINE VI seven(VI v, int from, int to)
-{
-    v = from > to ? _mm256_srli_epi32(v, from - to) : _mm256_slli_epi32(v, to - from);
-    return _mm256_and_si256(v, _mm256_set1_epi32(0x7f << to));
-}
-
-/* Four times seven signs from bit 0 on. */
-INLINE VI even_signs(VI v)
-{
-    return even(_mm256_or_si256(_mm256_or_si256(seven(v, 0, 0), seven(v, 7, 8)),
-                                _mm256_or_si256(seven(v, 14, 16), seven(v, 21, 24))));
 }
 
 /* Sixteen nibbles in the last 8 of the block's bytes. */

@@ -222,26 +222,6 @@ INLINE void all_planes_of_4(struct block_of *of, uint32_t n)
 
 /* ---- Strips ---- */
 
-/* d of all rows, times a power of two. */
-INLINE VF first_half(struct rows w, float times)
-{
-    VI v[4];
-
-    columns(w, 0, v);
-    return _mm512_mul_ps(low_halves(v[0]), _mm512_set1_ps(times));
-}
-
-/* d * (step * code + plus) */
-INLINE VF scale_of(VI code, float step, float plus, VF d)
-{
-    return _mm512_mul_ps(d, _mm512_fmadd_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(step), _mm512_set1_ps(plus)));
-}
-
-INLINE VI bits_of(VI v, uint32_t shift, uint32_t bits)
-{
-    return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((1 << bits) - 1));
-}
-
 INLINE VF add_sum(VF acc, VI sum, const struct rn_line *y, VF scale)
 {
     return add_product(acc, _mm512_add_epi32(sum, _mm512_set1_epi32(RN_MAGIC_BITS)), y, scale);
@@ -400,11 +380,7 @@ INLINE void sums3(VI *sums, struct points points, __m256i signs, const struct bl
 /* Sums of 16 columns of two rows -> strips of one row, then of the other. */
 INLINE VI strips_of(VI a, VI b)
 {
-    VF even_ones = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88);
-    VF odd_ones = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd);
-
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),
-                                    _mm512_add_epi32(_mm512_castps_si512(even_ones), _mm512_castps_si512(odd_ones)));
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), wide_sums(a, b));
 }
 
 /* The sums of pair i of rows, of each of the two rows by sums3. */

@@ -7,7 +7,7 @@
  * many instructions for it.
  *
  *     weights        eight points of row r    x   input, with signs    =>  sixteen sums of four columns
- *     `quarters`     sixteen rows' sums                                =>  four sums of sixteen columns, rows in lanes
+ *     `across`       sixteen rows' sums                                =>  four sums of sixteen columns, rows in lanes
  *
  * Indices, scales and bits are prepared for a block of all rows (struct block): a load that follows the store it reads
  * from at once waits for it.
@@ -16,14 +16,16 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cpu/levels/load_points_avx512.h"
 #include "cpu/levels/rows_avx512.h"
+#include "cpu/levels/signs_avx2.h"
 #include "model/quant_points.h"
 
 enum { STRIPS = 8, POINTS = 32 };
 
 /* ---- Points ---- */
 
-/* The levels 8 25 43; of IQ1 8 times 0 1 2, and 9, which is 16 more than the -7 of a point that is not lower. */
+/* IQ2: the levels 8 25 43. IQ1, in eighths: 8 times -1 0 1, plus 1, and 16 too large: 9 17 25. */
 #define POINT_IQ2(p) RN_POINT_BYTES(p, 8, 17, 1)
 #define POINT_IQ1(p) RN_POINT_BYTES(p, 9, 8, 0)
 
@@ -31,19 +33,6 @@ static const uint64_t grid_iq2_xxs[256] = {RN_GRID_IQ2_XXS(POINT_IQ2)};
 static const uint64_t grid_iq2_xs[512] = {RN_GRID_IQ2_XS(POINT_IQ2)};
 static const uint64_t grid_iq2_s[1024] = {RN_GRID_IQ2_S(POINT_IQ2)};
 static const uint64_t grid_iq1[2048] = {RN_GRID_IQ1_S(POINT_IQ1)};
-
-INLINE __m256i four_points(const uint64_t *grid, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
-{
-    const __mmask8 second = 2, third = 4, fourth = 8;
-    __m256i v;
-
-    /* Loads that keep what is there: the compiler would load and insert, which takes a shuffle each. */
-    __asm__("vpbroadcastq %1, %0" : "=v"(v) : "m"(grid[a]));
-    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(grid[b]), "Yk"(second));
-    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(grid[c]), "Yk"(third));
-    __asm__("vpbroadcastq %1, %0%{%2%}" : "+v"(v) : "m"(grid[d]), "Yk"(fourth));
-    return v;
-}
 
 /* Half of the indices are taken out of one word: all as loads, or all by shifts, would be more of either than the
  * processor has in the time. */
@@ -53,7 +42,7 @@ INLINE VI eight_points(const uint64_t *grid, const uint16_t *index)
     uint64_t four;
 
     memcpy(&four, index, sizeof four);
-    low = four_points(grid, four & 0xffff, four >> 16 & 0xffff, four >> 32 & 0xffff, (uint32_t)(four >> 48));
+    low = four_points(grid, four & 0xffff, four >> 16 & 0xffff, four >> 32 & 0xffff, four >> 48);
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
@@ -94,44 +83,6 @@ INLINE void put_indices(uint16_t *index, const uint8_t *low, VI high, int mask)
                                               _mm512_and_si512(high, _mm512_set1_epi16((short)mask))));
 }
 
-/* The half float at the beginning, times a power of two. */
-INLINE VF first_half(struct rows w, float times)
-{
-    VI v[4];
-
-    columns(w, 0, v);
-    return _mm512_mul_ps(low_halves(v[0]), _mm512_set1_ps(times));
-}
-
-/* d * step * (code + 1/2), a code of `bits` bits from bit `shift` of the lanes on. */
-INLINE VF scale_of(VI v, uint32_t shift, uint32_t bits, float step, VF d)
-{
-    VI code = _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((1 << bits) - 1));
-
-    return _mm512_mul_ps(d, _mm512_fmadd_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(step), _mm512_set1_ps(step / 2)));
-}
-
-/* Bytes of seven signs each: the eighth makes the number of minus signs even. */
-INLINE __m256i even(__m256i signs)
-{
-    __m256i odd = _mm256_xor_si256(signs, _mm256_srli_epi32(signs, 4));
-
-    odd = _mm256_xor_si256(odd, _mm256_srli_epi32(odd, 2));
-    odd = _mm256_xor_si256(odd, _mm256_srli_epi32(odd, 1));
-    return _mm256_or_si256(signs, _mm256_slli_epi32(_mm256_and_si256(odd, _mm256_set1_epi8(1)), 7));
-}
-
-/* Bits [7 k, 7 k + 7) of the lanes in byte k. */
-INLINE __m256i sevens(__m256i v)
-{
-    __m256i low = _mm256_or_si256(_mm256_and_si256(v, _mm256_set1_epi32(0x7f)),
-                                  _mm256_and_si256(_mm256_slli_epi32(v, 1), _mm256_set1_epi32(0x7f00)));
-    __m256i high = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi32(v, 2), _mm256_set1_epi32(0x7f0000)),
-                                   _mm256_and_si256(_mm256_slli_epi32(v, 3), _mm256_set1_epi32(0x7f000000)));
-
-    return _mm256_or_si256(low, high);
-}
-
 /* Eight times four indices, four times seven signs and a scale of four bits. */
 INLINE void prepare_iq2_xxs(struct block *block, struct rows w)
 {
@@ -143,13 +94,13 @@ INLINE void prepare_iq2_xxs(struct block *block, struct rows w)
     for (i = 0; i < STRIPS; i++) {
         if (i % 2 == 0)
             columns(w, 2 + 8 * i, v);
-        block->scales[i] = scale_of(v[2 * (i % 2) + 1], 28, 4, 1, d);
+        block->scales[i] = scale_of(_mm512_srli_epi32(v[2 * (i % 2) + 1], 28), 1, 0.5f, d);
     }
     UNROLL
     for (r = 0; r < ROWS; r++) {
         x = _mm512_loadu_si512(row(w, r) + 2);
         _mm512_store_si512(block->index[r], _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(x)));
-        _mm256_store_si256((__m256i *)block->signs[r], even(sevens(_mm512_cvtepi64_epi32(_mm512_srli_epi64(x, 32)))));
+        _mm256_store_si256((__m256i *)block->signs[r], even_signs(_mm512_cvtepi64_epi32(_mm512_srli_epi64(x, 32))));
     }
 }
 
@@ -163,7 +114,7 @@ INLINE void scales_last_8(struct block *block, struct rows w, uint32_t bytes)
     columns(w, bytes - 16, v);
     UNROLL
     for (i = 0; i < 2 * STRIPS; i++)
-        block->scales[i] = scale_of(v[2 + i / 8], i % 8 * 4, 4, 1, d);
+        block->scales[i] = scale_of(bits_of(v[2 + i / 8], i % 8 * 4, 4), 1, 0.5f, d);
 }
 
 /* Words of nine bits of index and seven signs. */
@@ -206,7 +157,7 @@ INLINE void prepare_iq1_s(struct block *block, struct rows w)
     columns(w, 34, v);
     UNROLL
     for (i = 0; i < STRIPS; i++) {
-        block->scales[i] = scale_of(v[i / 2], 16 * (i % 2) + 12, 3, 2, d);
+        block->scales[i] = scale_of(bits_of(v[i / 2], 16 * (i % 2) + 12, 3), 2, 1, d);
         block->lower_strips[i] = _mm512_test_epi32_mask(v[i / 2], _mm512_set1_epi32((int)(0x8000u << 16 * (i % 2))));
     }
     UNROLL
@@ -237,7 +188,7 @@ INLINE void prepare_iq1_m(struct block *block, struct rows w)
     d = _mm512_mul_ps(low_halves(half), _mm512_set1_ps(0.125f));
     UNROLL
     for (i = 0; i < 2 * STRIPS; i++)
-        block->scales[i] = scale_of(v[2 + i / 8], 16 * (i % 8 / 4) + 3 * (i % 4), 3, 2, d);
+        block->scales[i] = scale_of(bits_of(v[2 + i / 8], 16 * (i % 8 / 4) + 3 * (i % 4), 3), 2, 1, d);
     UNROLL
     for (r = 0; r < ROWS; r++) {
         even_ones = _mm_and_si128(load16(row(w, r) + 32), fifteen);
@@ -252,36 +203,10 @@ INLINE void prepare_iq1_m(struct block *block, struct rows w)
 
 /* ---- Sums ---- */
 
-/* The sums of pairs of a's dwords, and of b's, side by side in each quarter. The dwords are four products, 43 * 127
- * each at most, so that they fit into words. */
-INLINE VI pairs_of_words(VI a, VI b)
-{
-    return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
-}
-
-INLINE VI pairs(VI a, VI b)
-{
-    VF even = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88);
-    VF odd = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd);
-
-    return _mm512_add_epi32(_mm512_castps_si512(even), _mm512_castps_si512(odd));
-}
-
-/* of[g]: quarter k has that of the rows 4 g, ..., 4 g + 3 -> out[k]: of all rows. */
-INLINE void quarters(const VI *of, VI *out)
-{
-    VI a = _mm512_shuffle_i64x2(of[0], of[1], 0x88), b = _mm512_shuffle_i64x2(of[0], of[1], 0xdd);
-    VI c = _mm512_shuffle_i64x2(of[2], of[3], 0x88), d = _mm512_shuffle_i64x2(of[2], of[3], 0xdd);
-
-    out[0] = _mm512_shuffle_i64x2(a, c, 0x88);
-    out[1] = _mm512_shuffle_i64x2(b, d, 0x88);
-    out[2] = _mm512_shuffle_i64x2(a, c, 0xdd);
-    out[3] = _mm512_shuffle_i64x2(b, d, 0xdd);
-}
-
-/* The sums of an input, as rows are met one after the other. */
+/* The sums of an input, as rows are met one after the other. A dword of a row is four products, 43 * 127 each at most, so
+ * that it fits into a word. */
 struct sums {
-    VI one, two, of[ROWS / 4];
+    VI one, two, of[4]; /* quarter k of `of[g]`: the sums k of the rows 4 g, ..., 4 g + 3 */
 };
 
 INLINE void join(struct sums *sums, uint32_t r, VI v)
@@ -289,9 +214,9 @@ INLINE void join(struct sums *sums, uint32_t r, VI v)
     if (r % 2 == 0)
         sums->one = v;
     else if (r % 4 == 1)
-        sums->two = pairs_of_words(sums->one, v);
+        sums->two = packed_sums(sums->one, v);
     else
-        sums->of[r / 4] = pairs(sums->two, pairs_of_words(sums->one, v));
+        sums->of[r / 4] = wide_sums(sums->two, packed_sums(sums->one, v));
 }
 
 /* ---- Blocks ---- */
@@ -325,13 +250,12 @@ INLINE VI begin_of(const struct rn_line *y, uint32_t k, __mmask16 lower, struct 
 }
 
 /* The two strips from number 2 h on join acc. */
-INLINE VF add_strips(VF acc, const struct sums *sums, const struct block *block, uint32_t h, const struct rn_line *y,
-                     struct shape f)
+INLINE VF add_strips(VF acc, VI *of, const struct block *block, uint32_t h, const struct rn_line *y, struct shape f)
 {
     uint32_t k, s;
-    VI of[4], sum;
+    VI sum;
 
-    quarters(sums->of, of);
+    across(of);
     UNROLL
     for (k = 0; k < 2 * f.n_scales; k++) {
         s = 2 * h + k / f.n_scales;
@@ -372,7 +296,7 @@ INLINE void two_strips(VF *acc, const struct block *block, struct rows w, uint32
             join(&sums[i], r, dot(_mm512_setzero_si512(), weights, with_signs(x[i], block, w, r, h, f)));
     }
     for (i = 0; i < n; i++)
-        acc[i] = add_strips(acc[i], &sums[i], block, h, y[i], f);
+        acc[i] = add_strips(acc[i], sums[i].of, block, h, y[i], f);
 }
 
 INLINE void some_inputs(const struct rn_matmul *m, void (*prepare)(struct block *, struct rows), struct shape f,

@@ -70,8 +70,8 @@ RN_POINTS_OF_AVX512(RN_DECLARE)
 RN_GRID_AVX2(RN_DECLARE)
 #undef RN_DECLARE
 
-/* Products of 2 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows, m->rows = 16: few_avx512.c, and where rn_has_affine()
- * few_affine_avx512.c. */
+/* Products of 2 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows, m->rows = 16: few_avx512.c, and where
+ * rn_wants_affine() few_affine_avx512.c. */
 #define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(mxfp4) X(q4_k) X(q5_k) X(q6_k) X(iq4_xs)
 #define RN_DECLARE(name)                                    \
     void rn_few_##name##_avx512(const struct rn_matmul *m); \

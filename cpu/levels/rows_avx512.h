@@ -103,4 +103,55 @@ INLINE VI one_byte(const uint16_t *of_rows, uint32_t k)
     return k % 2 == 0 ? _mm512_and_si512(v, _mm512_set1_epi32(255)) : _mm512_srli_epi32(v, 8);
 }
 
+/* ---- Sums across lanes ---- */
+
+/* The sums of neighbours of a's dwords, and of b's, side by side in each quarter: by way of words, into which the dwords
+ * must fit; and of any. */
+INLINE VI packed_sums(VI a, VI b)
+{
+    return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
+}
+
+INLINE VI wide_sums(VI a, VI b)
+{
+    VF even = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88);
+    VF odd = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd);
+
+    return _mm512_add_epi32(_mm512_castps_si512(even), _mm512_castps_si512(odd));
+}
+
+/* Quarter q of register r -> quarter r of register q. */
+INLINE void across(VI *v)
+{
+    VI a = _mm512_shuffle_i64x2(v[0], v[1], 0x44), b = _mm512_shuffle_i32x4(v[0], v[1], 0xee);
+    VI c = _mm512_shuffle_i64x2(v[2], v[3], 0x44), d = _mm512_shuffle_i32x4(v[2], v[3], 0xee);
+
+    v[0] = _mm512_shuffle_i64x2(a, c, 0x88);
+    v[1] = _mm512_shuffle_i64x2(a, c, 0xdd);
+    v[2] = _mm512_shuffle_i64x2(b, d, 0x88);
+    v[3] = _mm512_shuffle_i64x2(b, d, 0xdd);
+}
+
+/* ---- Scales ---- */
+
+/* d of all rows, times a power of two. */
+INLINE VF first_half(struct rows w, float times)
+{
+    VI v[4];
+
+    columns(w, 0, v);
+    return _mm512_mul_ps(low_halves(v[0]), _mm512_set1_ps(times));
+}
+
+/* d * (step * code + plus) */
+INLINE VF scale_of(VI code, float step, float plus, VF d)
+{
+    return _mm512_mul_ps(d, _mm512_fmadd_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(step), _mm512_set1_ps(plus)));
+}
+
+INLINE VI bits_of(VI v, uint32_t shift, uint32_t bits)
+{
+    return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((1 << bits) - 1));
+}
+
 #endif

@@ -1,6 +1,6 @@
 /* Products of a few inputs with sixteen rows, and with tiles that take turns, on AVX-512, by shifts and by affine
- * transformations of bytes, of rows as they lie and in tiles, and of points out of registers and out of memory: all have the
- * bits of AVX2. A machine runs the form that its processor knows, so the others are called by name here. */
+ * transformations of bytes, of rows as they lie and in tiles, and of points out of registers and out of memory: all have
+ * the bits of AVX2. A machine runs the form that its processor knows, so the others are called by name here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
