@@ -265,13 +265,18 @@ static rn_expr around(const struct rn_answer_maker *a, rn_expr content)
     return rn_grammar_sequence(a->g, (rn_expr[]){some, content, some}, 3);
 }
 
-/* Free text up to what closes reasoning, and that. */
+/* Free text up to what closes reasoning, and that. What else ends it for a reader is not in it. */
 static rn_expr thoughts(const struct rn_answer_maker *a)
 {
-    const char *close = a->rows.reasoning->close;
-    rn_expr stop = rn_call_text(a->g, close);
+    const struct rn_reasoning_row *row = a->rows.reasoning;
+    rn_expr marks[MARKS_MOST];
+    bool bare;
+    size_t n = (a->rows.calls->flags & RN_CALL_THINKING) != 0 ? call_marks(a, marks, &bare) : 0;
 
-    return pair(a->g, text_without(a->g, RN_GRAMMAR_NONE, &stop, 1), mark(a->g, close));
+    marks[n++] = rn_call_text(a->g, row->close);
+    if (row->response_ends)
+        marks[n++] = rn_call_text(a->g, row->wrappers[0]);
+    return pair(a->g, text_without(a->g, RN_GRAMMAR_NONE, marks, n), mark(a->g, row->close));
 }
 
 /* What may come before the body; RN_GRAMMAR_NONE: nothing. *always: it does come. */

@@ -119,11 +119,11 @@ static rn_expr form_pattern(void *user, struct rn_grammar *g, const char *text)
     return rn_call_pattern(g, text);
 }
 
-static uint32_t form_types(void *user, const char *key, size_t n)
+static uint32_t form_types(void *user, const char *key, size_t n, uint64_t *steps)
 {
     const struct types_of *of = user;
 
-    return rn_answer_tools_types(of->tool->function, key, n);
+    return rn_answer_tools_types(of->tool->function, key, n, steps);
 }
 
 /* A tool without parameters takes an empty object. */

@@ -291,9 +291,9 @@ static void compile(void *user)
         m->python = job->form->kind == RN_ARGUMENTS_PYTHON;
         if (m->raw)
             m->mark = job->form->pattern(job->form->user, m->g, job->form->mark);
-        m->options.escape_angle |= rn_schema_ambiguous(m);
         root = rn_schema_read(m);
         rn_schema_check_circles(m, root);
+        m->options.escape_angle |= rn_schema_ambiguous(m, root);
         job->made = arguments(m, root);
     } else if (job->object) {
         struct rn_case any = {.kinds = RN_KIND_OBJECT, .intervals = &all, .max_properties = RN_GRAMMAR_FOREVER};

@@ -64,8 +64,8 @@ struct rn_arguments_form {
     const char *mark;                     /* MARKED: around strings */
     /* A pattern of the format (text/answer/format.h) without names, as its model writes it. */
     rn_expr (*pattern)(void *user, struct rn_grammar *grammar, const char *text);
-    /* The types of an argument as the reader of the answer sees them (text/answer/tools.h). */
-    uint32_t (*types)(void *user, const char *key, size_t n);
+    /* The types of an argument as the reader of the answer sees them (text/answer/tools.h); adds to *steps. */
+    uint32_t (*types)(void *user, const char *key, size_t n, uint64_t *steps);
     void *user;
     uint64_t *steps; /* that may be taken, of RN_SCHEMA_STEPS; what is used is taken off */
 };

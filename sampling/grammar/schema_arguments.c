@@ -144,40 +144,40 @@ static struct value split(struct rn_schema_maker *m, const struct rn_literal_lis
     return v;
 }
 
-/* Texts that a reader takes for a value of JSON or Python. */
-static rn_expr looks_like_value(struct rn_grammar *g)
+/* Texts that a reader takes for a value of JSON or Python that is no string. types: those that it allows, 0: all. */
+static rn_expr looks_like_value(struct rn_grammar *g, uint32_t types)
 {
-    static const char *const words[] = {"true", "false", "null", "True", "False", "None"};
+    static const struct {
+        const char *text;
+        uint32_t type;
+    } words[] = {{"true", RN_SCHEMA_BOOLEAN}, {"false", RN_SCHEMA_BOOLEAN}, {"null", RN_SCHEMA_NULL},
+                 {"True", RN_SCHEMA_BOOLEAN}, {"False", RN_SCHEMA_BOOLEAN}, {"None", RN_SCHEMA_NULL}};
     static const struct rn_code_points white[] = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}, digit[] = {{'0', '9'}};
     static const struct rn_code_points number[] = {{'0', '9'}, {'.', '.'}, {'e', 'e'},
                                                    {'E', 'E'}, {'+', '+'}, {'-', '-'}};
-    static const struct rn_code_points bracket[] = {{'{', '{'}, {'[', '['}, {'(', '('}};
+    static const struct rn_code_points brace[] = {{'{', '{'}}, bracket[] = {{'[', '['}, {'(', '('}};
     rn_expr space = rn_grammar_repeat(g, rn_grammar_set(g, white, 3, false), 0, RN_GRAMMAR_FOREVER), parts[9];
     size_t n = 0;
 
-    for (; n < 6; n++)
-        parts[n] = rn_grammar_bytes(g, words[n], strlen(words[n]));
-    parts[n++] = rn_grammar_sequence(
-        g,
-        (rn_expr[]){rn_grammar_repeat(g, rn_grammar_bytes(g, "-", 1), 0, 1), rn_grammar_set(g, digit, 1, false),
-                    rn_grammar_repeat(g, rn_grammar_set(g, number, 6, false), 0, RN_GRAMMAR_FOREVER)},
-        3);
-    parts[n++] = rn_grammar_sequence(g, (rn_expr[]){rn_grammar_set(g, bracket, 3, false), any_text(g)}, 2);
+    types = types == 0 ? ~0u : types;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if ((types & words[i].type) != 0)
+            parts[n++] = rn_grammar_bytes(g, words[i].text, strlen(words[i].text));
+    if ((types & RN_SCHEMA_NUMBER) != 0)
+        parts[n++] = rn_grammar_sequence(
+            g,
+            (rn_expr[]){rn_grammar_repeat(g, rn_grammar_bytes(g, "-", 1), 0, 1), rn_grammar_set(g, digit, 1, false),
+                        rn_grammar_repeat(g, rn_grammar_set(g, number, 6, false), 0, RN_GRAMMAR_FOREVER)},
+            3);
+    if ((types & RN_SCHEMA_OBJECT) != 0)
+        parts[n++] = rn_grammar_sequence(g, (rn_expr[]){rn_grammar_set(g, brace, 1, false), any_text(g)}, 2);
+    if ((types & RN_SCHEMA_ARRAY) != 0)
+        parts[n++] = rn_grammar_sequence(g, (rn_expr[]){rn_grammar_set(g, bracket, 2, false), any_text(g)}, 2);
     return rn_grammar_sequence(g, (rn_expr[]){space, rn_grammar_alternatives(g, parts, n), space}, 3);
 }
 
-/* Those of the texts that neither begin nor end with a newline, which a reader would take for a line of its own. */
-static rn_expr without_lines(struct rn_schema_maker *m, rn_expr text)
-{
-    rn_expr any = any_text(m->g), line = rn_schema_literal_text(m, "\n");
-
-    return rn_grammar_without(m->g, text,
-                              or_else(m, rn_grammar_sequence(m->g, (rn_expr[]){line, any}, 2),
-                                      rn_grammar_sequence(m->g, (rn_expr[]){any, line}, 2)));
-}
-
-/* Bare text between its marks: what closes it is not in it. */
-static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, bool ambiguous)
+/* Bare text between its marks: what closes it is not in it, nor what a reader takes for another value of the types. */
+static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, uint32_t types)
 {
     const struct rn_param_syntax *params = m->form->params;
     rn_expr close = rn_schema_literal_text(m, params->item != NULL ? params->open : params->close),
@@ -186,10 +186,8 @@ static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, bool ambiguous
     if (params->cdata)
         close = or_else(m, close, rn_schema_literal_text(m, CDATA));
     bare = rn_schema_lacking(m->g, text, close);
-    if (ambiguous)
-        bare = rn_grammar_without(m->g, bare, looks_like_value(m->g));
-    if (params->inline_too)
-        bare = without_lines(m, bare);
+    if (types != RN_SCHEMA_STRING)
+        bare = rn_grammar_without(m->g, bare, looks_like_value(m->g, types));
     if (!params->cdata)
         return bare;
     whole = rn_schema_lacking(m->g, text, end); /* never anything but text */
@@ -199,8 +197,7 @@ static rn_expr bare_text(struct rn_schema_maker *m, rn_expr text, bool ambiguous
 static rn_expr opened_by(struct rn_schema_maker *m, int opener, rn_expr value)
 {
     const struct rn_param_syntax *params = m->form->params;
-    bool lines = params->lines && !params->inline_too;
-    rn_expr line = lines ? rn_schema_literal_text(m, "\n") : rn_grammar_empty(m->g);
+    rn_expr line = params->lines ? rn_schema_literal_text(m, "\n") : rn_grammar_empty(m->g);
 
     return rn_grammar_sequence(
         m->g, (rn_expr[]){rn_schema_form_pattern(m, params->openers[opener].pattern), line, value, line}, 4);
@@ -225,10 +222,20 @@ rn_expr rn_schema_parameter(struct rn_schema_maker *m, const struct rn_literal_l
     if (text < 0 || json < 0)
         text = json = find_opener(params, RN_VALUE_BY_SCHEMA);
     if (v.text != RN_GRAMMAR_NONE && (text != json || types == 0 || (types & RN_SCHEMA_STRING) != 0))
-        e = opened_by(m, text, bare_text(m, v.text, text == json && types != RN_SCHEMA_STRING));
+        e = opened_by(m, text, bare_text(m, v.text, text == json ? types : RN_SCHEMA_STRING));
     if (v.others != RN_GRAMMAR_NONE && (text != json || types != RN_SCHEMA_STRING))
         e = or_else(m, e, opened_by(m, json, v.others));
     return e;
+}
+
+/* The types of a parameter as a reader sees them. */
+static uint32_t seen_types(struct rn_schema_maker *m, const struct rn_str *name)
+{
+    uint64_t steps = 0;
+    uint32_t types = m->form->types(m->form->user, name->bytes, name->n, &steps);
+
+    rn_step(m->arena, RN_SCHEMA_SEEN_STEPS * steps);
+    return types;
 }
 
 static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal)
@@ -236,7 +243,7 @@ static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, c
     const struct rn_param_syntax *params = m->form->params;
     bool tags = params->item != NULL;
     struct rn_value seen;
-    uint32_t types = tags ? rn_schema_seen_member(m, name, &seen) : m->form->types(m->form->user, name->bytes, name->n);
+    uint32_t types = tags ? rn_schema_seen_member(m, name, &seen) : seen_types(m, name);
     rn_expr e = tags ? rn_schema_tags(m, goal, seen) : RN_GRAMMAR_NONE;
 
     if (e != RN_GRAMMAR_NONE)
@@ -253,23 +260,49 @@ static rn_expr parameter(struct rn_schema_maker *m, const struct rn_str *name, c
 }
 
 /* A value that is judged when it is whole ends at the first mark that closes it, even within a JSON string. */
-bool rn_schema_ambiguous(struct rn_schema_maker *m)
+static bool name_ambiguous(struct rn_schema_maker *m, struct rn_value name)
 {
-    struct rn_value properties = rn_dict_at(m->root, "properties");
-    uint32_t types;
+    uint32_t types = name.kind == RN_VALUE_STRING ? seen_types(m, name.string) : RN_SCHEMA_STRING;
 
-    if (m->form->kind != RN_ARGUMENTS_PARAMS || properties.kind != RN_VALUE_DICT)
+    return types == 0 || ((types & RN_SCHEMA_STRING) != 0 && types != RN_SCHEMA_STRING);
+}
+
+/* Is one of the names that this schema, or another of the same value, lists or requires? */
+static bool names_ambiguous(struct rn_schema_maker *m, const struct rn_schema *schema)
+{
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf", "then", "else"};
+    struct rn_value dict = rn_schema_dict(schema), value = rn_undefined();
+    bool found = false;
+
+    if (schema->dict == NULL)
         return false;
-    if (m->form->params->item != NULL)
-        return true;
-    for (size_t i = 0; i < properties.dict->n; i++) {
-        const struct rn_str *name = properties.dict->entries[i].key.string;
-
-        types = m->form->types(m->form->user, name->bytes, name->n);
-        if (types == 0 || ((types & RN_SCHEMA_STRING) != 0 && types != RN_SCHEMA_STRING))
-            return true;
+    rn_enter(m->arena);
+    rn_step(m->arena, 1);
+    value = rn_dict_at(dict, "properties");
+    for (size_t i = 0; value.kind == RN_VALUE_DICT && i < value.dict->n && !found; i++)
+        found = name_ambiguous(m, value.dict->entries[i].key);
+    value = rn_dict_at(dict, "required");
+    for (size_t i = 0; value.kind == RN_VALUE_LIST && i < value.list->n && !found; i++)
+        found = name_ambiguous(m, value.list->items[i]);
+    value = rn_dict_at(dict, "$ref");
+    if (!found && value.kind != RN_VALUE_UNDEFINED)
+        found = names_ambiguous(m, rn_schema_target(m, schema, "$ref", value));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !found; i++) {
+        value = rn_dict_at(dict, parts[i]);
+        for (size_t k = 0; value.kind == RN_VALUE_LIST && k < value.list->n && !found; k++)
+            found = names_ambiguous(m, rn_schema_of(m, value.list->items[k], schema, parts[i]));
+        if (value.kind == RN_VALUE_DICT)
+            found = names_ambiguous(m, rn_schema_of(m, value, schema, parts[i]));
     }
-    return false;
+    rn_leave(m->arena);
+    return found;
+}
+
+bool rn_schema_ambiguous(struct rn_schema_maker *m, const struct rn_schema *root)
+{
+    if (m->form->kind != RN_ARGUMENTS_PARAMS)
+        return false;
+    return m->form->params->item != NULL || names_ambiguous(m, root);
 }
 
 /* ---- Members ---- */

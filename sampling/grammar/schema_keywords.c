@@ -138,15 +138,22 @@ static uint32_t kind_named(const struct place *p, struct rn_value name)
     rn_schema_malformed(p->m, p->schema, p->keyword, "a type of JSON, or a list of them");
 }
 
+static bool is_true(const struct place *p, const char *keyword)
+{
+    struct rn_value value = beside(p, keyword);
+
+    return value.kind == RN_VALUE_BOOL && value.boolean;
+}
+
 static const struct rn_atom *type(const struct place *p)
 {
-    uint32_t kinds = 0;
+    uint32_t kinds = is_true(p, "nullable") ? RN_KIND_NULL : 0;
 
     if (p->value.kind == RN_VALUE_LIST)
         for (size_t i = 0; i < p->value.list->n; i++)
             kinds |= kind_named(p, p->value.list->items[i]);
     else
-        kinds = kind_named(p, p->value);
+        kinds |= kind_named(p, p->value);
     return add_kinds(p, NULL, p->negated ? RN_KINDS_ALL & ~kinds : kinds);
 }
 
@@ -157,7 +164,13 @@ static const struct rn_atom *values(const struct place *p, const struct rn_list 
 
 static const struct rn_atom *enum_(const struct place *p)
 {
-    return values(p, list_at(p, "a list of values"));
+    const struct rn_atom *listed = values(p, list_at(p, "a list of values"));
+
+    if (!is_true(p, "nullable"))
+        return listed;
+    if (p->negated)
+        return add_kinds(p, listed, RN_KINDS_ALL & ~(uint32_t)RN_KIND_NULL);
+    return choice(p, branch(p, branch(p, NULL, add_kinds(p, NULL, RN_KIND_NULL)), listed));
 }
 
 static const struct rn_atom *const_(const struct place *p)
@@ -297,12 +310,17 @@ static const struct rn_decimal *number_at(const struct place *p)
     return rn_schema_decimal(p->m->arena, p->value);
 }
 
+/* exclusiveMinimum may be true, as in draft 4: then it says how minimum is meant. */
 static const struct rn_atom *bound(const struct place *p)
 {
-    bool low = strstr(p->keyword, "inimum") != NULL, open = p->keyword[0] == 'e';
-    const struct rn_decimal *at = number_at(p);
+    bool low = strstr(p->keyword, "inimum") != NULL, exclusive = p->keyword[0] == 'e';
+    bool open = exclusive || is_true(p, low ? "exclusiveMinimum" : "exclusiveMaximum");
     struct rn_atom atom = {.kind = RN_ATOM_BOUND};
+    const struct rn_decimal *at;
 
+    if (exclusive && p->value.kind == RN_VALUE_BOOL)
+        return p->negated ? never(p) : NULL;
+    at = number_at(p);
     if (p->negated) {
         low = !low;
         open = !open;

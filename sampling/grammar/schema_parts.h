@@ -8,6 +8,8 @@
 #include "sampling/grammar/schema.h"
 #include "text/value.h"
 
+#define RN_SCHEMA_SEEN_STEPS 4u /* that a schema takes which a reader looks at: measured */
+
 /* ---- Schemas of the document ---- */
 
 struct rn_schema_resource { /* a schema with $id, or the whole document */
@@ -394,8 +396,9 @@ bool rn_str_same(const struct rn_str *a, const struct rn_str *b);
 
 /* ---- schema_arguments.c ---- */
 
-/* May a reader see something else than strings in an argument whose strings are bare? */
-bool rn_schema_ambiguous(struct rn_schema_maker *m);
+/* May a reader see something else than strings in an argument whose strings are bare? root: of the arguments, which has
+ * no circles. */
+bool rn_schema_ambiguous(struct rn_schema_maker *m, const struct rn_schema *root);
 
 /* A member in the maker's form; RN_GRAMMAR_NONE: it cannot be written. And what stands between two. */
 rn_expr rn_schema_member(struct rn_schema_maker *m, const struct rn_str *name, const struct rn_literal_list *goal);

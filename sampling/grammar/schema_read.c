@@ -224,9 +224,10 @@ static const struct rn_str *string_of(struct rn_schema_maker *m, const struct rn
     return value.kind == RN_VALUE_STRING ? value.string : NULL;
 }
 
-static void add_anchor(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value, bool dynamic)
+/* name NULL: there is none. */
+static void add_anchor(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value,
+                       const struct rn_str *name, bool dynamic)
 {
-    const struct rn_str *name = string_of(m, schema, dynamic ? "$dynamicAnchor" : "$anchor");
     struct rn_schema_anchor *anchor;
 
     if (name == NULL)
@@ -236,6 +237,7 @@ static void add_anchor(struct rn_schema_maker *m, const struct rn_schema *schema
     m->anchors = anchor;
 }
 
+/* An $id that is a fragment is an anchor: so drafts 6 and 7 write it. */
 static void add_resource(struct rn_schema_maker *m, struct rn_schema *schema, struct rn_value value)
 {
     const struct rn_str *id = string_of(m, schema, "$id");
@@ -244,6 +246,10 @@ static void add_resource(struct rn_schema_maker *m, struct rn_schema *schema, st
 
     if (id == NULL)
         return;
+    if (id->n > 1 && id->bytes[0] == '#') {
+        add_anchor(m, schema, value, rn_str_borrow(m->arena, id->bytes + 1, id->n - 1, RN_ORIGIN_DATA), false);
+        return;
+    }
     resource = rn_arena_take(m->arena, 1, sizeof *resource);
     *resource = (struct rn_schema_resource){m->resources,
                                             rn_uri_resolve(m->arena, schema->resource->uri, id, &fragment), value};
@@ -274,8 +280,8 @@ static void walk(struct rn_schema_maker *m, struct rn_value value, struct place 
                                               .index = place.index,
                                               .resource = resource});
     add_resource(m, schema, value);
-    add_anchor(m, schema, value, false);
-    add_anchor(m, schema, value, true);
+    add_anchor(m, schema, value, string_of(m, schema, "$anchor"), false);
+    add_anchor(m, schema, value, string_of(m, schema, "$dynamicAnchor"), true);
     held = rn_dict_at(value, "$recursiveAnchor");
     m->recursive_anchor = m->recursive_anchor || (held.kind == RN_VALUE_BOOL && held.boolean);
     for (i = 0; i < N_HOLDERS; i++) {

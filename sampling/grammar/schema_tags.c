@@ -10,10 +10,22 @@
 #include "sampling/grammar/schema_parts.h"
 #include "text/answer/tools.h"
 
+static uint32_t types_of(struct rn_schema_maker *m, struct rn_value schema)
+{
+    uint64_t steps = 0;
+    uint32_t types = rn_answer_tools_types_of(m->root, schema, &steps);
+
+    rn_step(m->arena, RN_SCHEMA_SEEN_STEPS * steps);
+    return types;
+}
+
 uint32_t rn_schema_seen_member(struct rn_schema_maker *m, const struct rn_str *name, struct rn_value *seen)
 {
-    *seen = rn_answer_tools_member(m->root, m->seen, name->bytes, name->n);
-    return rn_answer_tools_types_of(m->root, *seen);
+    uint64_t steps = 0;
+
+    *seen = rn_answer_tools_member(m->root, m->seen, name->bytes, name->n, &steps);
+    rn_step(m->arena, RN_SCHEMA_SEEN_STEPS * steps);
+    return types_of(m, *seen);
 }
 
 /* Are the members of these objects those that the schema lists, and no others? */
@@ -47,7 +59,7 @@ static bool writable(struct rn_schema_maker *m, struct rn_literals literals)
 
 rn_expr rn_schema_tags(struct rn_schema_maker *m, const struct rn_literal_list *goal, struct rn_value seen)
 {
-    uint32_t types = rn_answer_tools_types_of(m->root, seen) & ~(uint32_t)RN_SCHEMA_NULL, i;
+    uint32_t types = types_of(m, seen) & ~(uint32_t)RN_SCHEMA_NULL, i;
     struct rn_literals literals = rn_literals_of(m, goal);
 
     if ((types != RN_SCHEMA_OBJECT && types != RN_SCHEMA_ARRAY) || rn_literals_false(goal) || !writable(m, literals))
@@ -101,13 +113,15 @@ void rn_schema_make_tags(struct rn_schema_maker *m, struct rn_schema_tags tags)
 rn_expr rn_schema_tagged(struct rn_schema_maker *m, const struct rn_literal_list *goal, bool first)
 {
     const struct rn_param_syntax *params = m->form->params;
-    struct rn_value seen = rn_answer_tools_item(m->root, m->seen);
+    uint64_t steps = 0;
+    struct rn_value seen = rn_answer_tools_item(m->root, m->seen, &steps);
     rn_expr tag = rn_schema_literal_text(m, params->item), end = rn_schema_literal_text(m, ">"), e;
 
+    rn_step(m->arena, RN_SCHEMA_SEEN_STEPS * steps);
     m->in_tags = false;
     e = rn_schema_tags(m, goal, seen);
     if (e == RN_GRAMMAR_NONE)
-        e = rn_schema_parameter(m, goal, rn_answer_tools_types_of(m->root, seen));
+        e = rn_schema_parameter(m, goal, types_of(m, seen));
     else
         e = rn_grammar_sequence(m->g, (rn_expr[]){end, e}, 2);
     m->in_tags = true;

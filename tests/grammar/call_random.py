@@ -71,14 +71,17 @@ F = {"type": "object",
          "b": {"type": "boolean"}, "o": {"type": "object"}, "u": {"type": ["string", "null"]},
          "e": {"enum": ["a", "b c", "7", "true"]}, "m": {"enum": ["a", 1, None, "1"]},
          "y": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "string", "maxLength": 3}}]},
-         "r": {"$ref": "#/$defs/code"}, "p": {"type": "string", "pattern": "^[a-z<\"]{1,4}$"}, "any": {}},
-     "required": ["s", "b"], "$defs": {"code": {"type": "string", "maxLength": 4}}}
+         "r": {"$ref": "#/$defs/code"}, "z": {"allOf": [{"$ref": "#/$defs/zip"}], "description": "digits"},
+         "q": {"anyOf": [{"$ref": "#/$defs/zip"}, {"type": "null"}]}, "p": {"type": "string", "pattern": "^[a-z<\"]{1,4}$"}, "any": {}},
+     "required": ["s", "b", "z"],
+     "$defs": {"code": {"type": "string", "maxLength": 4}, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}}}
 G = {"type": "object", "properties": {"tree": {"$ref": "#/definitions/node"}}, "required": ["tree"],
      "definitions": {"node": {"type": "object", "properties": {"left": {"$ref": "#/definitions/node"},
                                                                "v": {"type": "string"}, "k-1": {"const": "x\"y"}},
                               "required": ["v"], "additionalProperties": False}}}
-H = {"type": "object", "properties": {"a": {"type": "integer"}, "c": {"type": "string", "minLength": 1}},
+P = {"type": "object", "properties": {"a": {"type": "integer"}, "c": {"type": "string", "pattern": "^[0-9a-f]+$"}},
      "oneOf": [{"required": ["a"], "properties": {"c": False}}, {"required": ["c"], "properties": {"a": False}}]}
+H = {"$ref": "#/$defs/P", "$defs": {"P": P}}
 SCHEMAS = {"f": F, "get_it": G, "h": H, "none": {"type": "object", "properties": {}}, "bare": None}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
 TOOLS[2] = TOOLS[2]["function"]  # the inner object alone
@@ -128,7 +131,7 @@ def wrong_call(call, chosen):
     if schema is None:
         return "arguments of a tool that has none" if arguments else None
     errors = [error.message for error in Draft202012Validator(schema).iter_errors(arguments)]
-    if not errors and set(arguments) - set(schema["properties"]):
+    if not errors and set(arguments) - set(schema.get("properties", P["properties"])):
         return "a name that the schema does not list"
     return errors[0] if errors else None
 

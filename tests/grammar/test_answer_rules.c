@@ -21,6 +21,8 @@
 #define PYTHON "<function_calls>"
 #define TOOL(name, parameters) \
     "[{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" parameters "}}]"
+#define DIGITS "{\"type\":\"string\",\"pattern\":\"^[0-9]{5}$\"}"
+#define ZIP(zip) "{\"properties\":{\"zip\":" zip "},\"required\":[\"zip\"],\"$defs\":{\"zip\":" DIGITS "}}"
 #define CITY "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}"
 
 static runnel_status make(struct rn_heap *heap, const char *template, const char *tools, const char *choice,
@@ -80,6 +82,14 @@ static const struct {
     {CODER, TOOL("f", "{\"properties\":{\"a>b\":{}},\"required\":[\"a>b\"]}"), "auto",
      "the tool \"f\": the name \"a>b\" that is required at \"#\" cannot be written", RUNNEL_UNSUPPORTED},
     {CODER, TOOL("f", "{\"properties\":{\"a>b\":{}}}"), "auto", NULL, RUNNEL_OK},
+    {CODER, TOOL("f", ZIP("{\"allOf\":[{\"$ref\":\"#/$defs/zip\"}],\"description\":\"x\"}")), "required", NULL,
+     RUNNEL_OK},
+    {CODER, TOOL("f", ZIP("{\"anyOf\":[{\"$ref\":\"#/$defs/zip\"},{\"type\":\"null\"}]}")), "required", NULL,
+     RUNNEL_OK},
+    {CODER, TOOL("f", "{\"patternProperties\":{\"^z$\":" DIGITS "},\"required\":[\"z\"]}"), "required", NULL,
+     RUNNEL_OK},
+    {CODER, TOOL("f", "{\"additionalProperties\":" DIGITS ",\"required\":[\"z\"]}"), "required", NULL, RUNNEL_OK},
+    {CODER, TOOL("f", "{\"$ref\":\"#/$defs/p\",\"$defs\":{\"p\":" ZIP(DIGITS) "}}"), "required", NULL, RUNNEL_OK},
     {CODER, TOOL("f", "{\"const\":{\"a\":1}}"), "auto", "the values of arguments as a whole cannot be listed",
      RUNNEL_UNSUPPORTED},
     {HERMES, TOOL("f", "{\"const\":{\"a\":1}}"), "f", NULL, RUNNEL_OK},

@@ -64,7 +64,7 @@ TOOLS = [tool("get_weather", PROPERTIES), tool("noop", {"city": PROPERTIES["city
 
 TEXTS = ["Paris", "", " padded ", 'quotes " and \' and \\ back\\slash', "two\nlines\n\nand\ttab",
          "ünïcode 日本語 🦉", "<think>[TOOL_CALLS]<tool_call>{\"name\": \"noop\"}<|im_end|>", "12", "true",
-         "null", "{\"a\": 1}", "]}>>>all", "a < b && c > d", "<", "</", "<｜", "[", "```json"]
+         "null", "{\"a\": 1}", "]}>>>all", "a < b && c > d", "<", "</", "<｜", "[", "```json", "ends\n", "\nbegins"]
 
 ARGUMENTS = (
     [{}, {"n": 3}, {"n": -7, "x": 2.5}, {"flag": True}, {"flag": False, "n": 0}, {"city": "Paris", "n": 1}]

@@ -60,6 +60,7 @@ static const struct {
     {"python-in-tags", "<function_calls>"},
     {"bare-json", LLAMA},
     {"think", THINK},
+    {"cohere-response", "<|START_RESPONSE|>"},
     {"plain", "{{ messages }}"},
 };
 
@@ -163,6 +164,7 @@ static void test_reasoning(void **state)
     expect(THINK, "</think>Sure.", "C Sure.");
     expect(THINK, "Use <think> and </think>.", "C Use <think> and </think>.");
     expect(THINK, "<think>a <think> b", "R a <think> b");
+    expect("<|START_RESPONSE|><|END_RESPONSE|>", "<|START_RESPONSE|>c <|END_RESPONSE|>", "C c ");
     expect_of(THINK, "<|a|><think>\n", NULL, true, "hm</think>Sure.", "R hm|C Sure.");
     expect_of(THINK, "<|a|><think>", NULL, true, "<think>\nhm</think>Sure.", "R hm|C Sure.");
     expect_of(THINK, "<think>\n\n</think>\n\n", NULL, true, "\nSure.", "C Sure.");
@@ -178,6 +180,52 @@ static void test_reasoning(void **state)
     expect("<|START_THINKING|>", "<|START_THINKING|>b<|END_THINKING|><|START_RESPONSE|>c <|END_RESPONSE|>", "R b|C c ");
     expect("<|think|><|content|><|begin|>assistant", "<|think|>b<|end|><|begin|>assistant<|content|>c<|end|>",
            "R b|C c");
+}
+
+/* A call to one of the tools ends reasoning that was left open, in the formats whose models do that. */
+static void test_unclosed_reasoning(void **state)
+{
+    static const char k3_think[] = "<|open|>think<|sep|>";
+    const char *k3 = row("open-close");
+#define DS(tag)    \
+    "\xef\xbd\x9c" \
+    "DSML\xef\xbd\x9c" tag
+#define CALL "<tool_call>\n<function=f>\n<parameter=s>\n1\n</parameter>\n</function>\n</tool_call>"
+    (void)state;
+    expect_of(CODER, "<think>\n", TOOLS, true, "I look.\n" CALL, "R I look.|N f|A {\"s\":\"1\"}|E");
+    expect_of(CODER, "<think>\n", TOOLS, true, CALL "\n" CALL, "N f|A {\"s\":\"1\"}|E|N f|A {\"s\":\"1\"}|E");
+    expect_of(CODER, "<think>\n", TOOLS, true, CALL "\n</think>\n\nSure.", "N f|A {\"s\":\"1\"}|E|C Sure.");
+    expect_of(CODER, "<think>\n", TOOLS, true, "a <tool_call>\n<function=other>\n</function> b</think>c",
+              "R a <tool_call>\n<function=other>\n</function> b|C c");
+    expect_of(CODER, "<think>\n", TOOLS, true, "a <tool_call> and <function=f> b</think>" CALL,
+              "R a <tool_call> and <function=f> b|N f|A {\"s\":\"1\"}|E");
+    expect_of(CODER, "<think>\n", NULL, true, CALL "</think>c", "R " CALL "|C c");
+    expect_of(CODER, "<think>\n", TOOLS, false, "a\n<tool_call>\n<function=f>\n<param",
+              "R a\n<tool_call>\n<function=f>\n<param");
+    expect_of(CODER, "<think>\n", TOOLS, false, "a <function=f><parameter=s>b</parameter>c",
+              "R a|N f|A {\"s\":\"b\"|C c");
+    expect_of(GLM, "<think>", TOOLS, true,
+              "a\n<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", "R a|N f|A {\"n\":1}|E");
+    expect_of(THINK "'\xef\xbd\x9c"
+                    "DSML\xef\xbd\x9c' invoke",
+              "<think>", TOOLS, true,
+              "a\n\n<" DS("tool_calls>\n<") DS("invoke name=\"g\">\n</") DS("invoke>\n</") DS("tool_calls>"),
+              "R a|N g|A {}|E");
+    expect_of(THINK "<|tool_call_begin|><|tool_call_argument_begin|>", "", TOOLS, true,
+              "<think>a<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"n\": 1}<|tool_call_end|>",
+              "R a|N f|I functions.f:0|A {\"n\": 1}|E");
+    expect_of(k3, k3_think, TOOLS, true, "a<|open|>response<|sep|>b<|close|>response<|sep|>", "R a|C b");
+    expect_of(k3, k3_think, TOOLS, true, "a<|close|>response<|sep|>b", "R a<|close|>response<|sep|>b");
+    expect_of(k3, k3_think, TOOLS, true,
+              "<|open|>tools<|sep|><|open|>call tool=\"g\" index=\"1\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+              "N g|A {}|E");
+    /* Elsewhere a call that is only thought of is none. */
+    expect_of(HERMES, "<think>\n", TOOLS, true,
+              "a <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call> b</think>c",
+              "R a <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call> b|C c");
+    expect_of(MISTRAL, "[THINK]", TOOLS, true, "a [TOOL_CALLS]f[ARGS]{} b[/THINK]c", "R a [TOOL_CALLS]f[ARGS]{} b|C c");
+#undef CALL
+#undef DS
 }
 
 static void test_json_in_tags(void **state)
@@ -323,6 +371,8 @@ static void test_parameters(void **state)
            "<function name=\"f\"><param name=\"s\"><![CDATA[a]]</param>\n]]></param><param "
            "name=\"x\">[True]</param></function>",
            "N f|A {\"s\":\"a]]</param>\\n\",\"x\":[true]}|E");
+    expect(row("seed"), "<function=f><parameter=s>\na\n</parameter><parameter=n>\n3\n</parameter></function>",
+           "N f|A {\"s\":\"\\na\\n\",\"n\":3}|E");
     expect(row("seed"), "<seed:tool_call>\n<function=f>\n<parameter=s>x</parameter>\n</function>\n</seed:tool_call>",
            "N f|A {\"s\":\"x\"}|E");
 }
@@ -367,6 +417,10 @@ static void test_recipients(void **state)
         "<|start|>assistant to=g<|message|><atem:function_calls>\n<atem:invoke name=\"g\">\n</atem:invoke>\n"
         "</atem:function_calls><|eot|>",
         "C I look.|N f|A {\"s\":\"a\\n\"}|E|N g|A {}|E");
+    expect_of(atem, prompt, TOOLS, true,
+              " to=user<|message|>So: <atem:invoke name=\"f\">\n</atem:invoke><|eom|><|start|>assistant to=f<|message|>"
+              "<atem:invoke name=\"f\">\n</atem:invoke><|eom|>",
+              "C So: <atem:invoke name=\"f\">\n</atem:invoke>|N f|A {}|E");
     expect_of(atem, "<|start|>assistant to=self<|message|>", TOOLS, false, "hm<|e", "R hm<|e");
     expect_of(atem, prompt, TOOLS, true, " to=self<|message|>hm<|eom|><|start|>user<|message|>x",
               "R hm|C <|start|>user<|message|>x");
@@ -692,12 +746,24 @@ static void test_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),         cmocka_unit_test(test_plain),   cmocka_unit_test(test_reasoning),
-        cmocka_unit_test(test_json_in_tags), cmocka_unit_test(test_no_call), cmocka_unit_test(test_json_kinds),
-        cmocka_unit_test(test_parameters),   cmocka_unit_test(test_python),  cmocka_unit_test(test_markup),
-        cmocka_unit_test(test_gemma),        cmocka_unit_test(test_harmony), cmocka_unit_test(test_recipients),
-        cmocka_unit_test(test_nested),       cmocka_unit_test(test_early),   cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_wants),        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_json_in_tags),
+        cmocka_unit_test(test_no_call),
+        cmocka_unit_test(test_json_kinds),
+        cmocka_unit_test(test_unclosed_reasoning),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_python),
+        cmocka_unit_test(test_markup),
+        cmocka_unit_test(test_gemma),
+        cmocka_unit_test(test_harmony),
+        cmocka_unit_test(test_recipients),
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_wants),
+        cmocka_unit_test(test_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
  *     TEXT --marker--> OPEN --> WRAP | LITERAL | PARAMS | PYTHON --> TEXT
  *
  * In text three things are held back: white space (which may go with a marker behind it), what may be the beginning
- * of a marker, and a call that is not certain yet. See answer_impl.h for the window. */
+ * of a marker, and a call that is not certain yet. See impl.h for the window. */
 #define _GNU_SOURCE /* memmem, memrchr */
 #include "text/answer/answer.h"
 
@@ -99,17 +99,21 @@ enum rn_answer_match rn_answer_match(const struct rn_answer *a, uint32_t at, con
 /* May this marker stand here? */
 static bool allowed(const struct rn_answer *a, const struct rn_answer_marker *marker)
 {
+    const struct rn_reasoning_row *reasoning = a->rows.reasoning;
+    uint32_t flags = a->rows.calls->flags;
     bool content = a->kind == RN_PART_CONTENT;
 
     switch (marker->role) {
     case RN_MARKER_CALL:
-        return content && !a->blocked && (a->has_tools || (a->rows.calls->flags & RN_CALL_MESSAGES));
+        if (!content)
+            return !a->blocked && a->has_tools && (flags & RN_CALL_THINKING) != 0;
+        return !a->blocked && !a->to_user && (a->has_tools || (flags & RN_CALL_MESSAGES) != 0);
     case RN_MARKER_REASONING:
-        return a->start || (content && a->rows.reasoning->anywhere);
-    case RN_MARKER_REASONING_END:
-        return !content || (a->start && !a->said);
+        return a->start || (content && reasoning->anywhere);
+    case RN_MARKER_REASONING_END: /* behind a call: one within reasoning, which is closed too late */
+        return !content || (a->start && !a->said) || (a->after_call && (flags & RN_CALL_THINKING) != 0);
     case RN_MARKER_WRAPPER:
-        return content;
+        return content || (reasoning->response_ends && marker->text == reasoning->wrappers[0]);
     case RN_MARKER_CLOSER:
         return a->after_call;
     case RN_MARKER_HEADER:
@@ -172,7 +176,7 @@ static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint
     if (marker->role == RN_MARKER_TURN_END) {
         for (; kept > 0 && newlines < a->rows.turn->newlines && a->window[a->base + kept - 1] == '\n'; newlines++)
             kept--;
-    } else if (marker->role != RN_MARKER_WRAPPER || reasoning->trim) {
+    } else if (marker->role != RN_MARKER_WRAPPER || reasoning->trim || a->kind == RN_PART_REASONING) {
         kept = 0;
     }
     a->in_lines = false;
@@ -189,6 +193,7 @@ static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint
         begin_section(a, RN_PART_CONTENT, reasoning->trim ? RN_SKIP_NEWLINES : RN_SKIP_NONE);
         break;
     default:
+        a->to_user = false;
         begin_section(a, RN_PART_CONTENT, RN_SKIP_SPACES);
     }
 }
@@ -302,9 +307,13 @@ static enum rn_answer_step on_text(struct rn_answer *a)
 
 bool rn_answer_commit(struct rn_answer *a)
 {
+    bool known;
+
     a->function = rn_answer_tools_find(&a->tools, a->name.text, a->name.bytes);
-    if ((a->rows.calls->flags & RN_CALL_KNOWN) && a->function.kind == RN_VALUE_UNDEFINED)
+    known = (a->rows.calls->flags & RN_CALL_KNOWN) != 0 || a->kind == RN_PART_REASONING;
+    if (known && a->function.kind == RN_VALUE_UNDEFINED)
         return false;
+    a->kind = RN_PART_CONTENT;
     a->call = a->n_calls++;
     a->committed = true;
     rn_answer_take(a);

@@ -145,6 +145,8 @@ static enum rn_answer_step open_field(struct rn_answer *a, char field, char c)
 /* The pattern's last field: what follows is read by another mode. */
 static enum rn_answer_step open_ends(struct rn_answer *a, char field)
 {
+    bool whole; /* the opening is; else, and within reasoning, it takes a parameter or the end to be certain */
+
     if (!a->has_tools)
         return RN_STEP_FAIL;
     switch (field) {
@@ -154,8 +156,8 @@ static enum rn_answer_step open_ends(struct rn_answer *a, char field)
         return RN_STEP_ON;
     case 0x08: /* RN_F_PARAMS */
         rn_answer_begin_params(a);
-        return a->pattern_at > 0 && !rn_is_field(a->pattern[a->pattern_at - 1]) && !rn_answer_commit(a) ? RN_STEP_FAIL
-                                                                                                        : RN_STEP_ON;
+        whole = a->pattern_at > 0 && !rn_is_field(a->pattern[a->pattern_at - 1]) && a->kind != RN_PART_REASONING;
+        return whole && !rn_answer_commit(a) ? RN_STEP_FAIL : RN_STEP_ON;
     case 0x0b: /* RN_F_PYTHON */
         rn_answer_begin_python(a);
         return RN_STEP_ON;

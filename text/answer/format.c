@@ -1,8 +1,8 @@
-/* The tables of formats, and how a template tells its row: see answer_format.h.
+/* The tables of formats, and how a template tells its row: see format.h.
  *
  * What a template writes for past answers is what its model writes: so a row is told by the markers in the
  * source. Rows are asked in order; those with more special markers come first. No marker here is long: a
- * stream's hold-back is bounded by them (answer_impl.h). */
+ * stream's hold-back is bounded by them (impl.h). */
 #define _GNU_SOURCE /* memmem */
 #include "text/answer/format.h"
 
@@ -50,7 +50,8 @@ static const struct rn_reasoning_row reasonings[] = {
      .open = {TAG("think")},
      .close = END_TAG("think"),
      .wrappers = {TAG("response"), END_TAG("response")},
-     .anywhere = true},
+     .anywhere = true,
+     .response_ends = true},
     {.name = "brackets", .tells = {"[THINK]"}, .open = {"[THINK]"}, .close = "[/THINK]", .anywhere = true},
     {.name = "seed",
      .tells = {"<seed:think>"},
@@ -72,6 +73,9 @@ static const struct rn_reasoning_row reasonings[] = {
      .close = "<|END_THINKING|>",
      .wrappers = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
      .anywhere = true},
+    {.name = "cohere-response",
+     .tells = {"<|START_RESPONSE|>"},
+     .wrappers = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}},
     {.name = "final-response",
      .tells = {"[BEGIN FINAL RESPONSE]"},
      .open = {"Here are my reasoning steps:", "<thinking>"},
@@ -126,9 +130,9 @@ static const struct rn_reasoning_row reasonings[] = {
 
 #define FUNCTION_EQUALS                                                                                           \
     .open = "<parameter=", .openers = {{">", RN_VALUE_BY_SCHEMA}}, .close = "</parameter>", .end = "</function>", \
-    .lines = true, .python = true
-static const struct rn_param_syntax function_equals = {FUNCTION_EQUALS};
-static const struct rn_param_syntax seed_function = {FUNCTION_EQUALS, .inline_too = true};
+    .python = true
+static const struct rn_param_syntax function_equals = {FUNCTION_EQUALS, .lines = true};
+static const struct rn_param_syntax seed_function = {FUNCTION_EQUALS};
 static const struct rn_param_syntax invoke_name = {.open = "<parameter name=\"",
                                                    .openers = {{"\">", RN_VALUE_BY_SCHEMA}},
                                                    .close = "</parameter>",
@@ -211,6 +215,7 @@ static const struct rn_call_row calls[] = {
               "<" DSML "invoke name=\"" NAME "\">" PARAMS},
      .closers = {"</" DSML "tool_calls>", "</" DSML "function_calls>"},
      .params = &dsml,
+     .flags = RN_CALL_THINKING,
      .written = {{"<" DSML "tool_calls>" SPACE, "<" DSML "invoke name=\"" NAME "\">" PARAMS, SPACE,
                   SPACE "</" DSML "tool_calls>"},
                  {"<" DSML "function_calls>" SPACE, "<" DSML "invoke name=\"" NAME "\">" PARAMS, SPACE,
@@ -232,6 +237,7 @@ static const struct rn_call_row calls[] = {
               "<|open|>call tool=\"" NAME "\"" ANY "<|sep|>" PARAMS},
      .closers = {END_TAG("json"), END_TAG("call"), END_TAG("tools")},
      .params = &open_close,
+     .flags = RN_CALL_THINKING,
      .written = {{TAG("tools"), "<|open|>call tool=\"" NAME "\" index=\"" ID "\"<|sep|>" PARAMS, NULL,
                   END_TAG("tools")}}},
     {.name = "deepseek",
@@ -256,6 +262,7 @@ static const struct rn_call_row calls[] = {
               "<|tool_call_argument_begin|>" SPACE OBJECT,
               "<|tool_call_begin|>" SPACE INDEX SPACE "<|tool_call_argument_begin|>" SPACE OBJECT},
      .closers = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
+     .flags = RN_CALL_THINKING,
      .written = {{"<|tool_calls_section_begin|>",
                   "<|tool_call_begin|>" INDEX "<|tool_call_argument_begin|>" OBJECT "<|tool_call_end|>", NULL,
                   "<|tool_calls_section_end|>"}}},
@@ -287,6 +294,7 @@ static const struct rn_call_row calls[] = {
               "<tool_call>" SPACE NAME SPACE PARAMS, "<tool_call>" SPACE NAME "<tool_sep>" SPACE PARAMS},
      .closers = {"</tool_calls>"},
      .params = &arg_key,
+     .flags = RN_CALL_THINKING,
      .written = {{.call = "<tool_call>" NAME PARAMS, .between = SPACE},
                  {"<tool_calls>" SPACE, "<tool_call>" NAME "<tool_sep>" PARAMS, SPACE, SPACE "</tool_calls>"}}},
     {.name = "minimax",
@@ -320,6 +328,7 @@ static const struct rn_call_row calls[] = {
      .open = {"<tool_call>" SPACE "<function=" NAME ">" PARAMS, "<function=" NAME ">" PARAMS},
      .closers = {"</tool_call>"},
      .params = &function_equals,
+     .flags = RN_CALL_THINKING,
      .written = {{.call = "<tool_call>" SPACE "<function=" NAME ">" PARAMS SPACE "</tool_call>", .between = SPACE}}},
     {.name = "mcp",
      .tells = {{"<use_mcp_tool>", "<server_name>"}},
@@ -553,7 +562,7 @@ bool rn_answer_format_reasons(const struct rn_answer_format *format)
 {
     struct rn_answer_rows rows = rn_answer_format_rows(format);
 
-    return rows.calls->headers != RN_HEADERS_NONE || strcmp(rows.reasoning->name, "plain") != 0;
+    return rows.calls->headers != RN_HEADERS_NONE || rows.reasoning->close != NULL;
 }
 
 size_t rn_pattern_head(const char *pattern)

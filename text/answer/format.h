@@ -39,7 +39,8 @@ bool rn_answer_name_byte(char c);
 enum rn_call_flag {
     RN_CALL_KNOWN = 1,    /* the marks are everyday text: only names of the request's tools make a call */
     RN_CALL_MESSAGES = 2, /* ">>>all\n" opens content */
-    RN_CALL_LINES = 4     /* behind a call, another may follow without its mark, up to a closer */
+    RN_CALL_LINES = 4,    /* behind a call, another may follow without its mark, up to a closer */
+    RN_CALL_THINKING = 8  /* models forget to close reasoning before a call: one of the request's tools ends it */
 };
 
 /* An answer may be a row of messages: "<|start|>assistant", a header that says what the message is, "<|message|>", its
@@ -61,8 +62,7 @@ struct rn_param_syntax {
     } openers[3];
     const char *close;
     const char *end;
-    bool lines;       /* a value stands on lines of its own: one newline before and after it is not part of it ... */
-    bool inline_too;  /* ... but the template writes none */
+    bool lines;       /* a value stands on lines of its own: one newline before and after it is not part of it */
     bool cdata;       /* a value in <![CDATA[ .. ]]> is text */
     bool python;      /* values without a type are written as Python prints them */
     const char *item; /* a value may have marked members of its own, or items with this key; what closes it is `close`,
@@ -92,10 +92,11 @@ struct rn_reasoning_row {
     const char *name;
     const char *tells[2];
     const char *open[2];
-    const char *close;
+    const char *close;       /* NULL: there is no reasoning */
     const char *wrappers[4]; /* markers around content */
     bool anywhere;           /* it may begin within content; else only where a section begins */
     bool trim;               /* newlines at the wrappers go with them */
+    bool response_ends;      /* wrappers[0] ends it where `close` was forgotten */
 };
 
 struct rn_turn_row {

@@ -4,7 +4,8 @@
  *                  `------- header ------'      ^ text or arguments, until the end of the message
  *     recipients    to=self<|message|>hm<|eom|><|start|>assistant to=user<|message|>Hi.<|eot|>
  *
- * A message to a recipient that is neither the model itself nor the user has a call in the row's own marks. */
+ * A message to a recipient that is neither the model itself nor the user has a call in the row's own marks; in one to
+ * the user such marks are text. */
 #include <string.h>
 
 #include "text/answer/impl.h"
@@ -71,6 +72,7 @@ static enum rn_answer_step recipient_ends(struct rn_answer *a)
     header_word(a, "to=", 3, &a->id);
     to_user = a->id.bytes == 0 || rn_field_is(&a->id, "user");
     to_self = rn_field_is(&a->id, "self");
+    a->to_user = rn_field_is(&a->id, "user");
     return text_follows(a, to_self ? RN_PART_REASONING : RN_PART_CONTENT,
                         to_user || to_self ? RN_SKIP_NONE : RN_SKIP_SPACES);
 }

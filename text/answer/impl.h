@@ -133,6 +133,7 @@ struct rn_answer {
     bool after_call;
     bool in_lines; /* a call of RN_CALL_LINES has ended, and nothing else has come since */
     bool blocked;  /* no call begins at base: that was tried */
+    bool to_user;  /* the message is the user's: a call in it is quoted */
 
     /* a call */
     const char *pattern;

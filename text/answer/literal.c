@@ -1,4 +1,4 @@
-/* A push-down machine over bytes: see answer_literal.h.
+/* A push-down machine over bytes: see literal.h.
  *
  *     VALUE --> STRING | NUMBER | WORD | '{' KEY COLON VALUE NEXT ... '}' | '[' VALUE NEXT ... ']'
  *

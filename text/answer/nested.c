@@ -26,7 +26,7 @@ static struct rn_value root_of(const struct rn_answer *a)
 
 uint32_t rn_answer_nest_types(const struct rn_answer *a)
 {
-    return rn_answer_tools_types_of(root_of(a), a->nest.levels[a->nest.depth].schema);
+    return rn_answer_tools_types_of(root_of(a), a->nest.levels[a->nest.depth].schema, NULL);
 }
 
 static void put(struct rn_answer *a, const char *text)
@@ -57,8 +57,8 @@ bool rn_answer_nest_member(struct rn_answer *a)
         rn_answer_put_string(a, a->key.text, a->key.bytes);
         put(a, ":");
     }
-    schema = list ? rn_answer_tools_item(root_of(a), parent)
-                  : rn_answer_tools_member(root_of(a), parent, a->key.text, a->key.bytes);
+    schema = list ? rn_answer_tools_item(root_of(a), parent, NULL)
+                  : rn_answer_tools_member(root_of(a), parent, a->key.text, a->key.bytes, NULL);
     nest->levels[nest->depth++].n++;
     nest->levels[nest->depth].schema = schema;
     nest->levels[nest->depth].n = 0;

@@ -196,7 +196,8 @@ enum rn_answer_step rn_answer_on_value(struct rn_answer *a)
     if (a->rule == RN_VALUE_JSON)
         a->types = ~(uint32_t)RN_SCHEMA_STRING;
     else if (a->rule == RN_VALUE_BY_SCHEMA && !a->in_cdata)
-        a->types = nests ? rn_answer_nest_types(a) : rn_answer_tools_types(a->function, a->key.text, a->key.bytes);
+        a->types =
+            nests ? rn_answer_nest_types(a) : rn_answer_tools_types(a->function, a->key.text, a->key.bytes, NULL);
     if (a->types == RN_SCHEMA_STRING) {
         begin_text(a);
         return RN_STEP_ON;

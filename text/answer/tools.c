@@ -1,10 +1,13 @@
-/* The tree of the tools' JSON, kept as it was parsed and read when a call asks: see answer_tools.h. */
+/* The tree of the tools' JSON, kept as it was parsed and read when a call asks: see tools.h. */
 #include "text/answer/tools.h"
 
 #include <string.h>
 
 #define ARENA_BYTES ((size_t)256 << 20)
-#define SCHEMA_DEPTH 8 /* of anyOf within anyOf that is looked into */
+#define SCHEMA_DEPTH 8 /* of schemas that speak of the same value: allOf within anyOf within $ref .. */
+#define SCHEMA_STEPS 1000u
+#define REFERENCE_BYTES 1024u
+#define ALL_TYPES 63u
 
 runnel_status rn_answer_tools_init(struct rn_answer_tools *tools, struct rn_heap *heap, const char *json, size_t n)
 {
@@ -103,17 +106,172 @@ static uint32_t type_of_value(struct rn_value value)
     return value.kind < sizeof types / sizeof types[0] ? types[value.kind] : 0;
 }
 
-static uint32_t types_of(struct rn_value root, struct rn_value schema, int depth);
+/* A question about the schemas of a function's parameters. What its steps do not reach says nothing. */
+struct look {
+    struct rn_value root;
+    uint32_t steps; /* left */
+};
 
-/* The union over a list of schemas, or of type names, or of values; 0 as soon as one says nothing. */
-static uint32_t types_of_each(struct rn_value list, uint32_t (*of)(struct rn_value, struct rn_value, int),
-                              struct rn_value root, int depth)
+static bool take_steps(struct look *look, uint32_t n)
+{
+    bool enough = look->steps >= n;
+
+    look->steps -= enough ? n : look->steps;
+    return enough;
+}
+
+/* ---- References ---- */
+
+static int hex_of(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* The fragment of a reference, %XX decoded, to text; SIZE_MAX: it is in another document, or too long. */
+static size_t decode(struct rn_value reference, char text[REFERENCE_BYTES])
+{
+    const char *from;
+    size_t n = 0, end;
+
+    if (reference.kind != RN_VALUE_STRING || reference.string->n == 0 || reference.string->n > REFERENCE_BYTES ||
+        reference.string->bytes[0] != '#')
+        return SIZE_MAX;
+    from = reference.string->bytes;
+    end = reference.string->n;
+    for (size_t i = 1; i < end; i++) {
+        bool coded = from[i] == '%' && i + 2 < end && hex_of(from[i + 1]) >= 0 && hex_of(from[i + 2]) >= 0;
+
+        text[n++] = coded ? (char)(hex_of(from[i + 1]) * 16 + hex_of(from[i + 2])) : from[i];
+        i += coded ? 2 : 0;
+    }
+    return n;
+}
+
+/* Replaces ~0 and ~1 in place; returns the bytes that are left. */
+static size_t unescape(char *part, size_t n)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool escaped = part[i] == '~' && i + 1 < n && (part[i + 1] == '0' || part[i + 1] == '1');
+
+        part[at++] = !escaped ? part[i] : part[++i] == '0' ? '~' : '/';
+    }
+    return at;
+}
+
+/* The member or item of this name. */
+static struct rn_value at_name(struct rn_value value, const char *name, size_t n)
+{
+    size_t index = 0;
+
+    if (value.kind != RN_VALUE_LIST)
+        return rn_dict_get(value, name, n);
+    if (n == 0 || n > 9)
+        return rn_undefined();
+    for (size_t i = 0; i < n; i++) {
+        if (name[i] < '0' || name[i] > '9')
+            return rn_undefined();
+        index = index * 10 + (size_t)(name[i] - '0');
+    }
+    return index < value.list->n ? value.list->items[index] : rn_undefined();
+}
+
+/* The schema with this $anchor, or with this $id as older drafts write it, of the parameters or the definitions. */
+static struct rn_value anchored(struct look *look, const char *name, size_t n)
+{
+    static const char *const places[] = {"$defs", "definitions", "properties"};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct rn_value place = rn_dict_at(look->root, places[i]);
+
+        for (size_t k = 0; place.kind == RN_VALUE_DICT && k < place.dict->n && take_steps(look, 1); k++) {
+            struct rn_value schema = place.dict->entries[k].value, id = rn_dict_at(schema, "$id");
+
+            if (is_text(rn_dict_at(schema, "$anchor"), name, n) ||
+                (id.kind == RN_VALUE_STRING && id.string->n == n + 1 && id.string->bytes[0] == '#' &&
+                 memcmp(id.string->bytes + 1, name, n) == 0))
+                return schema;
+        }
+    }
+    return rn_undefined();
+}
+
+/* What the schema refers to within the parameters: "#/$defs/city", "#city"; UNDEFINED: nothing that is found. */
+static struct rn_value target_of(struct look *look, struct rn_value schema)
+{
+    struct rn_value target = look->root;
+    char text[REFERENCE_BYTES], *end;
+    size_t n = decode(rn_dict_at(schema, "$ref"), text), part;
+
+    if (n == SIZE_MAX || !take_steps(look, (uint32_t)n / 32))
+        return rn_undefined();
+    if (n > 0 && text[0] != '/')
+        return anchored(look, text, n);
+    for (size_t at = 0; at < n; at += part) {
+        at++;
+        end = memchr(text + at, '/', n - at);
+        part = end != NULL ? (size_t)(end - text) - at : n - at;
+        target = at_name(target, text + at, unescape(text + at, part));
+    }
+    return target;
+}
+
+/* ---- Types ---- */
+
+/* A member of an object, of this name, or an item of a list. */
+struct member {
+    enum { LISTED, UNLISTED, ITEM } kind; /* in `properties`; in what speaks of names that are not there; of a list */
+    const char *key;
+    size_t n;
+};
+
+/* What the schema says of a member, apart from the schemas that it refers to; UNDEFINED: nothing. */
+static struct rn_value own_member(struct rn_value schema, const struct member *member)
+{
+    struct rn_value patterns = rn_dict_at(schema, "patternProperties"), others;
+
+    if (member->kind == ITEM)
+        return rn_dict_at(schema, "items");
+    if (member->kind == LISTED)
+        return rn_dict_get(rn_dict_at(schema, "properties"), member->key, member->n);
+    others = rn_dict_at(schema, "additionalProperties");
+    if (patterns.kind != RN_VALUE_DICT || patterns.dict->n == 0)
+        return others.kind == RN_VALUE_DICT ? others : rn_undefined();
+    return patterns.dict->n > 1 || others.kind == RN_VALUE_DICT ? rn_bool(true) : patterns.dict->entries[0].value;
+}
+
+/* Both hold. 0: it does not say. Where they exclude each other, the first is right. */
+static uint32_t both(uint32_t types, uint32_t others)
+{
+    return types == 0 ? others : (types & others) == 0 ? types : types & others;
+}
+
+static uint32_t said(struct look *look, struct rn_value schema, const struct member *member, int depth);
+
+/* The union over a list of schemas; 0: one of them says nothing. Of a member those speak that have it. */
+static uint32_t one_of(struct look *look, struct rn_value list, const struct member *member, int depth)
 {
     uint32_t types = 0, one;
-    size_t i;
 
-    for (i = 0; i < list.list->n; i++) {
-        one = of(root, list.list->items[i], depth);
+    for (size_t i = 0; list.kind == RN_VALUE_LIST && i < list.list->n; i++) {
+        one = said(look, list.list->items[i], member, depth);
+        if (one == 0 && member == NULL)
+            return 0;
+        types |= one;
+        if (types == ALL_TYPES)
+            break;
+    }
+    return types;
+}
+
+/* The union over a list of names of types or of values; 0: one of them is none. */
+static uint32_t of_each(struct look *look, struct rn_value list, uint32_t (*type)(struct rn_value))
+{
+    uint32_t types = 0, one;
+
+    for (size_t i = 0; list.kind == RN_VALUE_LIST && i < list.list->n && take_steps(look, 1); i++) {
+        one = type(list.list->items[i]);
         if (one == 0)
             return 0;
         types |= one;
@@ -121,105 +279,114 @@ static uint32_t types_of_each(struct rn_value list, uint32_t (*of)(struct rn_val
     return types;
 }
 
-static uint32_t of_name(struct rn_value root, struct rn_value name, int depth)
+/* The types that `type`, `enum` and `const` of a schema allow. */
+static uint32_t own_types(struct look *look, struct rn_value schema)
 {
-    (void)root;
-    (void)depth;
-    return type_of_name(name);
+    struct rn_value type = rn_dict_at(schema, "type");
+    uint32_t types = type.kind == RN_VALUE_LIST ? of_each(look, type, type_of_name) : type_of_name(type);
+
+    types = both(types, of_each(look, rn_dict_at(schema, "enum"), type_of_value));
+    return both(types, type_of_value(rn_dict_at(schema, "const")));
 }
 
-static uint32_t of_value(struct rn_value root, struct rn_value value, int depth)
+static uint32_t member_types(struct look *look, struct rn_value schema, const struct member *member)
 {
-    (void)root;
-    (void)depth;
-    return type_of_value(value);
+    struct rn_value own = own_member(schema, member);
+    uint32_t types = said(look, own, NULL, 0);
+
+    return own.kind == RN_VALUE_UNDEFINED ? 0 : types == 0 ? ALL_TYPES : types;
 }
 
-/* What a reference within the parameters means: "#/$defs/city"; UNDEFINED: it is none that is understood. */
-static struct rn_value target_of(struct rn_value root, struct rn_value reference)
+/* The types that a value of the schema may have, or its member (NULL: itself): 0: it does not say. */
+static uint32_t said(struct look *look, struct rn_value schema, const struct member *member, int depth)
 {
-    const char *at, *end, *stop;
+    struct rn_value all = rn_dict_at(schema, "allOf"), nullable = rn_dict_at(schema, "nullable");
+    uint32_t types;
 
-    if (reference.kind != RN_VALUE_STRING || reference.string->n == 0 || reference.string->bytes[0] != '#')
-        return rn_undefined();
-    at = reference.string->bytes + 1;
-    stop = reference.string->bytes + reference.string->n;
-    for (; at < stop && *at == '/'; at = end) {
-        end = memchr(at + 1, '/', (size_t)(stop - at - 1));
-        if (end == NULL)
-            end = stop;
-        root = rn_dict_get(root, at + 1, (size_t)(end - at - 1));
-    }
-    return at == stop ? root : rn_undefined();
-}
-
-static uint32_t types_of(struct rn_value root, struct rn_value schema, int depth)
-{
-    static const char *const alternatives[] = {"anyOf", "oneOf"};
-    struct rn_value type = rn_dict_at(schema, "type"), value;
-    uint32_t types = 0;
-    size_t i;
-
-    if (type.kind == RN_VALUE_LIST)
-        types = types_of_each(type, of_name, root, depth);
-    else
-        types = type_of_name(type);
-    for (i = 0; i < 2 && types == 0 && depth < SCHEMA_DEPTH; i++) {
-        value = rn_dict_at(schema, alternatives[i]);
-        if (value.kind == RN_VALUE_LIST)
-            types = types_of_each(value, types_of, root, depth + 1);
-    }
-    value = target_of(root, rn_dict_at(schema, "$ref"));
-    if (types == 0 && value.kind == RN_VALUE_DICT && depth < SCHEMA_DEPTH)
-        types = types_of(root, value, depth + 1);
-    value = rn_dict_at(schema, "enum");
-    if (types == 0 && value.kind == RN_VALUE_LIST)
-        types = types_of_each(value, of_value, root, depth);
-    value = rn_dict_at(schema, "const");
-    if (types == 0 && value.kind != RN_VALUE_UNDEFINED)
-        types = type_of_value(value);
-    if (types != 0 && rn_dict_at(schema, "nullable").kind == RN_VALUE_BOOL && rn_dict_at(schema, "nullable").boolean)
+    if (schema.kind != RN_VALUE_DICT || depth > SCHEMA_DEPTH || !take_steps(look, 1))
+        return 0;
+    types = member == NULL ? own_types(look, schema) : member_types(look, schema, member);
+    types = both(types, said(look, target_of(look, schema), member, depth + 1));
+    for (size_t i = 0; all.kind == RN_VALUE_LIST && i < all.list->n && look->steps > 0; i++)
+        types = both(types, said(look, all.list->items[i], member, depth + 1));
+    types = both(types, one_of(look, rn_dict_at(schema, "anyOf"), member, depth + 1));
+    types = both(types, one_of(look, rn_dict_at(schema, "oneOf"), member, depth + 1));
+    if (types != 0 && member == NULL && nullable.kind == RN_VALUE_BOOL && nullable.boolean)
         types |= RN_SCHEMA_NULL;
     return types;
 }
 
-uint32_t rn_answer_tools_types_of(struct rn_value root, struct rn_value schema)
+static struct look begin(struct rn_value root)
 {
-    return types_of(root, schema, 0);
+    return (struct look){root, SCHEMA_STEPS};
 }
 
-uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t n)
+static void end(const struct look *look, uint64_t *steps)
+{
+    if (steps != NULL)
+        *steps += SCHEMA_STEPS - look->steps;
+}
+
+uint32_t rn_answer_tools_types_of(struct rn_value root, struct rn_value schema, uint64_t *steps)
+{
+    struct look look = begin(root);
+    uint32_t types = said(&look, schema, NULL, 0);
+
+    end(&look, steps);
+    return types;
+}
+
+uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t n, uint64_t *steps)
 {
     struct rn_value parameters = rn_dict_at(function, "parameters");
+    struct look look = begin(parameters);
+    uint32_t types = said(&look, parameters, &(struct member){LISTED, key, n}, 0);
 
-    return types_of(parameters, rn_dict_get(rn_dict_at(parameters, "properties"), key, n), 0);
+    if (types == 0)
+        types = said(&look, parameters, &(struct member){UNLISTED, key, n}, 0);
+    end(&look, steps);
+    return types == ALL_TYPES ? 0 : types;
 }
 
-/* What the keyword says in this schema, in what it refers to, or in one of its alternatives. */
-static struct rn_value keyword_of(struct rn_value root, struct rn_value schema, const char *keyword, int depth)
-{
-    static const char *const alternatives[] = {"anyOf", "oneOf"};
-    struct rn_value own = rn_dict_at(schema, keyword), other = target_of(root, rn_dict_at(schema, "$ref"));
-    size_t i, k;
+/* ---- Members ---- */
 
-    if (depth < SCHEMA_DEPTH && own.kind == RN_VALUE_UNDEFINED && other.kind == RN_VALUE_DICT)
-        own = keyword_of(root, other, keyword, depth + 1);
-    for (i = 0; i < 2 && depth < SCHEMA_DEPTH; i++) {
-        other = rn_dict_at(schema, alternatives[i]);
-        for (k = 0; own.kind == RN_VALUE_UNDEFINED && other.kind == RN_VALUE_LIST && k < other.list->n; k++)
-            own = keyword_of(root, other.list->items[k], keyword, depth + 1);
+/* The first schema of the member: of the schema itself, of what it refers to, of its parts, of its alternatives. */
+static struct rn_value find(struct look *look, struct rn_value schema, const struct member *member, int depth)
+{
+    static const char *const parts[] = {"allOf", "anyOf", "oneOf"};
+    struct rn_value found = rn_undefined(), list;
+
+    if (schema.kind != RN_VALUE_DICT || depth > SCHEMA_DEPTH || !take_steps(look, 1))
+        return found;
+    found = own_member(schema, member);
+    if (found.kind == RN_VALUE_UNDEFINED)
+        found = find(look, target_of(look, schema), member, depth + 1);
+    for (size_t i = 0; i < 3; i++) {
+        list = rn_dict_at(schema, parts[i]);
+        for (size_t k = 0;
+             found.kind == RN_VALUE_UNDEFINED && list.kind == RN_VALUE_LIST && k < list.list->n && look->steps > 0; k++)
+            found = find(look, list.list->items[k], member, depth + 1);
     }
-    return own;
+    return found;
 }
 
-struct rn_value rn_answer_tools_member(struct rn_value root, struct rn_value schema, const char *key, size_t n)
+struct rn_value rn_answer_tools_member(struct rn_value root, struct rn_value schema, const char *key, size_t n,
+                                       uint64_t *steps)
 {
-    struct rn_value own = rn_dict_get(keyword_of(root, schema, "properties", 0), key, n);
+    struct look look = begin(root);
+    struct rn_value found = find(&look, schema, &(struct member){LISTED, key, n}, 0);
 
-    return own.kind != RN_VALUE_UNDEFINED ? own : keyword_of(root, schema, "additionalProperties", 0);
+    if (found.kind == RN_VALUE_UNDEFINED)
+        found = find(&look, schema, &(struct member){UNLISTED, key, n}, 0);
+    end(&look, steps);
+    return found;
 }
 
-struct rn_value rn_answer_tools_item(struct rn_value root, struct rn_value schema)
+struct rn_value rn_answer_tools_item(struct rn_value root, struct rn_value schema, uint64_t *steps)
 {
-    return keyword_of(root, schema, "items", 0);
+    struct look look = begin(root);
+    struct rn_value found = find(&look, schema, &(struct member){ITEM, NULL, 0}, 0);
+
+    end(&look, steps);
+    return found;
 }

@@ -41,13 +41,16 @@ bool rn_answer_tools_is_strict(struct rn_value function);
 /* Is one of them strict? */
 bool rn_answer_tools_any_strict(const struct rn_answer_tools *tools);
 
+/* The following look at a bounded number of schemas: so many are added to *steps, if it is not NULL. */
+
 /* The types (enum rn_schema_type) that argument key[n] of a function from rn_answer_tools_find may have. */
-uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t n);
+uint32_t rn_answer_tools_types(struct rn_value function, const char *key, size_t n, uint64_t *steps);
 
 /* What a schema within `root`, a function's parameters, says of its member key[n], or of its items; UNDEFINED: nothing.
  * And the types that a schema allows. */
-struct rn_value rn_answer_tools_member(struct rn_value root, struct rn_value schema, const char *key, size_t n);
-struct rn_value rn_answer_tools_item(struct rn_value root, struct rn_value schema);
-uint32_t rn_answer_tools_types_of(struct rn_value root, struct rn_value schema);
+struct rn_value rn_answer_tools_member(struct rn_value root, struct rn_value schema, const char *key, size_t n,
+                                       uint64_t *steps);
+struct rn_value rn_answer_tools_item(struct rn_value root, struct rn_value schema, uint64_t *steps);
+uint32_t rn_answer_tools_types_of(struct rn_value root, struct rn_value schema, uint64_t *steps);
 
 #endif
