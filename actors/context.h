@@ -42,9 +42,9 @@ struct rn_context {
     struct rn_totals *totals;
     const struct rn_metrics_list *every_model; /* the metrics of all models */
     struct rn_outlet *outlets;                 /* [max_streams]: where the host's events go */
-    struct rn_session *sessions;               /* [max_sessions]; see session_slot.h */
+    struct rn_session *sessions;               /* [session_places]; see session_slot.h */
     struct rn_pool *session_slots;
-    uint32_t max_streams, max_sessions;
+    uint32_t max_streams, session_places;
     uint64_t max_queued_bytes; /* of totals->queued_bytes; UINT64_MAX: no limit */
     struct rn_bounds bounds;   /* of the mailbox of a model's actor */
     struct rn_actor *router;

@@ -230,6 +230,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     RN_ASSERT(request->n_prompt <= request->n_tokens + request->n_dropped && request->n_cached <= request->n_prompt);
     fill_terminal(&outlet->end, outlet, request);
     publish_session(context, request);
+    rn_request_uncount(request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn
      * that it submits then finds them with the session. */
     msg->head.kind = RN_MSG_RETIRE;

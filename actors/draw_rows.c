@@ -232,6 +232,11 @@ void rn_draw_fail(struct rn_request *request, const struct rn_batch_out *out)
                         "no token that the grammar allows can be drawn: biases forbid them all, or the logits are not "
                         "numbers, at position %llu",
                         (unsigned long long)out->position);
+    else if (out->status == RUNNEL_NUMERIC && rn_sampler_params(request->sampler)->n_biases > 0)
+        rn_request_fail(request, out->status,
+                        "no token can be drawn: biases forbid them all, or the logits are not numbers, at position "
+                        "%llu",
+                        (unsigned long long)out->position);
     else
         rn_request_fail(request, out->status, "%s, at position %llu", runnel_status_text(out->status),
                         (unsigned long long)out->position);

@@ -95,15 +95,15 @@ static const uint32_t payload_bytes_of[RN_MSG_KINDS] = {
 
 static struct rn_bounds bounds_of(const struct runnel_engine *engine, uint32_t per_model)
 {
-    return (struct rn_bounds){engine->max_streams, engine->max_sessions, RN_MAX_MODELS, per_model};
+    return (struct rn_bounds){engine->max_streams, engine->session_places, RN_MAX_MODELS, per_model};
 }
 
 static runnel_status init_sessions(struct runnel_engine *engine)
 {
-    engine->sessions = rn_calloc(&engine->heap, engine->max_sessions, sizeof(struct rn_session));
+    engine->sessions = rn_calloc(&engine->heap, engine->session_places, sizeof(struct rn_session));
     if (engine->sessions == NULL)
         return RUNNEL_NO_MEMORY;
-    if (rn_pool_init(&engine->session_slots, &engine->heap, engine->max_sessions, sizeof(uint32_t)) == RUNNEL_OK)
+    if (rn_pool_init(&engine->session_slots, &engine->heap, engine->session_places, sizeof(uint32_t)) == RUNNEL_OK)
         return RUNNEL_OK;
     rn_free(&engine->heap, engine->sessions);
     return RUNNEL_NO_MEMORY;
@@ -286,7 +286,7 @@ static void fill_context(struct runnel_engine *engine)
         .sessions = engine->sessions,
         .session_slots = &engine->session_slots,
         .max_streams = engine->max_streams,
-        .max_sessions = engine->max_sessions,
+        .session_places = engine->session_places,
         .max_queued_bytes = engine->max_queued_bytes,
         .bounds = bounds_of(engine, 1),
         .router = &engine->router.actor,
@@ -387,6 +387,7 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
     engine->max_queued_tokens = options.max_queued_tokens == 0 ? UINT64_MAX : options.max_queued_tokens;
     engine->max_queued_bytes = options.max_queued_bytes == 0 ? UINT64_MAX : options.max_queued_bytes;
     engine->max_sessions = options.max_sessions == 0 ? DEFAULT_STREAMS : options.max_sessions;
+    engine->session_places = engine->max_sessions + RN_SESSIONS_LEAVING;
     status = copy_options(engine, &options, error);
     if (status != RUNNEL_OK) {
         heap = engine->heap;
@@ -397,7 +398,8 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
         free_options(engine);
         heap = engine->heap;
         rn_free(&heap, engine);
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for an engine of %u streams",
+        return rn_error_set(error, RUNNEL_NO_MEMORY,
+                            "no memory, threads or file descriptors for an engine of %u streams",
                             options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams);
     }
     log_device(engine, engine->devices[0]);
@@ -568,8 +570,12 @@ void rn_model_unref(struct runnel_model *model)
 
 void rn_model_load_reported(struct runnel_model *model)
 {
-    RN_ASSERT(rn_word_get(&model->state) != RN_MODEL_LOADING && rn_counter_get(&model->engine->totals.loads) > 0);
-    rn_counter_add(&model->engine->totals.loads, -1);
+    struct runnel_engine *engine = model->engine;
+
+    RN_ASSERT(rn_word_get(&model->state) != RN_MODEL_LOADING && rn_counter_get(&engine->totals.loads) > 0);
+    rn_counter_add(&engine->totals.loads, -1);
+    if (rn_counter_get(&engine->totals.loads) == 0)
+        rn_uv_keep_alive(engine);
     rn_model_unref(model);
 }
 

@@ -58,7 +58,7 @@ struct runnel_engine {
     struct rn_gate gate;                          /* of host threads inside calls that block; closed with `closing` */
     struct rn_word draining;                      /* 1: no more requests are taken */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
-    uint32_t max_streams, max_sessions;
+    uint32_t max_streams, max_sessions, session_places;
     uint32_t compute_nice; /* of the threads of each device that computes on the host's */
     struct rn_runtime runtime;
     struct rn_router router;
@@ -69,7 +69,7 @@ struct runnel_engine {
     struct rn_trainings trainings;             /* that have not been freed */
     struct rn_counter measuring;               /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
-    struct rn_session *sessions; /* [max_sessions]; see session_slot.h */
+    struct rn_session *sessions; /* [session_places]; see session_slot.h */
     struct rn_context context;   /* for the router and the models' actors */
 };
 
@@ -121,8 +121,8 @@ struct runnel_model {
 
     /* Shared words. */
     struct rn_word state;      /* enum rn_model_state; publishes everything above */
-    struct rn_word cancel;     /* 1: the host wants the load to end */
-    struct rn_word released;   /* 1: the host has given its handle back */
+    struct rn_word cancel;     /* 1: the host wants the load to end; the loader alone asks */
+    struct rn_word released;   /* 1: the host has given its handle back: see rn_model_is_going */
     struct rn_word fraction;   /* bits of a float */
     struct rn_word references; /* the engine; the load events until the terminal one is delivered; waits */
     struct rn_wake wake;       /* for runnel_model_wait */
@@ -180,6 +180,12 @@ const struct rn_gemm *rn_engine_gemm(void);
 runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
                                     const runnel_model_options *options, struct runnel_model **out,
                                     runnel_error *error);
+
+/* It is being freed, with the engine or by itself: nothing new begins. */
+static inline bool rn_model_is_going(const struct runnel_model *model)
+{
+    return rn_word_get(&model->released) != 0 || rn_word_get(&model->engine->closing) != 0;
+}
 
 /* OK while the host may use what the model consists of: STATE before it is loaded, CLOSED once the engine is
  * being freed (callbacks still run then). */

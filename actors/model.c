@@ -1,5 +1,6 @@
 /* A model: loading it on the worker's thread, starting its actors, freeing it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -583,10 +584,10 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     status = read_options(engine, given, &options, error);
     if (status != RUNNEL_OK)
         return status;
-    if (access(path, R_OK) != 0)
+    if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", path, strerror(errno));
     if (options.draft_path != NULL && !rn_drafter_is_inside(options.draft_path) &&
-        access(options.draft_path, R_OK) != 0)
+        faccessat(AT_FDCWD, options.draft_path, R_OK, AT_EACCESS) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", options.draft_path, strerror(errno));
     status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK)
@@ -660,11 +661,6 @@ void runnel_model_cancel_load(runnel_model *model)
     rn_word_set(&model->cancel, 1);
 }
 
-static bool is_going(const struct runnel_model *model)
-{
-    return rn_word_get(&model->released) != 0 || rn_word_get(&model->engine->closing) != 0;
-}
-
 static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, runnel_error *error)
 {
     const struct rn_clock clock = rn_clock_machine();
@@ -675,7 +671,7 @@ static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, 
         uint32_t state = rn_word_get(&model->state);
         uint64_t waited_us = rn_now_us(&clock) - start_us;
 
-        if (is_going(model))
+        if (rn_model_is_going(model))
             return rn_error_set(error, RUNNEL_CLOSED, "the model is being freed");
         if (state == RN_MODEL_READY)
             return RUNNEL_OK;

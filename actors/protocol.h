@@ -147,7 +147,7 @@ enum rn_role {
  * receiver: so many messages of the kind are in its mailbox at most. It is an expression of
  *
  *   S   streams at once, of the engine        M   models
- *   N   sessions                              P   models whose messages meet: 1 in the mailbox of a model's actor
+ *   N   places of sessions                    P   models whose messages meet: 1 in the mailbox of a model's actor
  *
  * and of constants. bounds.h computes from it what each mailbox and the pool of messages hold. */
 #define RN_MESSAGES(X)                                                                                                 \

@@ -34,7 +34,8 @@ void rn_request_free(struct rn_request *request)
 {
     if (request == NULL)
         return;
-    RN_ASSERT(request->in_steps == 0 && request->lane == RN_LANE_NONE && request->n_queued == 0);
+    RN_ASSERT(request->in_steps == 0 && request->lane == RN_LANE_NONE);
+    RN_ASSERT(request->n_queued == 0 && request->n_bytes == 0);
     RN_ASSERT(request->next == NULL && request->turn.previous == NULL); /* in no list */
     rn_free(request->heap, request->text);
     rn_chat_free(request->chat);
@@ -208,6 +209,16 @@ void rn_request_unqueue(struct rn_request *request)
 {
     rn_counter_add(&request->context->totals->queued_tokens, -(int64_t)request->n_queued);
     request->n_queued = 0;
+}
+
+void rn_request_uncount(struct rn_request *request)
+{
+    struct rn_counter *queued = &request->context->totals->queued_bytes;
+
+    rn_request_unqueue(request);
+    rn_counter_add(queued, -(int64_t)request->n_bytes);
+    request->n_bytes = 0;
+    RN_ASSERT(rn_counter_get(queued) >= 0);
 }
 
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)

@@ -82,7 +82,7 @@ struct rn_request {
     uint8_t cache_wait;   /* runnel_cache_wait */
     uint32_t cache_wait_ms;
     uint64_t n_queued; /* tokens for which it counts in the engine's limit until its turn comes */
-    uint64_t n_bytes;  /* memory for which it counts until it is freed */
+    uint64_t n_bytes;  /* memory for which it counts until it has ended */
     struct rn_sampler *sampler;
     struct rn_choice *choice; /* the outlet's, lent, of a request whose host draws; else NULL */
     struct rn_guide *guide;   /* by its grammar: from the grammar actor on; NULL: it has none */
@@ -178,8 +178,11 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
 void rn_request_fail_about(struct rn_request *request, runnel_about about, runnel_status status, const char *format,
                            ...) __attribute__((format(printf, 4, 5)));
 
-/* Its turn has come, or never will: it no longer counts in the engine's limits. */
+/* Its turn has come: its prompt no longer counts in the engine's limits. */
 void rn_request_unqueue(struct rn_request *request);
+
+/* It has ended, or was not taken on: nothing of it counts in them, from before the host knows. */
+void rn_request_uncount(struct rn_request *request);
 
 /* What holds of a request whoever owns it: its parts are in order, and their counts within each other. */
 bool rn_request_check(const struct rn_request *request);

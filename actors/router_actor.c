@@ -248,7 +248,7 @@ static void send_or_hold(struct rn_router *router, struct rn_msg *msg, struct rn
         send_in_order(router, msg, model);
         return;
     }
-    RN_CHECK(router->n_held < router->context->max_streams + 3 * router->context->max_sessions);
+    RN_CHECK(router->n_held < router->context->max_streams + 3 * router->context->session_places);
     router->held[router->n_held++] = (struct rn_held){msg, model};
     model->n_held++;
     model->n_held_streams += msg->head.kind == RN_MSG_SUBMIT;
@@ -490,7 +490,7 @@ runnel_status rn_router_init(struct rn_router *router, const struct rn_context *
     router->routes = rn_calloc(context->heap, context->max_streams, sizeof(struct rn_route));
     router->deadlines = rn_alloc(context->heap, 4 * (size_t)context->max_streams, sizeof router->deadlines[0]);
     router->held =
-        rn_alloc(context->heap, (size_t)context->max_streams + 3 * context->max_sessions, sizeof router->held[0]);
+        rn_alloc(context->heap, (size_t)context->max_streams + 3 * context->session_places, sizeof router->held[0]);
     if (router->routes == NULL || router->deadlines == NULL || router->held == NULL) {
         rn_router_fini(router);
         return RUNNEL_NO_MEMORY;

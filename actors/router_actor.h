@@ -70,7 +70,7 @@ struct rn_router {
     struct rn_actor actor;            /* first: handlers get the actor */
     const struct rn_context *context; /* the engine's */
     struct rn_route *routes;          /* [max_streams] */
-    struct rn_held *held;             /* [n_held] of [max_streams + 3 * max_sessions], in their order */
+    struct rn_held *held;             /* [n_held] of [max_streams + 3 * session_places], in their order */
     uint32_t n_held;
     struct rn_routed *models;
     struct rn_routed *kept; /* freed while the engine closes: only their handle is left, for the host's callbacks */

@@ -72,7 +72,6 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
 
     RN_ASSERT(rn_request_check(request) && request->outcome != RN_OUTCOME_NONE);
     rn_admission_retire(&tier->admission, request);
-    rn_counter_add(&tier->context->totals->queued_bytes, -(int64_t)request->n_bytes);
     msg->head.kind = RN_MSG_ENDED;
     msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->context->model};
     rn_request_free(request);

@@ -1,8 +1,11 @@
 /* Where a file goes: see file_target.h. */
+#define _GNU_SOURCE /* mkostemp */
 #include "base/file_target.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,6 +44,8 @@ runnel_status rn_file_target(struct rn_heap *heap, const char *path, char **targ
     char *at, *next;
 
     *target = NULL;
+    if (path[0] == '\0')
+        return rn_error_set(error, RUNNEL_IO, "the path of a file is empty");
     if (seen ? !S_ISREG(is.st_mode) : errno == ELOOP)
         return rn_error_set(error, RUNNEL_IO, "%s: not a regular file", path);
     at = rn_strndup(heap, path, strlen(path));
@@ -55,11 +60,57 @@ runnel_status rn_file_target(struct rn_heap *heap, const char *path, char **targ
     return RUNNEL_OK;
 }
 
-runnel_status rn_file_target_check(struct rn_heap *heap, const char *path, runnel_error *error)
+/* Access rights do not tell: of a full or read-only disk, of /proc, of one that root may not write to either. */
+runnel_status rn_file_target_check(struct rn_heap *heap, const char *target, runnel_error *error)
 {
-    char *target;
-    runnel_status status = rn_file_target(heap, path, &target, error);
+    size_t n = strlen(target);
+    char *beside = rn_alloc(heap, n + sizeof ".XXXXXX", 1);
+    int fd, why;
 
-    rn_free(heap, target);
-    return status;
+    if (beside == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its name", target);
+    memcpy(beside, target, n);
+    memcpy(beside + n, ".XXXXXX", sizeof ".XXXXXX");
+    fd = mkostemp(beside, O_CLOEXEC);
+    why = errno;
+    if (fd >= 0) {
+        unlink(beside);
+        close(fd);
+    }
+    rn_free(heap, beside);
+    return fd >= 0 ? RUNNEL_OK : rn_error_set(error, RUNNEL_IO, "%s: cannot be written: %s", target, strerror(why));
+}
+
+/* The directory that a path lies in. False: it is not there. */
+static bool stat_directory(const char *path, struct stat *is)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX];
+
+    if (slash == NULL)
+        return stat(".", is) == 0;
+    if (slash - path >= PATH_MAX - 1)
+        return false;
+    memcpy(directory, path, (size_t)(slash - path) + 1);
+    directory[slash - path + 1] = '\0';
+    return stat(directory, is) == 0;
+}
+
+static const char *name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+bool rn_file_target_same(const char *a, const char *b)
+{
+    struct stat is_a, is_b;
+    bool seen_a = stat(a, &is_a) == 0, seen_b = stat(b, &is_b) == 0;
+
+    if (seen_a != seen_b || (!seen_a && strcmp(name_in(a), name_in(b)) != 0))
+        return false;
+    if (!seen_a && (!stat_directory(a, &is_a) || !stat_directory(b, &is_b)))
+        return strcmp(a, b) == 0;
+    return is_a.st_dev == is_b.st_dev && is_a.st_ino == is_b.st_ino;
 }

@@ -14,12 +14,15 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-/* *target: the caller's, to be freed with rn_free. IO: no regular file, or links without an end; NO_MEMORY. A path that
- * cannot be looked at (its directory is missing, or the system follows no link of a stranger's there) is taken as it
- * is: opening it says why. */
+/* *target: the caller's, to be freed with rn_free. IO: an empty path, no regular file, or links without an end;
+ * NO_MEMORY. A path that cannot be looked at (its directory is missing, or the system follows no link of a stranger's
+ * there) is taken as it is: opening it says why. */
 runnel_status rn_file_target(struct rn_heap *heap, const char *path, char **target, runnel_error *error);
 
-/* The same without the target: may a file be written there? */
-runnel_status rn_file_target_check(struct rn_heap *heap, const char *path, runnel_error *error);
+/* Can the target's directory take a file now? Makes one beside it and removes it. IO. */
+runnel_status rn_file_target_check(struct rn_heap *heap, const char *target, runnel_error *error);
+
+/* Are two paths, as they are or as rn_file_target gives them, one file, or names in one directory that would be? */
+bool rn_file_target_same(const char *a, const char *b);
 
 #endif

@@ -3,7 +3,8 @@
  *     of an older header    | struct_size | known to both ... |
  *     of this library       | struct_size | known to both ... | newer members |
  *
- * No public struct has padding (tests/headers), so that a size is the end of a member. */
+ * No public struct has padding (tests/headers), and its size is a multiple of a size_t's, its first member: a size that
+ * is none is no header's, and would cut a pointer in two. */
 #ifndef RN_BASE_SIZED_H
 #define RN_BASE_SIZED_H
 
@@ -18,7 +19,7 @@
 /* True where a caller's struct_size can be of this library's header or of an older one. */
 static inline bool rn_sized_known(size_t struct_size, size_t own_size)
 {
-    return struct_size >= sizeof(size_t) && struct_size <= own_size;
+    return struct_size >= sizeof(size_t) && struct_size <= own_size && struct_size % sizeof(size_t) == 0;
 }
 
 /* Copies `own` (own_size bytes, struct_size first) over the caller's struct: at most struct_size bytes, with

@@ -24,7 +24,6 @@
 #include "cpu/team.h"
 
 #include <errno.h>
-#include <fenv.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -278,8 +277,6 @@ static void *work(void *argument)
     struct worker *worker = argument;
     char name[16];
 
-    /* The creating thread may have set flush-to-zero or a rounding mode: law 5 wants one environment. */
-    fesetenv(FE_DFL_ENV);
     snprintf(name, sizeof name, "rn-cpu-%u", worker->index);
     pthread_setname_np(pthread_self(), name);
     rn_nodes_stay(&worker->team->nodes, worker->node);

@@ -26,6 +26,8 @@
  *  - The comment of a function names every status that it returns.
  *  - The library never exits, prints, forks, reads the environment or installs a signal handler. Where the processor
  *    has AMX it asks the kernel for those registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
+ *  - The engine's threads have the default floating-point environment (FE_DFL_ENV), whatever the host has. A function
+ *    runs in that of its caller, who has to expect the traps that it has enabled.
  *
  * Versions: a program keeps working with every later library of the same SONAME
  *  - A struct grows at its end alone. Its struct_size is the size that the caller was compiled with, and the library
@@ -94,7 +96,8 @@ typedef enum runnel_log_level {
     RUNNEL_LOG_DEBUG = 4 /* a line for each request that ends, among others */
 } runnel_log_level;
 
-/* One line without a newline; called on any thread. */
+/* One line without a newline; called on any thread, also in the midst of a call of the host's. It must not call the
+ * library. */
 typedef void (*runnel_log_fn)(void *user, runnel_log_level level, const char *line);
 
 typedef enum runnel_trace_kind {
@@ -159,7 +162,7 @@ typedef struct runnel_engine_options {
     uint32_t scheduler_threads; /* threads that run actors; 0: 2 */
     uint32_t compute_threads;   /* threads of the CPU compute team; 0: one per physical core allowed */
     uint32_t max_streams;       /* streams alive at once over all models; more are refused with BUSY; 0: 1024 */
-    uint32_t max_sessions;      /* sessions alive at once; 0: 1024 */
+    uint32_t max_sessions;      /* sessions not yet freed, at once; more are refused with BUSY; 0: 1024 */
     runnel_delivery delivery;
     runnel_log_level log_level; /* lines above it are dropped; the default is WARNING */
     runnel_allocator allocator; /* all zero: the default allocator */
@@ -193,7 +196,8 @@ RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_
 RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
 #define runnel_engine_options_default(options) runnel_engine_options_init((options), sizeof *(options))
 
-/* Starts the threads. options NULL: defaults. Returns OK, INVALID or NO_MEMORY (also where a thread is refused). */
+/* Starts the threads. options NULL: defaults. Returns OK, INVALID or NO_MEMORY (also where the system refuses a thread
+ * or a file descriptor). */
 RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine,
                                            runnel_error *error);
 
@@ -262,7 +266,7 @@ typedef void (*runnel_load_fn)(void *user, const runnel_load_event *event);
 typedef struct runnel_model_options {
     size_t struct_size;
     uint32_t context_tokens; /* longest sequence; 0: the model's own, at most 8192 */
-    uint32_t batch_tokens;   /* positions in one forward pass, prompts and decoding together; 0: 256 */
+    uint32_t batch_tokens;   /* positions in one forward pass, prompts and decoding together, 8 to 8192; 0: 256 */
     uint64_t kv_bytes;       /* memory for KV blocks, shared by all streams; 0: room for 8 full contexts, at least
                                 one, at most a quarter of the machine's memory. Recurrent states, of models that have
                                 them, take up to half of it (all, where no block attends): one for each stream that
@@ -415,8 +419,8 @@ RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, 
                                          int32_t *tokens, size_t capacity, size_t *count);
 
 /* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are). special: writes
- * control tokens as their names instead of nothing. Sizes as in runnel_tokenize. Returns OK, INVALID, STATE or
- * CLOSED. */
+ * control tokens as their names instead of nothing. Sizes as in runnel_tokenize. Returns OK; INVALID: a NULL, or an id
+ * that is not in the vocabulary; STATE: the model is not loaded; CLOSED. */
 RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
                                            char *text, size_t capacity, size_t *text_bytes);
 
@@ -666,7 +670,9 @@ RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_
  * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session or
  * template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no text
  * vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE, FORMAT,
- * UNSUPPORTED or NO_MEMORY; with a grammar also BUSY: its reading takes more steps or memory than it may. */
+ * UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import failed;
+ * with a grammar also BUSY: its reading takes more steps or memory than it may. NUMERIC: the logits are not numbers, or
+ * biases forbid every token. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 
@@ -746,11 +752,13 @@ RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream
 /* ---- Sessions ---------------------------------------------------------------------------- */
 
 /* A conversation: its KV blocks stay between requests. Its requests run one after another, in the order of submit.
- * Sessions in files: runnel_files.h. Returns OK; INVALID; BUSY: too many sessions; STATE: the model is not loaded for
- * generation; CLOSED. */
+ * Sessions in files: runnel_files.h. Returns OK; INVALID; BUSY: max_sessions have not been freed, or of those
+ * that were 256 are not gone yet, since their requests still run; STATE: the model is not loaded for generation;
+ * CLOSED. */
 RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session *session);
 
-/* The session's blocks are freed once its running requests have ended. Returns OK; INVALID; NOT_FOUND. */
+/* The session does not count any more; its blocks are freed once its running requests have ended. Returns OK; INVALID;
+ * NOT_FOUND. */
 RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
 
 /* A copy of what the session is once the turns submitted before this call have ended. Turns on the copy may be

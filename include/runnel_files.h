@@ -226,15 +226,17 @@ RUNNEL_API void runnel_eagle_options_default(runnel_eagle_options *options);
  * and returns at once; the head's file appears at `head` when the training is done. It has a thread of its own at the
  * lowest priority; the model's passes go to the engine's compute threads in small pieces between those of streams. The
  * same file, corpus, options and machine give the same head. options NULL: defaults. Returns OK; INVALID names the
- * option; IO: a path that cannot be opened, or no regular file where one shall be written; BUSY: 16 trainings have not
- * been freed; CLOSED; NO_MEMORY. */
+ * option, also where `head` or `state` is a file of the model, or both are one file; IO: a path that cannot be opened,
+ * or where a file cannot be written: no regular file, or a folder that takes none; BUSY: 16 trainings have not been
+ * freed; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus,
                                             size_t corpus_bytes, const char *head, const runnel_eagle_options *options,
                                             runnel_training **training, runnel_error *error);
 
 /* Blocks until there is progress or timeout_ms have passed (negative: for ever), and reports it. One thread at a time.
- * Returns OK; INVALID; once the training has failed, its status: IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY, NUMERIC
- * or DEVICE. */
+ * Returns OK; INVALID; once the training has failed, its status: IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY, NUMERIC,
+ * DEVICE, STATE (what `state` has was trained with other options or another model or corpus) or BUSY (another training
+ * writes the file). */
 RUNNEL_API runnel_status runnel_training_wait(runnel_training *training, int64_t timeout_ms,
                                               runnel_training_progress *progress, runnel_error *error);
 

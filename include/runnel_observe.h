@@ -16,7 +16,7 @@ extern "C" {
 typedef struct runnel_engine_stats {
     size_t struct_size; /* set by the caller to sizeof(runnel_engine_stats) */
     uint64_t streams;   /* not yet ended, or ended with events not yet delivered */
-    uint64_t sessions;
+    uint64_t sessions;  /* not yet freed */
     uint64_t models;
     uint64_t messages;    /* in mailboxes or being handled */
     uint64_t blocks_used; /* KV blocks that requests or sessions hold, all models; blocks that only the cache holds

@@ -52,8 +52,8 @@ typedef struct runnel_samplers {
     const char *order; /* names of RUNNEL_SAMPLER_NAMES with commas or semicolons between them; NULL: the order of that
                           table. One that is not named is off; host, mirostat and adaptive_p are on where they are set:
                           they come last if they are not named. Biases are always first */
-    const char *const *dry_breakers; /* [n_dry_breakers]: texts behind which a repetition begins anew; by default a
-                                        newline, ":", "\"" and "*" */
+    const char *const *dry_breakers; /* [n_dry_breakers]: UTF-8 texts behind which a repetition begins anew; by default
+                                        a newline, ":", "\"" and "*" */
     size_t n_dry_breakers;           /* at most RUNNEL_MAX_BREAKERS */
     uint32_t min_tokens;             /* until the answer has so many, no token that ends it is drawn */
     uint32_t penalty_scope;          /* a runnel_penalty_scope */
@@ -106,7 +106,7 @@ typedef struct runnel_sampling {
     float presence_penalty;   /* subtracted once; 0: off */
     uint32_t penalty_tokens;  /* the last so many tokens of prompt and answer count; 0: all */
     uint64_t seed;            /* names the noise of (seed, position, token): the same request gives the same text */
-    const runnel_logit_bias *biases; /* [n_biases] */
+    const runnel_logit_bias *biases; /* [n_biases], no more than the vocabulary has tokens */
     size_t n_biases;
     const runnel_samplers *samplers; /* further samplers, and the order; NULL: none, as in RUNNEL_SAMPLER_NAMES */
     uint64_t reserved[8];

@@ -56,7 +56,8 @@ typedef enum runnel_about {
  * at fault; a function that succeeds clears it. */
 typedef struct runnel_error {
     runnel_status status;
-    uint32_t retry_ms; /* BUSY: estimated time until a retry may succeed; else 0 */
+    uint32_t retry_ms; /* BUSY, where streams that end make room: estimated time until a retry may succeed; else 0, also
+                          where the host has to free something first: a session, a model, a training */
     char message[RUNNEL_ERROR_BYTES];
     runnel_about about;
     uint32_t reserved_word;

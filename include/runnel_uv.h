@@ -11,8 +11,10 @@ extern "C" {
 struct uv_loop_s; /* uv_loop_t */
 
 /* From now on the loop delivers this engine's events: callbacks run on the loop's thread, a bounded number per turn of
- * the loop. The handle keeps the loop alive only while streams or loads are running. Call on the loop's thread. Returns
- * OK; INVALID; STATE: already attached, or not RUNNEL_DELIVER_HOST; NO_MEMORY, also where libuv refuses the handle. */
+ * the loop. The handle keeps the loop alive only while streams or loads are running, whoever reads them. One that
+ * another thread begins keeps it alive from the loop's next turn on: until then something of the host's has to, as any
+ * handle of libuv's does. Call on the loop's thread. Returns OK; INVALID; STATE: already attached, or not
+ * RUNNEL_DELIVER_HOST; NO_MEMORY, also where libuv refuses the handle. */
 RUNNEL_API runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop);
 
 /* Stops delivery; the loop can be closed after it has run once more. Call on the loop's thread, before uv_loop_close;

@@ -17,6 +17,9 @@ static runnel_status check_biases(const runnel_sampling *params, uint32_t n_voca
 {
     if (params->n_biases > 0 && params->biases == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "sampling.biases is NULL but n_biases is %zu", params->n_biases);
+    if (params->n_biases > n_vocab)
+        return rn_error_set(error, RUNNEL_INVALID, "sampling.n_biases is %zu; the vocabulary has %u tokens",
+                            params->n_biases, (unsigned)n_vocab);
     for (size_t i = 0; i < params->n_biases; i++) {
         const runnel_logit_bias *b = &params->biases[i];
 

@@ -155,7 +155,7 @@ static runnel_status read_all(struct rn_trainer *t, FILE *file, const char *path
 
 runnel_status rn_trainer_load(struct rn_trainer *t, const char *path, runnel_error *error)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(path, "rbe");
     runnel_status status;
 
     if (file == NULL)

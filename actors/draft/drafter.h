@@ -134,7 +134,7 @@ struct rn_guess_line {
     struct rn_runner_up seconds[RN_GUESS_MOST]; /* the runner-up of each */
 };
 
-/* Guesses of one stream: the likeliest, and what else may come (draft_branch.h; n is 0 where there is none). */
+/* Guesses of one stream: the likeliest, and what else may come (branch.h; n is 0 where there is none). */
 #define RN_GUESS_LINES 2
 struct rn_drafts {
     uint32_t slot, generation;

@@ -13,15 +13,14 @@
  *
  * Threads: `state`, `step`, `loss`, `accepted`, `cancel` are words between the host and the thread; all else is the
  * thread's from its start until `state` says that it has ended, and then the host's. */
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/draft/eagle_files.h"
 #include "actors/engine.h"
 #include "base/check.h"
-#include "base/file_target.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -650,20 +649,6 @@ static struct runnel_training *new_handle(struct runnel_engine *engine)
     return t;
 }
 
-/* What the training will read and write, before it works for minutes. state NULL: none. */
-static runnel_status check_files(struct runnel_engine *engine, const char *model, const char *head, const char *state,
-                                 runnel_error *error)
-{
-    runnel_status status;
-
-    if (access(model, R_OK) != 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", model, strerror(errno));
-    status = rn_file_target_check(&engine->heap, head, error);
-    if (status == RUNNEL_OK && state != NULL)
-        status = rn_file_target_check(&engine->heap, state, error);
-    return status;
-}
-
 runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus, size_t corpus_bytes,
                                  const char *head, const runnel_eagle_options *given, runnel_training **out,
                                  runnel_error *error)
@@ -679,7 +664,7 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     if (engine == NULL || model == NULL || corpus == NULL || head == NULL || out == NULL)
         return rn_error_set(error, RUNNEL_INVALID,
                             "a training needs an engine, a model, a corpus, a path for the head and a handle");
-    status = check_files(engine, model, head, options.state, error);
+    status = rn_eagle_files_check(&engine->heap, model, head, options.state, error);
     if (status != RUNNEL_OK)
         return status;
     if (rn_word_get(&engine->closing) != 0 || engine->devices[0] == NULL)

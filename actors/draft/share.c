@@ -1,4 +1,4 @@
-/* Stores of answers by tenant: see draft_share.h. */
+/* Stores of answers by tenant: see share.h. */
 #include "actors/draft/share.h"
 
 #include "sampling/ngram.h"

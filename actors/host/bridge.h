@@ -36,6 +36,7 @@ struct rn_host {
     uint32_t taken_slots[RUNNEL_MAX_TAKE];
     uint32_t n_taken;
     struct rn_holder uv_thread; /* the attached loop's thread */
+    struct rn_edge uv_edge;     /* orders an attach and the counts that it looks at: see rn_uv_keep_alive */
     struct rn_uv *uv;           /* touched on that thread alone */
 };
 

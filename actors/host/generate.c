@@ -13,6 +13,7 @@
 #include "actors/pair.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
+#include "base/floats.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/device.h"
@@ -139,7 +140,7 @@ static runnel_status check_keep(const runnel_model *model, const runnel_request 
 
 runnel_status rn_host_check_model(runnel_model *model, runnel_error *error)
 {
-    if (rn_word_get(&model->engine->closing) != 0 || rn_word_get(&model->cancel) != 0)
+    if (rn_model_is_going(model))
         return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
     if (rn_word_get(&model->engine->draining) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
@@ -169,6 +170,19 @@ static runnel_status check_whole(const runnel_model *model, const runnel_request
             error, RUNNEL_UNSUPPORTED,
             "a model of architecture %s attends in both directions: chunk_mean is for those that do not",
             model->parts.plan->architecture);
+    return RUNNEL_OK;
+}
+
+/* What rn_sampling_check leaves: the texts are texts. */
+static runnel_status check_breakers(const runnel_samplers *given, runnel_error *error)
+{
+    runnel_samplers samplers = {.n_dry_breakers = 0};
+
+    if (given == NULL || !rn_sized_read(&samplers, sizeof samplers, given))
+        return RUNNEL_OK;
+    for (size_t i = 0; i < samplers.n_dry_breakers; i++)
+        if (!rn_utf8_valid(samplers.dry_breakers[i], strlen(samplers.dry_breakers[i])))
+            return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.dry_breakers[%zu]: not UTF-8", i);
     return RUNNEL_OK;
 }
 
@@ -203,7 +217,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
                             RUNNEL_MAX_COALESCE_BYTES);
     if (request->coalesce_bytes > 0 && request->want_logprobs)
         return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes joins tokens, and want_logprobs wants each of them");
-    if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
+    if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK ||
+        (status = check_breakers(request->sampling.samplers, error)) != RUNNEL_OK)
         return status;
     if (!rn_label_valid(request->label))
         return rn_error_set(error, RUNNEL_INVALID, RN_LABEL_RULE);
@@ -386,6 +401,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
     struct rn_request *r = rn_request_new(&model->engine->heap);
     uint64_t history = 0;
     runnel_status status;
+    fenv_t host;
 
     if (r == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a request");
@@ -398,6 +414,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
         }
         history = rn_word_get(&session->n_known);
     }
+    host = rn_floats_default(); /* the scores of tokens, and what a sampler begins with */
     status = pair != NULL ? RUNNEL_OK : measure(model, request, r, history, error);
     if (status == RUNNEL_OK && pair == NULL)
         status = copy_prompt(model, request, r, error);
@@ -405,6 +422,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
         status = copy_grammar(request, r, error);
     if (status == RUNNEL_OK)
         status = copy_parameters(model, request, r);
+    fesetenv(&host);
     if (status != RUNNEL_OK) {
         rn_request_free(r);
         return rn_error_set(error, status, "no memory for a request");
@@ -419,8 +437,8 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
 /* ---- Limits ---- */
 
 /* A submit that is refused may succeed when a stream has ended. */
-static runnel_status refuse(const struct runnel_engine *engine, runnel_error *error, const char *sentence,
-                            unsigned long long limit)
+runnel_status rn_host_refuse(const struct runnel_engine *engine, runnel_error *error, const char *sentence,
+                             unsigned long long limit)
 {
     uint32_t us = rn_word_get(&engine->totals.retry_us);
 
@@ -463,21 +481,14 @@ static runnel_status enter_queue(struct runnel_engine *engine, struct rn_request
 
     RN_ASSERT(r->n_queued == 0 && r->n_bytes == 0 && bytes >= sizeof *r);
     if (!rn_counter_reserve(&engine->totals.queued_tokens, (int64_t)tokens, engine->max_queued_tokens))
-        return refuse(engine, error, "prompts of %llu tokens may wait, and do", engine->max_queued_tokens);
+        return rn_host_refuse(engine, error, "prompts of %llu tokens may wait, and do", engine->max_queued_tokens);
     if (!rn_counter_reserve(&engine->totals.queued_bytes, (int64_t)bytes, engine->max_queued_bytes)) {
         rn_counter_add(&engine->totals.queued_tokens, -(int64_t)tokens);
-        return refuse(engine, error, "requests may have %llu bytes, and have", engine->max_queued_bytes);
+        return rn_host_refuse(engine, error, "requests may have %llu bytes, and have", engine->max_queued_bytes);
     }
     r->n_queued = tokens;
     r->n_bytes = bytes;
     return RUNNEL_OK;
-}
-
-static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
-{
-    rn_request_unqueue(r);
-    rn_counter_add(&engine->totals.queued_bytes, -(int64_t)r->n_bytes);
-    RN_ASSERT(rn_counter_get(&engine->totals.queued_bytes) >= 0);
 }
 
 /* Behind a prompt that is only BOS the first piece begins a text, as it does for detokenizing. A grammar has read the
@@ -550,9 +561,9 @@ static runnel_status submit(runnel_model *model, const runnel_request *request, 
     runnel_status status = enter_queue(engine, r, error);
 
     if (status == RUNNEL_OK && (status = open_outlet(model, request, r)) != RUNNEL_OK) {
-        leave_queue(engine, r);
+        rn_request_uncount(r);
         if (status == RUNNEL_BUSY)
-            refuse(engine, error, "all %llu streams are taken", engine->max_streams);
+            rn_host_refuse(engine, error, "all %llu streams are taken", engine->max_streams);
         else
             rn_error_set(error, status, "no memory for a stream (of %u)", engine->max_streams);
     }

@@ -46,6 +46,8 @@ static void close_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
     rn_word_set(&outlet->pulling, 0); /* before another stream has the slot */
     rn_counter_add(&engine->totals.streams, -1);
     rn_pool_give(&engine->host.slots, rn_pool_cell(&engine->host.slots, outlet->slot));
+    if (rn_counter_get(&engine->totals.streams) == 0)
+        rn_uv_keep_alive(engine);
 }
 
 static bool is_paused(const struct rn_outlet *outlet, uint32_t generation)

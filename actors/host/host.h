@@ -31,10 +31,16 @@ void rn_host_wake_all(struct runnel_engine *engine);
 /* True inside a callback of this engine. */
 bool rn_host_in_callback(const struct runnel_engine *engine);
 
+/* generate.c: BUSY, since a limit is reached that streams make room below when they end: the sentence, which names it
+ * (%llu), and the estimate of when. */
+runnel_status rn_host_refuse(const struct runnel_engine *engine, runnel_error *error, const char *sentence,
+                             unsigned long long limit);
+
 /* Ends the delivery thread, if there is one; may be called on it. */
 void rn_host_stop_delivery(struct runnel_engine *engine);
 
-/* host_uv.c: a stream or load has begun on this thread: keeps an attached loop alive. */
+/* host_uv.c: a stream or load has begun, or the last of them has ended: an attached loop lives as long as there is one.
+ * Any thread; on another than the loop's it wakes the loop. */
 void rn_uv_keep_alive(struct runnel_engine *engine);
 
 #endif

@@ -20,11 +20,13 @@ struct rn_uv {
 
 static_assert(offsetof(struct rn_uv, poll) == 0, "libuv gives the handle back");
 
-/* The handle counts as alive for the loop exactly while something will come. */
+/* The handle counts as alive for the loop exactly while something will come. Lowers the edge before it looks: who
+ * raises it later, and has changed a count, sees that a loop is attached. */
 static void keep_alive_if_busy(struct rn_uv *uv)
 {
     struct rn_totals *totals = &uv->engine->totals;
 
+    rn_edge_lower(&uv->engine->host.uv_edge);
     if (rn_counter_get(&totals->streams) > 0 || rn_counter_get(&totals->loads) > 0)
         uv_ref((uv_handle_t *)&uv->poll);
     else
@@ -55,8 +57,15 @@ static void on_closed(uv_handle_t *handle)
 
 void rn_uv_keep_alive(struct runnel_engine *engine)
 {
-    if (rn_holder_is(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
-        keep_alive_if_busy(engine->host.uv);
+    struct rn_host *host = &engine->host;
+
+    if (rn_holder_is(&host->uv_thread, (uint64_t)uv_thread_self())) {
+        keep_alive_if_busy(host->uv);
+        return;
+    }
+    rn_edge_raise(&host->uv_edge);
+    if (!rn_holder_is(&host->uv_thread, 0)) /* each time: a drain on another thread may have taken the wake before */
+        rn_notifier_raise_now(&host->notifier);
 }
 
 runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop)

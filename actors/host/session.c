@@ -16,7 +16,7 @@ struct rn_session *rn_session_find(runnel_model *model, runnel_session session)
     uint32_t slot = (uint32_t)session.id, generation = (uint32_t)(session.id >> 32);
     struct rn_session *s;
 
-    if (slot >= model->engine->max_sessions || (generation & 1) == 0)
+    if (slot >= model->engine->session_places || (generation & 1) == 0)
         return NULL;
     s = &model->engine->sessions[slot];
     if (rn_word_get(&s->generation) != generation || rn_word_get(&s->freeing) == generation ||
@@ -36,26 +36,30 @@ static runnel_status check_model(runnel_model *model)
 {
     if (rn_model_ready(model) != RUNNEL_OK)
         return rn_model_ready(model);
-    return model->parts.backend == NULL || rn_word_get(&model->cancel) != 0 ? RUNNEL_STATE : RUNNEL_OK;
+    return model->parts.backend == NULL || rn_model_is_going(model) ? RUNNEL_STATE : RUNNEL_OK;
 }
 
 /* Opens a place; the tier does not know of it yet. */
 static runnel_status open_place(runnel_model *model, runnel_session *session)
 {
     struct runnel_engine *engine = model->engine;
-    void *cell = rn_pool_take(&engine->session_slots);
     uint32_t slot, generation;
     struct rn_session *s;
+    void *cell;
 
-    if (cell == NULL)
+    if (!rn_counter_take(&engine->totals.sessions, engine->max_sessions))
         return RUNNEL_BUSY;
+    cell = rn_pool_take(&engine->session_slots);
+    if (cell == NULL) {
+        rn_counter_add(&engine->totals.sessions, -1);
+        return RUNNEL_BUSY;
+    }
     slot = rn_pool_index(&engine->session_slots, cell);
     s = &engine->sessions[slot];
     atomic_store_explicit(&s->model, model, memory_order_relaxed);
     generation = rn_word_get(&s->generation) + 1;
-    RN_CHECK(slot < engine->max_sessions && (generation & 1) != 0); /* the place was free */
+    RN_CHECK(slot < engine->session_places && (generation & 1) != 0); /* the place was free */
     rn_word_set(&s->generation, generation);
-    rn_counter_add(&engine->totals.sessions, 1);
     *session = id_of(slot, generation);
     return RUNNEL_OK;
 }
@@ -94,14 +98,14 @@ runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
 runnel_status runnel_session_free(runnel_model *model, runnel_session session)
 {
     struct rn_session *s;
-    uint32_t generation = (uint32_t)(session.id >> 32), seen;
 
     if (model == NULL)
         return RUNNEL_INVALID;
     s = rn_session_find(model, session);
-    seen = s != NULL ? rn_word_get(&s->freeing) : generation;
-    if (seen == generation || !rn_word_replace(&s->freeing, seen, generation))
-        return RUNNEL_NOT_FOUND; /* of two callers one frees it */
+    if (s == NULL || !rn_host_claim(&s->freeing, (uint32_t)(session.id >> 32)))
+        return RUNNEL_NOT_FOUND; /* of two callers, and the tier, one frees it */
+    RN_ASSERT(rn_counter_get(&model->engine->totals.sessions) > 0);
+    rn_counter_add(&model->engine->totals.sessions, -1);
     send_session(model, RN_MSG_SESSION_FREE, session);
     return RUNNEL_OK;
 }
@@ -217,9 +221,9 @@ static runnel_status prepare(runnel_model *model, const runnel_session_file *giv
         return RUNNEL_OK;
     }
     rn_request_free(r);
-    return rn_error_set(error, status,
-                        status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
-                        model->engine->max_streams);
+    if (status == RUNNEL_BUSY)
+        return rn_host_refuse(model->engine, error, "all %llu streams are taken", model->engine->max_streams);
+    return rn_error_set(error, status, "no memory for a stream (of %u)", model->engine->max_streams);
 }
 
 static void submit(struct rn_request *r, runnel_session session, runnel_stream *stream)
@@ -273,7 +277,8 @@ runnel_status runnel_session_import(runnel_model *model, const runnel_session_fi
     if (rn_word_get(&engine->draining) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
     if (status == RUNNEL_OK && open_place(model, &place) != RUNNEL_OK)
-        return rn_error_set(error, RUNNEL_BUSY, "all %u sessions are taken", engine->max_sessions);
+        return rn_error_set(error, RUNNEL_BUSY, "max_sessions: all %u sessions are taken, or %u more are being freed",
+                            engine->max_sessions, RN_SESSIONS_LEAVING);
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
     status = prepare(model, file, RN_JOB_IMPORT, &r, error);

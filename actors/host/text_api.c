@@ -5,6 +5,7 @@
 #include "actors/engine.h"
 #include "actors/grammar/compile.h"
 #include "base/check.h"
+#include "base/floats.h"
 #include "base/sized.h"
 #include "base/status.h"
 
@@ -13,6 +14,7 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
 {
     int32_t *all = NULL;
     runnel_status status;
+    fenv_t host;
 
     if (model == NULL || count == NULL || (text == NULL && text_bytes > 0) || (tokens == NULL && capacity > 0))
         return RUNNEL_INVALID;
@@ -20,8 +22,10 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
     status = rn_model_ready(model);
     if (status != RUNNEL_OK)
         return status;
+    host = rn_floats_default(); /* as in a request */
     status = rn_tokenize(model->parts.vocab, &model->engine->heap, text_bytes > 0 ? text : "", text_bytes, flags, &all,
                          count, NULL);
+    fesetenv(&host);
     RN_ASSERT(status == RUNNEL_OK || *count == 0);
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
@@ -33,6 +37,7 @@ runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size
                                 size_t capacity, size_t *text_bytes)
 {
     runnel_status status;
+    uint32_t n_vocab;
 
     if (model == NULL || text_bytes == NULL || (tokens == NULL && count > 0) || (text == NULL && capacity > 0))
         return RUNNEL_INVALID;
@@ -40,6 +45,10 @@ runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size
     status = rn_model_ready(model);
     if (status != RUNNEL_OK)
         return status;
+    n_vocab = rn_vocab_count(model->parts.vocab);
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || ((uint32_t)tokens[i] >= n_vocab && (uint32_t)tokens[i] >= model->parts.n_vocab))
+            return RUNNEL_INVALID;
     rn_detokenize(model->parts.vocab, tokens, count, special != 0, text, capacity, text_bytes);
     return RUNNEL_OK;
 }

@@ -276,7 +276,7 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
     uint32_t needed = request->max_tokens == 0 ? 0 : 1;
 
     if (request->session_generation != 0 && session == NULL)
-        rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
+        rn_request_fail(request, RUNNEL_NOT_FOUND, RN_SESSION_GONE);
     else if (session != NULL && session->lost != RUNNEL_OK)
         rn_request_fail(request, session->lost, "the session could not become a copy: %s",
                         runnel_status_text(session->lost));

@@ -219,5 +219,4 @@ void rn_admission_retire(struct rn_admission *admission, struct rn_request *requ
         rn_admission_take_blocks_back(admission, request, 0);
     RN_ASSERT(request->blocks == NULL || request->n_blocks == 0);
     rn_admission_come_out(admission, request);
-    rn_request_unqueue(request);
 }

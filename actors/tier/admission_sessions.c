@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
+#include "actors/host/bridge.h"
 #include "actors/tier/session_job.h"
 #include "actors/tier/admission_lease.h"
 #include "base/check.h"
@@ -25,6 +26,7 @@ static void free_session(struct rn_admission *admission, struct rn_session *sess
 {
     const struct rn_context *context = admission->context;
     struct rn_session **link = &admission->sessions;
+    uint32_t generation = rn_word_get(&session->generation);
 
     RN_ASSERT(!session->busy && !session->free_wanted);
     while (*link != session) {
@@ -39,8 +41,9 @@ static void free_session(struct rn_admission *admission, struct rn_session *sess
     session->foreign = false;
     session->lost = RUNNEL_OK;
     rn_word_set(&session->n_known, 0);
-    rn_word_set(&session->generation, rn_word_get(&session->generation) + 1);
-    rn_counter_add(&context->totals->sessions, -1);
+    if (rn_host_claim(&session->freeing, generation))
+        rn_counter_add(&context->totals->sessions, -1);
+    rn_word_set(&session->generation, generation + 1);
     rn_pool_give(context->session_slots, rn_pool_cell(context->session_slots, (uint32_t)(session - context->sessions)));
 }
 
@@ -54,7 +57,7 @@ static void end_waiting(struct rn_admission *admission, const struct rn_session 
         if (r->resumed || rn_admission_session_of(admission, r) != session)
             continue;
         rn_fair_queue_take(&admission->waiting, r);
-        rn_request_fail(r, RUNNEL_NOT_FOUND, "the session has been freed");
+        rn_request_fail(r, RUNNEL_NOT_FOUND, RN_SESSION_GONE);
         rn_admission_end(admission, r);
     }
 }
@@ -243,7 +246,8 @@ static void take_export(struct rn_admission *admission, struct rn_request *reque
     runnel_status lost = session == NULL ? RUNNEL_NOT_FOUND : session->lost;
 
     if (lost != RUNNEL_OK)
-        rn_request_fail(request, lost, "the session has been freed, or is no copy: %s", runnel_status_text(lost));
+        rn_request_fail(request, lost, "the session has been freed, or is no copy, or its import has failed: %s",
+                        runnel_status_text(lost));
     else if (copy_state(admission, session, &request->tokens, &request->blocks) != RUNNEL_OK)
         rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the %u tokens of the session", session->n_tokens);
     if (request->outcome != RN_OUTCOME_NONE) {
@@ -315,7 +319,7 @@ bool rn_admission_take_job(struct rn_admission *admission, struct rn_request *re
     struct rn_session *session = rn_admission_session_of(admission, request);
 
     if (session == NULL)
-        rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
+        rn_request_fail(request, RUNNEL_NOT_FOUND, RN_SESSION_GONE);
     if (request->outcome != RN_OUTCOME_NONE) {
         end_job(admission, request);
     } else if (job->kind == RN_JOB_IMPORT) {

@@ -1,5 +1,8 @@
-/* A session's place: [max_sessions] of them are the engine's. What host threads and the detokenizer look at is atomic;
- * the rest belongs to the tier actor of the session's model. */
+/* A session's place: [session_places] of them are the engine's. What host threads and the detokenizer look at is atomic;
+ * the rest belongs to the tier actor of the session's model.
+ *
+ * A session counts in the engine's limit until runnel_session_free, or until the tier ends it by itself: whichever sets
+ * `freeing`. Its place is free once the tier has let go of it: so there are more places than sessions at once. */
 #ifndef RN_ACTORS_TIER_SESSION_SLOT_H
 #define RN_ACTORS_TIER_SESSION_SLOT_H
 
@@ -9,6 +12,12 @@
 
 #include "mailbox/flag.h"
 #include "runnel.h"
+
+/* Places beyond max_sessions, of sessions that are being freed. */
+#define RN_SESSIONS_LEAVING 256
+
+/* Why a turn of it is NOT_FOUND. */
+#define RN_SESSION_GONE "the session has been freed, or its import has failed"
 
 struct runnel_model;
 struct rn_request;
@@ -25,7 +34,7 @@ struct rn_snapshot {
 struct rn_session {
     struct rn_word generation; /* odd: open; see runnel_session_new */
     struct rn_word n_known;    /* tokens so far, for the checks of submit; set before a turn's end is told */
-    struct rn_word freeing;    /* = generation once runnel_session_free was called */
+    struct rn_word freeing;    /* = generation once it does not count any more: see above */
     /* Relaxed: published and taken with the generation; one that reads it while the place changes hands gets either. */
     _Atomic(struct runnel_model *) model;
     /* The rest belongs to the tier actor of `model`. */

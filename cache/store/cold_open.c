@@ -397,23 +397,35 @@ int rn_cold_lock(struct rn_cold_store *store, int flags)
     return status;
 }
 
-/* Makes the folders as far as it can, and takes the lock if nobody else has it. */
-static void take_lock(struct rn_cold_store *store, const char *path)
+/* 0: it is there. */
+static int make_folder(const struct rn_cold_io *io, const char *path)
+{
+    int status = io->mkdir(io->user, path);
+
+    return status == -EEXIST ? 0 : status;
+}
+
+/* Makes the folders as far as it can, and takes the lock if nobody else has it. Below 0: they are not there, and
+ * why. */
+static int take_lock(struct rn_cold_store *store, const char *path)
 {
     const struct rn_cold_io *io = store->io;
-    int status;
+    int outer, inner, status;
 
     if (store->limits.read_only)
-        return;
-    io->mkdir(io->user, path);
-    io->mkdir(io->user, store->folder);
+        return 0;
+    outer = make_folder(io, path);
+    inner = make_folder(io, store->folder);
     status = rn_cold_lock(store, O_RDWR | O_CREAT);
+    if (status == -ENOENT && (outer != 0 || inner != 0))
+        return outer != 0 ? outer : inner;
     store->stats.writes = status == 0;
     store->follows = status != 0;
     store->waits = status == -EWOULDBLOCK;
     RN_ASSERT(store->stats.writes == (store->lock_fd >= 0));
     if (status != 0 && status != -EWOULDBLOCK)
         rn_cold_write_failed(store, "cannot be locked", status);
+    return 0;
 }
 
 runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *io, const char *path,
@@ -423,6 +435,7 @@ runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *
 {
     struct rn_cold_store *store = rn_calloc(heap, 1, sizeof *store);
     runnel_status status;
+    int made;
 
     *out = NULL;
     if (store == NULL)
@@ -446,10 +459,10 @@ runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *
                               (unsigned long long)limits->max_bytes);
     else if (make_paths(store, path) != RUNNEL_OK)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", path);
-    else {
-        take_lock(store, path);
+    else if ((made = take_lock(store, path)) != 0)
+        status = rn_error_set(error, RUNNEL_IO, "%s: cannot be made: %s", store->folder, strerror(-made));
+    else
         status = rn_cold_load(store, on_record, user, error);
-    }
     if (status != RUNNEL_OK) {
         store->stats.writes = false; /* nothing is written on the way out */
         rn_cold_store_close(store);

@@ -4,10 +4,11 @@
 #include "actors/bounds.h"
 #include "actors/draft/drafter.h"
 #include "actors/lists.h"
+#include "actors/tier/session_slot.h"
 #include "actors/tier/move.h"
 
 #define STREAMS 1024 /* as by default */
-#define SESSIONS 1024
+#define SESSIONS (1024 + RN_SESSIONS_LEAVING)
 #define MODELS 64
 
 static void print_roles(uint32_t roles)
@@ -39,7 +40,7 @@ static void print_mailboxes(void)
 {
     struct rn_bounds bounds = {STREAMS, SESSIONS, MODELS, 1};
 
-    printf("\n| mailbox | credits, at %d streams and %d sessions |\n|---|---|\n", STREAMS, SESSIONS);
+    printf("\n| mailbox | credits, at %d streams and %d places of sessions |\n|---|---|\n", STREAMS, SESSIONS);
     for (enum rn_role role = RN_ROLE_ROUTER; role < RN_ROLES_END; role++) {
         bounds.per_model = role == RN_ROLE_ROUTER ? MODELS : 1;
         printf("| %s | %d |\n", rn_role_name(role), rn_bounds_credits(&bounds, role));
@@ -72,8 +73,8 @@ int main(void)
          "refused. The one\n"
          "place that refuses is `runnel_generate`, which returns BUSY when all streams are taken. The receiver owns "
          "what the\nmessage carries.\n\n"
-         "S: streams at once; N: sessions; M: models; P: models whose messages meet, 1 in the mailbox of a model's "
-         "actor.");
+         "S: streams at once; N: places of sessions; M: models; P: models whose messages meet, 1 in the mailbox of a "
+         "model's actor.");
     printf("Constants: RN_STEPS %d, RN_PROMPTS %d, RN_TOKEN_LISTS %d, RN_COMPUTED_LISTS %d, RN_NEWS_LISTS %d, "
            "RN_DRAFTS_LISTS %d, "
            "RN_MOVES %u.\n\n",

@@ -249,6 +249,42 @@ static void session_churn(void **state)
     assert_quiet(manual.engine, 0);
 }
 
+/* Limits are given back before the host can know: while no actor runs behind that. A session that is being freed does
+ * not count, as long as there are places. */
+static void given_back(void **state)
+{
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, 3, &capture);
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+    runnel_session session, more;
+
+    (void)state;
+    assert_int_equal(runnel_generate(manual.model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    while (capture.n_terminal == 0) {
+        run_but("detokenizer");
+        run_but("tier");
+        runnel_engine_dispatch(manual.engine, 0);
+    }
+    runnel_engine_get_stats(manual.engine, &stats);
+    assert_int_equal(stats.queued_bytes, 0);
+    assert_int_equal(stats.queued_tokens, 0);
+    for (int i = 0; i < 1 + RN_SESSIONS_LEAVING; i++) {
+        assert_int_equal(runnel_session_new(manual.model, &session), RUNNEL_OK);
+        assert_int_equal(runnel_session_new(manual.model, &more), RUNNEL_BUSY);
+        assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_OK);
+        assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_NOT_FOUND);
+    }
+    runnel_engine_get_stats(manual.engine, &stats);
+    assert_int_equal(stats.sessions, 0);
+    assert_int_equal(runnel_session_new(manual.model, &session), RUNNEL_BUSY);
+    run_all();
+    assert_int_equal(runnel_session_new(manual.model, &session), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_OK);
+    run_all();
+    assert_quiet(manual.engine, 0);
+    capture_clear(&capture);
+}
+
 /* ---- Two models, and one stream at once ---- */
 
 struct pair {
@@ -401,7 +437,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(credits_are_sums),   cmocka_unit_test(cancel_churn),  cmocka_unit_test(cancel_overtakes),
         cmocka_unit_test(session_churn),      cmocka_unit_test(second_wishes), cmocka_unit_test(ends_of_two_models),
-        cmocka_unit_test(held_at_the_router),
+        cmocka_unit_test(held_at_the_router), cmocka_unit_test(given_back),
     };
 
     return cmocka_run_group_tests(tests, setup, manual_end);

@@ -152,6 +152,157 @@ static void libuv(void **state)
     capture_clear(&capture);
 }
 
+/* The loop ends with the last stream or load also where it has not delivered that end itself. */
+
+static void loads_without_news(runnel_engine *engine)
+{
+    runnel_model *model;
+
+    assert_int_equal(runnel_model_load(engine, quick_model(), NULL, &model, NULL), RUNNEL_OK);
+}
+
+static void load_is_freed(runnel_engine *engine)
+{
+    runnel_model *model;
+
+    assert_int_equal(runnel_model_load(engine, quick_model(), NULL, &model, NULL), RUNNEL_OK);
+    runnel_model_free(model);
+}
+
+static runnel_stream ends_soon(runnel_engine *engine, struct capture *capture)
+{
+    runnel_request request = make_request(PROMPT, 3, capture);
+    runnel_stream stream;
+
+    if (capture == NULL)
+        request.on_event = NULL;
+    assert_int_equal(runnel_generate(load_model(engine, quick_model(), NULL), &request, &stream, NULL), RUNNEL_OK);
+    return stream;
+}
+
+static void is_pulled(runnel_engine *engine)
+{
+    runnel_stream stream = ends_soon(engine, NULL);
+    runnel_event event;
+
+    do
+        assert_int_equal(runnel_stream_next(engine, stream, -1, &event), RUNNEL_OK);
+    while (event.type < RUNNEL_EVENT_DONE);
+}
+
+static void *pull_all(void *engine)
+{
+    is_pulled(engine);
+    return NULL;
+}
+
+static void is_pulled_elsewhere(runnel_engine *engine)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, pull_all, engine), 0);
+    pthread_join(thread, NULL);
+}
+
+static void is_drained(runnel_engine *engine)
+{
+    struct capture capture = {0};
+
+    ends_soon(engine, &capture);
+    assert_int_equal(runnel_engine_drain(engine, -1), RUNNEL_OK);
+    assert_int_equal(capture.n_terminal, 1);
+    capture_clear(&capture);
+}
+
+static void is_dispatched(runnel_engine *engine)
+{
+    struct capture capture = {0};
+
+    ends_soon(engine, &capture);
+    run_until_end(engine, &capture);
+    capture_clear(&capture);
+}
+
+static void is_taken(runnel_engine *engine)
+{
+    struct capture capture = {0};
+    const runnel_event *event;
+    bool ended = false;
+
+    ends_soon(engine, &capture);
+    while (!ended) {
+        runnel_engine_wait(engine, -1);
+        if (runnel_engine_take(engine, &event, 1) == 1)
+            ended = event->type >= RUNNEL_EVENT_DONE;
+    }
+    assert_int_equal(runnel_engine_take(engine, &event, 1), 0); /* gives the last one back */
+    assert_int_equal(capture.n_events, 0);
+}
+
+static void libuv_ends(void **state)
+{
+    static void (*const ways[])(runnel_engine *) = {loads_without_news, load_is_freed, is_pulled, is_pulled_elsewhere,
+                                                    is_drained,         is_dispatched, is_taken};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        runnel_engine *engine = start_engine(NULL);
+        uv_loop_t loop;
+
+        assert_int_equal(uv_loop_init(&loop), 0);
+        assert_int_equal(runnel_uv_attach(engine, &loop), RUNNEL_OK);
+        ways[i](engine);
+        assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+        runnel_engine_free(engine);
+        assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+        assert_int_equal(uv_loop_close(&loop), 0);
+    }
+}
+
+/* A stream that another thread begins keeps a loop alive that runs. */
+struct begun_elsewhere {
+    runnel_engine *engine;
+    runnel_model *model;
+    struct capture capture;
+    uv_async_t submitted;
+};
+
+static void on_submitted(uv_async_t *async)
+{
+    uv_close((uv_handle_t *)async, NULL); /* from here on the stream alone keeps the loop alive */
+}
+
+static void *submit_elsewhere(void *arg)
+{
+    struct begun_elsewhere *b = arg;
+    runnel_request request = make_request(PROMPT, TOKENS, &b->capture);
+
+    assert_int_equal(runnel_generate(b->model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    uv_async_send(&b->submitted);
+    return NULL;
+}
+
+static void libuv_begun_elsewhere(void **state)
+{
+    struct begun_elsewhere b = {.engine = start_engine(NULL)};
+    pthread_t thread;
+    uv_loop_t loop;
+
+    (void)state;
+    b.model = load_model(b.engine, quick_model(), NULL);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(uv_async_init(&loop, &b.submitted, on_submitted), 0);
+    assert_int_equal(runnel_uv_attach(b.engine, &loop), RUNNEL_OK);
+    assert_int_equal(pthread_create(&thread, NULL, submit_elsewhere, &b), 0);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    pthread_join(thread, NULL);
+    check(&b.capture);
+    runnel_engine_free(b.engine);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    capture_clear(&b.capture);
+}
+
 /* One event at a time is all right. */
 static void one_by_one(void **state)
 {
@@ -500,10 +651,20 @@ static void cancel_paused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pulled),          cmocka_unit_test(threaded),          cmocka_unit_test(libuv),
-        cmocka_unit_test(one_by_one),      cmocka_unit_test(inside_callbacks),  cmocka_unit_test(free_inside_callback),
-        cmocka_unit_test(free_under_load), cmocka_unit_test(pause_resume),      cmocka_unit_test(cancel_paused),
-        cmocka_unit_test(paused_joins),    cmocka_unit_test(slow_reader_joins), cmocka_unit_test(bad_joins),
+        cmocka_unit_test(pulled),
+        cmocka_unit_test(threaded),
+        cmocka_unit_test(libuv),
+        cmocka_unit_test(libuv_ends),
+        cmocka_unit_test(libuv_begun_elsewhere),
+        cmocka_unit_test(one_by_one),
+        cmocka_unit_test(inside_callbacks),
+        cmocka_unit_test(free_inside_callback),
+        cmocka_unit_test(free_under_load),
+        cmocka_unit_test(pause_resume),
+        cmocka_unit_test(cancel_paused),
+        cmocka_unit_test(paused_joins),
+        cmocka_unit_test(slow_reader_joins),
+        cmocka_unit_test(bad_joins),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -116,9 +116,6 @@ static void test_refused(void **state)
     options.n_layers = 2, options.layers[0] = 3, options.layers[1] = 99;
     assert_int_equal(train(&options, TRAINED_BYTES, head_path, 0, &error), RUNNEL_TRAINING_FAILED);
     assert_int_equal(error.status, RUNNEL_INVALID);
-    options = quick(4);
-    assert_int_equal(train(&options, TRAINED_BYTES, "/nowhere/head", 0, &error), RUNNEL_TRAINING_FAILED);
-    assert_int_equal(error.status, RUNNEL_IO);
     for (int i = 0; i < 2; i++) { /* what cannot be written at the end is refused at the beginning */
         options = quick(4), options.state = i ? "/tmp" : NULL;
         assert_int_equal(
@@ -126,6 +123,57 @@ static void test_refused(void **state)
             RUNNEL_IO);
         assert_string_equal(error.message, "/tmp: not a regular file");
     }
+}
+
+static void refuse(const char *of, const char *head, const char *state, runnel_status status, const char *why)
+{
+    runnel_training *training = NULL;
+    runnel_eagle_options options = quick(4);
+    runnel_error error;
+
+    options.state = state;
+    assert_int_equal(runnel_eagle_train(engine, of, corpus, 100, head, &options, &training, &error), status);
+    assert_non_null(strstr(error.message, why));
+}
+
+/* Nothing that is read is written over, nor one file over the other, whatever the names; and a folder that takes no
+ * file is told at once. */
+static void test_own_files(void **state)
+{
+    char folder[] = "/tmp/runnel-own-files-XXXXXX", part[3][64], link_to[64], hard[64], dangling[64], none[64];
+    FILE *file;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 3; i++)
+        snprintf(part[i], sizeof part[i], "%s/m-%05d-of-00003.gguf", folder, i + 1);
+    snprintf(link_to, sizeof link_to, "%s/link", folder);
+    snprintf(hard, sizeof hard, "%s/hard", folder);
+    snprintf(dangling, sizeof dangling, "%s/dangling", folder);
+    snprintf(none, sizeof none, "%s/none", folder);
+    for (int i = 0; i < 2; i++) {
+        file = fopen(part[i], "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    assert_int_equal(symlink(part[1], link_to), 0);
+    assert_int_equal(symlink("none", dangling), 0);
+    assert_int_equal(link(part[0], hard), 0);
+    refuse(part[0], part[0], NULL, RUNNEL_INVALID, "head");
+    refuse(part[0], hard, NULL, RUNNEL_INVALID, "head");
+    refuse(part[0], part[1], NULL, RUNNEL_INVALID, "head");
+    refuse(part[0], link_to, NULL, RUNNEL_INVALID, "head");
+    refuse(part[0], part[2], NULL, RUNNEL_INVALID, "head"); /* the part is missing */
+    refuse(part[0], none, part[1], RUNNEL_INVALID, "state");
+    refuse(part[0], none, none, RUNNEL_INVALID, "state");
+    refuse(part[0], none, dangling, RUNNEL_INVALID, "state");
+    refuse(part[0], "", NULL, RUNNEL_IO, "head");
+    refuse(part[0], none, "", RUNNEL_IO, "state");
+    refuse(part[0], "/nowhere/head", NULL, RUNNEL_IO, "/nowhere/head: cannot be written");
+    refuse(part[0], "/proc/head", NULL, RUNNEL_IO, "/proc/head: cannot be written");
+    refuse(part[0], none, "/nowhere/state", RUNNEL_IO, "/nowhere/state: cannot be written");
+    unlink(part[0]), unlink(part[1]), unlink(link_to), unlink(hard), unlink(dangling);
+    assert_int_equal(rmdir(folder), 0); /* and nothing else is there */
 }
 
 static runnel_training *begin(runnel_engine *of, const char *to, const runnel_eagle_options *options)
@@ -363,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cancelled_in_the_corpus),
                                        cmocka_unit_test(test_resume),
                                        cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_own_files),
                                        cmocka_unit_test(test_engine_first),
                                        cmocka_unit_test(test_freed_by_two),
                                        cmocka_unit_test(test_many),

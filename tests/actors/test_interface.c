@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "runnel_files.h"
 #include "runnel_infill.h"
@@ -401,25 +403,26 @@ static void first_sizes(void **state)
     (runnel_request_default)(NULL);
 }
 
-/* A result of every size: INVALID, or as many bytes and no more. Numbers may have changed in between. */
-#define EVERY_RESULT(type, call)                                               \
-    do {                                                                       \
-        size_t whole = sizeof(runnel_##type);                                  \
-        unsigned char *bytes = malloc(whole + 64);                             \
-        for (size_t size = 0; size <= whole + 64; size += size < 16 ? 1 : 4) { \
-            runnel_##type *out = (void *)bytes;                                \
-            memset(bytes, CANARY, whole + 64);                                 \
-            memcpy(bytes, &size, sizeof size);                                 \
-            if (size < sizeof(size_t) || size > whole) {                       \
-                INVALID(call);                                                 \
-                continue;                                                      \
-            }                                                                  \
-            assert_int_equal(call, RUNNEL_OK);                                 \
-            assert_memory_equal(bytes, &size, sizeof size);                    \
-            for (size_t i = size; i < whole + 64; i++)                         \
-                assert_int_equal(bytes[i], CANARY);                            \
-        }                                                                      \
-        free(bytes);                                                           \
+/* A result of every size: INVALID, also where a member would be cut in two, or as many bytes and no more. Numbers may
+ * have changed in between. */
+#define EVERY_RESULT(type, call)                                                  \
+    do {                                                                          \
+        size_t whole = sizeof(runnel_##type);                                     \
+        unsigned char *bytes = malloc(whole + 64);                                \
+        for (size_t size = 0; size <= whole + 64; size += size < 16 ? 1 : 4) {    \
+            runnel_##type *out = (void *)bytes;                                   \
+            memset(bytes, CANARY, whole + 64);                                    \
+            memcpy(bytes, &size, sizeof size);                                    \
+            if (size < sizeof(size_t) || size > whole || size % sizeof(size_t)) { \
+                INVALID(call);                                                    \
+                continue;                                                         \
+            }                                                                     \
+            assert_int_equal(call, RUNNEL_OK);                                    \
+            assert_memory_equal(bytes, &size, sizeof size);                       \
+            for (size_t i = size; i < whole + 64; i++)                            \
+                assert_int_equal(bytes[i], CANARY);                               \
+        }                                                                         \
+        free(bytes);                                                              \
     } while (0)
 
 /* The same of what has no result here: INVALID comes before what is said else, and nothing is written. */
@@ -673,6 +676,26 @@ static void list_of_several(void **state)
     assert_int_equal(seen, 7);
 }
 
+/* A host without descriptors hears what is lacking. */
+static void no_descriptors(void **state)
+{
+    runnel_engine *none = NULL;
+    runnel_error error;
+    struct rlimit limit, few;
+    int next = dup(0);
+
+    (void)state;
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(runnel_engine_new(NULL, &none, &error), RUNNEL_NO_MEMORY);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_non_null(strstr(error.message, "file descriptors"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -686,6 +709,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(event_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(reserved, setup, teardown),
         cmocka_unit_test(names),
+        cmocka_unit_test(no_descriptors),
         cmocka_unit_test_setup_teardown(empty, setup, teardown),
         cmocka_unit_test_setup_teardown(labels_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(life_of_a_stream, setup, teardown),

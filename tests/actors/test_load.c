@@ -163,6 +163,8 @@ static void progress(void **state)
     runnel_engine *engine = gated_engine(&gate);
     struct news news = {0};
     runnel_model_options options = told_to(&news);
+    struct capture capture = {0};
+    runnel_request request = make_request("Once", 3, &capture);
     runnel_model *model;
 
     (void)state;
@@ -176,9 +178,12 @@ static void progress(void **state)
     assert_true(news.monotone && news.fraction == 1.0f);
     runnel_model_cancel_load(model); /* too late: no effect */
     assert_int_equal(runnel_model_wait(model, 0, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_session_new(model, &request.session), RUNNEL_OK);
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
     runnel_model_free(model);
     await_models(engine, 0);
     assert_int_equal(news.n_after, 0);
+    capture_clear(&capture);
     runnel_engine_free(engine);
 }
 

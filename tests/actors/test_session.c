@@ -213,33 +213,6 @@ static void forks_of_running(void **state)
     assert_quiet(engine, 0);
 }
 
-static void fork_limits(void **state)
-{
-    runnel_engine_options options;
-    runnel_engine *few;
-    runnel_model *m;
-    runnel_session sessions[3], other;
-
-    (void)state;
-    runnel_engine_options_default(&options);
-    options.max_sessions = 3;
-    few = start_engine(&options);
-    m = load_model(few, quick_model(), NULL);
-    assert_int_equal(runnel_session_new(m, &sessions[0]), RUNNEL_OK);
-    for (int i = 1; i < 3; i++) /* a copy of a copy, and none has run yet */
-        assert_int_equal(runnel_session_fork(m, sessions[i - 1], &sessions[i]), RUNNEL_OK);
-    assert_int_equal(runnel_session_fork(m, sessions[0], &other), RUNNEL_BUSY);
-    assert_int_equal(runnel_session_free(m, sessions[0]), RUNNEL_OK);
-    assert_int_equal(runnel_session_fork(m, sessions[0], &other), RUNNEL_NOT_FOUND);
-    assert_int_equal(runnel_session_fork(m, (runnel_session){0}, &other), RUNNEL_NOT_FOUND);
-    assert_int_equal(runnel_session_fork(model, sessions[1], &other), RUNNEL_NOT_FOUND);
-    assert_quiet(few, 0);
-    assert_int_equal(runnel_session_fork(m, sessions[2], &other), RUNNEL_OK);
-    runnel_engine_free(few);
-}
-
-/* ---- Files ---- */
-
 static runnel_session_file make_file(struct capture *capture)
 {
     runnel_session_file file;
@@ -250,6 +223,48 @@ static runnel_session_file make_file(struct capture *capture)
     file.user = capture;
     return file;
 }
+
+static void fork_limits(void **state)
+{
+    struct capture capture = {0};
+    runnel_request request = make_request("Once", 3, &capture);
+    runnel_session_file file = make_file(NULL);
+    runnel_stream stream;
+    runnel_error error;
+    runnel_engine_options options;
+    runnel_engine *few;
+    runnel_model *m;
+    runnel_session sessions[3], other;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.max_sessions = 3;
+    options.max_streams = 1;
+    few = start_engine(&options);
+    m = load_model(few, quick_model(), NULL);
+    assert_int_equal(runnel_session_new(m, &sessions[0]), RUNNEL_OK);
+    for (int i = 1; i < 3; i++) /* a copy of a copy, and none has run yet */
+        assert_int_equal(runnel_session_fork(m, sessions[i - 1], &sessions[i]), RUNNEL_OK);
+    assert_int_equal(runnel_session_fork(m, sessions[0], &other), RUNNEL_BUSY);
+    assert_int_equal(runnel_session_import(m, &file, &other, &stream, &error), RUNNEL_BUSY);
+    assert_non_null(strstr(error.message, "max_sessions"));
+    assert_int_equal(error.retry_ms, 0);
+    assert_int_equal(runnel_generate(m, &request, &stream, NULL), RUNNEL_OK); /* the one stream; it is not read yet */
+    assert_int_equal(runnel_session_export(m, sessions[0], &file, &(runnel_stream){0}, &error), RUNNEL_BUSY);
+    assert_true(error.retry_ms > 0);
+    assert_int_equal(runnel_stream_cancel(few, stream), RUNNEL_OK);
+    run_until_end(few, &capture);
+    capture_clear(&capture);
+    assert_int_equal(runnel_session_free(m, sessions[0]), RUNNEL_OK);
+    assert_int_equal(runnel_session_fork(m, sessions[0], &other), RUNNEL_NOT_FOUND);
+    assert_int_equal(runnel_session_fork(m, (runnel_session){0}, &other), RUNNEL_NOT_FOUND);
+    assert_int_equal(runnel_session_fork(model, sessions[1], &other), RUNNEL_NOT_FOUND);
+    assert_quiet(few, 0);
+    assert_int_equal(runnel_session_fork(m, sessions[2], &other), RUNNEL_OK);
+    runnel_engine_free(few);
+}
+
+/* ---- Files ---- */
 
 static runnel_usage export_to(runnel_engine *e, runnel_model *m, runnel_session session)
 {
@@ -567,6 +582,7 @@ static void turns_of_a_failed_import(void **state)
     if (runnel_generate(model, &request, &stream, NULL) == RUNNEL_OK) { /* else it has failed already */
         run_until_end(engine, &waits);
         assert_int_equal(waits.last.status, RUNNEL_NOT_FOUND);
+        assert_string_equal(waits.error, "the session has been freed, or its import has failed");
     }
     run_until_end(engine, &capture);
     assert_int_equal(capture.last.status, RUNNEL_IO);

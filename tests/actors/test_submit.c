@@ -184,6 +184,7 @@ static void limits(void **state)
     char longer[RUNNEL_MAX_STOP_BYTES + 2];
     const char *const too_long[] = {longer};
     runnel_request r = base_request();
+    runnel_samplers samplers;
 
     (void)state;
     r.max_tokens = -2;
@@ -226,8 +227,39 @@ static void limits(void **state)
     r = base_request();
     r.struct_size = 4;
     refused(&r, RUNNEL_INVALID, "struct_size");
+    r.struct_size = sizeof r - 4; /* half a pointer */
+    refused(&r, RUNNEL_INVALID, "struct_size");
+    r = base_request();
+    runnel_samplers_default(&samplers);
+    samplers.dry_breakers = broken;
+    samplers.n_dry_breakers = 1;
+    r.sampling.samplers = &samplers;
+    refused(&r, RUNNEL_INVALID, "dry_breakers[0]: not UTF-8");
     r.struct_size = sizeof r + 8;
     refused(&r, RUNNEL_INVALID, "struct_size");
+}
+
+/* Biases that leave no token are named. */
+static void forbidden(void **state)
+{
+    struct capture capture = {0};
+    runnel_request request = make_request("Hello", 2, &capture);
+    runnel_model_info info = {.struct_size = sizeof info};
+    runnel_logit_bias *biases;
+
+    (void)state;
+    assert_int_equal(runnel_model_get_info(model, &info), RUNNEL_OK);
+    biases = calloc(info.vocab_tokens, sizeof *biases);
+    assert_non_null(biases);
+    for (uint32_t i = 0; i < info.vocab_tokens; i++)
+        biases[i] = (runnel_logit_bias){(int32_t)i, -INFINITY};
+    request.sampling.biases = biases;
+    request.sampling.n_biases = info.vocab_tokens;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_FAILED);
+    assert_int_equal(capture.last.status, RUNNEL_NUMERIC);
+    assert_non_null(strstr(capture.error, "biases"));
+    capture_clear(&capture);
+    free(biases);
 }
 
 /* All slots taken: BUSY at once, and a slot that is free again can be used. */
@@ -287,11 +319,10 @@ static void stale_handles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts),  cmocka_unit_test(context_boundary),
-        cmocka_unit_test(sampling), cmocka_unit_test(limits),
-        cmocka_unit_test(busy),     cmocka_unit_test(stale_handles),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(prompts),  cmocka_unit_test(context_boundary),
+                                       cmocka_unit_test(sampling), cmocka_unit_test(limits),
+                                       cmocka_unit_test(busy),     cmocka_unit_test(stale_handles),
+                                       cmocka_unit_test(forbidden)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -10,6 +10,7 @@
 
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/base/refusing.h"
 #include "tests/model/model_edit.h"
 
 #define LOOP(body) "{% for m in messages %}" body "{% endfor %}"
@@ -237,13 +238,149 @@ static void tokens_of_a_chat(void **state)
     runnel_engine_free(engine);
 }
 
+/* Memory is refused at each place of it: then there is no token. */
+static void tokens_refused(void **state)
+{
+    static const runnel_message messages[] = {{"user", "Hello", NULL}};
+    struct refusing hook = {.refuse_at = 0};
+    runnel_engine_options options;
+    runnel_engine *engine;
+    runnel_model *model;
+    runnel_model_info info = {.struct_size = sizeof info};
+    runnel_chat chat;
+    runnel_status status;
+    uint64_t at = 0;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.allocator = refusing_hook(&hook);
+    engine = start_engine(&options);
+    model = load_model(engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(runnel_model_get_info(model, &info), RUNNEL_OK);
+    assert_int_equal(info.add_bos, 1);
+    runnel_chat_default(&chat);
+    chat.messages = messages;
+    chat.n_messages = 1;
+    chat.template_text = "{{ messages[0].content }}"; /* BOS is put in front */
+    do {
+        size_t n = 7;
+
+        hook.calls = 0;
+        hook.refuse_at = ++at;
+        status = runnel_tokenize_chat(model, &chat, NULL, 0, &n, NULL);
+        assert_true(status == RUNNEL_OK ? n > 1 : status == RUNNEL_NO_MEMORY && n == 0);
+    } while (status != RUNNEL_OK);
+    hook.refuse_at = 0;
+    assert_true(at > 3);
+    runnel_engine_free(engine);
+    assert_int_equal(hook.live, 0);
+}
+
+/* ---- The forms of messages --------------------------------------------------------------- */
+
+static char *apply(runnel_model *model, const runnel_chat *chat)
+{
+    static char text[1024];
+    runnel_error error = {0};
+    size_t n = 0;
+
+    if (runnel_apply_template(model, chat, text, sizeof text - 1, &n, &error) != RUNNEL_OK)
+        fail_msg("%s\n%s", chat->template_text, error.message);
+    text[n] = '\0';
+    return text;
+}
+
+/* Messages as servers answer them, with templates that take but one form of each. */
+static void forms(void **state)
+{
+#define CALLED(content, arguments)                                                                \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\"," content "\"tool_calls\":[{" \
+    "\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}]"
+#define OBJECT "{\"a\":1}"
+#define TEXT "\"{\\\"a\\\": 1}\""
+#define CALLS(body) LOOP("{% for c in m.tool_calls %}" body "{% endfor %}")
+    static const struct {
+        const char *source, *messages, *text;
+    } cases[] = {
+        /* null */
+        {LOOP("{{ m.content + '.' }}{{ m.tool_calls[0].function.name if m.tool_calls }}"),
+         CALLED("\"content\":null,", OBJECT), "u..f"},
+        {LOOP("{{ m.content }}.{{ m.tool_calls[0].function.arguments.items() | list | tojson if m.tool_calls }}"),
+         CALLED("", OBJECT), "u..[[\"a\", 1]]"},
+        {LOOP("{% if m.content is none %}{{ m.tool_calls | tojson }}{% else %}{{ m.content }}{% endif %}"),
+         CALLED("\"content\":null,", OBJECT), "u[{\"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]"},
+        /* arguments */
+        {CALLS("{{ c.function.name + c.function.arguments }}"), CALLED("", OBJECT), "f{\"a\": 1}"},
+        {CALLS("{{ c.function.name ~ c.function.arguments }}"), CALLED("", TEXT), "f{\"a\": 1}"},
+        {CALLS("{{ c.function.arguments | tojson }}"), CALLED("", TEXT), "{\"a\": 1}"},
+        {CALLS("{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}"), CALLED("", TEXT), "a=1"},
+        {CALLS("({% for k, v in c.function.arguments.items() %}{{ k }}{% endfor %})"), CALLED("", "\"\""), "()"},
+        {CALLS("{{ c.function.arguments | tojson }}"), CALLED("", "\"not JSON\""), "\"not JSON\""},
+        /* developer */
+        {LOOP("{% if m.role == 'system' %}S{% endif %}{% if m.role != 'developer' %}{{ m.content }}{% endif %}"),
+         "[{\"role\":\"developer\",\"content\":\"d\"}]", "Sd"},
+        {LOOP("{{ m.role }}:{{ m.content }}"), "[{\"role\":\"developer\",\"content\":\"d\"}]", "developer:d"},
+        /* reasoning */
+        {LOOP("{{ m.thinking }}"), CALLED("\"reasoning_content\":\"r\",", OBJECT), "r"},
+        {LOOP("{{ m.reasoning }}"), CALLED("\"reasoning_content\":\"r\",\"reasoning\":\"own\",", OBJECT), "own"},
+        {LOOP("{{ m.thinking }}{{ m.reasoning_content }}"), CALLED("\"reasoning_content\":\"r\",", OBJECT), "r"},
+        {LOOP("{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}<{{ p[p.type] }}>"
+              "{% endfor %}{% endif %}"),
+         CALLED("\"content\":\"c\",\"reasoning_content\":\"r\",", OBJECT), "u<r><c>"},
+        {LOOP("{% if m.tool_calls and m.content and m.thinking %}{{ raise_exception('both') }}{% endif %}"
+              "{{ m.thinking }}|{{ m.content }}"),
+         CALLED("\"content\":\"c\",\"reasoning_content\":\"r\",", OBJECT), "|ur\n\nc|"},
+    };
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_chat chat;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        runnel_chat_default(&chat);
+        chat.template_text = cases[i].source;
+        chat.messages_json = cases[i].messages;
+        chat.no_generation_prompt = 1;
+        if (strcmp(apply(model, &chat), cases[i].text) != 0)
+            fail_msg("%s\n%s\n%s\nexpected: %s", cases[i].source, cases[i].messages, apply(model, &chat),
+                     cases[i].text);
+    }
+    runnel_model_free(model);
+    runnel_engine_free(engine);
+}
+
+/* Messages one by one are brought into the same forms. */
+static void forms_of_members(void **state)
+{
+    static const runnel_message messages[] = {
+        {"developer", "d", NULL},
+        {"user", "u", NULL},
+        {"assistant", NULL, "{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":2}\"}}]}"}};
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_chat chat;
+
+    (void)state;
+    runnel_chat_default(&chat);
+    chat.messages = messages;
+    chat.n_messages = 3;
+    chat.template_text = LOOP("{% if m.role != 'developer' %}{{ m.role + '=' + m.content }}{% endif %}"
+                              "{{ m.tool_calls[0].function.arguments.a if m.tool_calls }};");
+    assert_string_equal(apply(model, &chat), "system=d;user=u;assistant=2;");
+    runnel_model_free(model);
+    runnel_engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traits),
         cmocka_unit_test(malformed),
+        cmocka_unit_test(forms),
+        cmocka_unit_test(forms_of_members),
         cmocka_unit_test_setup_teardown(of_a_file, write_model, remove_model),
         cmocka_unit_test(tokens_of_a_chat),
+        cmocka_unit_test(tokens_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,24 @@ static int teardown(void **state)
 
 #define PROMPT "Once upon a time"
 
+/* Ids that are none are refused, and nothing is left out. */
+static void ids_outside(void **state)
+{
+    runnel_model_info info = {.struct_size = sizeof info};
+    int32_t ids[2] = {0};
+    size_t n = 1;
+
+    (void)state;
+    assert_int_equal(runnel_model_get_info(model, &info), RUNNEL_OK);
+    ids[1] = (int32_t)info.vocab_tokens - 1;
+    assert_int_equal(runnel_detokenize(model, ids, 2, 0, NULL, 0, &n), RUNNEL_OK);
+    ids[1]++;
+    assert_int_equal(runnel_detokenize(model, ids, 2, 0, NULL, 0, &n), RUNNEL_INVALID);
+    ids[1] = -1;
+    assert_int_equal(runnel_detokenize(model, ids, 2, 0, NULL, 0, &n), RUNNEL_INVALID);
+    assert_int_equal(n, 0);
+}
+
 /* A stop string ends the text before it, wherever tokens cut it, and the token that completed it counts. */
 static void stop_strings(void **state)
 {
@@ -442,6 +460,7 @@ int main(void)
         cmocka_unit_test(logprobs_and_logits),
         cmocka_unit_test(progress),
         cmocka_unit_test(session_turns),
+        cmocka_unit_test(ids_outside),
         cmocka_unit_test(session_after_stop),
         cmocka_unit_test(sessions_under_pressure),
         cmocka_unit_test(session_queue),

@@ -1,6 +1,9 @@
-/* A host's signals: no thread of the library takes one, but for those that it raises by a fault of its own. */
+/* A host's signals: no thread of the library takes one, but for those that it raises by a fault of its own. And a host's
+ * floating-point environment: no thread of the library has it. */
+#define _GNU_SOURCE /* feenableexcept */
 #include <ctype.h>
 #include <dirent.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -172,9 +175,68 @@ static void signals_are_the_hosts(void **state)
     runnel_engine_free(engine);
 }
 
+/* Draws with temperature, for tokens and logprobs of all that computes, of a host that rounds so and traps that. */
+static void draw(int rounding, int traps, struct capture *capture, size_t *n_prompt)
+{
+    static char prompt[40000];
+    runnel_engine *engine;
+    runnel_model *model;
+    runnel_request request = make_request("Once upon a time there was", 30, capture);
+    runnel_embed_request embed;
+    runnel_stream stream;
+    runnel_event event;
+    fenv_t own_floats;
+
+    memset(prompt, 'a', sizeof prompt - 1);
+    request.sampling.temperature = 0.9f;
+    request.sampling.top_p = 0.9f;
+    request.sampling.seed = 7;
+    request.want_logprobs = 1;
+    request.n_top = 3;
+    assert_int_equal(fegetenv(&own_floats), 0);
+    fesetround(rounding);
+    feenableexcept(traps);
+    traps = fegetexcept(); /* what the processor can trap of them */
+    engine = start_engine(NULL);
+    model = load_model(engine, quick_model(), NULL);
+    assert_int_equal(runnel_tokenize(model, prompt, sizeof prompt - 1, 0, NULL, 0, n_prompt), RUNNEL_OK);
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    runnel_embed_request_default(&embed);
+    embed.text = "hello";
+    embed.text_bytes = 5;
+    assert_int_equal(runnel_embed(model, &embed, &stream, NULL), RUNNEL_OK);
+    do
+        assert_int_equal(runnel_stream_next(engine, stream, -1, &event), RUNNEL_OK);
+    while (event.type < RUNNEL_EVENT_DONE);
+    assert_int_equal(event.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(fegetround(), rounding); /* the host's is as it was */
+    assert_int_equal(fegetexcept(), traps);
+    runnel_engine_free(engine);
+    fesetenv(&own_floats);
+}
+
+static void floats_are_the_hosts(void **state)
+{
+    static const int roundings[] = {FE_UPWARD, FE_TOWARDZERO, FE_TONEAREST};
+    struct capture usual = {0};
+    size_t n, n_usual;
+
+    (void)state;
+    draw(FE_TONEAREST, 0, &usual, &n_usual);
+    for (size_t i = 0; i < sizeof roundings / sizeof roundings[0]; i++) {
+        struct capture capture = {0};
+
+        draw(roundings[i], roundings[i] == FE_TONEAREST ? FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW : 0, &capture, &n);
+        assert_int_equal(n, n_usual);
+        assert_string_equal(capture.text, usual.text);
+        capture_clear(&capture);
+    }
+    capture_clear(&usual);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_hosts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_hosts), cmocka_unit_test(floats_are_the_hosts)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,6 +321,28 @@ static void test_refused(void **state)
     cold_told_free(&told);
 }
 
+static int no_mkdir(void *user, const char *path)
+{
+    (void)user;
+    (void)path;
+    return -EROFS;
+}
+
+/* A folder that cannot be made: the sentence says why, not that it is not there. */
+static void test_not_made(void **state)
+{
+    struct rn_tier_id id = cold_id();
+    struct rn_cold_io io = rn_cold_io_machine;
+    struct rn_cold_store *store;
+    runnel_error error = {0};
+
+    (void)state;
+    io.mkdir = no_mkdir;
+    assert_int_equal(rn_cold_store_open(&cold_heap, &io, cold_folder, &id, &cold_roomy, NULL, NULL, &store, &error),
+                     RUNNEL_IO);
+    assert_non_null(strstr(error.message, "cannot be made: Read-only file system"));
+}
+
 /* The folder is removed under both, and made anew by a third: the reader follows that one, and takes its place; the
  * first writer touches nothing of it, though its numbers are the same. */
 static void test_removed(void **state)
@@ -642,6 +664,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_torn, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_faults, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_refused, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_not_made, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_removed, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_forgotten, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread, cold_set_up, cold_tear_down),

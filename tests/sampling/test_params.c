@@ -66,6 +66,7 @@ static void biases(void **state)
     const runnel_logit_bias good[] = {{0, -INFINITY}, {99, FLT_MAX}, {99, -FLT_MAX}};
     const runnel_logit_bias bad[][2] = {
         {{0, 0}, {-1, 0}}, {{0, 0}, {VOCAB, 0}}, {{0, 0}, {INT32_MIN, 0}}, {{0, 0}, {1, NAN}}, {{0, 0}, {1, INFINITY}}};
+    const runnel_logit_bias many[VOCAB + 1] = {{0, 0}};
     runnel_sampling p = reference_plain();
 
     (void)state;
@@ -79,6 +80,12 @@ static void biases(void **state)
         p.n_biases = 2;
         refuses(&p, i < 3 ? "sampling.biases[1].token" : "sampling.biases[1].bias");
     }
+    p.biases = many;
+    p.n_biases = VOCAB;
+    accepts(&p);
+    p.n_biases = VOCAB + 1;
+    refuses(&p, "sampling.n_biases");
+    p.n_biases = 1;
     p.biases = NULL;
     refuses(&p, "sampling.biases");
     p.n_biases = 0;

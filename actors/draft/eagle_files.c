@@ -1,0 +1,76 @@
+/* The files of a training: see eagle_files.h. */
+#include "actors/draft/eagle_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file_target.h"
+
+/* The number N of a first part's name, "...-00001-of-N.gguf", which ends it; 1: it is no such name. */
+static uint32_t parts_of(const char *suffix)
+{
+    unsigned n;
+    int end = 0;
+
+    return sscanf(suffix, "-00001-of-%5u.gguf%n", &n, &end) == 1 && suffix[end] == '\0' && end > 0 ? n : 1;
+}
+
+/* Is the file at `target` the model's, or that of one of its parts? no_memory: it could not be found out. */
+static bool is_of_model(struct rn_heap *heap, const char *model, const char *target, bool *no_memory)
+{
+    const size_t n_suffix = sizeof "-00001-of-00001.gguf" - 1, n = strlen(model);
+    uint32_t n_parts = n > n_suffix ? parts_of(model + n - n_suffix) : 1;
+    bool is = rn_file_target_same(model, target);
+    char *part, number[12];
+
+    if (n_parts <= 1 || is)
+        return is;
+    part = rn_strndup(heap, model, n);
+    *no_memory = part == NULL;
+    for (uint32_t i = 2; i <= n_parts && part != NULL && !is; i++) {
+        snprintf(number, sizeof number, "%05u", i);
+        memcpy(part + n - n_suffix + 1, number, 5);
+        is = rn_file_target_same(part, target);
+    }
+    rn_free(heap, part);
+    return is;
+}
+
+/* The file that is to be written at `path`, of the option `name`; it goes to *target. */
+static runnel_status check_written(struct rn_heap *heap, const char *model, const char *name, const char *path,
+                                   char **target, runnel_error *error)
+{
+    bool no_memory = false;
+    runnel_status status;
+
+    if (path[0] == '\0')
+        return rn_error_set(error, RUNNEL_IO, "%s: the path is empty", name);
+    status = rn_file_target(heap, path, target, error);
+    if (status == RUNNEL_OK && is_of_model(heap, model, *target, &no_memory))
+        return rn_error_set(error, RUNNEL_INVALID, "%s: %s is a file of the model", name, path);
+    if (no_memory)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
+    return status == RUNNEL_OK ? rn_file_target_check(heap, *target, error) : status;
+}
+
+runnel_status rn_eagle_files_check(struct rn_heap *heap, const char *model, const char *head, const char *state,
+                                   runnel_error *error)
+{
+    char *head_target = NULL, *state_target = NULL;
+    runnel_status status;
+
+    if (faccessat(AT_FDCWD, model, R_OK, AT_EACCESS) != 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", model, strerror(errno));
+    status = check_written(heap, model, "head", head, &head_target, error);
+    if (status == RUNNEL_OK && state != NULL)
+        status = check_written(heap, model, "eagle options: state", state, &state_target, error);
+    if (status == RUNNEL_OK && state != NULL && rn_file_target_same(head_target, state_target))
+        status = rn_error_set(error, RUNNEL_INVALID, "eagle options: state: %s is the file of the head", state);
+    rn_free(heap, head_target);
+    rn_free(heap, state_target);
+    return status;
+}
