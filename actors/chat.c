@@ -79,17 +79,21 @@ static void put_members(struct text *text, const char *object)
     put(text, begin, (size_t)(end - begin));
 }
 
-static bool has_parts(struct rn_value message)
+/* Has the message what templates take in different forms? See struct rn_template_forms. */
+static bool is_special(struct rn_value message)
 {
-    return message.kind == RN_VALUE_DICT && rn_dict_at(message, "content").kind == RN_VALUE_LIST;
+    return rn_dict_at(message, "content").kind != RN_VALUE_STRING ||
+           rn_value_is(rn_dict_at(message, "role"), "developer") ||
+           rn_dict_at(message, "tool_calls").kind != RN_VALUE_UNDEFINED ||
+           rn_dict_at(message, "reasoning_content").kind != RN_VALUE_UNDEFINED;
 }
 
-/* *parts is set where a message, or one of a list of messages, has its content in parts. NULL: not messages; of tools
- * each number counts, as in a schema. */
-static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *parts,
+/* *special is set where one of a list of messages is. NULL: no list of them; of tools each number counts, as in a
+ * schema. */
+static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *special,
                                 runnel_error *error)
 {
-    bool exact = array && parts == NULL;
+    bool exact = array && special == NULL;
     struct rn_arena arena;
     struct rn_value value;
     runnel_error inner = {0};
@@ -104,16 +108,14 @@ static runnel_status check_json(struct rn_heap *heap, const char *json, bool arr
         rn_error_set(error, status = RUNNEL_INVALID, "%s: %s", what, inner.message);
     else if (value.kind != (array ? RN_VALUE_LIST : RN_VALUE_DICT))
         status = rn_error_set(error, RUNNEL_INVALID, "%s: not a JSON %s", what, array ? "array" : "object");
-    else if (parts != NULL && !array)
-        *parts |= has_parts(value);
-    else if (parts != NULL)
+    else if (special != NULL)
         for (size_t i = 0; i < value.list->n; i++)
-            *parts |= has_parts(value.list->items[i]);
+            *special |= is_special(value.list->items[i]);
     rn_arena_fini(&arena);
     return status;
 }
 
-static runnel_status put_message(struct text *text, const runnel_message *message, size_t i, bool *parts,
+static runnel_status put_message(struct text *text, const runnel_message *message, size_t i, bool *special,
                                  runnel_error *error)
 {
     char what[64];
@@ -130,9 +132,10 @@ static runnel_status put_message(struct text *text, const runnel_message *messag
         put_string(text, message->content);
     else
         put_plain(text, "null");
+    *special |= message->content == NULL || message->more != NULL || strcmp(message->role, "developer") == 0;
     if (message->more != NULL) {
         snprintf(what, sizeof what, "messages[%zu].more", i);
-        status = check_json(text->heap, message->more, false, what, parts, error);
+        status = check_json(text->heap, message->more, false, what, NULL, error);
         if (status == RUNNEL_OK)
             put_members(text, message->more);
     }
@@ -140,7 +143,7 @@ static runnel_status put_message(struct text *text, const runnel_message *messag
     return status;
 }
 
-static runnel_status put_messages(struct text *text, const runnel_chat *given, bool *parts, runnel_error *error)
+static runnel_status put_messages(struct text *text, const runnel_chat *given, bool *special, runnel_error *error)
 {
     runnel_status status = RUNNEL_OK;
 
@@ -148,7 +151,7 @@ static runnel_status put_messages(struct text *text, const runnel_chat *given, b
     if (given->messages_json != NULL) {
         if (given->messages != NULL || given->n_messages > 0)
             return rn_error_set(error, RUNNEL_INVALID, "chat: messages and messages_json are both given");
-        status = check_json(text->heap, given->messages_json, true, "messages_json", parts, error);
+        status = check_json(text->heap, given->messages_json, true, "messages_json", special, error);
         put_plain(text, given->messages_json);
         return status;
     }
@@ -156,17 +159,17 @@ static runnel_status put_messages(struct text *text, const runnel_chat *given, b
         return rn_error_set(error, RUNNEL_INVALID, "chat: messages is NULL but n_messages is %zu", given->n_messages);
     put_plain(text, "[");
     for (size_t i = 0; i < given->n_messages && status == RUNNEL_OK; i++)
-        status = put_message(text, &given->messages[i], i, parts, error);
+        status = put_message(text, &given->messages[i], i, special, error);
     put_plain(text, "]");
     return status;
 }
 
-static runnel_status put_context(struct text *text, const runnel_chat *given, bool *parts, runnel_error *error)
+static runnel_status put_context(struct text *text, const runnel_chat *given, bool *special, runnel_error *error)
 {
     runnel_status status;
 
     put_plain(text, "{");
-    status = put_messages(text, given, parts, error);
+    status = put_messages(text, given, special, error);
     put_plain(text, given->no_generation_prompt || given->continue_final ? ",\"add_generation_prompt\":false"
                                                                          : ",\"add_generation_prompt\":true");
     if (status == RUNNEL_OK && given->tools != NULL) {
@@ -206,7 +209,7 @@ static runnel_status choose_template(struct rn_chat *chat, const struct rn_chat_
     if (found->parsed == NULL)
         return rn_error_set(error, found->error.status, "the model's chat template: %s", found->error.message);
     chat->tmpl = found->parsed;
-    chat->takes_parts = found->traits.parts;
+    chat->forms = found->traits.forms;
     chat->format = found->format;
     return RUNNEL_OK;
 }
@@ -221,7 +224,7 @@ static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *
         return status;
     if (chat->own != NULL)
         chat->tmpl = chat->own;
-    status = put_context(&text, given, &chat->has_parts, error);
+    status = put_context(&text, given, &chat->special, error);
     chat->context = text.bytes;
     chat->context_bytes = text.n;
     if (status == RUNNEL_OK && given->tools != NULL) {
@@ -382,15 +385,15 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
                                           .strings = strings,
                                           .n_strings = sizeof strings / sizeof strings[0],
                                           .now_s = chat->now_s};
-    bool takes_parts = chat->takes_parts;
+    struct rn_template_forms forms = chat->forms;
     runnel_status status = RUNNEL_OK;
 
     RN_ASSERT(chat->own == NULL || chat->own == chat->tmpl);
-    if (chat->has_parts && chat->own != NULL)
-        status = rn_template_probe_parts(chat->own, heap, &takes_parts);
+    if (chat->special && chat->own != NULL)
+        status = rn_template_probe_forms(chat->own, heap, &forms);
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "no memory for the chat");
-    context.join_parts = chat->has_parts && !takes_parts;
+    context.forms = chat->special ? &forms : NULL;
     status = rn_template_render(chat->tmpl, heap, &context, NULL, rendered, error);
     if (status != RUNNEL_OK)
         return status;
@@ -410,6 +413,7 @@ runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct 
     if (with_bos == NULL) {
         rn_free(heap, *tokens);
         *tokens = NULL;
+        *count = 0;
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the prompt");
     }
     memmove(with_bos + 1, with_bos, *count * sizeof *with_bos);

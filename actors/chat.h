@@ -22,11 +22,11 @@ struct rn_chat {
     const struct rn_answer_format *format;
     char *context; /* [context_bytes] */
     size_t context_bytes;
-    char *tools;      /* NUL-terminated, or NULL */
-    bool has_parts;   /* the content of a message is a list of parts */
-    bool takes_parts; /* the template takes such; not known of `own` */
-    bool goes_on;     /* with its last message */
-    int64_t now_s;    /* never 0 */
+    char *tools;                    /* NUL-terminated, or NULL */
+    bool special;                   /* a message has what templates take in different forms */
+    struct rn_template_forms forms; /* those of the template; not known of `own` */
+    bool goes_on;                   /* with its last message */
+    int64_t now_s;                  /* never 0 */
 };
 
 /* Checks a chat and copies what it needs. `given` is read up to its struct_size. INVALID, NOT_FOUND, FORMAT,
@@ -35,9 +35,8 @@ runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *
                           struct rn_chat **out, runnel_error *error);
 void rn_chat_free(struct rn_chat *chat);
 
-/* The text; errors of rn_template_render. Contents that are lists of text parts are joined, unless the template takes
- * them as they are. Of a chat whose last message goes on the text ends with its content: INVALID where the template
- * does not write it. */
+/* The text; errors of rn_template_render. Messages are brought into the forms that the template takes. Of a chat whose
+ * last message goes on the text ends with its content: INVALID where the template does not write it. */
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
                              struct rn_rendered *rendered, runnel_error *error);
 

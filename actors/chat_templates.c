@@ -97,7 +97,7 @@ runnel_status rn_chat_template_tell(const struct rn_chat_template *tmpl, runnel_
     now.knows |= traits->tools ? RUNNEL_TEMPLATE_TOOLS : 0;
     now.knows |= tmpl->parsed != NULL && rn_answer_format_reasons(tmpl->format) ? RUNNEL_TEMPLATE_REASONING : 0;
     now.knows |= traits->thinking ? RUNNEL_TEMPLATE_THINKING : 0;
-    now.knows |= traits->parts ? RUNNEL_TEMPLATE_PARTS : 0;
+    now.knows |= traits->forms.parts ? RUNNEL_TEMPLATE_PARTS : 0;
     rn_sized_write(info, info->struct_size, &now, sizeof now);
     if (tmpl->parsed == NULL)
         return rn_error_set(error, tmpl->error.status, "%s", tmpl->error.message);

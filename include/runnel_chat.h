@@ -16,9 +16,10 @@ struct runnel_model; /* runnel_model of runnel.h */
 
 /* ---- Conversations ----------------------------------------------------------------------- */
 
-/* A message of a conversation. All strings are UTF-8 and NUL-terminated. */
+/* A message of a conversation, in OpenAI's form; where a template takes another it is brought into that
+ * (docs/TEMPLATES.md, "The forms of messages"). All strings are UTF-8 and NUL-terminated. */
 typedef struct runnel_message {
-    const char *role;    /* "system", "user", "assistant", "tool": as the template knows them */
+    const char *role;    /* "system", "developer", "user", "assistant", "tool", or what else the template knows */
     const char *content; /* NULL: null */
     const char *more;    /* a JSON object whose members join the message ("tool_calls", "reasoning_content", "name",
                             "content" as a list of parts, ...), or NULL */

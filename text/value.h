@@ -98,7 +98,7 @@ enum rn_value_kind {
                         zeros in front or behind the fraction */
 };
 
-struct rn_object; /* template_impl.h */
+struct rn_object; /* text/template/run.h */
 
 struct rn_value {
     enum rn_value_kind kind;

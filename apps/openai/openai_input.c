@@ -102,7 +102,7 @@ static bool add_call(struct talk *talk, const json_t *item, size_t i)
     const json_t *id = member(talk, item, i, "call_id", JSON_STRING),
                  *name = id != NULL ? member(talk, item, i, "name", JSON_STRING) : NULL,
                  *arguments = name != NULL ? member(talk, item, i, "arguments", JSON_STRING) : NULL;
-    json_t *message = NULL, *calls = NULL, *function = NULL;
+    json_t *message = NULL, *calls = NULL;
 
     if (arguments == NULL)
         return false;
@@ -113,12 +113,8 @@ static bool add_call(struct talk *talk, const json_t *item, size_t i)
     if (calls == NULL && (json_object_set_new(message, "tool_calls", json_array()) != 0 ||
                           (calls = json_object_get(message, "tool_calls")) == NULL))
         return false;
-    function = json_pack("{s:O, s:O}", "name", name, "arguments", arguments);
-    if (function == NULL)
-        return false;
-    openai_open_arguments(function);
-    return json_array_append_new(calls,
-                                 json_pack("{s:O, s:s, s:o}", "id", id, "type", "function", "function", function)) == 0;
+    return json_array_append_new(calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function",
+                                                  "name", name, "arguments", arguments)) == 0;
 }
 
 static bool add_output(struct talk *talk, const json_t *item, size_t i)
@@ -311,16 +307,21 @@ bool openai_take_choice(struct openai_reader *reader, const char *name, const js
     return reader->r->given.tool_choice != NULL || openai_no_memory(reader->error);
 }
 
-static bool is_allowed(const json_t *allowed, const char *tool)
+/* The names of tools that are allowed, as the keys of an object; NULL: not enough memory. */
+static json_t *allowed_names(const json_t *allowed)
 {
-    for (size_t i = 0; i < json_array_size(allowed); i++) {
+    json_t *names = json_object();
+
+    for (size_t i = 0; names != NULL && i < json_array_size(allowed); i++) {
         const json_t *item = json_array_get(allowed, i), *function = json_object_get(item, "function");
         const char *name = openai_word(json_object_get(function != NULL ? function : item, "name"));
 
-        if (name != NULL && strcmp(name, tool) == 0)
-            return true;
+        if (name != NULL && json_object_set_new(names, name, json_true()) != 0) {
+            json_decref(names);
+            names = NULL;
+        }
     }
-    return false;
+    return names;
 }
 
 static const char *name_of(const json_t *tools, size_t i)
@@ -328,23 +329,38 @@ static const char *name_of(const json_t *tools, size_t i)
     return openai_word(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
 }
 
+/* Those of the tools whose names are allowed; NULL: not enough memory. */
+static json_t *allowed_tools(const json_t *tools, const json_t *allowed)
+{
+    json_t *names = allowed_names(allowed), *kept = json_array();
+
+    for (size_t i = 0; names != NULL && kept != NULL && i < json_array_size(tools); i++)
+        if (json_object_get(names, name_of(tools, i)) != NULL &&
+            json_array_append(kept, json_array_get(tools, i)) != 0) {
+            json_decref(kept);
+            kept = NULL;
+        }
+    if (names == NULL) {
+        json_decref(kept);
+        kept = NULL;
+    }
+    json_decref(names);
+    return kept;
+}
+
 bool openai_finish_choice(struct openai_reader *reader)
 {
-    json_t *tools = reader->own_tools;
+    json_t *kept = NULL;
 
     if (reader->allowed == NULL)
         return true;
-    if (tools == NULL) { /* the body's */
-        reader->tools = reader->own_tools = tools =
-            reader->tools != NULL ? json_copy((json_t *)(uintptr_t)reader->tools) : json_array();
-        if (tools == NULL)
-            return openai_no_memory(reader->error);
-    }
-    for (size_t i = json_array_size(tools); i > 0; i--)
-        if (!is_allowed(reader->allowed, name_of(tools, i - 1)))
-            json_array_remove(tools, i - 1);
-    return json_array_size(tools) > 0 || openai_refuse(reader->error, "invalid_value", reader->allowed_of,
-                                                       "%s names none of the tools", reader->allowed_of);
+    kept = allowed_tools(reader->tools, reader->allowed);
+    if (kept == NULL)
+        return openai_no_memory(reader->error);
+    json_decref(reader->own_tools);
+    reader->tools = reader->own_tools = kept;
+    return json_array_size(kept) > 0 || openai_refuse(reader->error, "invalid_value", reader->allowed_of,
+                                                      "%s names none of the tools", reader->allowed_of);
 }
 
 /* ---- Others ------------------------------------------------------------------------------ */

@@ -63,22 +63,9 @@ json_t *openai_join_parts(const json_t *parts, const char *where, const char *co
     return joined;
 }
 
-void openai_open_arguments(json_t *function)
+static bool check_calls(const json_t *calls, const char *where, struct openai_error *error)
 {
-    const json_t *arguments = json_object_get(function, "arguments");
-    json_t *parsed = NULL;
-
-    if (!json_is_string(arguments))
-        return;
-    parsed = openai_parse_as(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
-    if (json_is_object(parsed))
-        json_object_set(function, "arguments", parsed);
-    json_decref(parsed);
-}
-
-static bool fix_calls(json_t *calls, const char *where, struct openai_error *error)
-{
-    json_t *call = NULL;
+    const json_t *call = NULL;
     char param[96];
     size_t i = 0;
 
@@ -86,7 +73,7 @@ static bool fix_calls(json_t *calls, const char *where, struct openai_error *err
         return false;
     json_array_foreach(calls, i, call)
     {
-        json_t *function = json_object_get(call, "function");
+        const json_t *function = json_object_get(call, "function");
 
         snprintf(param, sizeof param, "%.50s[%zu].function", where, i);
         if (!openai_expect(error, param, function, JSON_OBJECT))
@@ -94,7 +81,6 @@ static bool fix_calls(json_t *calls, const char *where, struct openai_error *err
         snprintf(param, sizeof param, "%.50s[%zu].function.name", where, i);
         if (!openai_expect(error, param, json_object_get(function, "name"), JSON_STRING))
             return false;
-        openai_open_arguments(function);
     }
     return true;
 }
@@ -155,7 +141,7 @@ static bool fix_message(json_t *message, size_t i, struct openai_error *error)
         return false;
     calls = json_object_get(message, "tool_calls");
     snprintf(param, sizeof param, "messages[%zu].tool_calls", i);
-    return calls == NULL || fix_calls(calls, param, error);
+    return calls == NULL || check_calls(calls, param, error);
 }
 
 json_t *openai_messages(const json_t *messages, struct openai_error *error)

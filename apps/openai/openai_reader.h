@@ -60,7 +60,4 @@ bool openai_known_word(const char *const *words, const char *word);
 /* False, with an error, when the value is not what tools and functions may be named. */
 bool openai_expect_tool_name(struct openai_error *error, const char *param, const json_t *value);
 
-/* Arguments in a string become what they say, if that is an object: templates want to write them themselves. */
-void openai_open_arguments(json_t *function);
-
 #endif

@@ -82,11 +82,24 @@ static int no_memory(struct openai_error *error)
     return -1;
 }
 
+/* The names of an array of strings, with commas; NULL: not enough memory. */
+static char *joined(const json_t *names)
+{
+    size_t bytes = 1;
+    char *order = NULL, *end = NULL;
+
+    for (size_t i = 0; i < json_array_size(names); i++)
+        bytes += json_string_length(json_array_get(names, i)) + 1;
+    end = order = calloc(bytes, 1);
+    for (size_t i = 0; order != NULL && i < json_array_size(names); i++)
+        end = stpcpy(stpcpy(end, i > 0 ? "," : ""), json_string_value(json_array_get(names, i)));
+    return order;
+}
+
 /* An array of names, or one string with commas or semicolons. */
 static int read_order(struct openai_request *request, const char *name, const json_t *value, struct openai_error *error)
 {
-    size_t capacity = 1;
-    char *order;
+    char *order = NULL;
 
     if (json_is_string(value)) {
         if (!openai_expect_word(error, name, value))
@@ -95,16 +108,10 @@ static int read_order(struct openai_request *request, const char *name, const js
     } else {
         if (!openai_expect(error, name, value, JSON_ARRAY))
             return -1;
-        for (size_t i = 0; i < json_array_size(value); i++) {
+        for (size_t i = 0; i < json_array_size(value); i++)
             if (!openai_expect_word(error, name, json_array_get(value, i)))
                 return -1;
-            capacity += json_string_length(json_array_get(value, i)) + 1;
-        }
-        order = calloc(capacity, 1);
-        for (size_t i = 0; order != NULL && i < json_array_size(value); i++) {
-            strcat(order, i > 0 ? "," : "");
-            strcat(order, json_string_value(json_array_get(value, i)));
-        }
+        order = joined(value);
     }
     if (order == NULL)
         return no_memory(error);

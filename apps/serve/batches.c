@@ -114,7 +114,6 @@ static bool move_result(struct serve *serve, const json_t *record, const char *m
     const char *id = json_string_value(json_object_get(store_object(record), member));
     char from[PATH_BYTES], to[PATH_BYTES], name[80];
     struct stat status;
-
     json_t *file = NULL;
 
     if (!store_path(store, store_id(record), ending, from, sizeof from))
@@ -123,8 +122,8 @@ static bool move_result(struct serve *serve, const json_t *record, const char *m
         unlink(from);
         return true;
     }
-    if (store_path(store, id, "", to, sizeof to))
-        rename(from, to);
+    if (!store_path(store, id, "", to, sizeof to) || (rename(from, to) != 0 && errno != ENOENT))
+        return false;
     if (store_find(store, STORE_FILES, id, owner_of(record)) != NULL || stat(to, &status) != 0)
         return true;
     snprintf(name, sizeof name, "%.48s_%s.jsonl", store_id(record), ending[1] == 'o' ? "output" : "error");
@@ -260,6 +259,52 @@ static void pay(void *user, uint64_t tokens)
         serve_limits_charge(&key->limits, (int64_t)tokens, uv_now(&serve->loop));
 }
 
+/* A long line, read on another thread. */
+struct line_reading {
+    struct serve_work work; /* first */
+    struct batch *batch;
+    struct batch_raw raw;
+    size_t limit;
+    struct batch_line *line;
+};
+
+static void read_line(struct serve_work *work)
+{
+    struct line_reading *reading = (struct line_reading *)work;
+
+    reading->line = batch_line_new(&reading->raw, reading->limit);
+}
+
+static void line_is_read(struct serve_work *work, bool ran)
+{
+    struct line_reading *reading = (struct line_reading *)work;
+
+    (void)ran;
+    free(reading->raw.bytes); /* where it did not run */
+    if (work->serve->ending)
+        batch_line_free(reading->line);
+    else
+        batch_take_line(reading->batch, reading->line);
+    free(reading);
+}
+
+static void read_apart(void *user, const struct batch_raw *raw, size_t limit)
+{
+    struct serve *serve = user;
+    struct batch *batch = serve->files->running->batch;
+    struct line_reading *reading = calloc(1, sizeof *reading);
+
+    if (reading == NULL) {
+        free(raw->bytes);
+        batch_take_line(batch, NULL);
+        return;
+    }
+    reading->batch = batch;
+    reading->raw = *raw;
+    reading->limit = limit;
+    serve_work_begin(serve, NULL, &reading->work, read_line, line_is_read);
+}
+
 static struct serve_batch *new_run(struct serve *serve, json_t *record, struct serve_model *model)
 {
     struct serve_batch *run = calloc(1, sizeof *run);
@@ -280,7 +325,7 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     batch->model_name = model->name;
     batch->template_text = serve->template_text;
     batch->tenant = owner_of(record);
-    batch->owner = (struct batch_owner){ask, pay, serve};
+    batch->owner = (struct batch_owner){ask, pay, read_apart, serve};
     batch->only_model = model->name;
     batch->only_url = openai_word(json_object_get(object, "endpoint"));
     batch->input.fd = -1;
@@ -368,7 +413,7 @@ static bool go_on(struct serve_batch *run)
         run->ending = true;
         batch_cancel(run->batch);
     }
-    return batch_live(run->batch) > 0;
+    return batch_live(run->batch) > 0 || run->batch->reads;
 }
 
 static void step(struct serve *serve)

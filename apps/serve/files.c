@@ -189,7 +189,7 @@ json_t *files_keep(struct serve *serve, uint64_t owner, const char *id, const ch
 }
 
 struct upload {
-    char purpose[32], filename[256];
+    char purpose[32], filename[MULTIPART_FILENAME];
     const char *bytes; /* NULL: there is no file */
     size_t n;
 };
@@ -271,10 +271,12 @@ void serve_files_upload(struct serve *serve, struct http_exchange *exchange, con
     files_new_id(serve, "file-", id);
     if (store_write(&files->store, id, upload.bytes, upload.n))
         object = files_keep(serve, owner_of(exchange), id, name_of(&upload), "batch", upload.n);
-    if (object != NULL)
+    if (object != NULL) {
         files_reply(serve, exchange, object);
-    else
-        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
+        return;
+    }
+    store_unlink(&files->store, id);
+    serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
 }
 
 /* ---- One file ---------------------------------------------------------------------------- */
@@ -307,7 +309,7 @@ void serve_files_one(struct serve *serve, struct http_exchange *exchange, const 
     snprintf(id, sizeof id, "%.*s", slash != NULL ? (int)(slash - rest < 63 ? slash - rest : 63) : 63, rest);
     record = store_find(&files->store, STORE_FILES, id, owner_of(exchange));
     if (record == NULL || (slash != NULL && strcmp(slash, "/content") != 0))
-        files_refuse_unknown(serve, exchange, "file", rest);
+        files_refuse_unknown(serve, exchange, "file", slash != NULL && strcmp(slash, "/content") == 0 ? id : rest);
     else if (slash != NULL)
         reply_content(serve, exchange, id);
     else

@@ -41,6 +41,7 @@ struct http_limits {
     uint32_t idle_ms;     /* between two requests; 0: 75,000 */
     uint32_t reader_ms;   /* without taking any byte of an answer that waits; 0: 60,000 */
     uint32_t gather_ms;   /* what a stream gathers leaves so often; 0: nothing is gathered */
+    const char *names;    /* "/v1/models/": in what is behind it an encoded slash is a slash; NULL: nowhere. Borrowed */
 };
 
 /* What the server calls. A handler may answer inside any of these but on_gone. */
@@ -66,6 +67,10 @@ struct http_handlers {
      * called. It comes inside the call that ends the answer, or behind on_gone; it may read http_status, http_sent and
      * http_user, and nothing else may be done with the exchange. NULL: not told. */
     void (*on_end)(void *user, struct http_exchange *exchange);
+
+    /* A connection that came could not be taken, by this error of libuv's (UV_EMFILE: the process has no descriptors
+     * left): it waits in the kernel's queue. Each time; several times a second while it lasts. NULL: not told. */
+    void (*on_short)(void *user, int error);
 
     /* The body of a refusal by the server itself (400, 408, 413, 414, 417, 431, 501, 503, 505), valid until the next
      * call; path: of the request, as far as a path was read, "" else. NULL: the reason as a line of text. It may read
@@ -94,6 +99,9 @@ bool http_use_tls(struct http_server *server, const char *certificate, const cha
  * is called once when no connection is left, perhaps before this returns. */
 void http_server_drain(struct http_server *server, void (*on_drained)(void *user), void *user);
 
+/* What waits for an answer that has not begun is refused, 503 with this reason: sent as the loop goes on. */
+void http_server_refuse(struct http_server *server, const char *reason);
+
 /* Closes every connection, with on_gone for what was not answered. Its handles close on the loop: the memory goes when
  * the last one has, so run the loop until it has nothing to do. NULL is allowed. */
 void http_server_free(struct http_server *server);
@@ -111,8 +119,8 @@ uint64_t http_held_bytes(const struct http_server *server);
 
 const char *http_method(const struct http_exchange *exchange); /* "GET" */
 
-/* The path without its query, decoded (%41), "" never: always begins with "/"; empty, "." and ".." segments or an
- * encoded "/" or NUL make a request 400. The target's host, if any, says nothing. */
+/* The path without its query, decoded (%41), "" never: always begins with "/"; empty, "." and ".." segments, a NUL, or
+ * an encoded slash where limits.names does not allow it make a request 400. The target's host, if any, says nothing. */
 const char *http_path(const struct http_exchange *exchange);
 const char *http_query(const struct http_exchange *exchange); /* as sent, without "?"; "" */
 

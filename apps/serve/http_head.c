@@ -255,7 +255,8 @@ bool http_head_finish(struct http_request *request)
     request->head[request->method_bytes] = '\0';
     request->method = request->head;
     any = strcmp(request->method, "OPTIONS") == 0;
-    if (!http_target_split(request->target, request->target_bytes, any, &request->path, &request->query, &reason))
+    if (!http_target_split(request->target, request->target_bytes, any, request->bounds->names, &request->path,
+                           &request->query, &reason))
         return http_refuse(request, 400, reason);
     for (size_t i = 0; i < request->n_fields; i++) {
         request->fields[i].name[request->fields[i].name_bytes] = '\0';

@@ -92,14 +92,17 @@ static void on_listening(uv_poll_t *poll, int status, int events)
             continue;
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        status = fd < 0 ? -1 : 0;
+        status = fd < 0 ? uv_translate_sys_error(errno) : 0;
         if (status != 0)
             break;
         name_peer(&address, peer);
         take(listener, fd, peer);
     }
-    if (status != 0)
-        http_server_sleep(listener->server); /* no descriptors, mostly: who comes waits in the kernel's queue */
+    if (status == 0)
+        return;
+    if (listener->server->handlers.on_short != NULL)
+        listener->server->handlers.on_short(listener->server->handlers.user, status);
+    http_server_sleep(listener->server); /* no descriptors, mostly: who comes waits in the kernel's queue */
 }
 
 void http_server_wake(struct http_server *server)

@@ -19,6 +19,7 @@
 
 struct http_bounds {
     size_t head_bytes, fields, body_bytes;
+    const char *names; /* see http_limits */
 };
 
 struct http_field {
@@ -106,8 +107,9 @@ bool http_refuse(struct http_request *request, int status, const char *reason);
 bool http_is_token(unsigned char byte);
 bool http_is_text(unsigned char byte);
 
-/* http_target.c: splits target[0..n), which has n + 1 bytes of room, in place. any: "*" is allowed, and is "/". False:
- * *reason says why it is refused. */
-bool http_target_split(char *target, size_t n, bool any, const char **path, const char **query, const char **reason);
+/* http_target.c: splits target[0..n), which has n + 1 bytes of room, in place. any: "*" is allowed, and is "/". names:
+ * see http_limits. False: *reason says why it is refused. */
+bool http_target_split(char *target, size_t n, bool any, const char *names, const char **path, const char **query,
+                       const char **reason);
 
 #endif

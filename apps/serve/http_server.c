@@ -37,7 +37,7 @@ static void fill_limits(struct http_server *server, const struct http_limits *li
     give_ms(&own->body_ms, 30000);
     give_ms(&own->idle_ms, 75000);
     give_ms(&own->reader_ms, 60000);
-    server->bounds = (struct http_bounds){own->head_bytes, own->fields, own->body_bytes};
+    server->bounds = (struct http_bounds){own->head_bytes, own->fields, own->body_bytes, own->names};
 }
 
 /* ---- Turns ---- */
@@ -214,6 +214,19 @@ void http_server_drain(struct http_server *server, void (*on_drained)(void *user
     for (struct http_connection *connection = server->connections; connection != NULL; connection = connection->next)
         http_connection_mark(connection); /* ends if it is idle */
     http_server_drained(server);
+}
+
+void http_server_refuse(struct http_server *server, const char *reason)
+{
+    struct http_connection *next = NULL;
+
+    server->handles++; /* a handler may free the server */
+    for (struct http_connection *connection = server->connections; connection != NULL; connection = next) {
+        next = connection->next;
+        if (connection->exchange != NULL && connection->exchange->announced && !connection->exchange->begun)
+            http_answer_refuse(connection, 503, reason);
+    }
+    http_server_release(server);
 }
 
 void http_server_sleep(struct http_server *server)

@@ -26,7 +26,8 @@ static char *behind_host(char *target)
     return target + scheme + host;
 }
 
-static const char *decode(char *path)
+/* slashes: an encoded one is one. */
+static const char *decode(char *path, bool slashes)
 {
     char *to = path;
 
@@ -40,7 +41,7 @@ static const char *decode(char *path)
             *to++ = *from;
             continue;
         }
-        if (byte == '/' || byte == '\\' || (byte >= 0 && byte < ' ') || byte == 127)
+        if ((!slashes && (byte == '/' || byte == '\\')) || (byte >= 0 && byte < ' ') || byte == 127)
             return "the path has an encoded slash or control character";
         *to++ = byte;
         from += 2;
@@ -68,7 +69,8 @@ static bool refuse(const char **reason, const char *why)
     return false;
 }
 
-bool http_target_split(char *target, size_t n, bool any, const char **path, const char **query, const char **reason)
+bool http_target_split(char *target, size_t n, bool any, const char *names, const char **path, const char **query,
+                       const char **reason)
 {
     char *begin = target, *mark;
 
@@ -90,10 +92,12 @@ bool http_target_split(char *target, size_t n, bool any, const char **path, cons
     }
     if (*begin == '\0')
         return true;
-    *reason = decode(begin);
+    if (strchr(begin, '\\') != NULL)
+        return refuse(reason, "the path has a backslash");
+    *reason = decode(begin, names != NULL && strncmp(begin, names, strlen(names)) == 0);
     if (*reason != NULL)
         return false;
-    if (is_crooked(begin) || strchr(begin, '\\') != NULL)
+    if (is_crooked(begin))
         return refuse(reason, "the path has an empty segment or dots for one");
     for (const unsigned char *at = (unsigned char *)begin, *end = at + strlen(begin); at < end;) {
         size_t bytes = app_utf8_length(at, (size_t)(end - at));

@@ -212,15 +212,32 @@ static bool read_line(struct line *line, uint64_t now_ms)
 
 /* ---- The table --------------------------------------------------------------------------- */
 
+static bool has_name(const struct serve_keys *keys, const char *name)
+{
+    for (size_t i = 0; i < keys->n; i++)
+        if (strcmp(keys->at[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* By its place; further on where that name was given to a key before. */
+static void name_by_place(const struct serve_keys *keys, char name[KEY_NAME_BYTES])
+{
+    size_t number = keys->n;
+
+    do
+        snprintf(name, KEY_NAME_BYTES, "key-%zu", ++number);
+    while (has_name(keys, name));
+}
+
 static bool add(struct serve_keys *keys, struct line *line)
 {
     struct serve_key **grown = NULL;
 
     if (keys_find(keys, line->key->digest) != NULL)
         return complain(line, "this key was there before");
-    for (size_t i = 0; i < keys->n; i++)
-        if (strcmp(keys->at[i]->name, line->key->name) == 0)
-            return complain(line, "this name was there before");
+    if (has_name(keys, line->key->name))
+        return complain(line, "this name was there before");
     if (keys->n == KEYS_MOST)
         return complain(line, "there are more than 4096 keys");
     grown = realloc(keys->at, (keys->n + 1) * sizeof *grown);
@@ -243,7 +260,7 @@ bool keys_add_line(struct serve_keys *keys, const char *line, size_t n, unsigned
     reader.key->scopes = SCOPE_ALL;
     if (read_line(&reader, now_ms)) {
         if (!reader.named)
-            snprintf(reader.key->name, KEY_NAME_BYTES, "key-%zu", keys->n + 1);
+            name_by_place(keys, reader.key->name);
         if (add(keys, &reader))
             return true;
     }
@@ -276,11 +293,54 @@ bool keys_add_text(struct serve_keys *keys, const char *text, uint64_t now_ms, c
     return true;
 }
 
-void keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms)
+/* 1 where all bytes are the same: no byte ends the comparison early. */
+static size_t is_same(const uint8_t *a, const uint8_t *b)
 {
+    unsigned difference = 0;
+
+    for (size_t i = 0; i < DIGEST_BYTES; i++)
+        difference |= a[i] ^ b[i];
+    return (difference - 1) >> 31;
+}
+
+static struct serve_key *find(struct serve_key *const *at, size_t n, const uint8_t digest[DIGEST_BYTES])
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        found |= (i + 1) * is_same(digest, at[i]->digest);
+    return found > 0 ? at[found - 1] : NULL;
+}
+
+static void unref_all(struct serve_key **at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        key_unref(at[i]);
+    free(at);
+}
+
+/* Those that were there and are not in `fresh`: references. false: no memory. */
+static bool list_gone(const struct serve_keys *keys, struct serve_keys *fresh)
+{
+    fresh->gone = calloc(keys->n + keys->n_gone + 1, sizeof *fresh->gone);
+    for (size_t i = 0; fresh->gone != NULL && i < keys->n + keys->n_gone; i++) {
+        struct serve_key *key = i < keys->n ? keys->at[i] : keys->gone[i - keys->n];
+
+        if (keys_find(fresh, key->digest) == NULL)
+            fresh->gone[fresh->n_gone++] = key_ref(key);
+    }
+    return fresh->gone != NULL;
+}
+
+bool keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms)
+{
+    if (!list_gone(keys, fresh))
+        return false;
     for (size_t i = 0; i < fresh->n; i++) {
         struct serve_key *old = keys_find(keys, fresh->at[i]->digest), *key = fresh->at[i];
 
+        if (old == NULL)
+            old = find(keys->gone, keys->n_gone, key->digest);
         if (old == NULL)
             continue;
         serve_limits_set(&old->limits, &key->limits, now_ms);
@@ -292,33 +352,19 @@ void keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t no
     keys_fini(keys);
     *keys = *fresh;
     *fresh = (struct serve_keys){0};
+    return true;
 }
 
 void keys_fini(struct serve_keys *keys)
 {
-    for (size_t i = 0; i < keys->n; i++)
-        key_unref(keys->at[i]);
-    free(keys->at);
+    unref_all(keys->at, keys->n);
+    unref_all(keys->gone, keys->n_gone);
     *keys = (struct serve_keys){0};
-}
-
-/* 1 where all bytes are the same: no byte ends the comparison early. */
-static size_t is_same(const uint8_t *a, const uint8_t *b)
-{
-    unsigned difference = 0;
-
-    for (size_t i = 0; i < DIGEST_BYTES; i++)
-        difference |= a[i] ^ b[i];
-    return (difference - 1) >> 31;
 }
 
 struct serve_key *keys_find(const struct serve_keys *keys, const uint8_t digest[DIGEST_BYTES])
 {
-    size_t found = 0;
-
-    for (size_t i = 0; i < keys->n; i++)
-        found |= (i + 1) * is_same(digest, keys->at[i]->digest);
-    return found > 0 ? keys->at[found - 1] : NULL;
+    return find(keys->at, keys->n, digest);
 }
 
 struct serve_key *key_ref(struct serve_key *key)

@@ -6,7 +6,8 @@
  *     KEY [name=NAME] [the same]
  *
  * A table is read whole or not at all. Keys are counted by references, so that one that a reload has dropped stays
- * until what it has asked for has ended; one that is in the new table too goes on counting. */
+ * until what it has asked for has ended; one that is in the new table too goes on counting, also where it was dropped
+ * in between. */
 #ifndef RUNNEL_SERVE_KEYS_H
 #define RUNNEL_SERVE_KEYS_H
 
@@ -40,6 +41,8 @@ struct serve_key {
 struct serve_keys {
     struct serve_key **at; /* [n]; owned */
     size_t n;
+    struct serve_key **gone; /* [n_gone]: those that a reload has dropped, for the case that one takes them in again */
+    size_t n_gone;
 };
 
 /* Adds the key of one line (number: of it, in `from`, for sentences); or of a text that is a key and nothing else, with
@@ -51,8 +54,9 @@ bool keys_add_plain(struct serve_keys *keys, const char *key, const char *name, 
 /* Each line of a text. */
 bool keys_add_text(struct serve_keys *keys, const char *text, uint64_t now_ms, char sentence[256]);
 
-/* `fresh` takes the place of *keys: of a key that both have, the old object stays and gets the new rights. */
-void keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms);
+/* `fresh` takes the place of *keys: of a key that both have, or that *keys has had, the old object
+ * stays, with what it has used, and gets the new rights. False: no memory; both are as they were. */
+bool keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms);
 
 void keys_fini(struct serve_keys *keys);
 

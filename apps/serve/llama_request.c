@@ -7,6 +7,7 @@
 #include "routes.h"
 
 enum { MOST_REAL = 1000000 }; /* dry_multiplier, top_n_sigma */
+enum { MOST_FIELDS = 256 };   /* response_fields, each looked up in each answer */
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
@@ -251,6 +252,8 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
 
     if (good && json_array_size(json_object_get(body, "lora")) > 0)
         good = openai_refuse(error, "unsupported_value", "lora", "adapters are not supported");
+    if (good && json_array_size(json_object_get(body, "response_fields")) > MOST_FIELDS)
+        good = openai_refuse(error, "invalid_value", "response_fields", "response_fields: at most %d", MOST_FIELDS);
     if (good && json_is_integer(seed) && json_integer_value(seed) == -1)
         json_object_del(out, "seed");
     good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&

@@ -85,6 +85,8 @@ static void put_json(FILE *to, const struct serve_visit *visit)
     put_member(to, "route", visit->route != NULL ? visit->route : visit->path);
     fprintf(to, ",\"status\":%d,\"bytes\":%llu,\"total_ms\":%.3f,\"cancelled\":%s", visit->status,
             (unsigned long long)visit->sent_bytes, ms(visit->total_us), visit->cancelled ? "true" : "false");
+    if (visit->cut)
+        fputs(",\"cut_off\":true", to);
     if (visit->model[0] != '\0')
         put_member(to, "model", visit->model);
     if (visit->prompt_tokens + visit->completion_tokens > 0)
@@ -112,7 +114,7 @@ static void put_plain(FILE *to, const struct serve_visit *visit)
     fprintf(to, ", %llu bytes, %.1f ms", (unsigned long long)visit->sent_bytes, ms(visit->total_us));
     if (visit->first_us > 0)
         fprintf(to, " (queue %.1f, first token %.1f)", ms(visit->queue_us), ms(visit->first_us));
-    fprintf(to, "%s, %s", visit->cancelled ? ", its client left" : "", visit->id);
+    fprintf(to, "%s, %s", visit->cut ? ", cut off" : visit->cancelled ? ", its client left" : "", visit->id);
     if (visit->body != NULL) {
         fputs(", ", to);
         app_escaped(to, visit->body, strlen(visit->body), 0);

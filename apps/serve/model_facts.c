@@ -83,7 +83,7 @@ static void put_size(uint64_t parameters, char *to, size_t room)
 static void read_digest(const char *path, uint64_t file_bytes, char *to, size_t room)
 {
     uint8_t digest[DIGEST_BYTES], *head = malloc(HEAD_BYTES + sizeof file_bytes);
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(path, "rbe");
     size_t n = head != NULL && file != NULL ? fread(head + sizeof file_bytes, 1, HEAD_BYTES, file) : 0;
 
     if (n > 0) {

@@ -37,7 +37,7 @@ static const char *take_value(const char *at, const char *end, char *to, size_t 
 static int find_parameter(const char *at, const char *end, const char *name, char *to, size_t room)
 {
     size_t n = strlen(name);
-    char other[256];
+    char other[MULTIPART_HEAD];
 
     for (;;) {
         const char *word = skip_blanks(at, end), *equal = NULL;
@@ -82,15 +82,22 @@ bool multipart_open(struct multipart *form, const char *type, const char *body, 
         form->mark[4] == '\0')
         return bad(why, "Content-Type names no boundary of 1 to 70 bytes");
     form->mark_bytes = strlen(form->mark);
-    if (n < form->mark_bytes - 2 || memcmp(body, form->mark + 2, form->mark_bytes - 2) != 0)
-        return bad(why, "the body does not begin with its boundary");
-    form->at += form->mark_bytes - 2;
+    if (n >= form->mark_bytes - 2 && memcmp(body, form->mark + 2, form->mark_bytes - 2) == 0) {
+        form->at += form->mark_bytes - 2;
+        return true;
+    }
+    form->at = memmem(body, n, form->mark, form->mark_bytes);
+    if (form->at == NULL)
+        return bad(why, "the body does not have its boundary");
+    form->at += form->mark_bytes;
     return true;
 }
 
 /* A field of a part's head, if it is the one that has the names. */
-static bool take_field(const char *line, const char *end, struct multipart_part *part, bool *named)
+static bool take_field(const char *line, const char *end, struct multipart_part *part, bool *named, const char **why)
 {
+    static const char malformed[] = "the Content-Disposition of a part is no form-data with a name of at most 63 bytes"
+                                    " and a filename of at most 1023";
     static const char field[] = "Content-Disposition:", form[] = "form-data";
     size_t n = sizeof field - 1;
 
@@ -99,9 +106,10 @@ static bool take_field(const char *line, const char *end, struct multipart_part 
     line = skip_blanks(line + n, end);
     n = sizeof form - 1;
     if ((size_t)(end - line) < n || strncasecmp(line, form, n) != 0)
-        return false;
+        return bad(why, malformed);
     *named = find_parameter(line + n, end, "name", part->name, sizeof part->name) == 1;
-    return *named && find_parameter(line + n, end, "filename", part->filename, sizeof part->filename) >= 0;
+    return (*named && find_parameter(line + n, end, "filename", part->filename, sizeof part->filename) >= 0) ||
+           bad(why, malformed);
 }
 
 /* The fields up to an empty line; form->at is behind it then. */
@@ -117,8 +125,8 @@ static bool read_head(struct multipart *form, struct multipart_part *part, const
             return bad(why, "the head of a part does not end, or has more than 4096 bytes");
         if (end == form->at)
             break;
-        if (!take_field(form->at, end, part, &named))
-            return bad(why, "the Content-Disposition of a part is no form-data with a name");
+        if (!take_field(form->at, end, part, &named, why))
+            return false;
         form->at = end + 2;
     }
     form->at += 2;
@@ -132,6 +140,7 @@ enum multipart_step multipart_next(struct multipart *form, struct multipart_part
     *part = (struct multipart_part){0};
     if (form->end - form->at >= 2 && memcmp(form->at, "--", 2) == 0)
         return MULTIPART_END;
+    form->at = skip_blanks(form->at, form->end);
     if (form->end - form->at < 2 || memcmp(form->at, "\r\n", 2) != 0) {
         bad(why, "the body does not end with its boundary");
         return MULTIPART_BAD;

@@ -2,6 +2,8 @@
  *
  *     --BOUNDARY CRLF  fields CRLF CRLF  bytes  CRLF --BOUNDARY CRLF ..  CRLF --BOUNDARY--
  *
+ * What stands before the first boundary, and blanks behind one, are skipped (RFC 2046, 5.1.1).
+ *
  * Bounded: MULTIPART_PARTS parts, MULTIPART_HEAD bytes of fields in each, names as long as their room. */
 #ifndef RUNNEL_SERVE_MULTIPART_H
 #define RUNNEL_SERVE_MULTIPART_H
@@ -9,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MULTIPART_PARTS = 16, MULTIPART_HEAD = 4096, MULTIPART_BOUNDARY = 70 };
+enum { MULTIPART_PARTS = 16, MULTIPART_HEAD = 4096, MULTIPART_BOUNDARY = 70, MULTIPART_FILENAME = 1024 };
 
 struct multipart {
     const char *at, *end;
@@ -19,8 +21,8 @@ struct multipart {
 
 struct multipart_part {
     char name[64];
-    char filename[256]; /* "": it has none */
-    const char *bytes;  /* [n], in the body */
+    char filename[MULTIPART_FILENAME]; /* "": it has none */
+    const char *bytes;                 /* [n], in the body */
     size_t n;
 };
 

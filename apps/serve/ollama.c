@@ -474,6 +474,28 @@ static void put_call_id(FILE *to, const struct serve_task *task, struct openai_c
         fprintf(to, "\"call_%s_%zu\"", strchr(task->head.id, '-') + 1, i);
 }
 
+/* Arguments as the model has written them, on one line: between their parts an end of line is a blank, and within
+ * strings U+0085, U+2028 and U+2029, which clients take for one, are escaped. */
+static void put_arguments(FILE *to, const char *bytes, size_t n)
+{
+    static const struct {
+        const char *bytes, *instead;
+    } ends[] = {
+        {"\n", " "}, {"\r", " "}, {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
+    enum { N_ENDS = sizeof ends / sizeof ends[0] };
+
+    for (size_t i = 0, k = 0; i < n; i += k < N_ENDS ? strlen(ends[k].bytes) : 1) {
+        for (k = 0; k < N_ENDS &&
+                    (n - i < strlen(ends[k].bytes) || memcmp(bytes + i, ends[k].bytes, strlen(ends[k].bytes)) != 0);
+             k++)
+            ;
+        if (k < N_ENDS)
+            fputs(ends[k].instead, to);
+        else
+            fputc(bytes[i], to);
+    }
+}
+
 static void put_calls(FILE *to, struct serve_task *task)
 {
     struct openai_choice *choice = &task->choices[0];
@@ -492,7 +514,7 @@ static void put_calls(FILE *to, struct serve_task *task)
         put_buffer(to, &call->name);
         fputs(",\"arguments\":", to);
         if (call->arguments.n > 0)
-            fwrite(call->arguments.bytes, 1, call->arguments.n, to);
+            put_arguments(to, call->arguments.bytes, call->arguments.n);
         else
             fputs("{}", to);
         fputs("}}", to);

@@ -200,13 +200,14 @@ void serve_ollama_version(struct serve *serve, struct http_exchange *exchange, c
     serve_reply(serve, exchange, 200, "application/json");
 }
 
-/* When it will be unloaded if nobody asks; in the year 9999 if it stays. */
+/* When it will be unloaded if nobody asks; at the end of the year 9999 if it stays, and at the latest. */
 static time_t end_of(const struct serve_model *model)
 {
     uint64_t now_ms = uv_now(&model->serve->loop), idle_ms = model->n_users == 0 ? now_ms - model->used_ms : 0;
-    int64_t left_ms = model->keep_ms > (int64_t)idle_ms ? model->keep_ms - (int64_t)idle_ms : 0;
+    int64_t left_s = model->keep_ms > (int64_t)idle_ms ? (model->keep_ms - (int64_t)idle_ms) / 1000 : 0;
+    time_t last = 253402300799, now = time(NULL);
 
-    return model->pinned || model->keep_ms < 0 ? (time_t)253402300799 : time(NULL) + (time_t)(left_ms / 1000);
+    return model->pinned || model->keep_ms < 0 || left_s > last - now ? last : now + (time_t)left_s;
 }
 
 /* "details": what its file says; known once it was loaded. */

@@ -37,13 +37,19 @@ bool serve_read_keys(struct serve *serve, char sentence[512])
     char why[256];
     bool good = true;
 
-    if (key != NULL && key[0] != '\0' && !keys_add_plain(&fresh, key, "environment", now_ms, why)) {
+    if (key != NULL && key[0] == '\0') {
+        snprintf(sentence, 512, "RUNNEL_API_KEY is empty; unset, everyone may ask");
+        return false;
+    }
+    if (key != NULL && !keys_add_plain(&fresh, key, "environment", now_ms, why)) {
         snprintf(sentence, 512, "RUNNEL_API_KEY: %s", why);
         good = false;
     }
     good = good && (path == NULL || read_file(serve, &fresh, path, now_ms, sentence));
-    if (good)
-        keys_replace(&serve->keys, &fresh, now_ms);
+    if (good && !keys_replace(&serve->keys, &fresh, now_ms)) {
+        snprintf(sentence, 512, "not enough memory");
+        good = false;
+    }
     keys_fini(&fresh);
     return good;
 }
@@ -149,13 +155,16 @@ static int64_t numbers_at_once(const struct serve_task *task)
 
 bool serve_open_answers(struct serve_task *task, struct openai_error *error)
 {
-    long long most = task->serve->options->max_streams;
+    long long most = task->serve->options->max_streams, own = task->visit->key->limits.streams;
     bool numbers = (task->request.endpoint & OPENAI_POOLED) != 0;
     int64_t n = numbers ? numbers_at_once(task) : (int64_t)task->n_choices;
 
     if (n > most) /* no time helps */
         return openai_refuse(error, "invalid_value", NULL, "%zu answers are asked for; at most %lld run at once",
                              task->n_choices, most);
+    if (own > 0 && n > own)
+        return openai_refuse(error, "invalid_value", task->request.n_prompts > 1 ? "prompt" : "n",
+                             "%zu answers are asked for; this key may have %lld at once", task->n_choices, own);
     if (!serve_limits_open(&task->visit->key->limits, n)) {
         rate_error(error, "requests", "answers at once");
         return false;

@@ -231,6 +231,21 @@ static bool add_cors(const struct serve *serve, struct http_exchange *exchange)
     return true;
 }
 
+/* What a browser sends for a page changes nothing here unless the page is this server's own or --cors names it; what
+ * pages may read CORS decides. Programs send no Origin. Where a proxy has put another host in its place, the browser
+ * says itself that the page is of that origin (Fetch Metadata), which no page can say. */
+static bool is_foreign(const struct http_exchange *exchange, bool allowed)
+{
+    const char *origin = http_field(exchange, "origin"), *host = http_field(exchange, "host");
+    const char *site = http_field(exchange, "sec-fetch-site"), *of = NULL;
+
+    if (origin == NULL || allowed || strcmp(http_method(exchange), "GET") == 0 ||
+        strcmp(http_method(exchange), "HEAD") == 0 || (site != NULL && strcmp(site, "same-origin") == 0))
+        return false;
+    of = strstr(origin, "://");
+    return of == NULL || host == NULL || strcasecmp(of + 3, host) != 0;
+}
+
 /* Names of header fields, parted by commas, in a list that is no longer than any client's. */
 static bool is_names(const char *list)
 {
@@ -401,6 +416,16 @@ static void refuse_scope(struct serve *serve, struct http_exchange *exchange, co
     serve_refuse(serve, exchange, &error, 0);
 }
 
+static void refuse_foreign(struct serve *serve, struct http_exchange *exchange)
+{
+    struct openai_error error = {.http = 403, .type = "permission_error", .code = "foreign_origin"};
+
+    snprintf(error.message, sizeof error.message, "pages of the origin '%.120s' may not ask: --cors does not name it",
+             http_field(exchange, "origin"));
+    app_whole(error.message);
+    serve_refuse(serve, exchange, &error, 0);
+}
+
 static bool is_coded(const struct http_exchange *exchange)
 {
     const char *coding = http_field(exchange, "content-encoding");
@@ -437,6 +462,10 @@ void serve_on_head(void *user, struct http_exchange *exchange)
     describe(visit, route);
     if (strcmp(http_method(exchange), "OPTIONS") == 0) {
         answer_preflight(serve, exchange, allowed);
+        return;
+    }
+    if (is_foreign(exchange, allowed)) {
+        refuse_foreign(serve, exchange);
         return;
     }
     key = serve_key_of(serve, exchange);
@@ -506,12 +535,13 @@ void serve_on_gone(void *user, struct http_exchange *exchange)
 
     if (visit == NULL)
         return;
-    visit->cancelled = task != NULL || http_status(exchange) == 0; /* else the server has refused the rest of it */
-    visit->exchange = NULL;                                        /* what is done for it from now on sees that */
+    visit->cut = serve->ending && http_status(exchange) == 200;
+    visit->cancelled = !serve->ending && (task != NULL || http_status(exchange) == 0); /* else the rest was refused */
+    visit->exchange = NULL; /* what is done for it from now on sees that */
     serve_visit_forget(visit);
     if (task != NULL) {
         visit->task = NULL;
-        serve->counts.cancelled++;
+        serve->counts.cancelled += visit->cancelled;
         task->exchange = NULL;
         serve_task_cancel(task);
         serve_task_release(task);

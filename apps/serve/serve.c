@@ -2,10 +2,12 @@
 #include "serve.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -14,7 +16,8 @@
 enum {
     LOOK_MS = 1000,
     SYSTEMD_FD = 3,
-    USUAL_NICE = 10 /* measured: docs/SPEED-LOG.md */
+    OTHER_FDS = 200, /* of files, models, caches, the engine */
+    USUAL_NICE = 10  /* measured: docs/SPEED-LOG.md */
 };
 
 /* ---- Time -------------------------------------------------------------------------------- */
@@ -111,12 +114,13 @@ static bool complain(const char *what, int error)
     return false;
 }
 
-/* The one socket that systemd hands over (sd_listen_fds(3)). */
-static bool has_socket(void)
+/* How many sockets systemd hands over (sd_listen_fds(3)), from the descriptor SYSTEMD_FD on. */
+static int handed_sockets(void)
 {
     const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    long count = pid != NULL && n != NULL && strtol(pid, NULL, 10) == (long)getpid() ? strtol(n, NULL, 10) : 0;
 
-    return pid != NULL && n != NULL && strtol(pid, NULL, 10) == (long)getpid() && strtol(n, NULL, 10) == 1;
+    return count > 0 && count <= INT_MAX - SYSTEMD_FD ? (int)count : 0;
 }
 
 /* A host that starts a server reads the line. One that has stopped reading is served all the same. */
@@ -134,6 +138,23 @@ static bool __attribute__((format(printf, 2, 3))) tell_where(struct serve *serve
     if (code == APP_CANCELLED)
         serve_complain(serve, "nobody reads standard output: listening on %s", where);
     return code != APP_FAILURE;
+}
+
+static bool listen_handed(struct serve *serve, int n)
+{
+    char what[64] = "the socket that was handed over";
+
+    for (int i = 0; i < n; i++) {
+        int error = http_listen_fd(serve->http, SYSTEMD_FD + i);
+
+        if (n > 1)
+            snprintf(what, sizeof what, "socket %d of %d that were handed over", i + 1, n);
+        if (error != 0)
+            return complain(what, error);
+    }
+    if (n > 1)
+        snprintf(what, sizeof what, "the %d sockets that were handed over", n);
+    return tell_where(serve, "%s", what);
 }
 
 static bool listen_tcp(struct serve *serve, const char *scheme)
@@ -155,22 +176,45 @@ static bool listen_all(struct serve *serve)
     const struct app_options *options = serve->options;
     bool tls = options->tls_cert != NULL;
     char sentence[256];
-    int error = 0;
+    int error = 0, n_handed = handed_sockets();
 
     if (tls && !http_use_tls(serve->http, options->tls_cert, options->tls_key, sentence)) {
         app_error("%s", sentence);
         return false;
     }
-    if (has_socket()) {
-        error = http_listen_fd(serve->http, SYSTEMD_FD);
-        return error != 0 ? complain("the socket that was handed over", error)
-                          : tell_where(serve, "the socket that was handed over");
-    }
+    if (n_handed > 0)
+        return listen_handed(serve, n_handed);
     if (options->unix_path != NULL) {
         error = http_listen_unix(serve->http, options->unix_path);
         return error != 0 ? complain(options->unix_path, error) : tell_where(serve, "unix:%s", options->unix_path);
     }
     return listen_tcp(serve, tls ? "https" : "http");
+}
+
+/* ---- Descriptors ------------------------------------------------------------------------- */
+
+/* A connection takes one. Raises the soft limit of the process as far as it may. */
+static void make_room(struct serve *serve)
+{
+    rlim_t wanted = (rlim_t)serve->options->max_connections + OTHER_FDS;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+        serve_complain(
+            serve, "--max-connections %lld needs %llu file descriptors; this process may have %llu (ulimit -n)",
+            (long long)serve->options->max_connections, (unsigned long long)wanted, (unsigned long long)limit.rlim_cur);
+}
+
+static void on_short(void *user, int error)
+{
+    struct serve *serve = user;
+
+    if (!serve->is_short)
+        serve_complain(serve, "connections wait: %s", uv_strerror(error));
+    serve->is_short = true;
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */
@@ -204,12 +248,14 @@ static int open_server(struct serve *serve)
                                            .on_slow = serve_on_slow,
                                            .on_taken = serve_on_taken,
                                            .on_end = visit_on_end,
+                                           .on_short = on_short,
                                            .refusal = serve_refusal,
                                            .user = serve};
     const struct http_limits limits = {.body_bytes = options->max_body_bytes,
                                        .connections = (size_t)options->max_connections,
                                        .held_bytes = options->max_queued_bytes,
-                                       .gather_ms = (uint32_t)options->gather_ms};
+                                       .gather_ms = (uint32_t)options->gather_ms,
+                                       .names = "/v1/models/"};
     runnel_engine_options engine_options;
     int code = APP_OK;
 
@@ -236,6 +282,7 @@ static int open_server(struct serve *serve)
         app_error("not enough memory");
         return APP_FAILURE;
     }
+    make_room(serve);
     watch(serve);
     code = serve_open_files(serve) && listen_all(serve) ? serve_load_models(serve) : APP_FAILURE;
     if (code == APP_OK)
@@ -250,10 +297,20 @@ static void close_handle(uv_handle_t *handle, void *user)
         uv_close(handle, NULL);
 }
 
+/* Who waits for an answer that has not begun learns that none will come. */
+static void refuse_waiting(struct serve *serve)
+{
+    if (serve->http == NULL)
+        return;
+    http_server_refuse(serve->http, "the server is going down");
+    uv_run(&serve->loop, UV_RUN_NOWAIT);
+}
+
 /* Tasks go first, with their connections; then the engine, which delivers the ends of what they had; then the loop. */
 static void close_server(struct serve *serve)
 {
     serve->ending = true;
+    refuse_waiting(serve);
     http_server_free(serve->http);
     serve_work_close(serve);
     serve_stop_batches(serve);
@@ -278,8 +335,39 @@ static void close_server(struct serve *serve)
     serve_rows_fini(serve);
 }
 
+/* "https://a.example": a scheme and a host, as browsers write it; a slash or a path behind it matches nothing. */
+static bool is_origin(const char *word, size_t n)
+{
+    const char *host = memmem(word, n, "://", 3);
+
+    if (n == 4 && memcmp(word, "null", 4) == 0)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)word[i] <= ' ' || word[i] == 127)
+            return false;
+    return host != NULL && host > word && host + 3 < word + n &&
+           memchr(host + 3, '/', n - (size_t)(host + 3 - word)) == NULL;
+}
+
+static bool check_cors(const char *list)
+{
+    while (list != NULL && *list != '\0') {
+        size_t n = strcspn(list, ",");
+
+        if (!(n == 1 && list[0] == '*') && !is_origin(list, n)) {
+            app_error("--cors '%.*s': an origin is written as https://host, with a port where it has one", (int)n,
+                      list);
+            return false;
+        }
+        list += n + (list[n] == ',');
+    }
+    return true;
+}
+
 static bool check_options(const struct app_options *options)
 {
+    if (!check_cors(options->cors))
+        return false;
     if ((options->tls_cert == NULL) != (options->tls_key == NULL)) {
         app_error("--tls-cert and --tls-key belong together");
         return false;

@@ -173,7 +173,8 @@ struct serve {
     uint64_t seed, number; /* of ids, and of requests that name no seed */
     struct serve_counts counts;
     bool draining;
-    bool again; /* keys and models were read, and are read once more */
+    bool is_short; /* of file descriptors: it was told */
+    bool again;    /* keys and models were read, and are read once more */
     int code;
 };
 

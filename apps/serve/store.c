@@ -140,16 +140,22 @@ bool store_add(struct serve_store *store, enum store_kind kind, uint64_t owner, 
     return true;
 }
 
-void store_remove(struct serve_store *store, enum store_kind kind, const json_t *record)
+void store_unlink(const struct serve_store *store, const char *id)
 {
     static const char *const endings[] = {"", ".json", ".out", ".err", ".journal", ".journal-wal", ".journal-shm"};
     char path[PATH_BYTES];
+
+    for (size_t k = 0; k < sizeof endings / sizeof endings[0]; k++)
+        if (store_path(store, id, endings[k], path, sizeof path))
+            unlink(path);
+}
+
+void store_remove(struct serve_store *store, enum store_kind kind, const json_t *record)
+{
     size_t i = 0;
     json_t *other = NULL;
 
-    for (size_t k = 0; k < sizeof endings / sizeof endings[0]; k++)
-        if (store_path(store, store_id(record), endings[k], path, sizeof path))
-            unlink(path);
+    store_unlink(store, store_id(record));
     store->bytes -= kind == STORE_FILES ? bytes_of(record) : 0;
     json_array_foreach(store->records[kind], i, other)
     {
@@ -202,6 +208,50 @@ static int is_record(const struct dirent *entry)
            (strncmp(entry->d_name, "file-", 5) == 0 || strncmp(entry->d_name, "batch-", 6) == 0);
 }
 
+/* What a file may hold: a name without an ending. */
+static int is_content(const struct dirent *entry)
+{
+    return strncmp(entry->d_name, "file-", 5) == 0 && strchr(entry->d_name, '.') == NULL;
+}
+
+/* Whether a batch has moved its results there, and a record is still to be made. */
+static bool is_result(const struct serve_store *store, const char *id)
+{
+    static const char *const members[] = {"output_file_id", "error_file_id"};
+    json_t *record = NULL;
+    size_t i = 0;
+
+    json_array_foreach(store->records[STORE_BATCHES], i, record)
+    {
+        for (size_t k = 0; k < sizeof members / sizeof members[0]; k++) {
+            const char *of = json_string_value(json_object_get(store_object(record), members[k]));
+
+            if (of != NULL && strcmp(of, id) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Contents that no record tells of: the process ended between the one and the other. Nobody knows their names. */
+static bool unlink_orphans(const struct serve_store *store)
+{
+    struct dirent **entries = NULL;
+    char path[PATH_BYTES];
+    int n = scandir(store->folder, &entries, is_content, NULL);
+
+    for (int i = 0; i < n; i++) {
+        const char *id = entries[i]->d_name;
+
+        if (store_path(store, id, ".json", path, sizeof path) && access(path, F_OK) != 0 && errno == ENOENT &&
+            !is_result(store, id))
+            store_unlink(store, id);
+        free(entries[i]);
+    }
+    free(entries);
+    return n >= 0;
+}
+
 static bool take_lock(struct serve_store *store)
 {
     char path[PATH_BYTES];
@@ -238,7 +288,7 @@ bool store_open(struct serve_store *store, const char *folder, uint64_t most_byt
         free(entries[i]);
     }
     free(entries);
-    return n >= 0;
+    return n >= 0 && unlink_orphans(store);
 }
 
 void store_close(struct serve_store *store)

@@ -27,7 +27,7 @@ struct serve_store {
     json_t *records[STORE_KINDS]; /* arrays, the oldest first */
 };
 
-/* Reads what is there. False after a message. store_close after any outcome. */
+/* Reads what is there, and removes contents without a record. False after a message. store_close after any outcome. */
 bool store_open(struct serve_store *store, const char *folder, uint64_t most_bytes);
 void store_close(struct serve_store *store);
 
@@ -43,6 +43,9 @@ const char *store_id(const json_t *record);
 bool store_add(struct serve_store *store, enum store_kind kind, uint64_t owner, json_t *object);
 bool store_save(const struct serve_store *store, const json_t *record);
 void store_remove(struct serve_store *store, enum store_kind kind, const json_t *record);
+
+/* What the folder has of an id that no record is kept of. */
+void store_unlink(const struct serve_store *store, const char *id);
 
 /* FOLDER/ID and an ending, in to[0..room); where it does not fit: false. */
 bool store_path(const struct serve_store *store, const char *id, const char *ending, char *to, size_t room);

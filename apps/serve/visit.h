@@ -26,8 +26,8 @@ struct serve_visit {
     char path[128], peer[60];
     char model[128]; /* "": none was found */
     uint64_t began_ns, total_us, sent_bytes;
-    int status; /* 0: its client left before there was one */
-    bool cancelled;
+    int status;          /* 0: its client left before there was one */
+    bool cancelled, cut; /* its client left; the server went before its answer was whole */
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     uint64_t queue_us, first_us;   /* of its first answer to have a token; 0: none */
     struct serve_model *waits_for; /* its handler is called again when this is ready; NULL: it waits for none */

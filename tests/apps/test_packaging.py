@@ -103,6 +103,29 @@ class Units(unittest.TestCase):
         self.assertEqual(process.wait(timeout=common.PATIENCE), 0)
         process.communicate()
 
+    def test_sockets_that_are_handed_over(self):
+        """All of them, TCP's and a unix one, each for itself."""
+        with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as first, \
+                socket.create_server(("127.0.0.1", 0)) as second, socket.socket(socket.AF_UNIX) as third:
+            third.bind(f"{folder}/socket")
+            third.listen()
+            handed = [first, second, third]
+            moved = " ".join(f"{3 + i}<&{one.fileno() + 100}" for i, one in enumerate(handed))
+            kept = " ".join(f"{one.fileno() + 100}<&{one.fileno()}" for one in handed)
+            process = subprocess.Popen(
+                ["bash", "-c", f'exec {kept}; LISTEN_FDS=3 LISTEN_PID=$$ exec "$@" {moved}', "bash", common.program,
+                 "serve", MODEL, "-t", "2"], pass_fds=[one.fileno() for one in handed], stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE)
+            self.assertEqual(process.stdout.readline(), b"listening on the 3 sockets that were handed over\n")
+            for one in handed:
+                with socket.socket(one.family) as client:
+                    client.connect(one.getsockname())
+                    client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                    self.assertTrue(client.recv(1000).startswith(b"HTTP/1.1 200 "))
+            process.terminate()
+            self.assertEqual(process.wait(timeout=common.PATIENCE), 0)
+            process.communicate()
+
 
 class Dockerfile(unittest.TestCase):
     def setUp(self):

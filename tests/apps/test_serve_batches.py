@@ -2,6 +2,7 @@
 """/v1/files and /v1/batches of runnel serve: what a batch writes is what `runnel batch` writes, byte for byte."""
 import json
 import os
+import pathlib
 import tempfile
 import unittest
 
@@ -104,6 +105,29 @@ class Batches(unittest.TestCase):
             self.assertEqual(client.json("GET", f"/v1/files/{file['id']}")[0], 404)
         self.assertEqual(os.listdir(os.path.join(self.folder, "files")), ["lock"])
 
+    def test_forms_that_the_standard_allows(self):
+        """RFC 2046, 5.1.1: a preamble, blanks behind boundaries, an epilogue; and long names, also other ones."""
+        client = Client(self.server)
+        body, headers = form([("purpose", None, b"batch"), ("file", "ü" * 511, b"x")])
+        body = body.replace(b"--x-y-z\r\n", b"--x-y-z \t\r\n").replace(
+            b"; filename=", b"; filename*=UTF-8''" + b"%C3%BC" * 400 + b"; filename=")
+        for data in (body, b"\r\n" + body, b"for old readers\r\n" + body, body + b"\r\nbehind"):
+            status, answer = client.ask("POST", "/v1/files", data, headers)
+            self.assertEqual((status, json.loads(answer).get("filename")), (200, "ü" * 511), answer)
+
+    def test_contents_without_a_record_go(self):
+        """As a server leaves them that was killed between the one and the other; nobody knows their names."""
+        client = Client(self.server)
+        file = client.upload(b"kept")[1]
+        self.assertEqual(self.server.stop()[0], 0)
+        folder = pathlib.Path(self.folder, "files")
+        for name in ("file-lost", "file-torn", "file-torn.json", "mine"):
+            (folder / name).write_bytes(b"{")
+        self.server = self.start()
+        self.assertEqual(Client(self.server).content(file["id"]), b"kept")
+        self.assertEqual({path.name for path in folder.iterdir()},
+                         {"lock", "mine", "file-torn", "file-torn.json", file["id"], file["id"] + ".json"})
+
     def test_bad_forms(self):
         whole, good = form([("purpose", None, b"batch"), ("file", "a", b"x")])
         part = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n'
@@ -120,7 +144,7 @@ class Batches(unittest.TestCase):
                                {"Content-Type": "multipart/form-data; boundary=b"}),
                               form([("purpose", None, b"batch")]), form([("file", "a", b"x")]),
                               form([("purpose", None, b"fine-tune"), ("file", "a", b"x")]),
-                              form([("purpose", None, b"batch"), ("file", "a" * 300, b"x")])):
+                              form([("purpose", None, b"batch"), ("file", "a" * 1024, b"x")])):
             with self.subTest(data=data[:60], headers=headers):
                 status, answer = Client(self.server).ask("POST", "/v1/files", data, headers)
                 self.assertEqual(status, 400, answer)
@@ -153,6 +177,21 @@ class Batches(unittest.TestCase):
         self.assertEqual(self.server.stop()[0], 0)
         self.server = self.start()
         self.assertEqual(Client(self.server).json("GET", "/v1/batches")[1]["data"], [batch])
+
+    def test_long_lines(self):
+        """Read on another thread, in their order; also the last, and one that is cancelled meanwhile."""
+        client, blanks = Client(self.server), " " * 100000
+        lines = [line("a", TEXT, STORY) + blanks, LINES[1], "{" + blanks, line("a", TEXT, STORY) + blanks,
+                 line("b", TEXT, {**STORY, "prompt": "word " * 50000}), line("c", TEXT, {**STORY, "n": 2}) + blanks]
+        batch = client.wait(client.begin(lines)[1])
+        job = Job("\n".join(lines), apart=True)
+        self.assertEqual(job.run().returncode, 0)
+        self.assertEqual(batch["request_counts"], {"total": 6, "completed": 2, "failed": 4})
+        self.assertEqual(plain(client.content(batch["output_file_id"])), plain(job.output.read_bytes()))
+        self.assertEqual(plain(client.content(batch["error_file_id"])), plain(job.errors.read_bytes()))
+        batch = client.begin([line(str(i), TEXT, STORY) + blanks * 10 for i in range(20)])[1]
+        batch = client.json("POST", f"/v1/batches/{batch['id']}/cancel")[1]
+        self.assertEqual(client.wait(batch)["status"], "cancelled")
 
     def test_lines_must_be_of_the_batch(self):
         client = Client(self.server)
@@ -200,6 +239,8 @@ class Batches(unittest.TestCase):
                              ("/v1/batches/x/cancel/y", 405), ("/v1/batches/x/y/cancel", 404)):
             self.assertEqual(client.json("POST", path, {})[0], status)
         self.assertEqual(client.json("DELETE", f"/v1/files/{file['id']}/content")[0], 405)
+        status, gone = client.json("GET", "/v1/files/file-1/content")
+        self.assertEqual((status, "'file-1'" in gone["error"]["message"]), (404, True), gone)
         self.assertEqual(client.json("GET", "/v1/batches")[1]["data"], [])
 
     def long(self, n=40):

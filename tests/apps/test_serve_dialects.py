@@ -113,6 +113,47 @@ class Dialects(unittest.TestCase):
                              (want["choices"][0]["message"]["content"], want["usage"]["prompt_tokens"]))
             self.assertEqual(server.stop()[0], 0)
 
+    def test_what_was_answered_can_be_sent_back(self):
+        """A turn with a call as each dialect answers it, for a template that takes neither null nor objects, neither
+        "developer" nor "reasoning_content": the same prompt, and nothing is lost."""
+        text = """{% for m in messages %}{% if m.role == 'system' %}{{ 'S:' + m.content }}
+{% elif m.role == 'user' %}{{ 'U:' + m.content }}
+{% elif m.role == 'tool' %}{{ 'T:' + m.content }}
+{% elif m.role == 'assistant' %}{{ 'A:' + m.content }}{{ m.thinking }}{% for c in m.tool_calls %}
+[{{ c.function.name + c.function.arguments }}]
+{%- endfor %}{{ '' }}
+{% endif %}{% endfor %}"""
+        call = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+        same = [{"role": "developer", "content": "Rules"}, {"role": "user", "content": "Call f"},
+                {"role": "assistant", "content": None, "reasoning_content": "Hm.", "refusal": None,
+                 "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "t1", "content": "3"}]
+        want = 'S:Rules\nU:Call f\nA:Hm.[f{"a":1}]\nT:3\n'
+        with template(text) as options:
+            server = Server(*options)
+            self.addCleanup(server.stop)
+            self.assertEqual(server.post("/apply-template", {"messages": same}), (200, {"prompt": want}))
+            tokens = len(server.post("/tokenize", {"content": want, "add_special": True})[1]["tokens"])
+            self.assertEqual(server.post(f"{CHAT}/input_tokens", {"messages": same})[1]["input_tokens"], tokens)
+            items = [{"role": "developer", "content": "Rules"}, {"role": "user", "content": "Call f"},
+                     {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                     {"type": "function_call", "call_id": "t1", "name": "f", "arguments": '{"a":1}'},
+                     {"type": "function_call_output", "call_id": "t1", "output": "3"}]
+            self.assertEqual(server.post("/v1/responses/input_tokens", {"input": items})[1]["input_tokens"], tokens)
+            turns = [{"role": "user", "content": "Call f"},
+                     {"role": "assistant", "content": [
+                         {"type": "thinking", "thinking": "Hm.", "signature": ""},
+                         {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}]},
+                     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "3"}]}]
+            self.assertEqual(server.post(f"{MESSAGES}/count_tokens", {"system": "Rules", "messages": turns}),
+                             (200, {"input_tokens": tokens}))
+            turns = [{"role": "system", "content": "Rules"}, {"role": "user", "content": "Call f"},
+                     {"role": "assistant", "thinking": "Hm.",
+                      "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]},
+                     {"role": "tool", "content": "3", "tool_name": "f"}]
+            status, got = server.post("/api/chat", {"messages": turns, "stream": False, "options": {"num_predict": 1}})
+            self.assertEqual((status, got["prompt_eval_count"]), (200, tokens))
+
     def test_answers_that_were_begun(self):
         begun = [*USER, {"role": "assistant", "content": "The answer is:"}]
         want, usage = self.chat(messages=begun, continue_final_message=True)
@@ -465,6 +506,34 @@ class Dialects(unittest.TestCase):
                          "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
                         {"role": "tool", "content": "4", "tool_name": "f"}]
         self.assertEqual(self.server.post("/api/chat", {**body, "messages": turns, "stream": False})[0], 200)
+
+    def test_lines_are_lines_for_all_clients(self):
+        """httpx, which Ollama's client reads with, splits lines as str.splitlines does."""
+        called = 0
+        for letter in "\u2028\u2029\u0085":
+            body = {"prompt": "x", "format": {"const": f"a{letter}b"}, "options": {"num_predict": 60}}
+            data = self.server.ask("POST", "/api/generate", json.dumps(body))[1].decode()
+            lines = [json.loads(line) for line in data.splitlines()]
+            self.assertEqual(json.loads("".join(line["response"] for line in lines)), f"a{letter}b")
+        with template("<|python_tag|>{{ messages | tojson }}{{ tools | tojson }}\n") as options:  # a call is bare JSON
+            server = Server(*options)
+            self.addCleanup(server.stop)
+        for text in ("a\u2028b", "a\u2029b", "a\u0085b"):
+            given = {"type": "object", "properties": {"a": {"const": text}}, "required": ["a"],
+                     "additionalProperties": False}
+            form = {"type": "object", "properties": {"name": {"const": "f"}, "parameters": given},
+                    "required": ["name", "parameters"], "additionalProperties": False}
+            for seed in range(8):  # what is between the parts is drawn: also ends of lines
+                body = {"messages": USER, "format": form, "options": {"num_predict": 100, "seed": seed},
+                        "tools": [{"type": "function", "function": {"name": "f", "parameters": given}}]}
+                data = server.ask("POST", "/api/chat", json.dumps(body))[1].decode()
+                calls = [call["function"] for line in data.splitlines()
+                         for call in json.loads(line)["message"].get("tool_calls", [])]
+                self.assertLessEqual(len(calls), 1)  # none: the blanks had no end
+                for call in calls:
+                    self.assertEqual((call["name"], call["arguments"]), ("f", {"a": text}))
+                    called += 1
+        self.assertGreater(called, 0)
 
     def test_ollama_lists(self):
         get = self.server.get

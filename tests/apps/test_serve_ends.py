@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 import common
-from common import MODEL
+from common import MODEL, run
 from server import NAME, Server, parse_events
 
 TEXT = "/v1/completions"
@@ -156,6 +156,43 @@ class Reached(unittest.TestCase):
         self.assertEqual((self.folder / "file").read_text(), "not a socket")
 
 
+class Descriptors(unittest.TestCase):
+    def serve(self, limit):
+        """A server under `ulimit` with this option and number, for 300 connections."""
+        log = tempfile.TemporaryFile()
+        process = subprocess.Popen(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", common.program, "serve", MODEL,
+                                    "-t", "2", "--port", "0", "--max-connections", "300"],
+                                   stdout=subprocess.PIPE, stderr=log)
+        self.addCleanup(log.close)
+        self.addCleanup(stop, process)
+        port = int(process.stdout.readline().decode().rsplit(":", 1)[1])
+
+        def connect():
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=common.PATIENCE)
+            client.request("GET", "/health")
+            return client
+
+        return connect, lambda: os.pread(log.fileno(), 1 << 20, 0).decode()
+
+    def test_the_soft_limit_is_raised(self):
+        connect, said = self.serve("-S -n 128")
+        for client in [connect() for _ in range(250)]:
+            self.assertEqual(client.getresponse().status, 200)
+            client.close()
+        self.assertNotIn("descriptors", said())
+
+    def test_the_hard_limit_is_told(self):
+        connect, said = self.serve("-n 128")
+        clients = [connect() for _ in range(150)]
+        while "connections wait" not in said():
+            pass
+        self.assertIn("--max-connections 300 needs 500 file descriptors; this process may have 128", said())
+        for client in clients:  # who waits is served when others have gone
+            self.assertEqual(client.getresponse().status, 200)
+            client.close()
+        self.assertEqual(said().count("connections wait"), 1)
+
+
 class Deadline(unittest.TestCase):
     def test_what_does_not_end_is_cut_off(self):
         server = Server("--drain", 0.2)
@@ -164,15 +201,22 @@ class Deadline(unittest.TestCase):
         answer = client.getresponse()
         answer.read(100)
         waits = server.begin(TEXT, {**ENDLESS, "stream": False})  # a whole answer that will never be one
+        while server.metric("runnel_streams") != 2:
+            pass
         server.process.send_signal(signal.SIGTERM)
         with self.assertRaises((http.client.IncompleteRead, ConnectionResetError)):
             raise http.client.IncompleteRead(answer.read())  # whatever came, no end of it did
-        self.assertNotIn(b"200 OK", waits.recv(100000))
+        waits = waits.makefile("rb")
+        self.assertEqual(waits.readline().split()[1], b"503")
+        self.assertIn("going down", json.loads(waits.read().split(b"\r\n\r\n")[1])["error"]["message"])
         waits.close()
         code, said = server.stop()
         self.assertEqual(code, 0)
         self.assertIn("going down", said)
         self.assertIn("0.2 s have passed", said)
+        self.assertNotIn("its client left", said)
+        self.assertRegex(said, r"POST /v1/completions 200, .*, cut off, req_")
+        self.assertRegex(said, r"POST /v1/completions 503, ")
 
     def test_all_variables_at_once(self):
         """tests/apps/test_fields.c walks the table; here some of them act."""
@@ -225,6 +269,32 @@ class Cors(unittest.TestCase):
             got = self.preflight(origin, own)
             self.assertNotIn("access-control-allow-origin", got)
             self.assertEqual(got["access-control-allow-headers"], usual)
+
+    def test_foreign_pages_change_nothing(self):
+        """What a browser sends without a preflight."""
+        host = f"localhost:{self.server.port}"
+
+        def ask(origin, path=TEXT, method="POST", **more):
+            body = json.dumps(BODY) if method == "POST" else None
+            headers = {"Host": host, "Content-Type": "text/plain", "Origin": origin, **more}
+            return self.server.ask(method, path, body, {k: v for k, v in headers.items() if v is not None})
+
+        for origin in (None, f"http://{host}", f"https://{host}", "https://a.example"):
+            self.assertEqual(ask(origin)[0], 200, origin)
+        self.assertEqual(ask("https://of.a.proxy", **{"Sec-Fetch-Site": "same-origin"})[0], 200)
+        for origin in ("https://evil.example", "null", "http://localhost", "http://localhost:1", "",
+                       f"http://{host}.evil.example", f"http://x@{host}"):
+            for path, method in ((TEXT, "POST"), ("/models/unload", "POST"), ("/v1/files/file-1", "DELETE"),
+                                 ("/x", "POST")):
+                status, answer, _ = ask(origin, path, method, **{"Sec-Fetch-Site": "cross-site"})
+                self.assertEqual((status, json.loads(answer)["error"]["code"]), (403, "foreign_origin"), origin)
+            self.assertEqual(ask(origin, "/v1/models", "GET")[0], 200)
+        self.assertEqual(ask("https://evil.example", "/v1/messages")[0], 403)
+
+    def test_origins_that_match_nothing(self):
+        for word in ("foo bar", "a.example", "https://a.example/", "https://a.example, https://b.example", "https://"):
+            result = run("serve", MODEL, "--port", "0", "--cors", word)
+            self.assertEqual((result.returncode, b"--cors '" in result.stderr), (2, True), word)
 
     def test_what_a_page_may_read(self):
         _, _, got = self.server.ask("POST", TEXT, json.dumps(BODY), {"Origin": "https://a.example"})

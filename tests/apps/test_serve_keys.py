@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import tempfile
 import unittest
 
@@ -148,7 +149,11 @@ class Limits(unittest.TestCase):
 
     def test_answers_at_once(self):
         server = self.serve("streams=2")
-        self.refused(self.ask(server, {**SHORT, "n": 3}), "requests", "rate_limit_exceeded")
+        for more, param in (({"n": 3}, "n"), ({"prompt": ["a", "b", "c"]}, "prompt")):  # no time helps
+            status, answer, headers = self.ask(server, {**SHORT, **more})
+            self.assertEqual((status, answer["error"]["param"]), (400, param))
+            self.assertIn("this key may have 2", answer["error"]["message"])
+            self.assertNotIn("retry-after", headers)
         self.assertEqual(self.ask(server, {**SHORT, "n": 2})[0], 200)
         client = server.connect()
         client.request("POST", TEXT, json.dumps({**LONG, "stream": True}), bearer("first"))
@@ -170,6 +175,9 @@ class Limits(unittest.TestCase):
                 result = run("serve", MODEL, "--port", "0", "--api-key-file", keys.name)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(part, result.stderr.decode())
+        result = subprocess.run([common.program, "serve", MODEL, "--port", "0"], capture_output=True,
+                                timeout=common.PATIENCE, env={**os.environ, "RUNNEL_API_KEY": ""})
+        self.assertEqual((result.returncode, b"RUNNEL_API_KEY is empty" in result.stderr), (1, True))
         result = run("serve", MODEL, "--port", "0", "--api-key-file", "/nosuch")
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"/nosuch", result.stderr)
@@ -254,6 +262,14 @@ class Logs(unittest.TestCase):
             for line in lines:
                 self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
             self.assertEqual(any("KV blocks" in line["message"] for line in lines), options != ())
+
+    def test_default_names(self):
+        """By the key's place; where a key before has been given that name, the next that is free."""
+        with key_file("one name=key-2\ntwo\nthree\n") as keys:
+            server = Server("--api-key-file", keys.name, "--log-json")
+        for i, key in enumerate(("one", "two", "three")):
+            self.assertEqual(server.ask("GET", "/v1/models", None, bearer(key))[0], 200)
+            self.assertEqual(self.wait(server, i + 1)[-1]["key"], f"key-{i + 2}")
 
     def test_json(self):
         with key_file("the-key name=alice\n") as keys:

@@ -26,7 +26,7 @@ class Llama(Served):
                             ({"repeat_penalty": -1, "repetition_penalty": -1}, "repetition_penalty"),
                             ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
                             ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 1025]}, "stop[0]"),
-                            ({"stop": ["a"] * 257}, "stop")):
+                            ({"stop": ["a"] * 257}, "stop"), ({"response_fields": ["content"] * 257}, "response_fields")):
             with self.subTest(body=body):
                 status, got = self.server.post("/completion", {"prompt": STORY, **body})
                 self.assertEqual((status, got["error"]["param"]), (400, param), got)
@@ -219,6 +219,7 @@ class Llama(Served):
         for prompt in (STORY, self.ids(STORY)):
             self.assertEqual(self.ask(prompt=prompt, response_fields=["prompt"]), {"prompt": STORY})
         self.assertEqual(self.ask(response_fields=[]).keys(), whole.keys())
+        self.assertEqual(self.ask(response_fields=["content"] * 256), {"content": whole["content"]})
 
     def test_values(self):
         """What that server means by a value, in the words of /v1/completions."""

@@ -248,6 +248,23 @@ class OnDemand(Folder):
         self.assertEqual(self.loaded(server), {"main"})
 
 
+class Names(Folder):
+    def test_a_slash_in_a_name(self):
+        """As clients encode it. Nothing but the name of a model can be reached so."""
+        file = self.folder / "models.json"
+        file.write_text(json.dumps({"models": [{"name": "org/tiny", "path": MODEL}]}))
+        server = Server("--models-file", file, model=None, ready=False)
+        self.addCleanup(server.stop)
+        for path in ("org/tiny", "org%2Ftiny", "org%2ftiny"):
+            status, answer = server.get(f"/v1/models/{path}")
+            self.assertEqual((status, json.loads(answer)["id"]), (200, "org/tiny"), path)
+        for path, want in (("/v1/models/org%5Ctiny", 404), ("/v1/models/org%252Ftiny", 404),
+                           ("/v1/models/a%2F..%2Fb", 400), ("/v1/models/%2F", 400), ("/v1/models/org\\tiny", 400),
+                           ("/v1%2Fmodels/org/tiny", 400),
+                           ("/page/..%2Froutes.c", 400), ("/v1/files/a%2Fcontent", 400)):
+            self.assertEqual(server.get(path)[0], want, path)
+
+
 class KeepAlive(Folder):
     def test_keep_alive(self):
         self.put("a")
@@ -261,6 +278,8 @@ class KeepAlive(Folder):
         self.assertTrue(expires().startswith("9999-"))
         self.assertEqual(server.post("/api/generate", {**generate, "keep_alive": "87600h"})[0], 200)
         self.assertRegex(expires(), r"^20[3-9]\d-")
+        self.assertEqual(server.post("/api/generate", {**generate, "keep_alive": "80000000h"})[0], 200)
+        self.assertRegex(expires(), r"^9999-12-31T23:59:59")
         self.assertEqual(server.post("/api/generate", {**generate, "keep_alive": "0s"})[0], 200)
         self.wait_for(server, set())
         status, answer = server.post("/api/generate", {"model": "a", "keep_alive": "1h30m"})

@@ -210,7 +210,8 @@ static void test_replace(void **state)
     serve_bucket_take(&stays->limits.requests, 4, 0);
     serve_limits_charge(&stays->limits, 40, 0);
     assert_true(keys_add_text(&fresh, "three\none name=first requests=20 scopes=chat", 0, sentence));
-    keys_replace(&keys, &fresh, 0);
+    serve_limits_charge(&goes->limits, 7, 0);
+    assert_true(keys_replace(&keys, &fresh, 0));
     assert_int_equal(keys.n, 2);
     assert_ptr_equal(find(&keys, "one"), stays);
     assert_string_equal(stays->name, "first");
@@ -221,6 +222,17 @@ static void test_replace(void **state)
     assert_int_equal(serve_bucket_left(&stays->limits.requests, 0), 16);
     assert_null(find(&keys, "two"));
     assert_string_equal(goes->name, "key-2");
+    for (int i = 0; i < 2; i++) { /* who was out for a while has not got its budget again */
+        assert_true(
+            keys_add_text(&fresh, i == 0 ? "one\nthree" : "one\ntwo name=back budget=10 scopes=chat", 0, sentence));
+        assert_true(keys_replace(&keys, &fresh, 0));
+        assert_int_equal(keys.n, 2);
+    }
+    assert_ptr_equal(find(&keys, "two"), goes);
+    assert_string_equal(goes->name, "back");
+    assert_int_equal(goes->scopes, SCOPE_CHAT);
+    assert_int_equal(goes->limits.used, 7);
+    assert_false(serve_limits_charge(&goes->limits, 3, 0));
     key_unref(goes);
     keys_fini(&keys);
 }

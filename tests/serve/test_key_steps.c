@@ -20,7 +20,7 @@ enum { N = 20, MOST_STEPS = 1 << 20 };
 
 static struct serve_key all[N];
 static struct serve_key *places[N];
-static const struct serve_keys keys = {places, N};
+static const struct serve_keys keys = {.at = places, .n = N};
 
 static _Noreturn void look_for(const uint8_t digest[DIGEST_BYTES])
 {

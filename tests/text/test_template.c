@@ -511,18 +511,66 @@ static void test_refused_memory(void **state)
     free(text);
 }
 
+/* Parses, finds the forms out and renders a turn in them: a template that needs most of them. */
+static runnel_status run_forms(struct rn_heap *heap, struct rn_rendered *out)
+{
+    static const char source[] =
+        "{% for m in messages if m.role != 'developer' %}{{ m.role[0] + m.content }}{{ m.thinking }}"
+        "{% for c in m.tool_calls %}{{ c.function.arguments + '' }}{% endfor %}{% endfor %}";
+    static const char turn[] =
+        "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"D\"}]},"
+        "{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"R\",\"tool_calls\":[{\"function\":"
+        "{\"name\":\"f\",\"arguments\":{\"a\":[1]}}}]}]}";
+    struct rn_template_context context = context_of(turn);
+    struct rn_template_forms forms;
+    struct rn_template *tmpl;
+    runnel_status status = rn_template_parse(heap, source, sizeof source - 1, &tmpl, NULL);
+
+    if (status != RUNNEL_OK)
+        return status;
+    status = rn_template_probe_forms(tmpl, heap, &forms);
+    context.forms = &forms;
+    if (status == RUNNEL_OK)
+        status = rn_template_render(tmpl, heap, &context, NULL, out, NULL);
+    rn_template_free(tmpl);
+    return status;
+}
+
+static void test_refused_forms(void **state)
+{
+    static const char want[] = "sDaR{\"a\": [1]}";
+    struct refusing hook = {0};
+    const runnel_allocator allocator = refusing_hook(&hook);
+    runnel_status status;
+
+    (void)state;
+    do {
+        struct rn_rendered out = {0};
+        struct rn_heap heap;
+
+        hook.calls = 0;
+        hook.refuse_at++;
+        rn_heap_init(&heap, &allocator);
+        status = run_forms(&heap, &out);
+        assert_true(status == (hook.calls < hook.refuse_at ? RUNNEL_OK : RUNNEL_NO_MEMORY));
+        if (status == RUNNEL_OK) {
+            assert_int_equal(out.n, sizeof want - 1);
+            assert_memory_equal(out.text, want, out.n);
+        }
+        rn_rendered_free(&out, &heap);
+        assert_int_equal(hook.live, 0);
+    } while (hook.calls >= hook.refuse_at);
+    assert_true(hook.refuse_at > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_strings_and_json),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_hostile_sources),
-        cmocka_unit_test(test_long_is_not_deep),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_cost_is_linear),
+        cmocka_unit_test(test_refused_forms),    cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_strings_and_json), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_origins),          cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_hostile_sources),  cmocka_unit_test(test_long_is_not_deep),
+        cmocka_unit_test(test_limits),           cmocka_unit_test(test_cost_is_linear),
         cmocka_unit_test(test_refused_memory),
     };
 

@@ -241,10 +241,10 @@ _Noreturn void rn_template_fail(struct rn_tpl_parser *p, uint32_t at, const char
 /* Line and column, from 1, of a byte of the source; columns are characters. */
 void rn_template_place(const char *source, size_t n, uint32_t at, uint32_t *line, uint32_t *column);
 
-/* template_parse.c */
+/* parse.c */
 struct rn_tpl_node *rn_tpl_parse_template(struct rn_tpl_parser *p);
 
-/* template_expr.c */
+/* expr.c */
 struct rn_tpl_node *rn_tpl_parse_node(struct rn_tpl_parser *p, enum rn_tpl_node_kind kind, uint32_t at);
 struct rn_tpl_node *rn_tpl_parse_expression(struct rn_tpl_parser *p);
 struct rn_tpl_node *rn_tpl_parse_or(struct rn_tpl_parser *p); /* no "x if y" at its top */
@@ -270,11 +270,11 @@ struct rn_tpl_nodes {
 };
 void rn_tpl_nodes_push(struct rn_tpl_parser *p, struct rn_tpl_nodes *nodes, struct rn_tpl_node *node);
 
-/* template_bind.c: gives every name its place; the template's own function and frame. */
+/* bind.c: gives every name its place; the template's own function and frame. */
 void rn_template_bind(struct rn_tpl_parser *p, struct rn_tpl_node *root, struct rn_tpl_function *function,
                       struct rn_tpl_frame *frame);
 
-/* The filter or test of that name, or NULL (template_filters.c, template_tests.c). */
+/* The filter or test of that name, or NULL (filters.c, tests.c). */
 const struct rn_tpl_builtin *rn_tpl_filter_find(const struct rn_str *name);
 const struct rn_tpl_builtin *rn_tpl_test_find(const struct rn_str *name);
 

@@ -1,4 +1,4 @@
-/* Statements: what they do to variables and to the text. Loops and macros are in template_loop.c. */
+/* Statements: what they do to variables and to the text. Loops and macros are in loop.c. */
 #include "text/template/run.h"
 
 static struct rn_value load_name(struct rn_run *run, const struct rn_str *name)

@@ -7,7 +7,7 @@
 #define RN_TPL_FILTER(name) \
     struct rn_value rn_tpl_filter_##name(struct rn_run *run, struct rn_value self, const struct rn_tpl_call *call)
 
-/* template_filters_text.c */
+/* filters_text.c */
 RN_TPL_FILTER(capitalize);
 RN_TPL_FILTER(center);
 RN_TPL_FILTER(escape);
@@ -28,10 +28,10 @@ RN_TPL_FILTER(urlencode);
 RN_TPL_FILTER(wordcount);
 RN_TPL_FILTER(xmlattr);
 
-/* template_filters_wrap.c */
+/* filters_wrap.c */
 RN_TPL_FILTER(wordwrap);
 
-/* template_filters_list.c */
+/* filters_list.c */
 RN_TPL_FILTER(batch);
 RN_TPL_FILTER(dictsort);
 RN_TPL_FILTER(first);
@@ -53,7 +53,7 @@ RN_TPL_FILTER(sort);
 RN_TPL_FILTER(sum);
 RN_TPL_FILTER(unique);
 
-/* template_filters.c */
+/* filters.c */
 RN_TPL_FILTER(abs);
 RN_TPL_FILTER(attr);
 RN_TPL_FILTER(default);

@@ -291,7 +291,7 @@ static struct rn_value fold(struct rn_run *run, struct rn_value key, bool case_s
     return rn_string_value(rn_str_case(&run->arena, key.string, RN_CASE_LOWER));
 }
 
-/* Paths of "a,b.c". */
+/* Paths of "a,b.x". */
 static struct rn_list **attribute_paths(struct rn_run *run, struct rn_value attribute, size_t *n)
 {
     const struct rn_str *comma = rn_str_of(&run->arena, ",");

@@ -202,21 +202,21 @@ void *rn_tpl_object_new(struct rn_run *run, enum rn_tpl_object_kind kind, size_t
 struct rn_value rn_tpl_object_value(void *object);
 bool rn_tpl_is_object(struct rn_value value, enum rn_tpl_object_kind kind);
 
-/* template_iter.c. rn_tpl_iter_of raises if the value can not be iterated; rn_tpl_iter_try gives NULL instead. */
+/* iter.c. rn_tpl_iter_of raises if the value can not be iterated; rn_tpl_iter_try gives NULL instead. */
 struct rn_tpl_iter *rn_tpl_iter_of(struct rn_run *run, struct rn_value value);
 struct rn_tpl_iter *rn_tpl_iter_try(struct rn_run *run, struct rn_value value);
 bool rn_tpl_iter_next(struct rn_run *run, struct rn_tpl_iter *iter, struct rn_value *out);
 struct rn_tpl_iter *rn_tpl_iter_new(struct rn_run *run, enum rn_tpl_iter_kind kind);
 struct rn_list *rn_tpl_list_of(struct rn_run *run, struct rn_value value); /* a new list of all items */
 
-/* Reads the arguments of a generator of map, or of select and its like (template_filters_list.c). */
+/* Reads the arguments of a generator of map, or of select and its like (filters_list.c). */
 void rn_tpl_prepare_map(struct rn_run *run, struct rn_tpl_iter *iter);
 void rn_tpl_prepare_select(struct rn_run *run, struct rn_tpl_iter *iter);
 
 /* len(); -1: the value has none. */
 int64_t rn_tpl_length(struct rn_run *run, struct rn_value value);
 
-/* template_object.c: the sandbox's getattr and getitem; UNDEFINED where there is nothing. */
+/* object.c: the sandbox's getattr and getitem; UNDEFINED where there is nothing. */
 struct rn_value rn_tpl_get_attribute(struct rn_run *run, struct rn_value of, const struct rn_str *name,
                                      const struct rn_str *why);
 struct rn_value rn_tpl_get_item(struct rn_run *run, struct rn_value of, struct rn_value key);
@@ -231,7 +231,7 @@ struct rn_list *rn_tpl_attribute_path(struct rn_run *run, struct rn_value attrib
 struct rn_value rn_tpl_follow_path(struct rn_run *run, const struct rn_list *path, struct rn_value item,
                                    struct rn_value or_else);
 
-/* Loops; template_loop.c. */
+/* Loops; loop.c. */
 struct rn_tpl_loop_object *rn_tpl_loop_new(struct rn_run *run, struct rn_value iterable, struct rn_tpl_iter *iter);
 bool rn_tpl_loop_next(struct rn_run *run, struct rn_tpl_loop_object *loop, struct rn_value *out);
 int64_t rn_tpl_loop_length(struct rn_run *run, struct rn_tpl_loop_object *loop);
@@ -254,15 +254,15 @@ bool rn_tpl_contains(struct rn_run *run, struct rn_value container, struct rn_va
 int64_t rn_tpl_want_int(struct rn_run *run, struct rn_value value, const char *what);
 const struct rn_str *rn_tpl_want_string(struct rn_run *run, struct rn_value value, const char *what);
 
-/* str() and repr(): template_print.c. A list or dict that holds any data is data as a whole. */
+/* str() and repr(): print.c. A list or dict that holds any data is data as a whole. */
 const struct rn_str *rn_tpl_str_value(struct rn_run *run, struct rn_value value);
 const struct rn_str *rn_tpl_repr_value(struct rn_run *run, struct rn_value value);
 void rn_tpl_put_value(struct rn_run *run, struct rn_sb *sb, struct rn_value value); /* str() */
 
-/* Markup: template_markup.c. */
+/* Markup: markup.c. */
 const struct rn_str *rn_tpl_escape(struct rn_run *run, struct rn_value value);
 
-/* json.dumps: template_json.c. indent: NONE, INT or STRING; separators NULL: the defaults. */
+/* json.dumps: json.c. indent: NONE, INT or STRING; separators NULL: the defaults. */
 struct rn_tpl_json_options {
     bool ensure_ascii, sort_keys;
     struct rn_value indent;
@@ -271,7 +271,7 @@ struct rn_tpl_json_options {
 const struct rn_str *rn_tpl_json_dump(struct rn_run *run, struct rn_value value,
                                       const struct rn_tpl_json_options *options);
 
-/* template_format.c, template_format_spec.c */
+/* format.c, format_spec.c */
 const struct rn_str *rn_tpl_format_percent(struct rn_run *run, const struct rn_str *format, struct rn_value args);
 const struct rn_str *rn_tpl_format_braces(struct rn_run *run, const struct rn_str *format,
                                           const struct rn_tpl_call *call);
@@ -298,7 +298,10 @@ struct rn_value rn_tpl_call_macro(struct rn_run *run, struct rn_tpl_macro_object
 struct rn_value rn_tpl_call_loop(struct rn_run *run, struct rn_tpl_loop_object *loop, struct rn_value iterable);
 struct rn_value rn_tpl_strftime(struct rn_run *run, int64_t now_s, const struct rn_str *format);
 
-/* Methods of str, list, tuple, dict ... by name; NULL: none (template_methods.c, template_methods_str.c). */
+/* forms.c: the messages in the forms of context->forms. */
+void rn_tpl_fix_messages(struct rn_run *run, struct rn_value messages);
+
+/* Methods of str, list, tuple, dict ... by name; NULL: none (methods.c, methods_str.c). */
 const struct rn_tpl_builtin *rn_tpl_str_method(const struct rn_str *name);
 const struct rn_tpl_builtin *rn_tpl_method(struct rn_value of, const struct rn_str *name);
 

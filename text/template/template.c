@@ -149,61 +149,6 @@ static void set_string(struct rn_run *run, const struct rn_template_string *stri
                 rn_string_value(rn_str_borrow(arena, string->text.bytes, string->text.n, RN_ORIGIN_TRUSTED)));
 }
 
-/* The part's text; NULL: it is no text part. */
-static const struct rn_str *part_text(struct rn_value part)
-{
-    struct rn_value text;
-
-    if (part.kind != RN_VALUE_DICT || !rn_value_is(rn_dict_at(part, "type"), "text"))
-        return NULL;
-    text = rn_dict_at(part, "text");
-    return text.kind == RN_VALUE_STRING ? text.string : NULL;
-}
-
-/* The parts as one string; NULL: one of them is no text. */
-static const struct rn_str *joined(struct rn_arena *arena, const struct rn_list *parts)
-{
-    size_t n = 0, at = 0;
-    char *bytes;
-
-    for (size_t i = 0; i < parts->n; i++) {
-        const struct rn_str *text = part_text(parts->items[i]);
-
-        if (text == NULL)
-            return NULL;
-        n += text->n + 1;
-    }
-    bytes = rn_arena_take(arena, n + 1, 1);
-    for (size_t i = 0; i < parts->n; i++) {
-        const struct rn_str *text = part_text(parts->items[i]);
-
-        memcpy(bytes + at, text->bytes, text->n);
-        at += text->n;
-        bytes[at++] = '\n';
-    }
-    rn_step(arena, at);
-    return rn_str_borrow(arena, bytes, at > 0 ? at - 1 : 0, RN_ORIGIN_DATA);
-}
-
-static void join_parts(struct rn_run *run, struct rn_value messages)
-{
-    struct rn_value key = rn_string_value(rn_str_of(&run->arena, "content"));
-
-    if (messages.kind != RN_VALUE_LIST)
-        return;
-    for (size_t i = 0; i < messages.list->n; i++) {
-        struct rn_value message = messages.list->items[i], content = rn_undefined();
-        const struct rn_str *text = NULL;
-
-        if (message.kind == RN_VALUE_DICT)
-            content = rn_dict_at(message, "content");
-        if (content.kind == RN_VALUE_LIST)
-            text = joined(&run->arena, content.list);
-        if (text != NULL)
-            rn_dict_set(&run->arena, message.dict, key, rn_string_value(text));
-    }
-}
-
 static void fill_globals(struct rn_run *run)
 {
     const struct rn_template_context *context = run->context;
@@ -225,8 +170,8 @@ static void fill_globals(struct rn_run *run)
     if (json.kind != RN_VALUE_DICT)
         rn_tpl_fail(run, "the context is not a JSON object");
     run->own_sentence = false;
-    if (context->join_parts)
-        join_parts(run, rn_dict_at(json, "messages"));
+    if (context->forms != NULL)
+        rn_tpl_fix_messages(run, rn_dict_at(json, "messages"));
     for (i = 0; i < json.dict->n; i++)
         rn_dict_set(&run->arena, run->globals, json.dict->entries[i].key, json.dict->entries[i].value);
 }

@@ -47,6 +47,19 @@ struct rn_template_string {
     struct rn_view text;
 };
 
+/* The forms in which a template takes messages, where templates differ. A conversation in OpenAI's form is brought into
+ * them before it is rendered. */
+struct rn_template_forms {
+    bool parts; /* writes a content that is a list of text parts as its text. Most take a string alone, and write a list
+                 * as Python does: for them the parts become one string, with newlines between */
+    bool no_null;             /* of a turn with calls it needs a content that is text: null becomes "" */
+    bool arguments_as_text;   /* of a call: it writes JSON text well, an object not. Else text becomes an object */
+    bool developer_as_system; /* it does not write messages of the role "developer": they get the role "system" */
+    const char *reasoning_as; /* of an answer: the member it reads, as reasoning_content is not; NULL: none else, too */
+    bool reasoning_is_part;   /* that is one of a first part of the content, of that type */
+    bool reasoning_alone; /* it does not take reasoning and content beside calls: there the content goes behind it */
+};
+
 /* What to render with. Names in `json` win over those in `strings`; both are seen as global variables.
  * raise_exception, strftime_now, range, namespace, dict, joiner, cycler and lipsum-free basics are always there. */
 struct rn_template_context {
@@ -54,10 +67,8 @@ struct rn_template_context {
     size_t json_bytes;
     const struct rn_template_string *strings; /* [n_strings], borrowed */
     size_t n_strings;
-    int64_t now_s; /* for strftime_now: seconds since the epoch, taken as UTC */
-    /* A content of the variable "messages" that is a list of parts {"type": "text", "text": ...} becomes one string, with
-     * newlines between; a list with other parts stays. */
-    bool join_parts;
+    int64_t now_s;                         /* for strftime_now: seconds since the epoch, taken as UTC */
+    const struct rn_template_forms *forms; /* what the variable "messages" is brought into first; NULL: it stays */
 };
 
 /* Parses source[n] (UTF-8). FORMAT: a syntax error, "line L, column C: ..."; UNSUPPORTED: a tag, filter or test
@@ -77,17 +88,17 @@ void rn_rendered_free(struct rn_rendered *rendered, struct rn_heap *heap);
 
 /* What a template does with a conversation. */
 struct rn_template_traits {
-    bool parts; /* writes a content that is a list of text parts as its text. Most take a string alone, and write a list
-                    * as Python does */
     bool system;   /* the text of a message of role "system" comes out */
     bool tools;    /* the name of a tool comes out */
     bool thinking; /* the variable enable_thinking changes the text */
+    struct rn_template_forms forms;
 };
 
-/* Finds the traits out by rendering small conversations within narrow limits; a template that fails with one does not
- * have that trait. NO_MEMORY. */
+/* Finds the traits, or the forms alone, out by rendering small conversations within narrow limits; a template that
+ * fails with one does not have that trait. NO_MEMORY. */
 runnel_status rn_template_probe(const struct rn_template *tmpl, struct rn_heap *heap,
                                 struct rn_template_traits *traits);
-runnel_status rn_template_probe_parts(const struct rn_template *tmpl, struct rn_heap *heap, bool *takes);
+runnel_status rn_template_probe_forms(const struct rn_template *tmpl, struct rn_heap *heap,
+                                      struct rn_template_forms *forms);
 
 #endif
