@@ -27,7 +27,7 @@ struct answers {
     struct answer *answers; /* [n], owned */
     size_t n, n_shown;      /* n_shown: with the one that is shown while it is computed */
     size_t n_submitted, n_ended;
-    bool best; /* not all are shown */
+    bool best; /* they are shown by their worth */
     bool cancelled;
 };
 
@@ -88,6 +88,7 @@ static void on_event(void *user, const runnel_event *event)
         return;
     answer->outcome = (struct app_outcome){event->type, event->finish, event->usage, event->timings};
     answer->error.status = event->type == RUNNEL_EVENT_CANCELLED ? RUNNEL_CANCELLED : event->status;
+    answer->error.about = event->about;
     if (event->type == RUNNEL_EVENT_FAILED)
         snprintf(answer->error.message, sizeof answer->error.message, "%s", event->error);
     all->n_ended++;
@@ -114,7 +115,7 @@ static int submit(struct app *app, struct answers *all, const runnel_request *re
         if (error.status == RUNNEL_BUSY && all->n_submitted > all->n_ended)
             break;
         if (error.status != RUNNEL_OK)
-            return app_fail(&error);
+            return app_fail_request(all->options, &error);
         all->n_submitted++;
     }
     return APP_OK;
@@ -148,7 +149,7 @@ static int run(struct app *app, struct answers *all, const runnel_request *reque
     } while (all->n_ended < all->n_submitted || (all->n_submitted < all->n && !all->cancelled));
     for (size_t i = 0; i < all->n_submitted; i++)
         if (all->answers[i].error.status != RUNNEL_OK && code == APP_OK)
-            code = app_fail(&all->answers[i].error);
+            code = app_fail_request(all->options, &all->answers[i].error);
     return code;
 }
 
@@ -235,7 +236,7 @@ static void close_answers(struct answers *all)
 int app_answers(struct app *app, const runnel_request *request, struct app_outcome *outcome)
 {
     const struct app_options *options = app->options;
-    struct answers all = {.options = options, .best = options->best_of > options->n_answers};
+    struct answers all = {.options = options, .best = options->best_of > 0};
     int code;
 
     *outcome = (struct app_outcome){0};

@@ -11,13 +11,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { N_SETTINGS = 11, N_FILES = 6, SAMPLE_BYTES = 1 << 20 };
+enum { N_SETTINGS = 11, SAMPLE_BYTES = 1 << 20 };
 
 static enum batch_begin begin_of(const struct app_options *options)
 {
@@ -26,38 +25,10 @@ static enum batch_begin begin_of(const struct app_options *options)
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-}
-
 /* What is read or written once cannot be gone on with. */
 static bool is_passing(const struct app_options *options)
 {
     return app_is_standard(options->operands[1]) || app_is_standard(options->operands[2]);
-}
-
-/* Every two of the job's files must differ. */
-static bool check_distinct(const struct app_options *options, const char *journal)
-{
-    const char *names[N_FILES] = {"the model",   "the input",          "the output",
-                                  "the journal", "the file of errors", "the summary"};
-    const char *paths[N_FILES] = {options->operands[0], options->operands[1], options->operands[2], journal,
-                                  options->errors_file, options->summary_file};
-
-    for (size_t i = 0; i < N_FILES; i++) {
-        for (size_t j = i + 1; j < N_FILES; j++) {
-            if (paths[i] == NULL || paths[j] == NULL || app_is_standard(paths[i]) || app_is_standard(paths[j]))
-                continue;
-            if (strcmp(paths[i], paths[j]) == 0 || same_file(paths[i], paths[j])) {
-                app_error("%s is %s and %s at once", paths[j], names[i], names[j]);
-                return false;
-            }
-        }
-    }
-    return true;
 }
 
 /* *size of a file that is there. */
@@ -279,6 +250,10 @@ static bool check_options(const struct app_options *options)
                   options->resume ? "--resume" : "--journal");
         return false;
     }
+    if (options->journal != NULL && *options->journal == '\0') {
+        app_error("--journal is empty: it takes the name of a file");
+        return false;
+    }
     if (options->errors_file != NULL && app_is_standard(options->errors_file)) {
         app_error("--errors takes a file: answers go to standard output");
         return false;
@@ -293,29 +268,29 @@ static bool check_options(const struct app_options *options)
 
 int app_batch(const struct app_options *options)
 {
-    const char *slash = strrchr(options->operands[0], '/'), *journal = options->journal;
+    const char *slash = strrchr(options->operands[0], '/');
     struct batch *batch = NULL;
     char *journal_path = NULL;
+    bool memory = true;
     int code = APP_USAGE;
 
     if (options->check)
         return batch_check(options);
     if (!check_options(options))
         return APP_USAGE;
-    if (is_passing(options))
-        journal = BATCH_JOURNAL_NOWHERE;
     batch = calloc(1, sizeof *batch);
-    if (batch == NULL || asprintf(&journal_path, "%s%s", journal != NULL ? journal : options->operands[2],
-                                  journal != NULL ? "" : ".journal") < 0) {
+    if (!is_passing(options))
+        memory = asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
+                          options->journal != NULL ? "" : ".journal") >= 0;
+    if (batch == NULL || !memory) {
         app_error("not enough memory");
         free(batch);
         return APP_FAILURE;
     }
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write */
     batch->app.options = options;
     batch->input.fd = -1;
     batch->model_name = slash != NULL ? slash + 1 : options->operands[0];
-    if (check_distinct(options, journal_path) && check_existing(options, journal_path))
+    if (check_existing(options, journal_path))
         code = run_job(batch, journal_path);
     close_batch(batch);
     free(batch);

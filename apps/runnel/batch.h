@@ -9,7 +9,7 @@
 #include "batch_output.h"
 #include "common.h"
 
-enum { BATCH_MAX_STREAMS = 1024 };
+enum { BATCH_MAX_STREAMS = 1024, BATCH_LONG_LINE = 65536 };
 
 /* Whether a line may begin: now, in a while, or never; then *error says why, and is the line's answer. */
 enum batch_leave { BATCH_GO, BATCH_LATER, BATCH_NEVER };
@@ -18,6 +18,9 @@ enum batch_leave { BATCH_GO, BATCH_LATER, BATCH_NEVER };
 struct batch_owner {
     enum batch_leave (*ask)(void *user, uint64_t *retry_ms, struct openai_error *error); /* once for each line */
     void (*pay)(void *user, uint64_t tokens); /* read and written for a line that is done */
+    /* A line of more than BATCH_LONG_LINE bytes: takes raw->bytes, has batch_line_new make a line of it on any thread,
+     * and gives it to batch_take_line. Until then no other line is read, and the batch is kept. */
+    void (*read)(void *user, const struct batch_raw *raw, size_t limit);
     void *user;
 };
 
@@ -37,6 +40,7 @@ struct batch {
     size_t n_lines;
     size_t line_bytes; /* of the lines in flight, as they were read */
     size_t n_running;  /* streams that have not ended */
+    bool reads;        /* the owner reads a line */
     bool input_ended;
     bool changed; /* the input is not the one that the journal knows */
     int code;     /* why the job stops early; APP_OK: it does not */
@@ -53,6 +57,9 @@ void batch_end(struct batch *batch);
 
 /* What can be done now without waiting; batch->now_us is set. False: the job is over, and batch->code says how. */
 bool batch_turn(struct batch *batch);
+
+/* What the owner has read; takes the line. NULL: not enough memory, and the job stops. */
+void batch_take_line(struct batch *batch, struct batch_line *line);
 
 /* Streams that have not ended. Cancels them: the batch must be kept until there are none, or, detached, until the
  * engine is gone. */

@@ -15,8 +15,9 @@ struct check {
     struct batch_journal *ids; /* in memory: which line had a custom_id first */
     struct batch_grammars *grammars;
     struct batch_counts counts;
-    uint64_t room;      /* tokens of a prompt that fit */
+    uint64_t context;   /* tokens of a prompt and its answer */
     uint64_t embedding; /* numbers of a vector; 0: not known */
+    bool has_scores;    /* there is a head that ranks or classifies */
 };
 
 static bool no_memory(void)
@@ -62,6 +63,25 @@ static runnel_status check_biases(const struct check *check, const runnel_sampli
     return RUNNEL_OK;
 }
 
+/* What two fields say together. Names and order of samplers are judged where the line is computed. */
+static runnel_status check_together(const struct check *check, const runnel_request *one, runnel_error *error)
+{
+    const runnel_samplers *samplers = one->sampling.samplers;
+    uint64_t half = check->context / 2;
+
+    if (samplers->mirostat != 0 && samplers->adaptive_target >= 0) {
+        snprintf(error->message, sizeof error->message,
+                 "sampling.samplers: mirostat and adaptive_p both draw the token; switch one of them on");
+        return RUNNEL_INVALID;
+    }
+    if (one->context_keep > 0 && (uint64_t)one->context_keep > half) {
+        snprintf(error->message, sizeof error->message, "context_keep = %lld is not -1 or 0..%llu, half the context",
+                 (long long)one->context_keep, (unsigned long long)half);
+        return RUNNEL_INVALID;
+    }
+    return RUNNEL_OK;
+}
+
 /* As the library says it of a submit. */
 static runnel_status refuse_empty(runnel_error *error)
 {
@@ -70,13 +90,16 @@ static runnel_status refuse_empty(runnel_error *error)
     return RUNNEL_INVALID;
 }
 
-static runnel_status check_room(const struct check *check, size_t count, runnel_error *error)
+/* answers: one place at least is the answer's. */
+static runnel_status check_room(const struct check *check, size_t count, bool answers, runnel_error *error)
 {
+    uint64_t room = check->context - (answers && check->context > 0);
+
     if (count == 0)
         return refuse_empty(error);
-    if (count > check->room) {
+    if (count > room) {
         snprintf(error->message, sizeof error->message, "the prompt has %zu tokens, %llu fit", count,
-                 (unsigned long long)check->room);
+                 (unsigned long long)room);
         return RUNNEL_CONTEXT;
     }
     return RUNNEL_OK;
@@ -86,9 +109,12 @@ static runnel_status check_room(const struct check *check, size_t count, runnel_
 static runnel_status check_grammar(const struct check *check, const runnel_request *one, size_t count,
                                    runnel_error *error)
 {
-    runnel_status room = one->chat == NULL ? check_room(check, count, error) : RUNNEL_OK;
+    bool answers = one->max_tokens != 0;
+    runnel_status room = one->chat == NULL ? check_room(check, count, answers, error) : RUNNEL_OK;
 
-    return room != RUNNEL_OK ? room : batch_grammars_check(check->grammars, check->app.model, one, error);
+    if (room == RUNNEL_OK)
+        room = batch_grammars_check(check->grammars, check->app.model, one, error);
+    return room == RUNNEL_OK ? check_room(check, count, answers, error) : room;
 }
 
 static runnel_status check_generate(const struct check *check, const struct openai_request *request, size_t at,
@@ -107,6 +133,8 @@ static runnel_status check_generate(const struct check *check, const struct open
     if (one.chat == NULL && one.tokens == NULL && one.prompt_bytes == 0)
         return refuse_empty(error);
     status = check_biases(check, &one.sampling, error);
+    if (status == RUNNEL_OK)
+        status = check_together(check, &one, error);
     if (status != RUNNEL_OK)
         return status;
     if (one.chat != NULL)
@@ -121,6 +149,7 @@ static runnel_status check_embed(const struct check *check, const struct openai_
                                  size_t *count, runnel_error *error)
 {
     runnel_embed_request one;
+    runnel_status status;
 
     openai_request_embed(request, at, &one);
     *count = one.n_tokens;
@@ -131,8 +160,9 @@ static runnel_status check_embed(const struct check *check, const struct openai_
                  (unsigned long long)check->embedding);
         return RUNNEL_INVALID;
     }
-    return one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
-                              : count_text(check, one.text, one.text_bytes, count, error);
+    status = one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
+                                : count_text(check, one.text, one.text_bytes, count, error);
+    return status == RUNNEL_OK ? check_room(check, *count, false, error) : status;
 }
 
 /* The query counts with each of its documents; what a template says beside them is known where the weights are. */
@@ -145,13 +175,17 @@ static runnel_status check_score(const struct check *check, const struct openai_
 
     openai_request_score(request, at, &one);
     *count = one.n_tokens;
-    if (one.tokens != NULL)
-        return check_ids(check, one.tokens, one.n_tokens, error);
-    status = count_text(check, one.text, one.text_bytes, count, error);
+    if (!check->has_scores) {
+        snprintf(error->message, sizeof error->message,
+                 "the model has no head that ranks or classifies (tensors cls and cls.output)");
+        return RUNNEL_UNSUPPORTED;
+    }
+    status = one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
+                                : count_text(check, one.text, one.text_bytes, count, error);
     if (status == RUNNEL_OK && one.query_bytes > 0)
         status = count_text(check, one.query, one.query_bytes, &query, error);
     *count += query;
-    return status;
+    return status == RUNNEL_OK ? check_room(check, *count, false, error) : status;
 }
 
 /* Each prompt of the line; its answers to one prompt differ in nothing that is judged. False: no memory. */
@@ -175,8 +209,6 @@ static bool check_prompts(struct check *check, struct batch_line *line)
 
         if (status == RUNNEL_NO_MEMORY)
             return no_memory();
-        if (status == RUNNEL_OK)
-            status = check_room(check, count, &error);
         if (status != RUNNEL_OK)
             batch_line_fault(line, at, error.about, status, error.message);
         check->counts.prompt_tokens += count;
@@ -240,6 +272,19 @@ static int check_lines(struct check *check)
     return read == BATCH_ERROR ? APP_FAILURE : APP_OK;
 }
 
+/* As the library knows it. */
+static bool has_scores(const runnel_file *file)
+{
+    static const char *const names[] = {"cls.weight", "cls.output.weight"};
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
+
+    for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
+        for (size_t k = 0; k < 2; k++)
+            if (strlen(names[k]) == tensor.name_bytes && memcmp(names[k], tensor.name, tensor.name_bytes) == 0)
+                return true;
+    return false;
+}
+
 /* What the file says of itself, as far as lines are judged by it. */
 static int read_file(struct check *check)
 {
@@ -253,7 +298,8 @@ static int read_file(struct check *check)
     if (error.status != RUNNEL_OK)
         return app_fail(&error);
     app_file_memory(file, &check->options, &memory);
-    check->room = memory.context > 0 ? memory.context - 1 : 0; /* one place is the answer's */
+    check->context = memory.context;
+    check->has_scores = has_scores(file);
     architecture = app_file_text(file, "general.architecture", "", &n);
     width = app_file_text(file, architecture != NULL ? architecture : "", ".embedding_length", &n);
     check->embedding = width != NULL ? strtoull(width, NULL, 10) : 0;

@@ -34,7 +34,7 @@ bool batch_input_open(struct batch_input *input, const char *path, size_t limit)
         return false;
     }
     if (!is_standard && !S_ISREG(status.st_mode)) {
-        app_error("%s is not a regular file; --resume has to read it again", path);
+        app_error("%s is not a regular file; - is standard input", path);
         return false;
     }
     input->size = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;

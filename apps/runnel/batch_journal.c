@@ -278,11 +278,18 @@ static void make_private(const char *path)
 }
 
 /* Exclusive: nobody else can work on the same job, and no file is shared in memory. */
-static bool open_database(struct batch_journal *journal)
+static bool open_database(struct batch_journal *journal, bool nowhere)
 {
-    if (strcmp(journal->path, BATCH_JOURNAL_NOWHERE) != 0)
+    char *path = NULL; /* as SQLite takes it: "", ":memory:" and "file:.." are no files to it, "./.." always is one */
+    int code = SQLITE_NOMEM;
+
+    if (!nowhere)
         make_private(journal->path);
-    if (sqlite3_open_v2(journal->path, &journal->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) == SQLITE_OK)
+    if (nowhere || asprintf(&path, "%s%s", journal->path[0] == '/' ? "" : "./", journal->path) >= 0)
+        code = sqlite3_open_v2(nowhere ? ":memory:" : path, &journal->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                               NULL);
+    free(path);
+    if (code == SQLITE_OK)
         return execute(journal, "PRAGMA locking_mode = EXCLUSIVE");
     if (journal->db != NULL)
         return complain(journal);
@@ -296,11 +303,11 @@ bool batch_journal_open(struct batch_journal **out, const char *path, enum batch
     bool ours = false;
 
     *out = journal;
-    if (journal == NULL || (journal->path = strdup(path)) == NULL) {
+    if (journal == NULL || (journal->path = strdup(path != BATCH_JOURNAL_NOWHERE ? path : "the journal")) == NULL) {
         app_error("not enough memory");
         return false;
     }
-    if (!open_database(journal) || !recognise(journal, &ours))
+    if (!open_database(journal, path == BATCH_JOURNAL_NOWHERE) || !recognise(journal, &ours))
         return false;
     *fresh = !ours || how == BATCH_OVERWRITE;
     /* When the process dies nothing that was committed is lost; when the machine does, the last commits may be, but

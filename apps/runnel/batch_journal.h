@@ -27,7 +27,7 @@ struct batch_journal;
 
 /* The path of a journal that ends with its process, for a job that cannot go on: its input cannot be read again, or its
  * output not be compared. */
-#define BATCH_JOURNAL_NOWHERE ":memory:"
+#define BATCH_JOURNAL_NOWHERE NULL
 
 enum batch_state { BATCH_UNKNOWN = -1, BATCH_CLAIMED = 0, BATCH_ANSWERED = 1 };
 enum batch_begin { BATCH_FRESH, BATCH_RESUME, BATCH_OVERWRITE };

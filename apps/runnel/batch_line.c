@@ -70,8 +70,8 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
     if (*endpoint != 0)
         return true;
     return openai_refuse(&line->error, "invalid_url", "url",
-                         "'%.80s' is not known; there are /v1/chat/completions, /v1/completions, /v1/embeddings and "
-                         "/v1/responses",
+                         "'%.80s' is not known; there are /v1/chat/completions, /v1/completions, /v1/embeddings, "
+                         "/v1/responses, /v1/rerank and /v1/classify",
                          text);
 }
 

@@ -70,7 +70,8 @@ static bool open_standard(struct batch_file *file)
     file->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (file->file != NULL)
         return true;
-    complain(file);
+    /* one that was closed is open for reading alone (main.c) */
+    app_error("standard output: %s", errno == EINVAL ? "it is closed" : strerror(errno));
     if (fd >= 0)
         close(fd);
     return false;

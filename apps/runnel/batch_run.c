@@ -351,15 +351,15 @@ static void check_only(const struct batch *batch, struct batch_line *line)
     }
 }
 
-static bool add_line(struct batch *batch, struct batch_raw *raw)
+static bool add_line(struct batch *batch, struct batch_line *line)
 {
-    struct batch_line *line = batch_line_new(raw, batch->input.limit);
-    uint64_t first = raw->number;
+    uint64_t first = 0;
 
     if (line == NULL) {
-        app_error("not enough memory for line %llu", (unsigned long long)raw->number);
+        app_error("not enough memory for line %llu", (unsigned long long)batch->input.number);
         return false;
     }
+    first = line->number;
     check_only(batch, line);
     batch->lines[batch->n_lines++] = line;
     batch->line_bytes += line->bytes;
@@ -372,6 +372,27 @@ static bool add_line(struct batch *batch, struct batch_raw *raw)
     if (first != line->number)
         batch_line_duplicate(line, first);
     return true;
+}
+
+/* Makes a line of what was read, or has its owner do so. */
+static bool make_line(struct batch *batch, struct batch_raw *raw)
+{
+    const struct batch_owner *owner = &batch->owner;
+
+    if (owner->read == NULL || raw->bytes == NULL || raw->n <= BATCH_LONG_LINE)
+        return add_line(batch, batch_line_new(raw, batch->input.limit));
+    batch->reads = true;
+    owner->read(owner->user, raw, batch->input.limit);
+    return true;
+}
+
+void batch_take_line(struct batch *batch, struct batch_line *line)
+{
+    batch->reads = false;
+    if (batch->code != APP_OK)
+        batch_line_free(line);
+    else if (!add_line(batch, line))
+        stop(batch, APP_FAILURE);
 }
 
 static bool read_line(struct batch *batch)
@@ -407,7 +428,7 @@ static bool read_line(struct batch *batch)
         batch->first_offset = batch->n_lines == 0 && batch->done_lines == 0 ? raw.end : batch->first_offset;
         return true;
     }
-    return raw.blank ? add_blank(batch, &raw) : add_line(batch, &raw);
+    return raw.blank ? add_blank(batch, &raw) : make_line(batch, &raw);
 }
 
 /* Choices that run or wait for a stream. */
@@ -427,8 +448,8 @@ static bool can_read(const struct batch *batch)
 {
     size_t limit = (size_t)batch->app.options->batch_streams;
 
-    return batch->code == APP_OK && !batch->input_ended && batch->n_lines < limit && n_wanted(batch) < limit &&
-           batch->line_bytes < LINE_BYTES;
+    return batch->code == APP_OK && !batch->reads && !batch->input_ended && batch->n_lines < limit &&
+           n_wanted(batch) < limit && batch->line_bytes < LINE_BYTES;
 }
 
 static void fill(struct batch *batch)

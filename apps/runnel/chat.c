@@ -6,6 +6,9 @@
  * lines that are typed are their results. */
 #include "chat.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -117,13 +120,11 @@ static void find_info(struct chat *chat)
     }
 }
 
-static int read_template(struct chat *chat)
+static int inspect_template(struct chat *chat)
 {
     const char *path = chat->options.template_file;
     runnel_error error = {0};
 
-    if (!app_read_file(path, &chat->template_text))
-        return APP_FAILURE;
     error.status =
         runnel_inspect_template(chat->template_text.bytes, chat->template_text.size, &chat->template_info, &error);
     if (error.status == RUNNEL_OK)
@@ -165,7 +166,7 @@ static int choose_template(struct chat *chat)
     int code;
 
     chat->template_info.struct_size = sizeof chat->template_info;
-    code = chat->options.template_file != NULL ? read_template(chat) : take_template(chat);
+    code = chat->options.template_file != NULL ? inspect_template(chat) : take_template(chat);
     if (code != APP_OK)
         return code;
     chat_warn_system(chat);
@@ -176,12 +177,42 @@ static int choose_template(struct chat *chat)
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-static int open_session(struct chat *chat)
+/* Whether the folder of `path` lets this process make a file, which takes the place of one that is there. */
+static bool can_make(const char *path)
 {
-    const char *path = chat->options.session_file;
+    char *copy = strdup(path);
+    bool can = copy != NULL && faccessat(AT_FDCWD, dirname(copy), W_OK | X_OK, AT_EACCESS) == 0;
+
+    free(copy);
+    return can;
+}
+
+/* Whether a conversation can be kept there: told before one is had. *there: it has one. */
+static bool look_at_session_file(const char *path, bool *there)
+{
+    char *real = realpath(path, NULL);
+    bool good = real != NULL || errno == ENOENT;
+
+    *there = real != NULL;
+    good = good && can_make(real != NULL ? real : path);
+    if (!good)
+        app_error("--session %s: nothing can be written there: %s", path, strerror(errno));
+    free(real);
+    return good;
+}
+
+static int open_session(struct chat *chat, bool there)
+{
+    const char *given = chat->options.system, *kept;
     int code = chat_new(chat);
 
-    return code == APP_OK && path != NULL && access(path, F_OK) == 0 ? chat_load(chat, path) : code;
+    if (code == APP_OK && there)
+        code = chat_load(chat, chat->options.session_file);
+    kept = chat->options.system;
+    if (code == APP_OK && given != NULL && (kept == NULL || strcmp(kept, given) != 0) && !chat->options.quiet)
+        app_error("warning: --system is not used: the conversation in %s has %s system message; /system sets another",
+                  chat->options.session_file, kept != NULL ? "its own" : "no");
+    return code;
 }
 
 /* Between a session that is open and one that is closed. */
@@ -217,17 +248,23 @@ static void close_chat(struct chat *chat)
 int app_chat(const struct app_options *options)
 {
     static struct chat chat; /* one at a time; large, with its copy of the options */
+    bool there = false;
     int code = APP_OK;
 
     chat = (struct chat){.options = *options};
-    if (options->tools_file != NULL && !app_read_file(options->tools_file, &chat.tools))
+    if (options->session_file != NULL && !look_at_session_file(options->session_file, &there))
+        return APP_FAILURE;
+    if ((options->tools_file != NULL && !app_read_file(options->tools_file, &chat.tools)) ||
+        (options->template_file != NULL && !app_read_file(options->template_file, &chat.template_text)))
         return APP_FAILURE;
     code = app_open(&chat.app, &chat.options, false);
     if (code == APP_OK)
         code = choose_template(&chat);
+    if (code == APP_OK && !chat_check_keep(&chat, "--context-keep", options->context_keep))
+        code = APP_USAGE;
     if (code == APP_OK) {
         chat_choose_sampling(&chat);
-        code = open_session(&chat);
+        code = open_session(&chat, there);
     }
     if (code == APP_OK)
         code = talk(&chat);

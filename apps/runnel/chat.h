@@ -161,6 +161,7 @@ bool chat_make_room(struct chat *chat);
 
 /* Each gets what follows its name, or NULL; an exit code. */
 int chat_set(struct chat *chat, const char *operand);
+bool chat_check_keep(const struct chat *chat, const char *name, int64_t value); /* of --context-keep, after a message */
 int chat_show(struct chat *chat, const char *operand);
 int chat_show_tokens(struct chat *chat, const char *operand);
 int chat_edit(struct chat *chat, const char *operand);

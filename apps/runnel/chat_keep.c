@@ -24,9 +24,13 @@ int chat_new(struct chat *chat)
 
 int chat_save(struct chat *chat, const char *path)
 {
-    char *messages = chat_talk_json(&chat->talk);
+    bool named = path == chat->options.session_file; /* and looked at when the program began */
+    char *messages;
     int code;
 
+    if (!named && !app_file_apart(&chat->options, APP_CHAT, "/save", path))
+        return APP_USAGE;
+    messages = chat_talk_json(&chat->talk);
     if (messages == NULL) {
         app_error("not enough memory");
         return APP_FAILURE;
@@ -34,6 +38,16 @@ int chat_save(struct chat *chat, const char *path)
     code = app_session_save(&chat->app, chat->session, path, messages, strlen(messages));
     free(messages);
     return code;
+}
+
+/* The system message is that of the conversation that came: what /system shows, and /clear leaves. */
+static void take_system(struct chat *chat)
+{
+    bool has = chat->talk.n > 0 && chat->talk.list[0].role == CHAT_SYSTEM;
+
+    free(chat->system);
+    chat->system = has ? chat_talk_content(&chat->talk, 0) : NULL;
+    chat->options.system = chat->system;
 }
 
 /* What the conversation is about, for whoever has forgotten it. */
@@ -85,6 +99,7 @@ int chat_load(struct chat *chat, const char *path)
     chat->session = session;
     chat_talk_fini(&chat->talk);
     chat->talk = talk;
+    take_system(chat);
     tell_loaded(chat);
     return APP_OK;
 }
@@ -129,6 +144,7 @@ int chat_back(struct chat *chat, const char *operand)
     chat->session = aside->session;
     chat_talk_fini(&chat->talk);
     chat->talk = aside->talk;
+    take_system(chat);
     return APP_OK;
 }
 

@@ -44,12 +44,20 @@ static const struct app_option *find_parameter(const char *name, size_t n)
     return NULL;
 }
 
+/* Off where it was not given, which is no number: 0 keeps the system message alone. */
+static bool is_keep(const struct app_option *o)
+{
+    return o->at == offsetof(struct app_options, context_keep);
+}
+
 static void value_text(const struct chat *chat, const struct app_option *o, char *text, size_t capacity)
 {
     const char *field = (const char *)&chat->options + o->at;
 
     if (o->kind == OPTION_FLAG)
         snprintf(text, capacity, "%s", *(const bool *)field ? "on" : "off");
+    else if (is_keep(o) && chat->options.context_keep < 0)
+        snprintf(text, capacity, "off");
     else if (o->kind == OPTION_REAL)
         snprintf(text, capacity, "%.6g", *(const double *)field);
     else if (o->kind == OPTION_INTEGER)
@@ -98,13 +106,40 @@ static int complain_name(const char *name, size_t n)
 
 static int set_flag(struct chat *chat, const struct app_option *o, const char *text)
 {
-    bool on = strcmp(text, "on") == 0;
+    bool on = strcmp(text, "on") == 0, *flag = (bool *)((char *)&chat->options + o->at), before = *flag;
 
     if (!on && strcmp(text, "off") != 0) {
         app_error("/set %s '%.80s' is not allowed: it takes on or off", o->name + 2, text);
         return APP_USAGE;
     }
-    *(bool *)((char *)&chat->options + o->at) = on;
+    *flag = on;
+    if (app_grammar_is_one(&chat->options))
+        return APP_OK;
+    *flag = before;
+    return APP_USAGE;
+}
+
+bool chat_check_keep(const struct chat *chat, const char *name, int64_t value)
+{
+    uint32_t half = chat->app.info.context_tokens / 2;
+
+    if (value <= (int64_t)half)
+        return true;
+    app_error("%s %lld is not allowed: half of the context, %u tokens, is the most", name, (long long)value, half);
+    return false;
+}
+
+static int set_keep(struct chat *chat, const struct app_option *o, const char *text)
+{
+    struct app_options read = {.context_keep = -1};
+
+    if (strcmp(text, "off") != 0 && !app_option_store(o, text, &read)) {
+        app_error("/set context-keep '%.80s' is not allowed: it takes a number of tokens, or off", text);
+        return APP_USAGE;
+    }
+    if (!chat_check_keep(chat, "/set context-keep", read.context_keep))
+        return APP_USAGE;
+    chat->options.context_keep = read.context_keep;
     return APP_OK;
 }
 
@@ -130,6 +165,8 @@ int chat_set(struct chat *chat, const char *operand)
     }
     if (o->kind == OPTION_FLAG)
         return set_flag(chat, o, operand);
+    if (is_keep(o))
+        return set_keep(chat, o, operand);
     if (app_option_store(o, operand, &chat->options))
         return APP_OK;
     snprintf(name, sizeof name, "/set %s", o->name + 2);

@@ -24,20 +24,24 @@ static const char *editor_command(void)
  * message. */
 static bool run_editor(const char *path)
 {
-    char line[1024];
-    char *argv[] = {"sh", "-c", line, "sh", (char *)path, NULL};
+    char *line = NULL, *argv[] = {"sh", "-c", NULL, "sh", (char *)path, NULL};
     posix_spawnattr_t attributes;
     sigset_t defaults;
     pid_t child = 0;
     int status = 0, error;
 
-    snprintf(line, sizeof line, "%s \"$1\"", editor_command());
+    if (asprintf(&line, "%s \"$1\"", editor_command()) < 0) {
+        app_error("not enough memory");
+        return false;
+    }
+    argv[2] = line;
     sigfillset(&defaults);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     error = posix_spawn(&child, "/bin/sh", NULL, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
+    free(line);
     if (error != 0) {
         app_error("/bin/sh: %s", strerror(error));
         return false;

@@ -349,6 +349,16 @@ void app_put_time(FILE *to)
     fprintf(to, "%s.%03dZ", text, (int)(now.tv_usec / 1000));
 }
 
+/* What some clients take for the end of a line, though JSON allows it in strings: U+0085, U+2028, U+2029. NULL: none. */
+static const char *line_end(const unsigned char *text, size_t length)
+{
+    if (length == 2 && text[0] == 0xC2 && text[1] == 0x85)
+        return "\\u0085";
+    if (length == 3 && text[0] == 0xE2 && text[1] == 0x80 && (text[2] == 0xA8 || text[2] == 0xA9))
+        return text[2] == 0xA8 ? "\\u2028" : "\\u2029";
+    return NULL;
+}
+
 /* The character at text[0..n), as it stands in a string of JSON: at most six bytes. *length: those that it has. */
 static char *put_character(char *to, const unsigned char *text, size_t n, size_t *length)
 {
@@ -366,6 +376,8 @@ static char *put_character(char *to, const unsigned char *text, size_t n, size_t
         *to++ = letter;
         return to;
     }
+    if (*length > 1 && line_end(text, *length) != NULL)
+        return mempcpy(to, line_end(text, *length), 6);
     if (c >= 0x20 && c != 0x7F)
         return mempcpy(to, text, *length);
     to = mempcpy(to, "\\u00", 4);
@@ -486,7 +498,7 @@ bool app_take_file(const char *path, struct app_text *text, char why[512])
 
     *text = (struct app_text){0};
     errno = 0;
-    file = is_stdin ? stdin : fopen(path, "rb");
+    file = is_stdin ? stdin : fopen(path, "rbe");
     good = file != NULL && read_stream(file, text);
     if (!good)
         snprintf(why, 512, "%.300s: %.200s", is_stdin ? "standard input" : path,

@@ -30,6 +30,9 @@ void app_errors_as_objects(void);
  * APP_USAGE, a cancellation APP_CANCELLED (and prints nothing), all else APP_FAILURE. */
 int app_fail(const runnel_error *error);
 
+/* engine.c. The same of a request: a grammar of the command line that cannot be read is APP_USAGE, too. */
+int app_fail_request(const struct app_options *options, const runnel_error *error);
+
 /* From now on the first SIGINT or SIGTERM only sets the flag; a second one ends the program. */
 void app_signals_arm(void);
 
@@ -110,6 +113,13 @@ const char *app_plural(uint64_t n);
 /* "-": standard input or standard output. */
 bool app_is_standard(const char *path);
 
+/* paths.c. Whether no file that the command (an APP_ bit) writes is another one that it reads or writes, by any name: as
+ * operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
+bool app_files_apart(const struct app_options *options, unsigned command);
+
+/* Whether a further output `path`, called `name`, is none of these, but for --session. False after a message. */
+bool app_file_apart(const struct app_options *options, unsigned command, const char *name, const char *path);
+
 /* The whole of a file, or of standard input for "-". False after a message; app_take_file: `why` has it. */
 bool app_read_file(const char *path, struct app_text *text);
 bool app_take_file(const char *path, struct app_text *text, char why[512]);
@@ -120,6 +130,9 @@ int app_read_prompt(const struct app_options *options, struct app_text *text);
 /* What the answer may be, by the options: reads the file that one of them names. Two at once are APP_USAGE. An exit
  * code. */
 int app_grammar_open(struct app_options *options);
+
+/* Whether at most one option says so. False after a message. */
+bool app_grammar_is_one(const struct app_options *options);
 
 /* The same as a request takes it: filled into options->request_grammar. NULL: any text. */
 const runnel_grammar *app_grammar(const struct app_options *options);

@@ -7,7 +7,8 @@
 
 struct embedder {
     struct app app;
-    uint64_t n, tokens; /* texts so far, and their tokens */
+    uint64_t n, tokens;                /* texts so far, and their tokens */
+    char why[RUNNEL_ERROR_BYTES + 32]; /* a text has failed */
 };
 
 static runnel_pooling pooling_of(const char *name)
@@ -32,6 +33,13 @@ static void print_vector(const struct embedder *e, const runnel_event *event)
     fputs(json ? "]}" : "\n", stdout);
 }
 
+static int fail(struct embedder *e, const char *error)
+{
+    snprintf(e->why, sizeof e->why, "text %llu: %s", (unsigned long long)e->n + 1, error);
+    app_error("%s", e->why);
+    return APP_FAILURE;
+}
+
 /* Until the stream has ended. A signal, or a reader of standard output that has gone, cancels it. */
 static int follow(struct embedder *e, runnel_stream stream)
 {
@@ -52,10 +60,8 @@ static int follow(struct embedder *e, runnel_stream stream)
                 runnel_stream_cancel(e->app.engine, stream);
         }
     }
-    if (event.type == RUNNEL_EVENT_FAILED) {
-        app_error("text %llu: %s", (unsigned long long)e->n + 1, event.error);
-        return APP_FAILURE;
-    }
+    if (event.type == RUNNEL_EVENT_FAILED)
+        return fail(e, event.error);
     e->tokens += event.usage.prompt_tokens;
     return event.type == RUNNEL_EVENT_DONE ? APP_OK : APP_CANCELLED;
 }
@@ -75,10 +81,8 @@ static int embed(struct embedder *e, const char *text, size_t n)
     request.pooling = pooling_of(options->pooling);
     request.dimensions = (uint32_t)options->dimensions;
     request.raw = options->raw;
-    if (runnel_embed(e->app.model, &request, &stream, &error) != RUNNEL_OK) {
-        app_error("text %llu: %s", (unsigned long long)e->n + 1, error.message);
-        return APP_FAILURE;
-    }
+    if (runnel_embed(e->app.model, &request, &stream, &error) != RUNNEL_OK)
+        return fail(e, error.message);
     code = follow(e, stream);
     e->n++;
     return code;
@@ -114,7 +118,13 @@ static int embed_all(struct embedder *e, const struct app_text *file)
         code = embed(e, options->operands[i], strlen(options->operands[i]));
     if (code == APP_OK)
         code = embed_lines(e, file);
-    if (options->json && code == APP_OK) {
+    if (options->json && code != APP_OK) { /* whole all the same, and no list that could be taken for one */
+        const char *why = e->why[0] != '\0' ? e->why : "cancelled";
+
+        fputs("],\"error\":{\"message\":", stdout);
+        app_json_string(stdout, why, strlen(why));
+        fputs("}}\n", stdout);
+    } else if (options->json) {
         fputs("],\"model\":", stdout);
         app_json_string(stdout, options->operands[0], strlen(options->operands[0]));
         printf(",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}\n", (unsigned long long)e->tokens,

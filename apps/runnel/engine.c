@@ -158,7 +158,7 @@ void app_model_options(const struct app_options *options, runnel_model_options *
     model_options->cache_cold_bytes = options->cache_cold;
 }
 
-static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
+static int load_model(struct app *app, bool vocab_only, const char *cache_shared)
 {
     const struct app_options *options = app->options;
     struct load load = {.options = options};
@@ -188,16 +188,6 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
         return app_fail(&load.error);
     warn_context(app);
     return APP_OK;
-}
-
-static int load_model(struct app *app, bool vocab_only)
-{
-    struct app_text file = {0};
-    const char *url;
-    int code = app_shared_url(app->options->cache_shared, &file, &url) ? load_with(app, vocab_only, url) : APP_FAILURE;
-
-    free(file.bytes);
-    return code;
 }
 
 static const char *const levels[] = {[RUNNEL_LOG_NONE] = "none",
@@ -285,19 +275,27 @@ int app_engine_open(struct app *app, const struct app_options *options, runnel_e
     return app_fail(&error);
 }
 
+/* Files are opened before signals are armed: to open a pipe may wait for its other end, and a signal ends that. */
 int app_open(struct app *app, const struct app_options *options, bool vocab_only)
 {
     runnel_engine_options engine_options;
+    struct app_text file = {0};
+    const char *url;
     int code = APP_OK;
 
     *app = (struct app){.options = options};
     if (!check_head(options))
         return APP_USAGE;
-    app_signals_arm();
     app_streams_arm();
+    if (!app_shared_url(options->cache_shared, &file, &url))
+        return APP_FAILURE;
     runnel_engine_options_default(&engine_options);
     code = app_engine_open(app, options, &engine_options);
-    return code == APP_OK ? load_model(app, vocab_only) : code;
+    app_signals_arm();
+    if (code == APP_OK)
+        code = load_model(app, vocab_only, url);
+    free(file.bytes);
+    return code;
 }
 
 void app_close(struct app *app)
@@ -319,8 +317,9 @@ int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, st
     runnel_error error = {0};
 
     error.status = runnel_tokenize(app->model, text, n, flags, NULL, 0, &count);
-    if (error.status == RUNNEL_INVALID)
-        snprintf(error.message, sizeof error.message, "the text is not UTF-8");
+    if (error.status == RUNNEL_INVALID || error.status == RUNNEL_UNSUPPORTED)
+        snprintf(error.message, sizeof error.message, "%s",
+                 error.status == RUNNEL_INVALID ? "the text is not UTF-8" : "the model has no text vocabulary");
     if (error.status != RUNNEL_OK)
         return app_fail(&error);
     grown = realloc(ids->ids, (ids->count + count + 1) * sizeof *grown);
@@ -404,8 +403,16 @@ static void on_event(void *user, const runnel_event *event)
     running->ended = true;
     *running->outcome = (struct app_outcome){event->type, event->finish, event->usage, event->timings};
     running->error.status = event->type == RUNNEL_EVENT_CANCELLED ? RUNNEL_CANCELLED : event->status;
+    running->error.about = event->about;
     if (event->type == RUNNEL_EVENT_FAILED)
         snprintf(running->error.message, sizeof running->error.message, "%s", event->error);
+}
+
+int app_fail_request(const struct app_options *options, const runnel_error *error)
+{
+    int code = app_fail(error);
+
+    return error->about == RUNNEL_ABOUT_GRAMMAR && options->grammar_text == NULL ? APP_USAGE : code;
 }
 
 int app_stream(struct app *app, const runnel_request *request, app_event_fn user_fn, void *user,
@@ -421,7 +428,7 @@ int app_stream(struct app *app, const runnel_request *request, app_event_fn user
     own.user = &running;
     running.error.status = runnel_generate(app->model, &own, &stream, &running.error);
     if (running.error.status != RUNNEL_OK)
-        return app_fail(&running.error);
+        return app_fail_request(app->options, &running.error);
     while (!running.ended) {
         runnel_engine_wait(app->engine, APP_TICK_MS);
         runnel_engine_dispatch(app->engine, 0);
@@ -434,7 +441,7 @@ int app_stream(struct app *app, const runnel_request *request, app_event_fn user
         }
     }
     app_progress_clear();
-    return running.error.status == RUNNEL_OK ? APP_OK : app_fail(&running.error);
+    return running.error.status == RUNNEL_OK ? APP_OK : app_fail_request(app->options, &running.error);
 }
 
 static double seconds(uint64_t from_us, uint64_t to_us)

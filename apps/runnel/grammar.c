@@ -43,10 +43,9 @@ static struct source source_of(const struct app_options *options)
     return (struct source){.kind = RUNNEL_GRAMMAR_NONE};
 }
 
-int app_grammar_open(struct app_options *options)
+bool app_grammar_is_one(const struct app_options *options)
 {
     struct source sources[N_SOURCES], *first = NULL;
-    struct app_text text = {0};
 
     sources_of(options, sources);
     for (size_t i = 0; i < N_SOURCES; i++) {
@@ -54,13 +53,23 @@ int app_grammar_open(struct app_options *options)
             continue;
         if (first != NULL) {
             app_error("%s and %s exclude each other", first->option, sources[i].option);
-            return APP_USAGE;
+            return false;
         }
         first = &sources[i];
     }
-    if (first == NULL || first->file == NULL)
+    return true;
+}
+
+int app_grammar_open(struct app_options *options)
+{
+    struct source source = source_of(options);
+    struct app_text text = {0};
+
+    if (!app_grammar_is_one(options))
+        return APP_USAGE;
+    if (source.file == NULL)
         return APP_OK;
-    if (!app_read_file(first->file, &text))
+    if (!app_read_file(source.file, &text))
         return APP_FAILURE;
     options->grammar_text = text.bytes;
     options->grammar_bytes = text.size;

@@ -82,7 +82,7 @@ static bool is_regular(FILE *file)
 /* Leaves no half file behind. */
 static int write_file(struct app *app, const struct app_ids *ids, const char *path)
 {
-    FILE *file = fopen(path, "wb");
+    FILE *file = fopen(path, "wbe");
     bool regular = false, good = false;
     int code = APP_OK;
 

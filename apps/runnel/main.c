@@ -20,7 +20,8 @@ static const struct app_command commands[] = {
      "With --json each line is an object: {\"type\":\"token\",\"id\":..,\"text\":..}, {\"type\":\"progress\",\n"
      "\"done\":..,\"total\":..}, and at the end one of type done (\"finish\" is stop or length), cancelled or\n"
      "failed, with usage in tokens and timings in microseconds. Behind a full context (--context-keep) a token\n"
-     "has \"shifts\", how often it was full by then.\n",
+     "has \"shifts\", how often it was full by then. With --best-of the last line is {\"type\":\"best\",\"answers\":\n"
+     "[2,0]}: the numbers of those that count, best first.\n",
      "  runnel run model.gguf \"Once upon a time\" -n 100\n"
      "  runnel run model.gguf -f letter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
      "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",
@@ -54,7 +55,8 @@ static const struct app_command commands[] = {
      "and /ready. A model is called by its file's name without .gguf, or by NAME. docs/SERVER.md tells more.\n\n"
      "Whoever leaves early ends what it has asked for. SIGTERM and Ctrl-C let what runs come to its end, for\n"
      "--drain seconds at most; a second one ends at once.\n\n"
-     "Each option can also be a variable of the environment: --max-streams is RUNNEL_MAX_STREAMS.\n",
+     "Each option can also be a variable of the environment: --max-streams is RUNNEL_MAX_STREAMS. One without a value\n"
+     "takes 1, true, yes or on, or else 0, false, no or off.\n",
      "  runnel serve model.gguf\n"
      "  runnel serve small=a.gguf large=b.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
      "  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n",
@@ -95,7 +97,7 @@ static const struct app_command commands[] = {
     {"embed", APP_EMBED, 1, APP_MAX_OPERANDS, "MODEL [TEXT ...] [-f FILE]", "texts as vectors",
      "Prints a line for each text: the numbers of its embedding, the model's last hidden states pooled over the\n"
      "text and scaled to length 1. A text gets BOS where the model wants it. With --json one object in the form\n"
-     "of OpenAI's /v1/embeddings.\n",
+     "of OpenAI's /v1/embeddings; where a text fails it ends with an \"error\" and its \"message\", exit code 1.\n",
      "  runnel embed model.gguf \"A cat sat on a mat.\" \"Snow fell all night.\"\n"
      "  runnel embed model.gguf -f lines.txt --pooling last --dimensions 256 --json\n",
      app_embed},
@@ -283,7 +285,7 @@ static int act(const struct app_command *command, int argc, char **argv)
             command_help(command);
             code = app_output_code();
         } else {
-            code = app_grammar_open(&options);
+            code = app_files_apart(&options, command->bit) ? app_grammar_open(&options) : APP_USAGE;
             if (code == APP_OK)
                 code = command->act(&options);
             code = app_worse(code, app_telemetry_code());
@@ -319,6 +321,7 @@ int main(int argc, char **argv)
     guard_standard_streams();
     use_utf8();
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of the next write */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     if (argc < 2) {
         help(stderr);
         return APP_USAGE;

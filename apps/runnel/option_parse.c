@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common.h"
 #include "option_table.h"
@@ -49,8 +50,8 @@ bool app_option_hint(const char *word)
         {"-hf", "nothing is downloaded: give the path of a GGUF file"},
         {"-hfr", "nothing is downloaded: give the path of a GGUF file"},
         {"--hf-repo", "nothing is downloaded: give the path of a GGUF file"},
-        {"-ngl", "models run on the processor: leave it out"},
-        {"--n-gpu-layers", "models run on the processor: leave it out"},
+        {"-ngl", "models run on the processor: leave it out; or see --device cuda and --device-layers"},
+        {"--n-gpu-layers", "models run on the processor: leave it out; or see --device cuda and --device-layers"},
         {"--n-predict", "it is -n, --max-tokens"},
         {"--predict", "it is -n, --max-tokens"},
         {"--ctx-size", "it is -c, --ctx"},
@@ -181,6 +182,23 @@ static bool put_model(struct app_options *options, const char *path, int most)
     return true;
 }
 
+static bool is_one_of(const char *text, const char *const words[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What a variable says of an option without a value. False: neither yes nor no. */
+static bool read_switch(const char *text, bool *on)
+{
+    static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no", "off"};
+
+    *on = is_one_of(text, yes, sizeof yes / sizeof yes[0]);
+    return *on || is_one_of(text, no, sizeof no / sizeof no[0]);
+}
+
 /* A server's options as variables: --max-streams is RUNNEL_MAX_STREAMS. The command line counts for more. */
 static bool read_environment(struct app_options *options)
 {
@@ -189,6 +207,7 @@ static bool read_environment(struct app_options *options)
         char variable[64] = "RUNNEL_";
         const char *text = NULL;
         size_t n = strlen(variable);
+        bool on = true;
 
         if (o->name == NULL || (o->commands & APP_SERVE) == 0 || options->given[i])
             continue;
@@ -196,7 +215,14 @@ static bool read_environment(struct app_options *options)
             variable[n++] = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
         variable[n] = '\0';
         text = getenv(variable);
-        if (text == NULL || text[0] == '\0' || (o->value == NULL && strcmp(text, "0") == 0))
+        if (text == NULL || text[0] == '\0')
+            continue;
+        if (o->value == NULL && !read_switch(text, &on)) {
+            app_error("%s '%.80s' is not allowed: it takes 1, true, yes or on, or else 0, false, no or off", variable,
+                      text);
+            return false;
+        }
+        if (!on)
             continue;
         options->given[i] = true;
         if (app_option_store(o, o->value != NULL ? text : NULL, options))

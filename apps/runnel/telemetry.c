@@ -30,7 +30,7 @@ static bool failed;
 
 static void say_unwritten(const char *path)
 {
-    app_error("%s: %s", path, strerror(errno));
+    app_error("%s: %s", path, errno != 0 ? strerror(errno) : "it could not be written");
     failed = true;
 }
 
@@ -128,7 +128,7 @@ static void on_trace(void *user, const runnel_trace_event *event)
 
 static bool open_trace(const char *path)
 {
-    trace.file = fopen(path, "w");
+    trace.file = fopen(path, "we");
     if (trace.file == NULL)
         return false;
     trace.n_events = 0;
@@ -146,6 +146,7 @@ static void close_trace(const char *path)
 
     if (trace.file == NULL)
         return;
+    errno = 0; /* that of a write in the middle is lost */
     fputs("\n]\n", trace.file);
     good = ferror(trace.file) == 0;
     good = fclose(trace.file) == 0 && good;
@@ -178,8 +179,10 @@ static void write_metrics(runnel_engine *engine)
 {
     size_t n = 0;
     char *text = read_metrics(engine, &n);
-    bool good = text != NULL && fwrite(text, 1, n, metrics.file) == n;
+    bool good;
 
+    errno = text != NULL ? 0 : ENOMEM;
+    good = text != NULL && fwrite(text, 1, n, metrics.file) == n;
     good = (metrics.file == stderr ? fflush(stderr) : fclose(metrics.file)) == 0 && good;
     metrics.file = NULL;
     free(text);
@@ -227,9 +230,11 @@ static bool write_use(runnel_engine *engine, uint32_t index, FILE *file)
 static void write_experts(runnel_engine *engine)
 {
     runnel_expert_use use = {.struct_size = sizeof use};
-    bool good = fputs("model,block,expert,count\n", experts.file) >= 0;
+    bool good;
     uint32_t i;
 
+    errno = 0;
+    good = fputs("model,block,expert,count\n", experts.file) >= 0;
     for (i = 0; good && runnel_engine_expert_use(engine, i, &use, NULL, 0) == RUNNEL_OK; i++)
         good = write_use(engine, i, experts.file);
     good = fclose(experts.file) == 0 && good;
@@ -244,14 +249,14 @@ int app_telemetry_open(const struct app_options *options, runnel_engine_options 
 {
     metrics.path = options->metrics_file;
     if (metrics.path != NULL)
-        metrics.file = strcmp(metrics.path, "-") == 0 ? stderr : fopen(metrics.path, "w");
+        metrics.file = strcmp(metrics.path, "-") == 0 ? stderr : fopen(metrics.path, "we");
     if (metrics.path != NULL && metrics.file == NULL) {
         say_unwritten(metrics.path);
         return APP_FAILURE;
     }
     experts.path = options->experts_file;
     if (experts.path != NULL)
-        experts.file = fopen(experts.path, "w");
+        experts.file = fopen(experts.path, "we");
     if (experts.path != NULL && experts.file == NULL) {
         say_unwritten(experts.path);
         return APP_FAILURE;

@@ -7,6 +7,8 @@ import mmap
 import os
 import pathlib
 import re
+import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -105,6 +107,11 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", MODEL, "-p", "a", "--draft", "ngram,eagle:"], "it takes none, ngram"),
     (["run", MODEL, "-p", "a", "--draft", f"eagle:{MODEL}"], "and no head"),
     (["run", MODEL, "-p", "a", "--threads", "257"], "from 1 to 256"),
+    (["run", MODEL, "-p", "a", "--regex", "("], "a group has no"),
+    (["run", MODEL, "-p", "a", "--grammar", "root"], "is expected"),
+    (["run", MODEL, "-p", "a", "--json-schema", "{"], "the schema"),
+    (["template", "--file", "x", "--context", "y", "--now", "0"], "from 1 to 253402300799"),
+    (["batch", MODEL, "x", "y", "--journal", ""], "--journal is empty"),
     (["logits", MODEL, "--tokens", "-1", "-o", "x"], "parted by commas"),
 ]
 BAD_NUMBERS = {  # option: values outside its type or range
@@ -332,6 +339,43 @@ class Arguments(unittest.TestCase):
                 os.close(writer)
                 self.assertEqual((done.returncode, done.stderr), (130, b""))
 
+    def test_a_file_that_may_not_grow(self):
+        """Such a limit (ulimit -f) is told as a full disk is, and nothing half-written stays."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, trace = os.path.join(folder, "out"), os.path.join(folder, "trace")
+            for args in (["logits", MODEL, "-p", "Once upon a time", "-o", out],
+                         ["run", MODEL, "-p", "Once", "-n", "3", "--trace", trace],
+                         ["info", MODEL], ["embed", MODEL, "Once", "upon", "a time"]):
+                with self.subTest(args=args[0]), open(os.path.join(folder, "stdout"), "wb") as stdout:
+                    result = subprocess.run(
+                        [common.program, *args, *([] if args[0] == "info" else ["-q"])], stdout=stdout,
+                        stderr=subprocess.PIPE, timeout=common.PATIENCE,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)))
+                    name = out if args[0] == "logits" else trace if args[0] == "run" else "standard output"
+                    self.assertEqual(result.returncode, 1, result.stderr)
+                    self.assertRegex(result.stderr.decode(),
+                                     rf"^runnel: {name}: (File too large|it could not be written)\n$")
+            self.assertFalse(os.path.exists(out))
+
+    def test_a_pipe_that_nobody_opens(self):
+        """One signal ends the program while it waits for the other end."""
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            for args in (["run", MODEL, "hi", "-n", "1", "--cache-shared", "@" + pipe],
+                         ["chat", MODEL, "--no-history", "--template", pipe]):
+                process = subprocess.Popen([common.program, *args, "-q"], stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                writer = -1
+                while writer < 0 and process.poll() is None:
+                    try:
+                        writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)  # not before it is opened for reading
+                    except OSError:
+                        pass
+                process.send_signal(signal.SIGINT)
+                os.close(writer)
+                self.assertEqual(process.wait(common.PATIENCE), -signal.SIGINT, args[0])
+
     ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--ctx", "4096", "-n", "2500"]
 
     def begin_endless(self, *args):
@@ -381,6 +425,83 @@ class Arguments(unittest.TestCase):
     def is_pending(self, process, number):
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
         return any(int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"^S\w+Pnd:\s*(\w+)", status, re.MULTILINE))
+
+
+class Outputs(unittest.TestCase):
+    """No output of a command is one of its inputs, or another output, by whatever name: told before any is opened."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.model = self.path("m.gguf")
+        shutil.copy(MODEL, self.model)
+        for name, text in (("text", "Once upon a time"), ("t.gguf.training", "a corpus"),
+                           ("in", '{"custom_id": "a"}\n'), ("p-00001-of-00002.gguf", "x"),
+                           ("p-00002-of-00002.gguf", "y")):
+            pathlib.Path(self.path(name)).write_text(text)
+        os.link(self.model, self.path("hard.gguf"))
+        os.symlink("m.gguf", self.path("soft.gguf"))
+        os.symlink("new", self.path("nothing"))
+        os.symlink(".", self.path("self"))
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def whole(self):
+        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+
+    def test_refused(self):
+        model, path, before = self.model, self.path, self.whole()
+        text, new, job = path("text"), path("new"), ["batch", self.model, path("in"), path("out")]
+        for args, first, second in (
+                (["logits", model, "-p", "hi", "-o", model], "the model", "--output"),
+                (["logits", model, "-p", "hi", "-o", path("hard.gguf")], "the model", "--output"),
+                (["logits", path("soft.gguf"), "-p", "hi", "-o", model], "the model", "--output"),
+                (["logits", path("p-00001-of-00002.gguf"), "-p", "hi", "-o", path("p-00002-of-00002.gguf")],
+                 "the model", "--output"),
+                (["run", model, "hi", "--trace", model], "the model", "--trace"),
+                (["run", model, "hi", "--metrics", path("self/m.gguf")], "the model", "--metrics"),
+                (["run", model, "hi", "--experts", model], "the model", "--experts"),
+                (["run", model, "-f", text, "--trace", text], "--file", "--trace"),
+                (["run", model, "hi", "--draft", "ngram," + text, "--trace", text], "--draft", "--trace"),
+                (["run", model, "hi", "--json-schema-file", text, "--trace", text], "--json-schema-file", "--trace"),
+                (["run", model, "hi", "--trace", new, "--metrics", new], "--metrics", "--trace"),
+                (["run", model, "hi", "--trace", new, "--metrics", path("self/new")], "--metrics", "--trace"),
+                (["run", model, "hi", "--trace", new, "--experts", path("nothing")], "--experts", "--trace"),
+                (["chat", model, "--session", new, "--trace", new], "--session", "--trace"),
+                (["chat", model, "--session", model], "the model", "--session"),
+                (["bench", model, "--text", text, "--trace", text], "--text", "--trace"),
+                (["perplexity", model, text, "--trace", text], "the text", "--trace"),
+                ([*job, "--trace", path("in")], "the input", "--trace"),
+                ([*job, "--trace", path("out.journal")], "the journal", "--trace"),
+                ([*job, "--metrics", path("out")], "the output", "--metrics"),
+                ([*job, "--summary", path("out")], "the output", "--summary"),
+                ([*job, "--check", "--trace", path("in")], "the input", "--trace"),
+                (["cache", "warm", model, text, "--trace", text], "the file of prompts", "--trace"),
+                (["serve", f"name={model}", "--trace", model], "the model", "--trace"),
+                (["eagle-train", model, text, "-o", model], "the model", "--output"),
+                (["eagle-train", model, text, "-o", text], "the corpus", "--output"),
+                (["eagle-train", model, path("t.gguf.training"), "-o", path("t.gguf")], "the corpus",
+                 "--output with .training"),
+                (["eagle-train", path("p-00001-of-00002.gguf"), text, "-o", path("p-00002-of-00002.gguf")],
+                 "the model", "--output")):
+            with self.subTest(args=args):
+                result = run(*args)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertRegex(result.stderr.decode(), rf"^runnel: \S+ is {first} and {second} at once\n$")
+                self.assertEqual(self.whole(), before)
+
+    def test_a_conversation(self):
+        before = self.whole()
+        result = run("chat", self.model, "-q", stdin=f"/save {self.path('hard.gguf')}\n".encode())
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("is the model and /save at once", result.stderr.decode())
+        self.assertEqual(self.whole(), before)
+
+    def test_allowed(self):
+        """What keeps nothing may be written twice; files that differ are made."""
+        for trace, metrics in (("/dev/null", "/dev/null"), (self.path("a"), self.path("b"))):
+            result = run("run", self.model, "hi", "-n", "1", "-q", "--trace", trace, "--metrics", metrics)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
 
 
 if __name__ == "__main__":

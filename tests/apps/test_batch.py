@@ -139,6 +139,11 @@ class Same(unittest.TestCase):
         self.assertEqual(best.stdout.decode(), "\n---\n".join(texts[i] for i in order[:2]))
         last = self.events(*args, "--seed", "5", "--n", "2", "--best-of", "4")[-1]
         self.assertEqual(last, {"type": "best", "answers": order[:2]})
+        every = run(*args, "--seed", "5", "--n", "4", "--best-of", "4", "-q")  # all of them, and the best first
+        self.assertEqual(every.stdout.decode(), "\n---\n".join(texts[i] for i in order))
+        last = self.events(*args, "--seed", "5", "--n", "4", "--best-of", "4")[-1]
+        self.assertEqual(last, {"type": "best", "answers": order})
+        self.assertEqual(run(*args, "--n", "2", "--grammar", "root").returncode, 2)
         bad = run(*args, "--n", "3", "--best-of", "2")
         self.assertEqual((bad.returncode, bad.stderr.decode()), (2, "runnel: --best-of must be at least --n\n"))
 

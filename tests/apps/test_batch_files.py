@@ -65,6 +65,24 @@ class Files(unittest.TestCase):
         self.assertEqual(job.run("--resume").returncode, 0)
         self.assertEqual(len(job.answers()), 1)
 
+    def test_names_of_journals(self):
+        """What SQLite would take for no file, or for a URI, is a file like any other."""
+        for name in (":memory:", "file:x?mode=memory", "file:x"):
+            with self.subTest(name=name):
+                job = Job([story(0), story(1)])
+                command = [common.program, "batch", MODEL, "in.jsonl", name, "--limit", "1"]
+                first = subprocess.run(command, cwd=job.path, capture_output=True, timeout=common.PATIENCE)
+                self.assertEqual(first.returncode, 0, first.stderr)
+                self.assertEqual(sorted(os.listdir(job.path)), sorted(["in.jsonl", name, name + ".journal"]))
+                rest = subprocess.run([*command[:-2], "--resume"], cwd=job.path, capture_output=True,
+                                      timeout=common.PATIENCE)
+                self.assertEqual(rest.returncode, 0, rest.stderr)
+                self.assertEqual(len((job.path / name).read_bytes().splitlines()), 2)
+                job = Job([story(0)], "--journal", name)
+                self.assertEqual(job.run(cwd=job.path).returncode, 0)
+                self.assertIn(name, os.listdir(job.path))
+                self.assertEqual(job.run("--resume", cwd=job.path).returncode, 0)
+
     def test_same_file(self):
         job = Job([story(0)])
         (job.path / "link").symlink_to(job.input)
@@ -249,6 +267,17 @@ class Standard(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stdout), (2, b""))
                 self.assertIn(b"cannot go on", result.stderr)
 
+    def test_what_cannot_be_read_or_written(self):
+        """A pipe by its name is refused without a word of --resume; a closed output is called so."""
+        reader, writer = os.pipe()
+        result = self.batch(f"/dev/fd/{reader}", "-", pass_fds=[reader])
+        os.close(reader)
+        os.close(writer)
+        self.assertEqual((result.returncode, result.stderr.decode()),
+                         (1, f"runnel: /dev/fd/{reader} is not a regular file; - is standard input\n"))
+        result = self.batch("-", "-", input=story(0).encode(), preexec_fn=lambda: os.close(1))
+        self.assertEqual((result.returncode, result.stderr), (1, b"runnel: standard output: it is closed\n"))
+
     def test_line_by_line(self):
         """An answer comes although the input has not ended."""
         process = subprocess.Popen([common.program, "batch", MODEL, "-", "-", "-q"], stdin=subprocess.PIPE,
@@ -328,8 +357,8 @@ class Errors(unittest.TestCase):
     def test_refused(self):
         job = self.job()
         for options, words, code in ((["--errors", "-"], b"--errors takes a file", 2),
-                                     (["--errors", job.output], b"the output and the file of errors", 2),
-                                     (["--errors", job.input], b"the input and the file of errors", 2)):
+                                     (["--errors", job.output], b"the output and --errors", 2),
+                                     (["--errors", job.input], b"the input and --errors", 2)):
             result = job.run(*options)
             self.assertEqual(result.returncode, code)
             self.assertIn(words, result.stderr)

@@ -72,6 +72,26 @@ class Commands(Folder):
         said, _ = self.said("/system Two.", "Hello", "/clear", "Hello")
         self.assertEqual(said[:2], [("system", "Two."), ("user", "Hello")])
 
+    def test_system_of_another_conversation(self):
+        """The one that comes from a file, or back, has its own system message: /system shows it, /clear leaves it."""
+        with_one, without = os.path.join(self.folder, "with"), os.path.join(self.folder, "without")
+        chat(*GREEDY, "--system", "Be kind.", lines=["Hello", f"/save {with_one}"])
+        chat(*GREEDY, lines=["Hello", f"/save {without}"])
+        for options, lines in (([], [f"/load {with_one}"]), (["--session", with_one], [])):
+            said, result = self.said(*lines, "/system", "/clear", "Hello", options=options)
+            self.assertEqual(said[:2], [("system", "Be kind."), ("user", "Hello")])
+            self.assertEqual(result.stderr.decode().splitlines().count("Be kind."), 1)
+            self.assertNotIn("warning", result.stderr.decode())
+        for lines in ([f"/load {without}"], ['/system ""', "/fork", "/system Be brief.", "/back"]):
+            said, result = self.said(*lines, "/system", "/clear", "Hello", options=["--system", "First."])
+            self.assertEqual(said[0], ("user", "Hello"))
+            self.assertIn("there is no system message\n", result.stderr.decode())
+        said, _ = self.said("/fork", "/system Be brief.", "/back", "/clear", "Hello", options=["--system", "First."])
+        self.assertEqual(said[0], ("system", "First."))
+        for kept, words in ((with_one, "its own system message"), (without, "no system message")):
+            result = chat("--session", kept, "--system", "Other.", lines=["/exit"])
+            self.assertIn(f"--system is not used: the conversation in {kept} has {words}", result.stderr.decode())
+
     def test_regen(self):
         said, result = self.said("Hello", "/regen", "/regen")
         answers = result.stdout.decode().splitlines()
@@ -99,6 +119,24 @@ class Commands(Folder):
         self.assertTrue(self.complaint("/set xyzzyxyzzy 1").rstrip().endswith("there are " + ", ".join(listed)))
         self.assertIn("/set temperature", self.complaint("/set temperature hot"))
         self.assertIn("on or off", self.complaint("/set ignore-eos maybe"))
+
+    def test_set_what_goes_together(self):
+        err = chat("--ctx", "200", lines=["/set context-keep", "/set context-keep 100", "/set context-keep",
+                                          "/set context-keep 101", "/set context-keep -1", "/set context-keep x",
+                                          "/set context-keep off", "/set context-keep"]).stderr.decode().splitlines()
+        self.assertEqual([line.split(":")[0] for line in err if line.startswith("context-keep is")],
+                         [f"context-keep is {value}" for value in ("off", 100, "off")])
+        self.assertEqual([line for line in err if "not allowed" in line],
+                         ["runnel: /set context-keep 101 is not allowed: half of the context, 100 tokens, is the most",
+                          "runnel: /set context-keep '-1' is not allowed: it takes a number of tokens, or off",
+                          "runnel: /set context-keep 'x' is not allowed: it takes a number of tokens, or off"])
+        result = chat("--ctx", "200", "--context-keep", "101", lines=["Hello"])
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn("--context-keep 101 is not allowed", result.stderr.decode())
+        err = chat(*GREEDY, lines=["/set json-object on", "/set json-value on", "/set json-value",
+                                   "/set json-object off", "/set json-value on", "/set json-value"]).stderr.decode()
+        self.assertEqual(err.count("--json-object and --json-value exclude each other"), 1)
+        self.assertEqual(re.findall(r"json-value is (\w+)", err), ["off", "on"])
 
     def test_show_and_tokens(self):
         result = chat(*GREEDY, "--ctx", "200", "-q", lines=["/tokens", "Hello", "/tokens", "/show"])
@@ -174,7 +212,7 @@ class Commands(Folder):
         # nothing is forgotten where nothing else would help
         err = chat(*GREEDY, *keep, lines=["And again. " * 40]).stderr.decode()
         self.assertIn("Nothing is lost", err)
-        self.assertIn("is not -1 or 0..50, half the context",
+        self.assertIn("--context-keep 51 is not allowed: half of the context, 50 tokens, is the most",
                       chat(*GREEDY, "--ctx", "100", "--context-keep", "51", lines=["Hello"]).stderr.decode())
 
     def test_an_answer_goes_on(self):
@@ -339,7 +377,7 @@ class OnTerminal(Folder):
         editor = self.path("editor", b'#!/bin/sh\nstat -c %a "$2" > "$1.mode"\nsed -i s/Hello/Goodbye/ "$2"\n')
         os.chmod(editor, 0o700)
         os.mkdir(os.path.join(self.folder, "tmp"))
-        env = {**os.environ, "EDITOR": f"{editor} {editor}", "TMPDIR": os.path.join(self.folder, "tmp"),
+        env = {**os.environ, "EDITOR": f"{editor} {' ' * 2000}{editor}", "TMPDIR": os.path.join(self.folder, "tmp"),
                "XDG_STATE_HOME": self.folder}
         terminal = self.open("--session", self.kept, env=env)
         self.ask(terminal, b"Hello\r")

@@ -52,6 +52,14 @@ class Embed(unittest.TestCase):
             self.assertEqual((item["object"], item["index"]), ("embedding", i))
             self.assertLess(distance(item["embedding"], scaled(known[i, "mean"][:50])), 0.01)
 
+    def test_json_of_a_text_that_fails(self):
+        """The object is whole: the vectors so far, and what was wrong."""
+        got = run("embed", MODEL, "a", "", "b", "--json", "-q")
+        told = json.loads(got.stdout)
+        self.assertEqual((got.returncode, set(told), len(told["data"])), (1, {"object", "data", "error"}, 1))
+        self.assertEqual(got.stderr.decode(), f"runnel: {told['error']['message']}\n")
+        self.assertTrue(told["error"]["message"].startswith("text 2: "), told)
+
     def test_lines_of_a_file(self):
         with tempfile.NamedTemporaryFile() as f:
             f.write(("\n\n".join(TEXTS[:2]) + "\r\n" + TEXTS[2]).encode())

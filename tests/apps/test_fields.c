@@ -310,10 +310,17 @@ static void variables_of_a_server(void **state)
         setenv(variable, "", 1);
         assert_true(parse(&by_variable, 1, words));
         assert_memory_equal(plain.given, by_variable.given, sizeof plain.given);
-        if (o->value == NULL) { /* "0" is no; else the option is on whatever the text */
-            setenv(variable, "0", 1);
-            assert_true(parse(&by_variable, 1, words));
-            assert_memory_equal(plain.given, by_variable.given, sizeof plain.given);
+        if (o->value == NULL) {
+            for (size_t k = 0; k < 4; k++) {
+                setenv(variable, (const char *const[]){"0", "false", "No", "OFF"}[k], 1);
+                assert_true(parse(&by_variable, 1, words));
+                assert_memory_equal(plain.given, by_variable.given, sizeof plain.given);
+                setenv(variable, (const char *const[]){"1", "True", "yes", "on"}[k], 1);
+                assert_true(parse(&by_variable, 1, words));
+                assert_true(same(o, &by_word, &by_variable));
+            }
+            setenv(variable, "maybe", 1);
+            assert_false(parse(&by_variable, 1, words));
         } else {
             setenv(variable, "no such value", 1);
             assert_int_equal(parse(&by_variable, 1, words), o->kind == OPTION_STRING);
@@ -374,12 +381,30 @@ static void strings_of_json(void **state)
     }
 }
 
+/* Of what Unicode ends lines with none is left as it is: clients split lines there. */
+static void strings_are_one_line(void **state)
+{
+    static const char text[] = "a\xc2\x85"
+                               "b\xe2\x80\xa8"
+                               "c\xe2\x80\xa9"
+                               "d\v\f\x1c\x1d\x1e\n\re\xc2\x86\xe2\x80\xaa";
+    static const char want[] =
+        "\"a\\u0085b\\u2028c\\u2029d\\u000b\\u000c\\u001c\\u001d\\u001e\\n\\re\xc2\x86\xe2\x80\xaa\"";
+    char bytes[APP_JSON_BYTES(sizeof text)];
+    size_t n = app_json_bytes(bytes, text, sizeof text - 1);
+
+    (void)state;
+    assert_int_equal(n, sizeof want - 1);
+    assert_memory_equal(bytes, want, n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_member_has_a_row), cmocka_unit_test(options_arrive),
-        cmocka_unit_test(lines_arrive),           cmocka_unit_test(whole_numbers_stay_whole),
-        cmocka_unit_test(variables_of_a_server),  cmocka_unit_test(strings_of_json),
+        cmocka_unit_test(strings_are_one_line),     cmocka_unit_test(every_member_has_a_row),
+        cmocka_unit_test(options_arrive),           cmocka_unit_test(lines_arrive),
+        cmocka_unit_test(whole_numbers_stay_whole), cmocka_unit_test(variables_of_a_server),
+        cmocka_unit_test(strings_of_json),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

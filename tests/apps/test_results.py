@@ -243,6 +243,14 @@ class Results(unittest.TestCase):
                     got = self.good("tokenize", model, "-f", "-", "--ids", stdin=texts[i]).stdout.decode()
                     self.assertEqual(got.split(), wanted[i].split())
 
+    def test_without_a_vocabulary(self):
+        model = ORACLES / "arch/apertus-dense.gguf"
+        for args in (["tokenize", model, "-p", "hi"], ["logits", model, "-p", "hi", "-o", "-"],
+                     ["perplexity", model, "-"], ["run", model, "hi"]):
+            result = run(*args, "-q", stdin=b"Once upon a time")
+            self.assertEqual((result.returncode, result.stderr.decode()),
+                             (1, "runnel: the model has no text vocabulary\n"), args)
+
     def test_tokenize_lines(self):
         lines = self.good("tokenize", MODEL, "-p", "Once\\ upon\n<|im_end|>", "--special").stdout.decode().splitlines()
         ids = self.good("tokenize", MODEL, "-p", "Once\\ upon\n<|im_end|>", "--special", "--ids").stdout.decode()
