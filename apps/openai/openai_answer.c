@@ -726,7 +726,7 @@ static void put_choices(FILE *to, const struct openai_request *request, struct o
 
     for (size_t i = 0; i < n / tries * shown; i++) {
         struct openai_choice *all = &choices[i / shown * tries];
-        struct openai_choice *choice = tries > shown ? take_best(all, tries) : &all[i % shown];
+        struct openai_choice *choice = request->best_of > 1 ? take_best(all, tries) : &all[i % shown];
 
         fprintf(to, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
         if (request->endpoint == OPENAI_CHAT)

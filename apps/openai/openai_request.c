@@ -689,7 +689,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
         out->sampling.seed = mix(mix(out->sampling.seed + UINT64_C(0x9e3779b97f4a7c15)) + answer);
     out->max_tokens = request->max_tokens;
     out->context_keep = request->context_keep;
-    out->want_logprobs = request->logprobs || tries > (size_t)request->n;
+    out->want_logprobs = request->logprobs || request->best_of > 1;
     out->n_top = request->logprobs ? (uint32_t)request->top_logprobs : 0;
     out->want_logits = request->echo && request->logprobs;
     out->stops = (const char *const *)request->stops;

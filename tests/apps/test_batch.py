@@ -107,15 +107,17 @@ class Same(unittest.TestCase):
                                    (CHAT, {"messages": USER, "logprobs": True},
                                     lambda c: [e["logprob"] for e in c["logprobs"]["content"]])):
             start = {**start, "temperature": 1.2, "seed": 9, "max_tokens": 10}
-            every, best = bodies([line("a", url, {**start, "n": 7}), line("b", url, {**start, "n": 2, "best_of": 7})])
+            every, *shown = bodies([line("a", url, {**start, "n": 7}), line("b", url, {**start, "n": 2, "best_of": 7}),
+                                    line("c", url, {**start, "n": 7, "best_of": 7})])
             text = lambda c: c["text"] if url == TEXT else c["message"]["content"]
-            want = []
-            for i in range(0, len(every["choices"]), 7):
-                ranked = sorted(every["choices"][i:i + 7], key=lambda c: -sum(tokens(c)) / len(tokens(c)))
-                want += [text(c) for c in ranked[:2]]
-            self.assertEqual([text(c) for c in best["choices"]], want)
-            self.assertEqual([c["index"] for c in best["choices"]], list(range(len(want))))
-            self.assertEqual(best["usage"], every["usage"])
+            for best, n in zip(shown, (2, 7)):
+                want = []
+                for i in range(0, len(every["choices"]), 7):
+                    ranked = sorted(every["choices"][i:i + 7], key=lambda c: -sum(tokens(c)) / len(tokens(c)))
+                    want += [text(c) for c in ranked[:n]]
+                self.assertEqual([text(c) for c in best["choices"]], want)
+                self.assertEqual([c["index"] for c in best["choices"]], list(range(len(want))))
+                self.assertEqual(best["usage"], every["usage"])
 
     def test_answers_of_run(self):
         """--n is as many runs with the seeds that follow, and the prompt is computed once; --best-of shows the best."""
