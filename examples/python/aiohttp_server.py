@@ -1,7 +1,9 @@
 """Server-sent events with aiohttp: aiohttp_server.py MODEL [PORT], then curl -N 'localhost:PORT/?prompt=Once'
 
-A client that goes away cancels its stream: aiohttp cancels the handler, and the handler's loop is left."""
+A client that goes away cancels its stream: aiohttp cancels the handler, whose loop is left. Before aiohttp 3.9 the next
+write fails instead."""
 
+import inspect
 import json
 import sys
 
@@ -10,16 +12,16 @@ from aiohttp import web
 
 
 async def answer(request):
-    options = {"max_tokens": int(request.query.get("max_tokens", 60))}
     try:
-        stream = request.app["model"].stream(request.query["prompt"], **options)
+        max_tokens = int(request.query.get("max_tokens", 60))
+        stream = request.app["model"].stream(request.query["prompt"], max_tokens=max_tokens)
     except runnel.BusyError as error:
         raise web.HTTPServiceUnavailable(headers={"Retry-After": str(int(error.retry_after or 1) + 1)}) from error
-    except (KeyError, runnel.InvalidError) as error:
+    except (KeyError, ValueError, runnel.ContextError) as error:  # runnel.InvalidError is a ValueError
         raise web.HTTPBadRequest(text=str(error)) from error
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await response.prepare(request)
     async with stream:
+        await response.prepare(request)
         async for piece in stream:
             await response.write(f"data: {json.dumps(piece.text)}\n\n".encode())
     await response.write(b"data: [DONE]\n\n")
@@ -35,4 +37,5 @@ async def engine_of(app):
 app = web.Application()
 app.cleanup_ctx.append(engine_of)
 app.router.add_get("/", answer)
-web.run_app(app, host="127.0.0.1", port=int(sys.argv[2]) if len(sys.argv) > 2 else 8080)
+options = {"handler_cancellation": True} if "handler_cancellation" in inspect.signature(web.run_app).parameters else {}
+web.run_app(app, host="127.0.0.1", port=int(sys.argv[2]) if len(sys.argv) > 2 else 8080, **options)

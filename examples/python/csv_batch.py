@@ -1,7 +1,7 @@
 """A column of a CSV file becomes prompts, the answers a new column: csv_batch.py MODEL IN.csv OUT.csv COLUMN
 
-All rows are submitted as fast as the engine takes them; it runs them together. A bar on standard error says how far it
-is."""
+All rows are submitted as fast as the engine takes them; it runs them together. A row that gets no answer says why in
+the column "error". A bar on standard error says how far it is."""
 
 import asyncio
 import csv
@@ -14,13 +14,19 @@ AT_ONCE = 64
 
 async def main(path, source, target, column):
     with open(source, newline="") as file:
-        rows = list(csv.DictReader(file))
+        reader = csv.DictReader(file)
+        rows, columns = list(reader), list(reader.fieldnames or ())
+    if column not in columns:
+        sys.exit(f"{source} has no column {column}")
     done, room = 0, asyncio.Semaphore(AT_ONCE)
 
     async def answer(row):
         nonlocal done
         async with room:
-            row["answer"] = (await model.generate(row[column], max_tokens=40)).text
+            try:
+                row["answer"] = (await model.generate(row[column] or "", max_tokens=40)).text
+            except runnel.Error as error:
+                row["error"] = str(error)
         done += 1
         filled = 40 * done // len(rows)
         print(f"\r[{'#' * filled:40}] {done} of {len(rows)}", end="", file=sys.stderr, flush=True)
@@ -30,7 +36,7 @@ async def main(path, source, target, column):
         await asyncio.gather(*map(answer, rows))
     print(file=sys.stderr)
     with open(target, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, dict.fromkeys([*columns, "answer", "error"]))
         writer.writeheader()
         writer.writerows(rows)
 

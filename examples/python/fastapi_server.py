@@ -28,7 +28,7 @@ async def answer(prompt: str, max_tokens: int = 60):
         stream = app.state.model.stream(prompt, max_tokens=max_tokens)
     except runnel.BusyError as error:
         raise fastapi.HTTPException(503, str(error), {"Retry-After": str(int(error.retry_after or 1) + 1)}) from error
-    except runnel.InvalidError as error:
+    except (runnel.InvalidError, runnel.ContextError) as error:
         raise fastapi.HTTPException(400, str(error)) from error
 
     async def lines():

@@ -278,6 +278,7 @@ typedef struct rnpy_bytes {
 
 typedef struct rnpy_stream {
     PyObject_HEAD rnpy_engine *engine;
+    rnpy_model *model; /* kept alive until the stream has ended; NULL then */
     runnel_stream id;
     PyObject *host;    /* whose loop reads it: has wake(waiter) and ended(); NULL: read by blocking calls */
     rnpy_watch *watch; /* the host, where it is one; NULL: not */
@@ -293,7 +294,9 @@ typedef struct rnpy_stream {
     bool live;               /* the terminal event has not come */
     bool flows;              /* its first token has come */
     bool collect;            /* nobody reads pieces */
-    bool paused, cancelled;  /* by us */
+    bool paused;             /* too many pieces wait to be read */
+    bool user_paused;        /* by pause(); delivery goes on when neither is set */
+    bool cancelled;          /* by us */
     bool abandoned;          /* nobody has it any more */
     bool wants_logprobs;
     uint64_t shifts;
@@ -308,8 +311,9 @@ typedef struct rnpy_stream {
 
 extern PyTypeObject *rnpy_stream_type;
 int rnpy_stream_ready(PyObject *module);
-/* A stream to submit with: host Py_None: read by blocking calls. It is the engine's until its terminal event. */
-rnpy_stream *rnpy_stream_new(rnpy_engine *engine, PyObject *host, PyObject *choose);
+/* A stream of the model to submit with: host Py_None: read by blocking calls. It is the engine's until its terminal
+ * event. */
+rnpy_stream *rnpy_stream_new(rnpy_model *model, PyObject *host, PyObject *choose);
 /* The submit has returned. Takes the reference and returns it as the result; NULL with the status' exception. */
 PyObject *rnpy_stream_began(rnpy_stream *stream, runnel_stream id, runnel_status status, const runnel_error *error);
 /* Nothing was submitted: an exception is set. Takes the reference. */

@@ -35,6 +35,32 @@ static int64_t chosen(PyObject *result, PyObject *bytes, runnel_candidates *cand
     return place;
 }
 
+/* What ends a loop would end the reader's, as if all had come. As out of a generator (PEP 479) it becomes the cause of
+ * a RuntimeError. */
+static void refuse_stop(void)
+{
+    bool stops = PyErr_ExceptionMatches(PyExc_StopIteration);
+    PyObject *type, *cause, *trace, *error;
+
+    if (!stops && !PyErr_ExceptionMatches(PyExc_StopAsyncIteration))
+        return;
+    PyErr_Fetch(&type, &cause, &trace);
+    PyErr_NormalizeException(&type, &cause, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(cause, trace);
+    Py_DECREF(type);
+    Py_XDECREF(trace);
+    error = PyObject_CallFunction(PyExc_RuntimeError, "s",
+                                  stops ? "choose raised StopIteration" : "choose raised StopAsyncIteration");
+    if (error == NULL) {
+        Py_DECREF(cause);
+        return;
+    }
+    PyException_SetCause(error, cause);
+    PyErr_SetObject(PyExc_RuntimeError, error);
+    Py_DECREF(error);
+}
+
 int64_t rnpy_choose(PyObject *function, runnel_candidates *candidates)
 {
     size_t room = candidates->n * sizeof(float);
@@ -45,6 +71,8 @@ int64_t rnpy_choose(PyObject *function, runnel_candidates *candidates)
     PyObject *result = dict == NULL ? NULL : PyObject_CallFunctionObjArgs(function, dict, NULL);
     int64_t place = result == NULL ? RUNNEL_CHOOSE_DRAW : chosen(result, bytes, candidates);
 
+    if (PyErr_Occurred())
+        refuse_stop();
     Py_XDECREF(result);
     Py_XDECREF(dict);
     Py_XDECREF(logits);

@@ -90,6 +90,12 @@ static bool is_plain(const rnpy_fields *fields, const rnpy_field *field)
     return field->kind != RNPY_OTHER && field->kind != RNPY_SIZE && !is_count(fields, field);
 }
 
+/* TypeError: what is wanted of an option, and what was given. Returns NULL. */
+static PyObject *wrong_type(const char *name, const char *wanted, PyObject *value)
+{
+    return PyErr_Format(PyExc_TypeError, "%s: %s is wanted, not %R", name, wanted, (PyObject *)Py_TYPE(value));
+}
+
 /* ---- Memory that a request points to ------------------------------------------------------- */
 
 void *rnpy_room(size_t bytes, PyObject *keep)
@@ -115,7 +121,7 @@ int rnpy_text(PyObject *value, const char *name, const char **text, size_t *byte
     } else if (PyUnicode_Check(value)) {
         encoded = PyUnicode_AsUTF8String(value);
     } else {
-        PyErr_Format(PyExc_TypeError, "%s: a str or bytes is wanted, not %R", name, (PyObject *)Py_TYPE(value));
+        wrong_type(name, "a str or bytes", value);
     }
     if (encoded == NULL || PyBytes_AsStringAndSize(encoded, &data, &n) < 0 || PyList_Append(keep, encoded) < 0) {
         Py_XDECREF(encoded);
@@ -140,9 +146,15 @@ int rnpy_ended_text(PyObject *value, const char *name, const char **text, PyObje
     return 0;
 }
 
+/* As an int of Python; a new reference or NULL. */
+static PyObject *index_of(PyObject *value, const char *name)
+{
+    return PyIndex_Check(value) ? PyNumber_Index(value) : wrong_type(name, "a whole number", value);
+}
+
 static long long whole_number(PyObject *value, const char *name, long long least, long long most)
 {
-    PyObject *index = PyNumber_Index(value);
+    PyObject *index = index_of(value, name);
     long long number;
     int overflow = 0;
 
@@ -155,9 +167,36 @@ static long long whole_number(PyObject *value, const char *name, long long least
     return number;
 }
 
+static double real_number(PyObject *value, const char *name)
+{
+    double number = PyFloat_AsDouble(value);
+
+    if (!PyErr_Occurred())
+        return number;
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+        wrong_type(name, "a number", value);
+    } else if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        rnpy_invalid("%s: a number that a float can have is wanted", name);
+    }
+    return 0;
+}
+
+/* What a loop over the value gives; a new list or NULL. */
+static PyObject *list_of(PyObject *value, const char *name, const char *wanted)
+{
+    PyObject *iterator = PyObject_GetIter(value), *list;
+
+    if (iterator == NULL)
+        return PyErr_ExceptionMatches(PyExc_TypeError) ? wrong_type(name, wanted, value) : NULL;
+    list = PySequence_List(iterator);
+    Py_DECREF(iterator);
+    return list;
+}
+
 int rnpy_ints(PyObject *value, const char *name, const int32_t **ints, size_t *n, PyObject *keep)
 {
-    PyObject *list = PySequence_List(value);
+    PyObject *list = list_of(value, name, "a list of whole numbers");
     Py_ssize_t count;
     int32_t *room;
 
@@ -189,7 +228,7 @@ static int texts(PyObject *value, const char *name, const char *const **array, s
         list = PyList_New(0);
         if (list == NULL || PyList_Append(list, value) < 0)
             goto out;
-    } else if ((list = PySequence_List(value)) == NULL) {
+    } else if ((list = list_of(value, name, "a list of texts")) == NULL) {
         return -1;
     }
     count = PyList_Size(list);
@@ -214,11 +253,10 @@ static int biases(PyObject *value, const char *name, const runnel_logit_bias **a
     runnel_logit_bias *room = NULL;
     Py_ssize_t count = 0;
 
-    if (!PyMapping_Check(value) || PyList_Check(value) || PyTuple_Check(value))
-        PyErr_Format(PyExc_TypeError, "%s: a mapping of tokens to biases is wanted, not %R", name,
-                     (PyObject *)Py_TYPE(value));
-    else
+    if (PyMapping_Check(value) && PyObject_HasAttrString(value, "items")) /* a str and a list are mappings, too */
         items = PyMapping_Items(value);
+    else
+        wrong_type(name, "a mapping of tokens to biases", value);
     if (items == NULL)
         return -1;
     count = PyList_Size(items);
@@ -232,7 +270,7 @@ static int biases(PyObject *value, const char *name, const runnel_logit_bias **a
             break;
         }
         room[i].token = (int32_t)whole_number(PyTuple_GetItem(item, 0), name, INT32_MIN, INT32_MAX);
-        room[i].bias = PyErr_Occurred() ? 0 : (float)PyFloat_AsDouble(PyTuple_GetItem(item, 1));
+        room[i].bias = PyErr_Occurred() ? 0 : (float)real_number(PyTuple_GetItem(item, 1), name);
         if (PyErr_Occurred())
             room = NULL;
     }
@@ -248,7 +286,7 @@ static int biases(PyObject *value, const char *name, const runnel_logit_bias **a
 
 static void set_unsigned(const rnpy_field *field, char *at, PyObject *value)
 {
-    PyObject *index = PyNumber_Index(value);
+    PyObject *index = index_of(value, field->name);
 
     if (index == NULL)
         return;
@@ -264,10 +302,10 @@ static void set_number(const rnpy_field *field, char *at, PyObject *value)
 {
     switch (field->kind) {
     case RNPY_F32:
-        *(float *)at = (float)PyFloat_AsDouble(value);
+        *(float *)at = (float)real_number(value, field->name);
         break;
     case RNPY_F64:
-        *(double *)at = PyFloat_AsDouble(value);
+        *(double *)at = real_number(value, field->name);
         break;
     case RNPY_U8:
         *(uint8_t *)at = (uint8_t)whole_number(value, field->name, 0, UINT8_MAX);

@@ -330,7 +330,7 @@ static PyObject *model_generate(PyObject *object, PyObject *arguments)
         return NULL;
     if (rnpy_request_init(&request, options) < 0)
         goto out;
-    stream = rnpy_stream_new(self->engine, host, request.choose);
+    stream = rnpy_stream_new(self, host, request.choose);
     model = stream == NULL ? NULL : rnpy_model_enter(self);
     if (model == NULL) {
         if (stream != NULL)

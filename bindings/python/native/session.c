@@ -103,7 +103,7 @@ PyObject *rnpy_embed(PyObject *object, PyObject *arguments)
     runnel_embed_request_default(&request);
     if (keep != NULL && PyArg_ParseTuple(arguments, "O!O", &PyDict_Type, &options, &host) &&
         rnpy_set_fields(&rnpy_embed_fields, &request, options, keep) == 0)
-        stream = rnpy_stream_new(((rnpy_model *)object)->engine, host, NULL);
+        stream = rnpy_stream_new((rnpy_model *)object, host, NULL);
     if (stream != NULL) {
         request.user = stream;
         request.on_event = events_of(stream);
@@ -128,7 +128,7 @@ PyObject *rnpy_score(PyObject *object, PyObject *arguments)
     runnel_score_request_default(&request);
     if (keep != NULL && PyArg_ParseTuple(arguments, "O!O", &PyDict_Type, &options, &host) &&
         rnpy_set_fields(&rnpy_score_fields, &request, options, keep) == 0)
-        stream = rnpy_stream_new(((rnpy_model *)object)->engine, host, NULL);
+        stream = rnpy_stream_new((rnpy_model *)object, host, NULL);
     if (stream != NULL) {
         request.user = stream;
         request.on_event = events_of(stream);
@@ -204,7 +204,7 @@ static PyObject *with_file(PyObject *object, PyObject *options, PyObject *host, 
 
     runnel_session_file_default(&job->file);
     if (keep != NULL && rnpy_set_fields(&rnpy_session_file_fields, &job->file, options, keep) == 0)
-        stream = rnpy_stream_new(((rnpy_model *)object)->engine, host, NULL);
+        stream = rnpy_stream_new((rnpy_model *)object, host, NULL);
     if (stream != NULL) {
         job->file.user = stream;
         job->file.on_event = events_of(stream);

@@ -152,6 +152,7 @@ static void take_end(rnpy_stream *self, const runnel_event *event)
     snprintf(self->error, sizeof self->error, "%s", event->error == NULL ? "" : event->error);
     self->usage = event->usage;
     self->timings = event->timings;
+    Py_CLEAR(self->model);
 }
 
 static bool is_terminal(const runnel_event *event)
@@ -205,7 +206,7 @@ static void pause_if_full(rnpy_stream *self)
 {
     if (self->count < HIGH || self->paused || atomic_load(&self->engine->closing))
         return;
-    self->paused = runnel_stream_pause(self->engine->engine, self->id) == RUNNEL_OK;
+    self->paused = self->user_paused || runnel_stream_pause(self->engine->engine, self->id) == RUNNEL_OK;
 }
 
 void rnpy_stream_on_event(void *stream, const runnel_event *event)
@@ -267,14 +268,16 @@ int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates)
 
 /* ---- The object ---------------------------------------------------------------------------- */
 
-rnpy_stream *rnpy_stream_new(rnpy_engine *engine, PyObject *host, PyObject *choose)
+rnpy_stream *rnpy_stream_new(rnpy_model *model, PyObject *host, PyObject *choose)
 {
     rnpy_stream *self = (rnpy_stream *)PyType_GenericAlloc(rnpy_stream_type, 0);
 
     if (self == NULL)
         return NULL;
-    Py_INCREF((PyObject *)engine);
-    self->engine = engine;
+    Py_INCREF((PyObject *)model->engine);
+    self->engine = model->engine;
+    Py_INCREF((PyObject *)model);
+    self->model = model;
     self->kept = PyList_New(0);
     if (self->kept == NULL) {
         Py_DECREF((PyObject *)self);
@@ -318,6 +321,7 @@ static int stream_traverse(PyObject *object, visitproc visit, void *arg)
 
     Py_VISIT(Py_TYPE(object));
     Py_VISIT((PyObject *)self->engine);
+    Py_VISIT((PyObject *)self->model);
     Py_VISIT(self->host);
     Py_VISIT(self->waiter);
     Py_VISIT(self->others);
@@ -376,6 +380,7 @@ static void read_to_end(rnpy_stream *self)
         rnpy_gil_restore();
         self->live = false;
         self->end = RUNNEL_EVENT_CANCELLED;
+        Py_CLEAR(self->model);
     }
     atomic_store(&self->reader, 0);
 }
@@ -409,6 +414,7 @@ static void stream_dealloc(PyObject *object)
     clear_bytes(&self->logprobs);
     stream_clear(object);
     Py_XDECREF(self->host);
+    Py_XDECREF((PyObject *)self->model);
     Py_XDECREF((PyObject *)self->engine);
     rnpy_free_object(object);
 }
@@ -435,7 +441,8 @@ static void resume_if_low(rnpy_stream *self)
     if (!self->paused || self->count > LOW || !rnpy_engine_try_enter(self->engine))
         return;
     self->paused = false;
-    runnel_stream_resume(self->engine->engine, self->id);
+    if (!self->user_paused)
+        runnel_stream_resume(self->engine->engine, self->id);
     rnpy_engine_leave(self->engine);
 }
 
@@ -490,8 +497,8 @@ static PyObject *stream_unwait(PyObject *object, PyObject *waiter)
     Py_RETURN_NONE;
 }
 
-/* Reads one event into the stream. 0; 1: none within the slice; -1: an exception. Signals are seen after an event,
- * too: a fast model leaves no slice without one. */
+/* Reads one event into the stream, and hands on what the engine has told meanwhile. 0; 1: none within the slice; -1: an
+ * exception. Signals are seen after an event, too: a fast model leaves no slice without one. */
 static int read_one(rnpy_stream *self)
 {
     runnel_engine *engine = rnpy_engine_enter(self->engine);
@@ -516,9 +523,10 @@ static int read_one(rnpy_stream *self)
     else if (take_event(self, &event) < 0)
         keep_failure(self);
     rnpy_engine_leave(self->engine);
-    if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
+    if (PyErr_Occurred())
         return -1;
-    return result;
+    rnpy_engine_tell(self->engine);
+    return PyErr_CheckSignals() < 0 ? -1 : result;
 }
 
 /* Is another thread about to close the stream, which ends it within a step? Not where this one is: it would wait for
@@ -709,21 +717,30 @@ static PyObject *stream_choose(PyObject *object, PyObject *argument)
     Py_RETURN_NONE;
 }
 
-/* pause(True), pause(False): by the host's own wish, besides what HIGH and LOW do. */
+/* By the host's own wish, besides what HIGH and LOW do: these have paused a stream with `paused` set, and resume it. */
+static bool set_user_paused(rnpy_stream *self, bool pause)
+{
+    runnel_status status = RUNNEL_OK;
+
+    if (!self->live || !rnpy_engine_try_enter(self->engine))
+        return false;
+    self->user_paused = pause;
+    if (!self->paused)
+        status = (pause ? runnel_stream_pause : runnel_stream_resume)(self->engine->engine, self->id);
+    rnpy_engine_leave(self->engine);
+    return status == RUNNEL_OK;
+}
+
 static PyObject *stream_pause(PyObject *object, PyObject *argument)
 {
-    rnpy_stream *self = (rnpy_stream *)object;
-    int pause = PyObject_IsTrue(argument);
-    runnel_engine *engine = pause < 0 ? NULL : rnpy_engine_enter(self->engine);
-    runnel_status status;
+    int pause = PyObject_IsTrue(argument), done;
 
-    if (engine == NULL)
+    if (pause < 0)
         return NULL;
-    status = pause ? runnel_stream_pause(engine, self->id) : runnel_stream_resume(engine, self->id);
-    rnpy_engine_leave(self->engine);
-    if (status != RUNNEL_OK)
-        return rnpy_raise(status, NULL, 0);
-    Py_RETURN_NONE;
+    RNPY_LOCK(object);
+    done = set_user_paused((rnpy_stream *)object, pause != 0);
+    RNPY_UNLOCK();
+    return PyBool_FromLong(done);
 }
 
 static PyObject *get_live(PyObject *object, void *closure)
@@ -751,7 +768,7 @@ static PyMethodDef methods[] = {
     {"cancel", RNPY_METHOD(stream_cancel), METH_NOARGS, "Ends the stream early; False: it has ended."},
     {"abandon", RNPY_METHOD(stream_abandon), METH_NOARGS, "Cancels; nobody will read any more."},
     {"choose", RNPY_METHOD(stream_choose), METH_O, "The choice that was put off."},
-    {"pause", RNPY_METHOD(stream_pause), METH_O, "Pauses (True) or resumes (False) delivery."},
+    {"pause", RNPY_METHOD(stream_pause), METH_O, "pause(True), pause(False): resumes. False: it has ended."},
     {NULL, NULL, 0, NULL},
 };
 

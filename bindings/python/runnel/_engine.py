@@ -54,11 +54,13 @@ class Engine(EngineBase):
         await self.aclose()
 
     async def aclose(self):
-        """Cancels what runs, waits for its end and frees the engine. Idempotent."""
+        """Cancels what runs, waits for its end and frees the engine. Idempotent. A task that is cancelled meanwhile
+        closes it all the same, and is cancelled then."""
         host = self._hosts.current()
         if not self._core.closed:
-            host.forget()
-            await host.in_thread(self._core.close)
+            end = host.begin_thread(self._core.close)
+            host.forget()  # what is left comes while it closes, on that thread
+            await end
 
     async def drain(self):
         """Refuses new requests from now on, and waits until all streams have ended."""
@@ -193,7 +195,7 @@ class Session(SessionBase):
 class Stream(Unique, _runnel.Reader):
     """A running request: `async for piece in stream`. A loop that is left early, a cancelled task, aclose() and the
     last reference that goes all cancel it. A reader that is behind pauses its stream, and costs the others nothing.
-    Several readers share the pieces: each piece goes to one of them."""
+    Several readers share the pieces: each piece goes to one of them. Its model stays until the stream has ended."""
 
     __slots__ = ("_host", "__weakref__")
 
@@ -247,11 +249,13 @@ class Stream(Unique, _runnel.Reader):
         await self.aclose()
 
     def pause(self):
-        """Stops delivery; the stream stops after a bounded number of tokens."""
-        self._core.pause(True)
+        """Stops delivery until resume(); pieces that have come can still be read, and the stream stops after a bounded
+        number of tokens. False: it has ended already."""
+        return self._core.pause(True)
 
     def resume(self):
-        self._core.pause(False)
+        """Goes on after pause(). False: it has ended already."""
+        return self._core.pause(False)
 
     def choose(self, place):
         """Makes the choice for which `choose` has returned CHOOSE_LATER."""

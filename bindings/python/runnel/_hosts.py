@@ -2,6 +2,7 @@
 it run, the engine's descriptor is watched. Each engine has one for each loop that uses it."""
 
 import asyncio
+import concurrent.futures
 import os
 import sys
 import threading
@@ -15,8 +16,30 @@ EVENTS_PER_TURN = 256
 MOST_HELD_US = 10000
 
 
+def _begin_thread(host, function, *arguments):
+    """Calls a function on a thread of its own, at once, and returns a coroutine that waits for what it returns. A task
+    that is cancelled meanwhile waits all the same, and is cancelled then."""
+    waiter, outcome = host.waiter(), concurrent.futures.Future()
+
+    def run():
+        try:
+            outcome.set_result(function(*arguments))
+        except BaseException as error:
+            outcome.set_exception(error)
+        host.wake(waiter)
+
+    async def end():
+        await host.wait_shielded(waiter)
+        return outcome.result()
+
+    threading.Thread(target=run, name="runnel").start()
+    return end()
+
+
 class AsyncioHost(_runnel.Watch):
     """asyncio and what looks like it (uvloop)."""
+
+    begin_thread = _begin_thread
 
     def __init__(self, core, loop):
         self._core = core
@@ -78,6 +101,17 @@ class AsyncioHost(_runnel.Watch):
     async def wait(waiter):
         await waiter
 
+    @staticmethod
+    async def wait_shielded(waiter):
+        cancelled = None
+        while not waiter.done():
+            try:
+                await asyncio.wait((waiter,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
     def wake(self, waiter):
         """On any thread."""
         loop = self._loop()
@@ -93,7 +127,7 @@ class AsyncioHost(_runnel.Watch):
         return await self._loop().run_in_executor(None, function, *arguments)
 
     def forget(self):
-        """Nothing runs, or the engine is about to be closed; on the loop's thread, or the loop is closed."""
+        """Nothing runs, or the engine is being closed; on the loop's thread, or the loop is closed."""
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
@@ -106,6 +140,8 @@ class AsyncioHost(_runnel.Watch):
 
 class TrioHost:
     """trio, also through anyio."""
+
+    begin_thread = _begin_thread
 
     def __init__(self, core, token):
         import trio
@@ -170,6 +206,11 @@ class TrioHost:
     @staticmethod
     async def wait(waiter):
         await waiter.wait()
+
+    async def wait_shielded(self, waiter):
+        with self._trio.CancelScope(shield=True):
+            await waiter.wait()
+        await self._trio.lowlevel.checkpoint_if_cancelled()
 
     def wake(self, waiter):
         self._call(waiter.set)

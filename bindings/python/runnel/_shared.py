@@ -6,6 +6,7 @@ import enum
 import json
 import logging
 import os
+import threading
 import types
 
 from . import _runnel
@@ -53,8 +54,8 @@ _NAMED = {
 #: options that are JSON to the library
 _JSON = {"messages_json", "tools", "variables"}
 #: options that are paths
-_PATHS = {"draft_path", "device_library", "cache_dir", "weights_dir", "state", "path", "cache_shared_ca", "cache_shared_cert",
-          "cache_shared_key"}
+_PATHS = {"draft_path", "device_library", "cache_dir", "weights_dir", "state", "path", "cache_shared_ca",
+          "cache_shared_cert", "cache_shared_key"}
 
 
 def plain_options(options):
@@ -192,7 +193,10 @@ class Grammar(dict):
 
 
 class Record(types.SimpleNamespace):
-    """A struct of the library: its members are attributes."""
+    """A struct of the library: its members are attributes. It can be copied and pickled."""
+
+    def __reduce__(self):
+        return _restored_record, (type(self), {name: _stored(value) for name, value in vars(self).items()})
 
 
 class Candidates(Record):
@@ -238,6 +242,10 @@ def _restored(value):
     return [_restored(one) for one in value] if isinstance(value, list) else value
 
 
+def _restored_record(kind, members):
+    return kind(**{name: _restored(value) for name, value in members.items()})
+
+
 def _restored_piece(*parts):
     return _runnel.piece_of(*map(_restored, parts))
 
@@ -249,7 +257,8 @@ class Result:
     """How a stream ended, and all that it said. str(result) is its text.
 
     text, reasoning  the answer and its reasoning
-    tokens           a memoryview of ints
+    tokens           a memoryview of ints. With coalesce_bytes those that were joined in one piece, whose token is -1,
+                     are missing; usage has the number of all
     logprobs         with want_logprobs, a memoryview of floats, one for each token; else empty
     top              with n_top, ((token, logprob), ...) for each token; else []
     tool_calls       of a chat with tools
@@ -423,14 +432,16 @@ def _templates(template):
 
 class Training(Unique):
     """A training of a head that drafts: `for progress in training`, or `async for`. It ends when the head's file is
-    written. A failure is raised."""
+    written. A failure is raised. A loop that was left, or whose task was cancelled, may be taken up again."""
 
     def __init__(self, core, hosts):
         self._core = core
         self._hosts = hosts
+        self._waits = threading.RLock()  # one thread at a time: that of a task that was cancelled is still inside
 
     def _progress(self):
-        progress = Record(**self._core.wait(100))
+        with self._waits:
+            progress = Record(**self._core.wait(100))
         progress.state = TrainingState(progress.state)
         return progress
 
@@ -459,8 +470,9 @@ class Training(Unique):
         self._core.close(seconds(timeout))
 
     async def aclose(self, timeout=None):
-        """The same, off the loop's thread."""
-        await self._hosts.current().in_thread(self.close, timeout)
+        """The same, off the loop's thread. A task that is cancelled meanwhile closes it all the same, and is cancelled
+        then."""
+        await self._hosts.current().begin_thread(self.close, timeout)
 
     def __enter__(self):
         return self

@@ -77,6 +77,7 @@ class Grammar(dict[str, Any]):
 # Without its base, types.SimpleNamespace, which has every name: a name that is misspelt is an error.
 class Record:
     def __init__(self, **members: Any) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Candidates(Record):
     position: int
@@ -93,6 +94,7 @@ class ToolCall(Record):
 class Result:
     text: str
     reasoning: str
+    # with coalesce_bytes without those that were joined in one piece, whose token is -1
     tokens: memoryview[int]
     logprobs: memoryview[float]
     top: list[tuple[tuple[int, float], ...]]

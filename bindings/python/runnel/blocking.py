@@ -129,7 +129,7 @@ class Session(SessionBase):
 
 class Stream(Unique):
     """A running request: `for piece in stream`. Closing it, or the last reference that goes, cancels it and waits for
-    its end, which is within a step."""
+    its end, which is within a step. Its model stays until the stream has ended."""
 
     __slots__ = ("_core", "__weakref__")
 
@@ -161,10 +161,11 @@ class Stream(Unique):
         self.close()
 
     def pause(self):
-        self._core.pause(True)
+        """As runnel.Stream.pause: whoever reads waits then until another thread calls resume()."""
+        return self._core.pause(True)
 
     def resume(self):
-        self._core.pause(False)
+        return self._core.pause(False)
 
     def choose(self, place):
         """Makes the choice for which `choose` has returned CHOOSE_LATER, from another thread."""

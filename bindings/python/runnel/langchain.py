@@ -4,19 +4,23 @@
     print((await chat.ainvoke("Hello")).content)
 """
 
-from typing import Any, Optional
+import json
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
 
 from langchain_core.exceptions import OutputParserException
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, convert_to_openai_messages
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, Field
 
+from ._runnel import InvalidError
 from ._shared import Grammar
 from .openai import AsyncOpenAI, OpenAI
 
@@ -33,6 +37,12 @@ def _reasoning(said):
     return {"reasoning_content": said.reasoning_content} if said.reasoning_content else {}
 
 
+def _metadata(choice, model):
+    """As langchain-openai has it: of a whole answer, or of what a chunk says of it."""
+    found = {"finish_reason": choice.finish_reason, "model_name": model} if choice.finish_reason else {}
+    return {**found, "logprobs": choice.logprobs.model_dump()} if choice.logprobs else found
+
+
 def _result(answer):
     choice = answer.choices[0]
     calls, invalid = [], []
@@ -43,7 +53,7 @@ def _result(answer):
             invalid.append(make_invalid_tool_call(call, str(error)))
     message = AIMessage(content=choice.message.content or "", tool_calls=calls, invalid_tool_calls=invalid,
                         additional_kwargs=_reasoning(choice.message), usage_metadata=_usage(answer.usage),
-                        response_metadata={"finish_reason": choice.finish_reason, "model_name": answer.model})
+                        response_metadata=_metadata(choice, answer.model))
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
@@ -53,10 +63,32 @@ def _chunk(chunk):
     choice = chunk.choices[0]
     calls = [tool_call_chunk(name=call.function.name, args=call.function.arguments, id=call.id, index=call.index)
              for call in choice.delta.tool_calls or []]
-    ended = {"finish_reason": choice.finish_reason, "model_name": chunk.model} if choice.finish_reason else {}
     return ChatGenerationChunk(message=AIMessageChunk(
         content=choice.delta.content or "", tool_call_chunks=calls, additional_kwargs=_reasoning(choice.delta),
-        response_metadata=ended))
+        response_metadata=_metadata(choice, chunk.model)))
+
+
+class _Whole:
+    """Refuses an answer that was cut off: langchain's own parsers repair it, and nobody sees that a part is missing."""
+
+    def parse_result(self, result, *, partial=False):
+        message = getattr(result[0], "message", None)
+        ended = message is not None and "finish_reason" in message.response_metadata
+        if ended or not partial:
+            try:
+                json.loads(result[0].text)
+            except ValueError as error:
+                said = f"the answer is no whole JSON text: {error}"
+                raise OutputParserException(said, llm_output=result[0].text) from error
+        return super().parse_result(result, partial=partial)
+
+
+class _WholeJson(_Whole, JsonOutputParser):
+    pass
+
+
+class _WholePydantic(_Whole, PydanticOutputParser):
+    pass
 
 
 def _with_raw(parser):
@@ -95,6 +127,8 @@ class ChatRunnel(BaseChatModel):
         own = self._identifying_params
         further = own.pop("model_kwargs", {})
         own = {**own, **further, **more, "messages": convert_to_openai_messages(messages)}
+        if own.pop("n", None) not in (None, 1):
+            raise InvalidError("n: a ChatRunnel gives one answer; batch() gives several")
         return {**own, "stop": stop} if stop else own
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
@@ -123,7 +157,13 @@ class ChatRunnel(BaseChatModel):
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
-    def bind_tools(self, tools, *, tool_choice=None, **kwargs):
+    def bind_tools(
+        self,
+        tools: Sequence[Union[dict[str, Any], type, Callable[..., Any], BaseTool]],
+        *,
+        tool_choice: Union[str, bool, dict[str, Any], None] = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """tool_choice: "auto" (default), "none", "any" or a tool's name. Calls fit the schemas of their tools."""
         if tool_choice in (True, "any"):
             tool_choice = "required"
@@ -132,11 +172,14 @@ class ChatRunnel(BaseChatModel):
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice or "auto",
                          **kwargs)
 
-    def with_structured_output(self, schema, *, include_raw=False, **kwargs):
-        """Answers are JSON that fits the schema: no other text can be drawn. include_raw: a dict of the message as
-        `raw`, what it says as `parsed`, and, where the answer was cut off, `parsing_error`."""
+    def with_structured_output(
+        self, schema: Union[dict[str, Any], type], *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Union[dict[str, Any], BaseModel]]:
+        """Answers are JSON that fits the schema: no other text can be drawn. One that was cut off by its length raises
+        OutputParserException. include_raw: a dict of the message as `raw`, what it says as `parsed`, and, where it was
+        cut off, `parsing_error`."""
         # closed: else a model may invent names for ever
         grammar = Grammar.json_schema(convert_to_json_schema(schema), closed=True, allow_unenforced=True)
         is_class = isinstance(schema, type) and issubclass(schema, BaseModel)
-        parser = PydanticOutputParser(pydantic_object=schema) if is_class else JsonOutputParser()
+        parser = _WholePydantic(pydantic_object=schema) if is_class else _WholeJson()
         return self.bind(grammar=grammar) | (_with_raw(parser) if include_raw else parser)

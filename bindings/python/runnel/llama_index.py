@@ -4,6 +4,7 @@
     print(await llm.acomplete("Once upon a time"))
 """
 
+import copy
 from typing import Any, Optional
 
 from llama_index.core.bridge.pydantic import Field
@@ -14,27 +15,37 @@ from llama_index.core.llms import (
     CompletionResponse,
     LLMMetadata,
     MessageRole,
+    TextBlock,
 )
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 
+from ._runnel import InvalidError
 from .openai import AsyncOpenAI, OpenAI
 
 
-def _chat_response(content, raw, delta=None):
-    return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=content), raw=raw.model_dump(),
-                        delta=delta)
+def _chat_response(content, calls, raw, delta=None):
+    own = {"tool_calls": calls} if calls else {}
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=content, additional_kwargs=own)
+    return ChatResponse(message=message, raw=raw.model_dump(), delta=delta)
 
 
 class _Chats:
-    """Chunks of a chat as what LlamaIndex streams: the text so far, and what is new."""
+    """Chunks of a chat as what LlamaIndex streams: the text and the tool calls so far, and what text is new."""
 
     def __init__(self):
         self._text = ""
+        self._calls = {}
 
     def __call__(self, chunk):
-        delta = chunk.choices[0].delta.content or ""
+        said = chunk.choices[0].delta
+        for call in said.tool_calls or []:
+            if call.index not in self._calls:
+                self._calls[call.index] = {"id": call.id, "type": call.type, "function": {
+                    "name": call.function.name, "arguments": ""}}
+            self._calls[call.index]["function"]["arguments"] += call.function.arguments
+        delta = said.content or ""
         self._text += delta
-        return _chat_response(self._text, chunk, delta)
+        return _chat_response(self._text, copy.deepcopy(list(self._calls.values())), chunk, delta)
 
 
 class _Texts:
@@ -52,7 +63,18 @@ def _whole_text(answer):
 
 
 def _whole_chat(answer):
-    return _chat_response(answer.choices[0].message.content, answer)
+    message = answer.choices[0].message
+    return _chat_response(message.content, [call.model_dump() for call in message.tool_calls or []], answer)
+
+
+def _message(message):
+    """As OpenAI has it. Tool calls, and the id of the one that is answered, are in additional_kwargs."""
+    for block in message.blocks:
+        if not isinstance(block, TextBlock):
+            raise InvalidError(f"messages: only blocks of text are supported, not {type(block).__name__}")
+    own = {name: message.additional_kwargs[name] for name in ("tool_calls", "tool_call_id", "name")
+           if message.additional_kwargs.get(name)}
+    return {"role": message.role.value, "content": message.content or "", **own}
 
 
 def _each(stream, make):
@@ -68,7 +90,8 @@ async def _async_each(stream, make):
 
 
 class Runnel(LLM):
-    """A model of runnel's or runnel.blocking's; what is awaited runs on the caller's event loop."""
+    """A model of runnel's or runnel.blocking's; what is awaited runs on the caller's event loop. Tool calls of an
+    answer are in its message's additional_kwargs["tool_calls"], as OpenAI has them."""
 
     model: Any = Field(exclude=True, description="The model")
     temperature: Optional[float] = Field(default=None, description="0: the likeliest token; default 1")
@@ -88,8 +111,7 @@ class Runnel(LLM):
         return {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.additional_kwargs, **more}
 
     def _chat(self, messages, more):
-        messages = [{"role": message.role.value, "content": message.content or ""} for message in messages]
-        return {**self._parameters(more), "messages": messages}
+        return {**self._parameters(more), "messages": [_message(message) for message in messages]}
 
     @llm_chat_callback()
     def chat(self, messages, **kwargs):

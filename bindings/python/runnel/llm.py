@@ -59,9 +59,10 @@ def _messages(prompt):
         results = [{"role": "tool", "tool_call_id": part.get("tool_call_id"), "content": part["output"]}
                    for part in parts if part["type"] == "tool_result"]
         if texts or calls:
-            messages.append({"role": message.role, "content": "".join(texts) or None, "tool_calls": calls or None})
+            content = "".join(texts) or (None if calls else "")
+            messages.append({"role": message.role, "content": content, "tool_calls": calls or None})
         messages += results
-    return messages
+    return messages or [{"role": "user", "content": ""}]
 
 
 def _parameters(prompt, stream):

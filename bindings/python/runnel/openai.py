@@ -18,8 +18,22 @@ import time
 import types
 
 from . import _engine, blocking
-from ._runnel import InvalidError, NotFoundError, logprob_of
-from ._shared import TOKENIZE_BOS, Grammar, request_options
+from ._openai_requests import (
+    chat_options,
+    completion_options,
+    given,
+    is_left_out,
+    needed,
+    prompts,
+    seed_of,
+    take_n,
+    whole,
+)
+from ._runnel import BusyError, CancelledError, InvalidError, NotFoundError, StateError, logprob_of
+from ._shared import TOKENIZE_BOS, request_options
+
+#: requests of one call that run at once: the others wait for them, and the engine has room for other callers'
+_AT_ONCE = 64
 
 
 class Object(types.SimpleNamespace):
@@ -45,148 +59,6 @@ def _dump(value, exclude_none):
     if isinstance(value, Object):
         return value.model_dump(exclude_none=exclude_none)
     return [_dump(item, exclude_none) for item in value] if isinstance(value, list) else value
-
-
-# ---- Requests ------------------------------------------------------------------------------
-
-_RENAMED = {"max_completion_tokens": "max_tokens", "stop": "stops"}
-_WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity",
-                   "prompt_cache_retention", "prediction", "extra_headers", "extra_query"}
-_MASK = 2**64 - 1
-#: the smallest float that is not denormal: a top_p of 0 is the likeliest token alone
-_SMALLEST = 2.0**-126
-
-
-def _mix(x):
-    """The finaliser of MurmurHash3: neighbours become strangers."""
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        x = (x ^ x >> 33) * factor & _MASK
-    return x ^ x >> 33
-
-
-def _seed_of(seed, choice):
-    """The seed of a further choice, as the server has it."""
-    return _mix(_mix(seed + 0x9E3779B97F4A7C15 & _MASK) + choice & _MASK) if choice else seed
-
-
-def _options(parameters):
-    """What chats and completions have in common, as options of Model.stream."""
-    options = {"temperature": 1, "top_p": 1, "repetition_penalty": 1}
-    for name, value in {**parameters, **(parameters.get("extra_body") or {})}.items():
-        if value is not None and name not in _WITHOUT_EFFECT and name != "extra_body":
-            options[_RENAMED.get(name, name)] = value
-    options["seed"] = options.get("seed", secrets.randbits(64)) & _MASK
-    options["top_p"] = options["top_p"] or _SMALLEST
-    if "logit_bias" in options:
-        options["biases"] = {int(token): bias for token, bias in options.pop("logit_bias").items()}
-    if "timeout" in options:
-        options["deadline_ms"] = max(1, int(options.pop("timeout") * 1000))
-    return options
-
-
-def _text_of(content):
-    """Parts of type text become one text."""
-    if not isinstance(content, (list, tuple)):
-        return content
-    for part in content:
-        if part.get("type") != "text":
-            raise InvalidError(f"messages: only parts of type text are supported, not {part.get('type')!r}")
-    return "\n".join(part["text"] for part in content)
-
-
-def _open_arguments(call):
-    """Arguments come to the template as the object that their text spells."""
-    function = call["function"]
-    try:
-        arguments = json.loads(function["arguments"])
-    except (KeyError, TypeError, ValueError):
-        return call
-    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
-
-
-def _message(message):
-    """A message as the template gets it; that of an answer may be given as it is."""
-    if not isinstance(message, dict):
-        message = message.model_dump(exclude_none=True)
-    message = {name: value for name, value in message.items() if value is not None}
-    if message.get("role") == "function":  # the form before tools
-        if not isinstance(message.get("name"), str):
-            raise InvalidError("messages: one of the role function has the function's name")
-        message["role"] = "tool"
-    if "function_call" in message:
-        message["tool_calls"] = [{"id": "call_0", "type": "function", "function": message.pop("function_call")}]
-    if "content" in message or message.get("role") == "assistant":
-        message["content"] = _text_of(message.get("content"))
-    if "tool_calls" in message:
-        message["tool_calls"] = [_open_arguments(call) for call in message["tool_calls"]]
-    return message
-
-
-def _grammar(form, tools, choice):
-    kind = (form or {}).get("type", "text")
-    of = form["json_schema"] if kind == "json_schema" else form
-    if kind in ("json_schema", "json_object") and of.get("schema") is not None:
-        return Grammar.json_schema(of["schema"], allow_unenforced=not of.get("strict"))
-    if kind == "json_object":
-        return Grammar.json_object()
-    if kind != "text":
-        raise InvalidError(f"response_format: text, json_object and json_schema with a schema are known, not {kind!r}")
-    if choice is None:
-        return None
-    return Grammar("none", allow_unenforced=not any(tool["function"].get("strict") for tool in tools))
-
-
-def _functions(options):
-    """`functions` and `function_call`, the form before tools, as tools of which one is called at most. True: the answer
-    has that form, too."""
-    functions, call = options.pop("functions", None), options.pop("function_call", None)
-    if call is not None:
-        if isinstance(call, str) and call not in ("auto", "none"):
-            raise InvalidError("function_call must be 'auto', 'none' or name a function")
-        options["tool_choice"] = call if isinstance(call, str) else {"function": call}
-    if functions is None:
-        return False
-    options["tools"] = [{"type": "function", "function": function} for function in functions]
-    options["parallel_tool_calls"] = False
-    return True
-
-
-def _chat_options(messages, parameters):
-    options = _options(parameters)
-    options["in_old_form"] = _functions(options)
-    tools, choice = options.pop("tools", None), options.pop("tool_choice", None)
-    if isinstance(choice, dict):
-        choice = choice["function"]["name"]
-    if choice == "none" or not tools:
-        if choice not in (None, "auto", "none"):
-            raise InvalidError("tool_choice asks for a call, and there are no tools")
-        tools = choice = None
-    options.update(messages=[_message(message) for message in messages], tools=tools, tool_choice=choice,
-                   single_call=options.pop("parallel_tool_calls", True) is False)
-    options.setdefault("grammar", _grammar(options.pop("response_format", None), tools, choice))
-    variables = dict(options.pop("chat_template_kwargs", {}))
-    if "reasoning_effort" in options:
-        variables.setdefault("reasoning_effort", options.pop("reasoning_effort"))
-    if variables:
-        options.setdefault("variables", variables)
-    if options.pop("logprobs", False):
-        options.update(want_logprobs=True, n_top=options.pop("top_logprobs", 0))
-    return options
-
-
-def _prompts(input):
-    """A text, several, ids or arrays of ids: options of each."""
-    if isinstance(input, str) or (len(input) > 0 and isinstance(input[0], int)):
-        input = [input]
-    return [{"prompt" if isinstance(one, str) else "tokens": one} for one in input]
-
-
-def _completion_options(parameters):
-    options = {"max_tokens": 16, **_options(parameters)}
-    options.setdefault("grammar", _grammar(options.pop("response_format", None), (), None))
-    if "logprobs" in options:
-        options.update(want_logprobs=True, n_top=options.pop("logprobs"), want_logits=bool(options.get("echo")))
-    return options
 
 
 # ---- Answers -------------------------------------------------------------------------------
@@ -453,29 +325,31 @@ class _Completion(_Answer):
 
 def _choices(each, n):
     """Options of each choice: n for each prompt, with seeds of their own."""
-    return [{**options, "seed": _seed_of(options["seed"], choice)} for options in each for choice in range(n)]
+    return [{**options, "seed": seed_of(options["seed"], choice)} for options in each for choice in range(n)]
 
 
 def _ask_chat(model, name, messages, parameters):
-    n = parameters.pop("n", None) or 1
-    return _Chat(model, name, n, _choices([_chat_options(messages, parameters)], n))
+    n = take_n(parameters)
+    return _Chat(model, name, n, _choices([chat_options(messages, parameters)], n))
 
 
 def _ask_completion(model, name, prompt, parameters):
-    n, suffix = parameters.pop("n", None) or 1, parameters.pop("suffix", None)
-    options, prompts = _completion_options(parameters), _prompts(prompt)
-    if options.get("want_logits") and suffix is not None:
+    n, suffix = take_n(parameters), parameters.pop("suffix", "")
+    options, each = completion_options(parameters), prompts("prompt", prompt)
+    if suffix and options.get("want_logits"):
         raise InvalidError("echo together with logprobs does not go with a suffix")
-    if suffix is not None:
-        prompts = [{"tokens": model.tokenize_infill(one["prompt"], suffix)} for one in prompts]
-    return _Completion(model, name, n, _choices([{**options, **one} for one in prompts], n))
+    if suffix and any("tokens" in one for one in each):
+        raise InvalidError("prompt must be a text where there is a suffix, not token ids")
+    if suffix:
+        each = [{"tokens": model.tokenize_infill(one["prompt"], suffix)} for one in each]
+    return _Completion(model, name, n, _choices([{**options, **one} for one in each], n))
 
 
-def _submit(model, answer, collect):
+def _submit(model, answer):
     streams = []
     try:
         for options in answer.options:
-            streams.append(model._submit(request_options(None, options), collect))
+            streams.append(model._submit(request_options(None, options), False))
     except BaseException:
         _cancel(streams)
         raise
@@ -487,14 +361,36 @@ def _cancel(streams):
         stream.cancel()
 
 
+class _Run:
+    """Requests of which some run at once, and the results of all. The engine may have room for fewer: who finds it busy
+    waits for one of these first."""
+
+    def __init__(self, begin, each):
+        self._begin = begin
+        self._left = collections.deque(each)
+        self.running = collections.deque()
+
+    def next(self):
+        """The stream whose result is next; None: all have been given."""
+        while self._left and len(self.running) < _AT_ONCE:
+            try:
+                self.running.append(self._begin(self._left[0]))
+            except BusyError:
+                if not self.running:
+                    raise
+                break
+            self._left.popleft()
+        return self.running[0] if self.running else None
+
+
 class _Chunks:
     """The chunks of an answer. Its choices are computed together and come one after another. Leaving the loop and the
     last reference that goes cancel what has not come."""
 
     def __init__(self, model, answer, options):
-        answer.with_usage = bool((options or {}).get("include_usage"))
+        answer.with_usage = not is_left_out(options) and bool(options.get("include_usage"))
         self._answer = answer
-        self._streams = collections.deque(_submit(model, answer, False))
+        self._streams = collections.deque(_submit(model, answer))
         self._results = []
         self._ready = collections.deque(answer.begin(0))
 
@@ -503,6 +399,9 @@ class _Chunks:
 
     def _end(self, result):
         """Of the first stream that is left."""
+        if result.finish == "cancelled":
+            _cancel(self._streams)
+            raise CancelledError("the answer was cancelled before its end")
         self._ready.extend(self._answer.end(len(self._results), result))
         self._results.append(result)
         self._streams.popleft()
@@ -541,25 +440,41 @@ class Stream(_Chunks):
 
 
 class AsyncStream(_Chunks):
-    """`async for chunk in stream`."""
+    """`async for chunk in stream`, in one task at a time."""
+
+    _is_read = False
 
     def __aiter__(self):
         return self
 
     async def __anext__(self):
-        while not self._ready:
-            if not self._streams:
-                raise StopAsyncIteration
-            try:
-                self._take(await self._streams[0].__anext__())
-            except StopAsyncIteration:
-                self._end(await self._streams[0].result())
+        if self._is_read:
+            raise StateError("another task reads the stream")
+        self._is_read = True
+        try:
+            while not self._ready:
+                await self._read()
+        finally:
+            self._is_read = False
         return self._ready.popleft()
 
+    async def _read(self):
+        if not self._streams:
+            raise StopAsyncIteration
+        stream = self._streams[0]
+        try:
+            self._take(await stream.__anext__())
+        except StopAsyncIteration:
+            result = await stream.result()
+            if not self._streams:  # another task has closed it
+                raise
+            self._end(result)
+
     async def close(self):
-        _cancel(self._streams)
-        while self._streams:
-            await self._streams.popleft().aclose()
+        streams, self._streams = self._streams, collections.deque()
+        _cancel(streams)
+        for stream in streams:
+            await stream.aclose()
 
     async def __aenter__(self):
         return self
@@ -568,34 +483,45 @@ class AsyncStream(_Chunks):
         await self.close()
 
 
-def _results(streams):
+def _results(run):
+    results = []
     try:
-        return [stream.result() for stream in streams]
+        while (stream := run.next()) is not None:
+            results.append(stream.result())
+            run.running.popleft()
     finally:
-        _cancel(streams)
+        _cancel(run.running)
+    return results
 
 
-async def _async_results(streams):
+async def _async_results(run):
+    results = []
     try:
-        return [await stream.result() for stream in streams]
+        while (stream := run.next()) is not None:
+            results.append(await stream.result())
+            run.running.popleft()
     finally:
-        _cancel(streams)
+        _cancel(run.running)
+    return results
+
+
+def _run_of(model, answer):
+    return _Run(lambda options: model._submit(request_options(None, options), True), answer.options)
 
 
 # ---- Embeddings ----------------------------------------------------------------------------
 
 
-def _embed(model, input, dimensions):
-    streams = []
-    for one in _prompts(input):
-        options = {"text": one.get("prompt"), "tokens": one.get("tokens"), "dimensions": dimensions}
-        streams.append(model._embed({name: value for name, value in options.items() if value is not None}))
-    return streams
+def _embed(model, input, dimensions, form):
+    if not is_left_out(form) and form not in ("float", "base64"):
+        raise InvalidError(f"encoding_format: float or base64 is wanted, not {form!r}")
+    own = {} if is_left_out(dimensions) else {"dimensions": whole("dimensions", dimensions, 1, 2**31 - 1)}
+    each = [{"text" if name == "prompt" else name: value, **own}
+            for one in prompts("input", input) for name, value in one.items()]
+    return _Run(model._embed, each)
 
 
 def _embeddings(name, form, results):
-    if form not in (None, "float", "base64"):
-        raise InvalidError(f"encoding_format: float or base64 is wanted, not {form!r}")
     write = (lambda view: base64.b64encode(view.tobytes()).decode()) if form == "base64" else list
     tokens = sum(result.usage.prompt_tokens for result in results)
     data = [Object(object="embedding", index=index, embedding=write(result.embedding))
@@ -612,6 +538,7 @@ class _Resource:
 
     def _find(self, name):
         """The model of this name. Of one alone any name is right."""
+        name = None if is_left_out(name) else name
         if isinstance(self._models, dict):
             if name not in self._models:
                 raise NotFoundError(f"there is no model {name!r}")
@@ -623,30 +550,32 @@ class _Completions(_Resource):
     def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` a Stream of its chunks."""
         model, name = self._find(model)
-        answer = self._ask(model, name, parameters)
-        return Stream(model, answer, stream_options) if stream else answer.whole(_results(_submit(model, answer, True)))
+        answer = self._ask(model, name, given(parameters))
+        if stream and not is_left_out(stream):
+            return Stream(model, answer, stream_options)
+        return answer.whole(_results(_run_of(model, answer)))
 
 
 class _AsyncCompletions(_Resource):
     async def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` an AsyncStream of its chunks."""
         model, name = self._find(model)
-        answer = self._ask(model, name, parameters)
-        if stream:
+        answer = self._ask(model, name, given(parameters))
+        if stream and not is_left_out(stream):
             return AsyncStream(model, answer, stream_options)
-        return answer.whole(await _async_results(_submit(model, answer, True)))
+        return answer.whole(await _async_results(_run_of(model, answer)))
 
 
 class _OfChats:
     @staticmethod
     def _ask(model, name, parameters):
-        return _ask_chat(model, name, parameters.pop("messages"), parameters)
+        return _ask_chat(model, name, needed(parameters, "messages"), parameters)
 
 
 class _OfTexts:
     @staticmethod
     def _ask(model, name, parameters):
-        return _ask_completion(model, name, parameters.pop("prompt"), parameters)
+        return _ask_completion(model, name, needed(parameters, "prompt"), parameters)
 
 
 class ChatCompletions(_OfChats, _Completions):
@@ -670,7 +599,7 @@ class Embeddings(_Resource):
 
     def create(self, *, input, model=None, dimensions=None, encoding_format=None, user=None):
         model, name = self._find(model)
-        return _embeddings(name, encoding_format, _results(_embed(model, input, dimensions)))
+        return _embeddings(name, encoding_format, _results(_embed(model, input, dimensions, encoding_format)))
 
 
 class AsyncEmbeddings(_Resource):
@@ -678,7 +607,8 @@ class AsyncEmbeddings(_Resource):
 
     async def create(self, *, input, model=None, dimensions=None, encoding_format=None, user=None):
         model, name = self._find(model)
-        return _embeddings(name, encoding_format, await _async_results(_embed(model, input, dimensions)))
+        results = await _async_results(_embed(model, input, dimensions, encoding_format))
+        return _embeddings(name, encoding_format, results)
 
 
 def _each(models, kind):

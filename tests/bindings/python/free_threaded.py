@@ -84,7 +84,7 @@ def closers_of_one_stream(model):
 
 
 async def takers_of_one_stream():
-    """A thread takes the pieces that another one's loop puts there: each once, none is lost."""
+    """A thread takes the pieces that another one's loop puts there, and a third one pauses: each once, none is lost."""
     async with runnel.Engine(compute_threads=1) as engine:
         model = await engine.load_model(MODEL, context_tokens=256)
         for seed in range(10):
@@ -100,7 +100,11 @@ async def takers_of_one_stream():
                 except StopAsyncIteration:
                     pass
 
-            await asyncio.get_running_loop().run_in_executor(None, in_threads, take)
+            def pause():
+                while stream.pause():
+                    stream.resume()
+
+            await asyncio.get_running_loop().run_in_executor(None, in_threads, take, pause)
             assert taken == list((await stream.result()).tokens)
 
 

@@ -37,6 +37,28 @@ def test_csv_batch(tmp_path):
     assert "2 of 2" in done.stderr
     rows = list(csv.DictReader(target.open(newline="")))
     assert [row["answer"] for row in rows] == [expected(row["prompt"], 40) for row in rows]
+    assert [row["error"] for row in rows] == ["", ""]
+
+
+@pytest.mark.parametrize("text, answers", [
+    ("id,prompt\n", []), ("id,prompt\n1,Once\n2,\n3\n4," + "a " * 5000 + "\n", [True, False, False, False])])
+def test_csv_batch_of_rows_without_an_answer(tmp_path, text, answers):
+    """The others have theirs all the same."""
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text(text)
+    subprocess.run([sys.executable, EXAMPLES / "csv_batch.py", MODEL, source, target, "prompt"], check=True,
+                   capture_output=True, text=True, env=ENVIRONMENT)
+    rows = list(csv.DictReader(target.open(newline="")))
+    assert target.read_text().startswith("id,prompt,answer,error")
+    assert [(row["answer"] != "", row["error"] == "") for row in rows] == [(good, good) for good in answers]
+
+
+def test_csv_batch_without_its_column(tmp_path):
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("id,text\n1,Once\n")
+    done = subprocess.run([sys.executable, EXAMPLES / "csv_batch.py", MODEL, source, target, "prompt"],
+                          capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 1 and "no column prompt" in done.stderr and not target.exists()
 
 
 def get(port, query):
@@ -61,9 +83,14 @@ def test_servers(name):
     try:
         lines = [line[6:] for line in get(port, "prompt=Once&max_tokens=20").splitlines() if line]
         assert lines.pop() == "[DONE]" and "".join(map(json.loads, lines)) == expected("Once", 20)
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            get(port, "prompt=")
-        assert caught.value.code == 400
+        for query in ("prompt=", "prompt=Once&max_tokens=-5", "prompt=" + "a+" * 2000):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                get(port, query)
+            assert caught.value.code == 400
+        for query in ("prompt=Once&max_tokens=many", "max_tokens=5"):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                get(port, query)
+            assert caught.value.code in (400, 422)  # FastAPI's own checks say 422
     finally:
         server.terminate()
         server.wait(1000)

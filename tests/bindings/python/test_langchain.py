@@ -1,7 +1,10 @@
 """The chat model, with the real langchain-core."""
 
+import json
+
 import pydantic
 import pytest
+from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 from runnel.langchain import ChatRunnel
@@ -71,5 +74,55 @@ async def test_structured_output_with_the_message(chat):
                                                                                method="json_schema")
         said = cut.invoke("Who?")
         assert said["raw"].content.lstrip().startswith("{") and said["raw"].usage_metadata["output_tokens"] == 3
-    assert chat.model_copy(update={"max_tokens": 3}).with_structured_output(Person, include_raw=True).invoke("Who?")[
-        "parsing_error"] is not None
+        assert said["parsed"] is None and isinstance(said["parsing_error"], OutputParserException)
+
+
+class Note(pydantic.BaseModel):
+    tags: list[str]
+    text: str = ""
+
+
+@pytest.mark.parametrize("schema", [Note, {"title": "Note", "type": "object", "required": ["tags"], "properties": {
+    "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1}}}])
+async def test_structured_output_that_was_cut_off(chat, schema):
+    """Some of its beginning would fit the schema, once repaired: it is not the answer."""
+    cut = chat.model_copy(update={"max_tokens": 20})
+    said = cut.with_structured_output(schema, include_raw=True).invoke("Who?")
+    with pytest.raises(ValueError):
+        json.loads(said["raw"].content)
+    assert said["raw"].response_metadata["finish_reason"] == "length"
+    assert said["parsed"] is None and isinstance(said["parsing_error"], OutputParserException)
+    chain = cut.with_structured_output(schema)
+    with pytest.raises(OutputParserException, match="no whole JSON text"):
+        chain.invoke("Who?")
+    with pytest.raises(OutputParserException, match="no whole JSON text"):
+        await chain.ainvoke("Who?")
+    with pytest.raises(OutputParserException, match="no whole JSON text"):
+        list(chain.stream("Who?"))
+
+
+def test_structured_output_in_parts(chat):
+    free = chat.model_copy(update={"max_tokens": 100})
+    parts = list(free.with_structured_output(Person.model_json_schema()).stream("Who?"))
+    assert len(parts) > 1 and Person.model_validate(parts[-1])
+
+
+async def test_logprobs(chat):
+    bound = chat.bind(logprobs=True, top_logprobs=2, max_tokens=5)
+    streamed = list(bound.stream("Hello"))
+    for message in (bound.invoke("Hello"), await bound.ainvoke("Hello"), sum(streamed[1:], start=streamed[0])):
+        entries = message.response_metadata["logprobs"]["content"]
+        assert len(entries) == 5 and "".join(entry["token"] for entry in entries) == message.content
+        assert all(len(entry["top_logprobs"]) == 2 and entry["logprob"] <= 0 for entry in entries)
+    assert "logprobs" not in chat.invoke("Hello").response_metadata
+
+
+async def test_several_answers_are_refused(chat):
+    assert chat.bind(n=1).invoke("Hello").content == chat.invoke("Hello").content
+    for bound in (chat.bind(n=2), chat.model_copy(update={"model_kwargs": {"n": 2}})):
+        with pytest.raises(ValueError, match="^n: "):
+            bound.invoke("Hello")
+        with pytest.raises(ValueError, match="^n: "):
+            await bound.ainvoke("Hello")
+        with pytest.raises(ValueError, match="^n: "):
+            list(bound.stream("Hello"))

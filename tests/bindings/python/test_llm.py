@@ -52,6 +52,13 @@ def test_the_program(run, blocking_model):
     assert "tiny" not in run("models")
 
 
+def test_prompts_without_a_text_and_many_texts(run, blocking_model):
+    assert llm.get_model("tiny").prompt("", temperature=0, max_tokens=12).text() == expected(
+        blocking_model, "", temperature=0, max_tokens=12)
+    vectors = list(llm.get_embedding_model("tiny").embed_batch(["Hello"] * 1100))
+    assert len(vectors) == 1100 and vectors[-1] == pytest.approx(list(blocking_model.embed("Hello")))
+
+
 def test_a_conversation_and_its_usage(run, blocking_model):
     model = llm.get_model("tiny")
     talk = model.conversation()

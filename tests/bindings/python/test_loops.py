@@ -166,6 +166,34 @@ def test_what_cancels_in_each_loop(run):
 
 
 @pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_closing_that_is_cancelled_closes(run):
+    """Whatever else runs on the engine ends, and does not wait for ever."""
+    async def cases():
+        engine = runnel.Engine(compute_threads=1)
+        model = await engine.load_model(MODEL)
+        ended = []
+
+        async def other():
+            with pytest.raises(runnel.CancelledError):
+                await model.generate(PROMPT, **ENDLESS)
+            ended.append(True)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(other)
+            while engine.stats().streams < 3:
+                await anyio.sleep(0.001)
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await engine.aclose()
+                assert False, "what cancels comes behind the end"
+            assert engine.closed
+        assert ended == [True] * 3
+
+    run(cases)
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
 def test_contexts_and_subclasses_in_each_loop(run):
     name = contextvars.ContextVar("name")
 

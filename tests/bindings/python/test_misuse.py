@@ -88,6 +88,17 @@ def test_results_are_copied_and_go_to_other_processes(blocking_model):
         assert again(embedding).embedding == embedding.embedding
 
 
+def test_records_are_copied_and_go_to_other_processes(blocking_model):
+    blocking_model.generate(PROMPT, max_tokens=3)
+    metrics = blocking_model._engine.metrics()
+    for record in (metrics, blocking_model.info(), blocking_model._engine.stats()):
+        for again in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+            assert again(record) == record and type(again(record)) is type(record)
+    other = pickle.loads(pickle.dumps(metrics))
+    histograms = [name for name, value in vars(metrics).items() if hasattr(value, "edges")]
+    assert histograms and all(getattr(other, name).edges.format == "d" for name in histograms)
+
+
 def test_pieces_are_values(blocking_model):
     options = {"max_tokens": 6, "ignore_eos": 2, "want_logprobs": True, "n_top": 2, "want_logits": True,
                "want_progress": True}
@@ -198,6 +209,25 @@ async def test_options_of_the_wrong_kind(engine, model, options, kind):
         model.stream(**{"prompt": PROMPT, **options})
     assert engine.stats().streams == 0
     assert (await model.generate(PROMPT, max_tokens=2)).usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"temperature": "hot"}, "temperature: a number is wanted, not <class 'str'>"),
+    ({"top_p": 10**400}, "top_p: a number that a float can have is wanted"),
+    ({"max_tokens": "many"}, "max_tokens: a whole number is wanted, not <class 'str'>"),
+    ({"seed": 1.5}, "seed: a whole number is wanted, not <class 'float'>"),
+    ({"priority": 2**31}, "priority: a number from -2147483648 to 2147483647 is wanted"),
+    ({"tokens": 7}, "tokens: a list of whole numbers is wanted, not <class 'int'>"),
+    ({"tokens": [1.5]}, "tokens: a whole number is wanted, not <class 'float'>"),
+    ({"stops": 7}, "stops: a list of texts is wanted, not <class 'int'>"),
+    ({"biases": "x"}, "biases: a mapping of tokens to biases is wanted, not <class 'str'>"),
+    ({"biases": {1: "x"}}, "biases: a number is wanted, not <class 'str'>"),
+])
+def test_errors_of_options_name_the_option(blocking_model, options, message):
+    kind = TypeError if "not <class" in message else ValueError
+    with pytest.raises(kind) as raised:
+        blocking_model.stream(**{"prompt": PROMPT, **options})
+    assert str(raised.value) == message
 
 
 def test_functions_that_are_none(model_path):

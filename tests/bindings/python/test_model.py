@@ -262,6 +262,23 @@ def test_cache_folders(tmp_path, model_path):
         runnel.files.cache_ls(tmp_path / "none")
 
 
+def test_blocking_calls_tell_of_the_engine_while_they_read(model_path):
+    lines, spans = [], []
+    with runnel.blocking.Engine(compute_threads=1, log_level="debug", on_log=lambda level, line: lines.append(line),
+                                on_trace=spans.append) as engine:
+        model = engine.load_model(model_path)
+        told = len(lines)
+        for _ in range(50):
+            list(model.stream(PROMPT, max_tokens=2))
+        assert any("stream" in line and "done" in line for line in lines[told:]) and spans
+        lines.clear()
+        for _ in range(50):
+            model.generate(PROMPT, max_tokens=2)
+        assert any("stream" in line and "done" in line for line in lines)
+        engine.close()
+    assert not [line for line in lines if "found no room" in line]
+
+
 async def test_a_training(engine, model_path, tmp_path):
     head = tmp_path / "head.gguf"
     training = engine.train(model_path, PROMPT * 200, head, steps=2, text_tokens=16, texts=1, unroll=1)
@@ -286,6 +303,30 @@ async def test_a_training_that_is_closed_while_it_runs(engine, model_path, tmp_p
     assert not head.exists()
     with contextlib.suppress(runnel.ClosedError):  # it was inside, or came too late
         assert (await reader).state in (runnel.TrainingState.RUNNING, runnel.TrainingState.CANCELLED)
+
+
+async def test_a_training_that_is_read_again_after_a_timeout(engine, model_path, tmp_path):
+    async with engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", steps=10**6, text_tokens=16, texts=1,
+                            unroll=1) as training:
+        for _ in range(20):
+            task = asyncio.create_task(anext_of(training))
+            await asyncio.sleep(0.005)  # its thread is inside, or not yet, or no more
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            assert (await anext_of(training)).state == runnel.TrainingState.RUNNING
+
+
+async def test_closing_a_training_that_is_cancelled_closes_it(engine, model_path, tmp_path):
+    training = engine.train(model_path, PROMPT * 200, tmp_path / "head.gguf", steps=10**6, text_tokens=16, texts=1,
+                            unroll=1)
+    task = asyncio.create_task(training.aclose())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(runnel.ClosedError):
+        next(iter(training))
 
 
 def test_a_training_is_closed_within_a_time(model_path, tmp_path):

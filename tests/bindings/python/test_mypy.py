@@ -3,6 +3,7 @@
 import re
 
 import mypy.api
+import pytest
 from conftest import ROOT
 
 RIGHT = '''
@@ -35,6 +36,27 @@ engine.close(timeout="soon")  # wrong
 for piece in model.stream("x"):
     piece.txt  # wrong
 '''
+
+
+CHAIN = '''
+from typing import Any
+from runnel.langchain import ChatRunnel
+
+def build(model: Any) -> None:
+    chat = ChatRunnel(model=model, max_tokens=10)
+    print(chat.with_structured_output({"title": "A"}, include_raw=True).invoke("x"))
+    print(chat.bind_tools([], tool_choice="any").invoke("x").content)
+'''
+
+
+def test_a_chain_is_typed(tmp_path, monkeypatch):
+    pytest.importorskip("langchain_core")
+    monkeypatch.setenv("MYPYPATH", str(ROOT / "bindings/python"))
+    program = tmp_path / "chain.py"
+    program.write_text(CHAIN)
+    said, failed, _ = mypy.api.run(["--strict", "--follow-imports", "silent", "--cache-dir", str(tmp_path / "cache"),
+                                    str(program)])
+    assert "error" not in said, said + failed
 
 
 def test_right_and_wrong_programs(tmp_path, monkeypatch):

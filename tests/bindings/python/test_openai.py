@@ -86,6 +86,9 @@ BODIES = [
     ("/v1/completions", {"prompt": ["Once upon a time", "A lamb – näher"], "max_tokens": 3, "seed": 2, "logprobs": 2,
                          "echo": True}),
     ("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 3, "seed": 2, "n": 2, "logprobs": 0, "echo": True}),
+    ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 5, "seed": 3, "logprobs": False, "top_logprobs": 0,
+                              "n": 2, "best_of": 2}),
+    ("/v1/completions", {"prompt": "Once", "max_tokens": 5, "temperature": 0, "suffix": "", "best_of": 1}),
     ("/v1/embeddings", {"input": ["Hello", "A lamb named Hugo"], "dimensions": 8}),
     ("/v1/embeddings", {"input": "Hello", "encoding_format": "base64"}),
 ]
@@ -104,6 +107,121 @@ def test_the_answers_are_those_of_batch_lines(program, tmp_path, blocking_model)
         same(answer.model_dump(), json.loads(line)["response"]["body"])
         if body.get("encoding_format") != "base64":  # what their client decodes
             judge(answer, {"/v1/chat/completions": "chat", "/v1/completions": "completion"}.get(url, "embeddings"))
+
+
+REFUSED = [("/v1/chat/completions", {"messages": HELLO, **more}) for more in (
+    {"n": 0}, {"n": -1}, {"n": 300}, {"n": "2"}, {"seed": 1.5}, {"logit_bias": {"x": 1}}, {"logit_bias": [1]},
+    {"top_logprobs": 3}, {"n": 2, "best_of": 1}, {"response_format": "json"}, {"response_format": {"type": "xml"}},
+    {"response_format": {"type": "json_schema"}}, {"tool_choice": {}}, {"messages": []}, {"messages": "hi"},
+    {"messages": ["hi"]}, {"messages": [{"content": "x"}]}, {"messages": [{"role": "banana", "content": "x"}]},
+    {"messages": [{"role": "user"}]}, {"messages": [{"role": "user", "content": 5}]},
+    {"messages": [{"role": "user", "content": ["x"]}]}, {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+    {"messages": [{"role": "assistant", "tool_calls": [{}]}]})] + [
+    ("/v1/chat/completions", {"max_tokens": 5}), ("/v1/completions", {"max_tokens": 5}),
+    ("/v1/completions", {"prompt": []}), ("/v1/completions", {"prompt": 5}), ("/v1/completions", {"prompt": ""}),
+    ("/v1/completions", {"prompt": [5, 6], "suffix": "x"}), ("/v1/completions", {"prompt": "x", "logprobs": True}),
+    ("/v1/embeddings", {"input": []}), ("/v1/embeddings", {"input": ""}), ("/v1/embeddings", {"input": {"a": 1}}),
+    ("/v1/embeddings", {"input": "x", "dimensions": 0}), ("/v1/embeddings", {"input": "x", "dimensions": "8"})]
+
+
+def test_what_the_program_refuses_is_refused(program, tmp_path, blocking_model):
+    lines = [{"custom_id": str(i), "method": "POST", "url": url, "body": body} for i, (url, body) in enumerate(REFUSED)]
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    subprocess.run([program, "batch", MODEL, source, target, "--quiet"], check=False)
+    answers = {one["custom_id"]: one for one in map(json.loads, target.read_text().splitlines())}
+    assert all(answers[str(i)]["response"]["status_code"] == 400 for i in range(len(REFUSED)))
+    client = OpenAI(blocking_model)
+    resources = {"/v1/chat/completions": client.chat.completions, "/v1/completions": client.completions,
+                 "/v1/embeddings": client.embeddings}
+    for url, body in REFUSED:
+        with pytest.raises((runnel.InvalidError, TypeError)) as raised:
+            resources[url].create(**body)
+        told = str(raised.value)
+        assert any(name in told for name in (*body, "messages", "prompt", "text is empty")), told
+
+
+def test_what_openai_s_own_client_takes(blocking_model):
+    """Values that mean that nothing is given, and times as httpx has them."""
+    create = OpenAI(blocking_model).chat.completions.create
+    plain = create(messages=HELLO, max_tokens=5, temperature=0)
+
+    class Omit:
+        __module__ = "openai._types"
+
+        def __bool__(self):
+            return False
+
+    class Timeout:
+        connect = write = pool = 1
+        read = 1000
+
+    more = {name: Omit() for name in ("stop", "n", "seed", "logprobs", "stream", "stream_options", "model", "tools")}
+    assert create(messages=HELLO, max_tokens=5, temperature=0, timeout=Timeout(), **more).choices == plain.choices
+    for timeout in (float("inf"), 10**9, None):
+        assert create(messages=HELLO, max_tokens=5, temperature=0, timeout=timeout).choices == plain.choices
+    for error, timeout in ((runnel.InvalidError, -1), (TypeError, "soon")):
+        with pytest.raises(error, match="^timeout: "):
+            create(messages=HELLO, timeout=timeout)
+    with pytest.raises(TypeError, match="^response_format: a dict is wanted"):
+        create(messages=HELLO, response_format=dict)
+
+
+async def test_more_texts_than_the_engine_has_streams(model_path):
+    async with runnel.Engine(compute_threads=1, max_streams=3) as engine:
+        model = await engine.load_model(model_path)
+        texts = [f"{i} times" for i in range(40)]
+        data = (await AsyncOpenAI(model).embeddings.create(input=texts)).data
+        again = OpenAI(model).embeddings.create(input=texts).data
+        assert [one.embedding for one in data] == [one.embedding for one in again]
+        assert [data[i].embedding for i in (0, 39)] == [list(await model.embed(texts[i])) for i in (0, 39)]
+        answer = await AsyncOpenAI(model).completions.create(prompt=texts, max_tokens=2, temperature=0, n=2)
+        assert [choice.index for choice in answer.choices] == list(range(80))
+        async with model.stream("x", max_tokens=-1, ignore_eos=True, context_keep=0) as one:
+            async with model.stream("x", max_tokens=-1, ignore_eos=True, context_keep=0) as two:
+                assert len((await AsyncOpenAI(model).embeddings.create(input=texts)).data) == 40
+                async with model.stream("x", max_tokens=-1, ignore_eos=True, context_keep=0) as three:
+                    with pytest.raises(runnel.BusyError):
+                        await AsyncOpenAI(model).embeddings.create(input=texts)
+                    assert not (one.ended or two.ended or three.ended)
+
+
+def test_an_input_longer_than_an_engine_has_streams(blocking_model):
+    assert len(OpenAI(blocking_model).embeddings.create(input=["a"] * 1100).data) == 1100
+
+
+async def test_an_answer_that_was_cancelled_has_not_stopped(model):
+    create = AsyncOpenAI(model).chat.completions.create
+    stream = await create(messages=HELLO, stream=True, n=2, max_tokens=-1, ignore_eos=True, context_keep=0)
+    for _ in range(3):
+        await stream.__anext__()
+    task = asyncio.create_task(read_all(stream))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for _ in range(2):
+        with pytest.raises(runnel.CancelledError):
+            await read_all(stream)
+
+
+async def test_one_task_reads_a_stream(model):
+    create = AsyncOpenAI(model).chat.completions.create
+    parameters = {"messages": HELLO, "max_tokens": 50, "temperature": 0, "ignore_eos": True}
+    stream = await create(**parameters, stream=True)
+    told = await asyncio.gather(read_all(stream), read_all(stream), return_exceptions=True)
+    assert type(told[1]) is runnel.StateError and "another task" in str(told[1])
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in told[0])
+    assert text == (await create(**parameters)).choices[0].message.content
+    stream = await create(**parameters, stream=True, context_keep=0, n=2)
+    task = asyncio.create_task(read_all(stream))
+    await asyncio.sleep(0)
+    await stream.close()  # who reads has its end
+    assert all(chunk.choices[0].finish_reason is None for chunk in await task)
+
+
+async def read_all(stream):
+    return [chunk async for chunk in stream]
 
 
 @pytest.mark.parametrize("parameters", [

@@ -1,10 +1,13 @@
 """Streams on an event loop: what they say, and how they end."""
 
 import asyncio
+import concurrent.futures
 import contextvars
 import gc
 import random
 import subprocess
+import threading
+import time
 
 import pytest
 import runnel
@@ -248,6 +251,63 @@ async def test_a_reader_that_is_behind_pauses_its_stream_alone(engine, model):
     assert 1 + len([piece async for piece in behind]) == 900
 
 
+async def test_a_stream_that_is_paused_while_its_reader_is_behind_stays_so(engine, model):
+    stream = model.stream(PROMPT, max_tokens=900, ignore_eos=2)
+    while not engine.streams()[0].paused:
+        await asyncio.sleep(0.001)
+    assert stream.pause()
+    count = 0
+    while stream._core.pop() is not None:
+        count += 1
+    assert engine.streams()[0].paused and count < 900
+    assert stream.resume() and not engine.streams()[0].paused
+    assert count + len([piece async for piece in stream]) == 900
+    assert stream.pause() is False and stream.resume() is False  # it has ended
+
+
+async def test_a_stream_that_is_resumed_while_its_reader_is_behind_stays_paused(engine, model):
+    """Until the reader has caught up: pieces that wait do not become more and more."""
+    stream = model.stream(PROMPT, max_tokens=900, ignore_eos=2)
+    while not engine.streams()[0].paused:
+        await asyncio.sleep(0.001)
+    assert stream.pause() and stream.resume()
+    assert engine.streams()[0].paused
+    assert len([piece async for piece in stream]) == 900
+
+
+def test_a_blocking_stream_pauses(blocking_model):
+    stream = blocking_model.stream(PROMPT, max_tokens=200, ignore_eos=2)
+    assert next(stream) and stream.pause() and blocking_model._engine.streams()[0].paused
+    assert stream.resume() and len(list(stream)) == 199
+    assert stream.pause() is False and stream.resume() is False
+
+
+async def test_a_stream_keeps_its_model_until_its_end(engine, model_path):
+    async def begin():
+        model = await engine.load_model(model_path)
+        return model.stream(PROMPT, max_tokens=20, ignore_eos=2)
+
+    stream = await begin()
+    gc.collect()
+    assert len([piece async for piece in stream]) == 20
+    while engine.stats().models:
+        await asyncio.sleep(0.001)
+    assert (await stream.result()).finish == "length"
+
+
+def test_a_blocking_stream_keeps_its_model_until_its_end(model_path):
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        stream = engine.load_model(model_path).stream(PROMPT, max_tokens=20, ignore_eos=2)
+        gc.collect()
+        assert len(list(stream)) == 20 and stream.result().finish == "length"
+        stream = engine.load_model(model_path).stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0)
+        next(stream)
+        stream.close()
+        while engine.stats().models:
+            time.sleep(0.001)
+        assert stream.ended
+
+
 async def test_errors_are_exceptions_with_their_names(engine, model, model_path):
     with pytest.raises(runnel.InvalidError) as caught:
         model.stream(PROMPT, top_p=7)
@@ -311,6 +371,27 @@ async def test_an_engine_that_closes_tells_its_streams(model_path):
     await engine.aclose()
 
 
+async def test_closing_needs_none_of_the_loop_s_threads(model_path):
+    """They may all be busy; a task that is cancelled while it closes has closed."""
+    loop, leave = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+    busy = loop.run_in_executor(None, leave.wait)
+    engine = runnel.Engine(compute_threads=1)
+    model = await engine.load_model(model_path)
+    other = asyncio.create_task(model.generate(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0))
+    await asyncio.sleep(0)
+    task = asyncio.create_task(engine.aclose())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.closed
+    with pytest.raises(runnel.CancelledError):
+        await other
+    leave.set()
+    await busy
+
+
 async def test_cancelling_a_load(engine, model_path):
     task = asyncio.create_task(engine.load_model(model_path))
     await asyncio.sleep(0)
@@ -336,6 +417,33 @@ async def test_an_exception_in_choose_ends_the_stream(model):
 
     with pytest.raises(ZeroDivisionError):
         await model.generate(PROMPT, max_tokens=5, temperature=1, choose=choose)
+
+
+@pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])
+async def test_what_ends_a_loop_in_choose_is_an_error(model, kind):
+    """It would end the reader's loop as if all had come: as out of a generator it becomes a RuntimeError."""
+    def choose(candidates):
+        raise kind
+
+    options = {"max_tokens": 5, "temperature": 1, "choose": choose}
+    with pytest.raises(RuntimeError, match=f"choose raised {kind.__name__}") as caught:
+        [piece async for piece in model.stream(PROMPT, **options)]
+    assert type(caught.value.__cause__) is kind
+    with pytest.raises(RuntimeError, match=f"choose raised {kind.__name__}"):
+        await model.generate(PROMPT, **options)
+
+
+@pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])
+def test_what_ends_a_loop_in_choose_is_an_error_of_blocking_calls(blocking_model, kind):
+    def choose(candidates):
+        raise kind
+
+    options = {"max_tokens": 5, "temperature": 1, "choose": choose}
+    with pytest.raises(RuntimeError, match=f"choose raised {kind.__name__}") as caught:
+        list(blocking_model.stream(PROMPT, **options))
+    assert type(caught.value.__cause__) is kind
+    with pytest.raises(RuntimeError, match=f"choose raised {kind.__name__}"):
+        blocking_model.generate(PROMPT, **options)
 
 
 async def one_random_stream(model, random):

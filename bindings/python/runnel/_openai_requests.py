@@ -1,0 +1,258 @@
+"""Parameters of OpenAI's as options of Model.stream. What the server refuses is refused: a parameter of the wrong type
+is a TypeError, all else is InvalidError."""
+
+import operator
+import secrets
+
+from ._runnel import InvalidError
+from ._shared import Grammar
+
+_RENAMED = {"max_completion_tokens": "max_tokens", "stop": "stops"}
+_WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity",
+                   "prompt_cache_retention", "prediction", "extra_headers", "extra_query"}
+_MASK = 2**64 - 1
+#: the smallest float that is not denormal: a top_p of 0 is the likeliest token alone
+_SMALLEST = 2.0**-126
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+#: log-probabilities of other tokens that a request can be given at most
+_MOST_TOP = 100
+#: longer than what a request can be given
+_LONGEST_S = 2**32 / 1000
+
+
+def _mix(x):
+    """The finaliser of MurmurHash3: neighbours become strangers."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ x >> 33) * factor & _MASK
+    return x ^ x >> 33
+
+
+def seed_of(seed, choice):
+    """The seed of a further choice, as the server has it."""
+    return _mix(_mix(seed + 0x9E3779B97F4A7C15 & _MASK) + choice & _MASK) if choice else seed
+
+
+def is_left_out(value):
+    """None, and what stands for a parameter that is not given in OpenAI's package: NOT_GIVEN and omit."""
+    return value is None or (type(value).__module__.partition(".")[0] == "openai"
+                             and type(value).__name__ in ("NotGiven", "Omit"))
+
+
+def given(parameters):
+    """Without those that are left out."""
+    return {name: value for name, value in parameters.items() if not is_left_out(value)}
+
+
+def _wrong_type(name, wanted, value):
+    return TypeError(f"{name}: {wanted} is wanted, not {type(value)!r}")
+
+
+def whole(name, value, least=None, most=None):
+    """A whole number, within the server's bounds."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _wrong_type(name, "a whole number", value)
+    number = operator.index(value)
+    if least is not None and not least <= number <= most:
+        raise InvalidError(f"{name} is {number}; allowed is {least} to {most}")
+    return number
+
+
+def take_n(parameters):
+    """How many answers each prompt gets."""
+    n, best_of = whole("n", parameters.pop("n", 1), 1, 128), parameters.pop("best_of", None)
+    if best_of is not None and whole("best_of", best_of, 1, 128) != n:
+        raise InvalidError("best_of: it must be n, since the best of more answers are not chosen here")
+    return n
+
+
+def _biases(logit_bias):
+    if not isinstance(logit_bias, dict):
+        raise _wrong_type("logit_bias", "a dict of token ids and biases", logit_bias)
+    try:
+        return {int(token): bias for token, bias in logit_bias.items()}
+    except (TypeError, ValueError):
+        raise InvalidError(f"logit_bias: token ids are wanted, not {list(logit_bias)!r}") from None
+
+
+def _deadline_ms(timeout):
+    """Of seconds, or of httpx' Timeout, whose time for reading counts. None: there is none."""
+    seconds = getattr(timeout, "read", timeout)
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise _wrong_type("timeout", "a number of seconds", timeout)
+    if not seconds >= 0:
+        raise InvalidError(f"timeout: seconds from 0 on are wanted, not {seconds!r}")
+    return max(1, int(seconds * 1000)) if seconds < _LONGEST_S else None
+
+
+def _options(parameters):
+    """What chats and completions have in common, as options of Model.stream."""
+    options = {"temperature": 1, "top_p": 1, "repetition_penalty": 1}
+    for name, value in {**parameters, **parameters.get("extra_body", {})}.items():
+        if value is not None and name not in _WITHOUT_EFFECT and name != "extra_body":
+            options[_RENAMED.get(name, name)] = value
+    options["seed"] = whole("seed", options.get("seed", secrets.randbits(64))) & _MASK
+    options["top_p"] = options["top_p"] or _SMALLEST
+    if "logit_bias" in options:
+        options["biases"] = _biases(options.pop("logit_bias"))
+    if "timeout" in options:
+        options["deadline_ms"] = _deadline_ms(options.pop("timeout"))
+    return options
+
+
+def _text_of(content, where):
+    """Parts of type text become one text."""
+    if not isinstance(content, (list, tuple)):
+        return content
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("text", "refusal"):
+            raise InvalidError(f"{where}: only parts of type text are supported, not {kind!r}")
+        texts.append(part.get(kind))
+        if not isinstance(texts[-1], str):
+            raise InvalidError(f"{where}: a part of type {kind} has a {kind} that is a str, not {type(texts[-1])!r}")
+    return "\n".join(texts)
+
+
+def _plain(value, where):
+    """A dict, also of one of the package's objects or OpenAI's."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True)
+    if not isinstance(value, dict):
+        raise InvalidError(f"{where}: a dict is wanted, not {type(value)!r}")
+    return value
+
+
+def _call(call, where):
+    call = _plain(call, where)
+    function = _plain(call.get("function"), f"{where}.function")
+    if not isinstance(function.get("name"), str):
+        raise InvalidError(f"{where}.function.name: a str is wanted, not {type(function.get('name'))!r}")
+    return {**call, "function": function}
+
+
+def _message(message, where):
+    """A message as the template gets it; that of an answer may be given as it is."""
+    message = {name: value for name, value in _plain(message, where).items() if value is not None}
+    role = message.get("role")
+    if role not in _ROLES:
+        raise InvalidError(f"{where}.role: one of {', '.join(_ROLES)} is wanted, not {role!r}")
+    message["content"] = _text_of(message.get("content"), f"{where}.content")
+    if not isinstance(message["content"], str) and (message["content"] is not None or role != "assistant"):
+        raise InvalidError(f"{where}.content: a str or a list of parts is wanted, not {type(message['content'])!r}")
+    if role == "function":  # the form before tools
+        if not isinstance(message.get("name"), str):
+            raise InvalidError(f"{where}.name: one of the role function has the function's name")
+        message["role"] = "tool"
+    if "function_call" in message:
+        message["tool_calls"] = [{"id": "call_0", "type": "function", "function": message.pop("function_call")}]
+    calls = message.pop("tool_calls", None)
+    if calls:
+        message["tool_calls"] = [_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls)]
+    return message
+
+
+def _messages(messages):
+    if not isinstance(messages, (list, tuple)):
+        raise _wrong_type("messages", "a list of messages", messages)
+    if not messages:
+        raise InvalidError("messages is empty: at least one is needed")
+    return [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+
+
+def _grammar(form, tools, choice):
+    if form is not None and not isinstance(form, dict):
+        raise _wrong_type("response_format", "a dict", form)
+    kind = (form or {}).get("type", "text")
+    of = form.get("json_schema") if kind == "json_schema" else form
+    if kind == "json_schema" and not isinstance(of, dict):
+        raise _wrong_type("response_format: json_schema", "a dict", of)
+    if kind in ("json_schema", "json_object") and of.get("schema") is not None:
+        return Grammar.json_schema(of["schema"], allow_unenforced=not of.get("strict"))
+    if kind == "json_object":
+        return Grammar.json_object()
+    if kind != "text":
+        raise InvalidError(f"response_format: text, json_object and json_schema with a schema are known, not {kind!r}")
+    if choice is None:
+        return None
+    return Grammar("none", allow_unenforced=not any(tool["function"].get("strict") for tool in tools))
+
+
+def _functions(options):
+    """`functions` and `function_call`, the form before tools, as tools of which one is called at most. True: the answer
+    has that form, too."""
+    functions, call = options.pop("functions", None), options.pop("function_call", None)
+    if call is not None:
+        if isinstance(call, str) and call not in ("auto", "none"):
+            raise InvalidError("function_call must be 'auto', 'none' or name a function")
+        options["tool_choice"] = call if isinstance(call, str) else {"function": call}
+    if functions is None:
+        return False
+    options["tools"] = [{"type": "function", "function": function} for function in functions]
+    options["parallel_tool_calls"] = False
+    return True
+
+
+def chat_options(messages, parameters):
+    options = _options(parameters)
+    options["in_old_form"] = _functions(options)
+    tools, choice = options.pop("tools", None), options.pop("tool_choice", None)
+    if isinstance(choice, dict):
+        choice = choice.get("function")
+        choice = choice.get("name") if isinstance(choice, dict) else choice
+        if not isinstance(choice, str):
+            raise InvalidError("tool_choice must be 'none', 'auto', 'required' or name a function")
+    if choice == "none" or not tools:
+        if choice not in (None, "auto", "none"):
+            raise InvalidError("tool_choice asks for a call, and there are no tools")
+        tools = choice = None
+    options.update(messages=_messages(messages), tools=tools, tool_choice=choice,
+                   single_call=options.pop("parallel_tool_calls", True) is False)
+    options.setdefault("grammar", _grammar(options.pop("response_format", None), tools, choice))
+    variables = dict(options.pop("chat_template_kwargs", {}))
+    if "reasoning_effort" in options:
+        variables.setdefault("reasoning_effort", options.pop("reasoning_effort"))
+    if variables:
+        options.setdefault("variables", variables)
+    n_top = whole("top_logprobs", options.pop("top_logprobs", 0), 0, _MOST_TOP)
+    if options.pop("logprobs", False):
+        options.update(want_logprobs=True, n_top=n_top)
+    elif n_top > 0:
+        raise InvalidError("top_logprobs needs logprobs to be true")
+    return options
+
+
+def _prompt(name, one):
+    if isinstance(one, str):
+        return {"prompt": one}
+    if isinstance(one, (bytes, dict)) or not hasattr(one, "__len__"):
+        raise _wrong_type(name, "a text, a list of token ids or a list of these", one)
+    return {"tokens": one}
+
+
+def prompts(name, input):
+    """A text, several, ids or arrays of ids: options of each."""
+    _prompt(name, input)
+    if len(input) == 0 and not isinstance(input, str):
+        raise InvalidError(f"{name} is empty: at least one is needed")
+    if isinstance(input, str) or hasattr(input[0], "__index__"):
+        input = [input]
+    return [_prompt(name, one) for one in input]
+
+
+def completion_options(parameters):
+    options = {"max_tokens": 16, **_options(parameters)}
+    options.setdefault("grammar", _grammar(options.pop("response_format", None), (), None))
+    if "logprobs" in options:
+        n_top = whole("logprobs", options.pop("logprobs"), 0, _MOST_TOP)
+        options.update(want_logprobs=True, n_top=n_top, want_logits=bool(options.get("echo")))
+    return options
+
+
+def needed(parameters, name):
+    """Takes the parameter out of these."""
+    if name not in parameters:
+        raise TypeError(f"{name} is missing")
+    return parameters.pop(name)
