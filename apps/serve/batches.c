@@ -508,10 +508,14 @@ void serve_end_batches(struct serve *serve)
 /* ---- Making one -------------------------------------------------------------------------- */
 
 struct wish {
+    struct serve_work work; /* first */
+    uint64_t owner;
+    json_t *body; /* a reference: what the next three are of */
     const char *input, *endpoint;
     const json_t *metadata;
     char model[SERVE_NAME_BYTES];
     size_t n_requests;
+    struct openai_error error; /* http 0: there is none */
 };
 
 const struct openai_field serve_batch_fields[] = {{"input_file_id", OPENAI_STRING, true, 0, 0},
@@ -541,13 +545,16 @@ static bool is_blank(const char *line, size_t n)
 }
 
 /* Counts the lines, and looks at the first, behind a byte order mark. */
-static bool look_into(const struct serve_store *store, struct wish *wish, struct openai_error *error)
+static void look_into(struct serve_work *work)
 {
+    struct wish *wish = (struct wish *)work;
     size_t n = 0;
-    char *text = store_read(store, wish->input, &n);
+    char *text = store_read(&work->serve->files->store, wish->input, &n);
 
-    if (text == NULL)
-        return openai_refuse(error, "invalid_value", "input_file_id", "the file could not be read");
+    if (text == NULL) {
+        openai_refuse(&wish->error, "invalid_value", "input_file_id", "the file could not be read");
+        return;
+    }
     for (size_t at = openai_mark_bytes(text, n), length = 0; at < n; at += length + 1) {
         const char *end = memchr(text + at, '\n', n - at);
 
@@ -558,10 +565,9 @@ static bool look_into(const struct serve_store *store, struct wish *wish, struct
             find_model(text + at, length, wish);
     }
     free(text);
-    if (wish->n_requests > 0 && wish->n_requests <= MOST_REQUESTS)
-        return true;
-    return openai_refuse(error, "invalid_value", "input_file_id", "the file has %zu requests; allowed is 1 to %d",
-                         wish->n_requests, MOST_REQUESTS);
+    if (wish->n_requests == 0 || wish->n_requests > MOST_REQUESTS)
+        openai_refuse(&wish->error, "invalid_value", "input_file_id", "the file has %zu requests; allowed is 1 to %d",
+                      wish->n_requests, MOST_REQUESTS);
 }
 
 /* Of too many the oldest that is over is forgotten; its files stay. */
@@ -582,31 +588,30 @@ static bool make_room(struct serve_store *store)
     return false;
 }
 
-static bool read_wish(struct serve *serve, const json_t *body, uint64_t owner, struct wish *wish,
-                      struct openai_error *error)
+static bool has_input(const struct serve_store *store, const struct wish *wish, struct openai_error *error)
 {
-    struct serve_store *store = &serve->files->store;
+    if (store_find(store, STORE_FILES, wish->input, wish->owner) != NULL)
+        return true;
+    openai_refuse(error, "not_found", "input_file_id", "there is no file '%.60s'", wish->input);
+    error->http = 404;
+    error->type = "not_found_error";
+    return false;
+}
+
+static bool read_wish(struct serve *serve, const json_t *body, struct wish *wish, struct openai_error *error)
+{
     const char *window = openai_word(json_object_get(body, "completion_window"));
 
-    *wish = (struct wish){.input = openai_word(json_object_get(body, "input_file_id")),
-                          .endpoint = openai_word(json_object_get(body, "endpoint")),
-                          .metadata = json_object_get(body, "metadata")};
+    wish->input = openai_word(json_object_get(body, "input_file_id"));
+    wish->endpoint = openai_word(json_object_get(body, "endpoint"));
+    wish->metadata = json_object_get(body, "metadata");
     if (!openai_fields_check(serve_batch_fields, body, error))
         return false;
     if (strcmp(window, "24h") != 0)
         return openai_refuse(error, "invalid_value", "completion_window", "completion_window must be '24h'");
     if (openai_endpoint_of(wish->endpoint) == 0)
         return openai_refuse(error, "invalid_value", "endpoint", "endpoint: '%.60s' takes no batches", wish->endpoint);
-    if (store_find(store, STORE_FILES, wish->input, owner) == NULL) {
-        openai_refuse(error, "not_found", "input_file_id", "there is no file '%.60s'", wish->input);
-        error->http = 404;
-        error->type = "not_found_error";
-        return false;
-    }
-    if (!look_into(store, wish, error))
-        return false;
-    return make_room(store) ||
-           openai_refuse(error, "storage_full", NULL, "%d batches wait: no more are taken", STORE_RECORDS);
+    return has_input(&serve->files->store, wish, error);
 }
 
 static json_t *new_object(const struct wish *wish, const char *id)
@@ -627,7 +632,7 @@ static json_t *new_object(const struct wish *wish, const char *id)
     return object;
 }
 
-static void create(struct serve *serve, struct http_exchange *exchange, const struct wish *wish, uint64_t owner)
+static void create(struct serve *serve, struct http_exchange *exchange, const struct wish *wish)
 {
     struct serve_store *store = &serve->files->store;
     struct serve_model *model = serve_find_model(serve, exchange, wish->model[0] != '\0' ? wish->model : NULL);
@@ -638,33 +643,60 @@ static void create(struct serve *serve, struct http_exchange *exchange, const st
         return;
     files_new_id(serve, "batch-", id);
     object = new_object(wish, id);
-    if (object == NULL || !store_add(store, STORE_BATCHES, owner, json_incref(object))) {
+    if (object == NULL || !store_add(store, STORE_BATCHES, wish->owner, json_incref(object))) {
         json_decref(object);
         serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the batch could not be written", 0);
         return;
     }
-    record = store_find(store, STORE_BATCHES, id, owner);
+    record = store_find(store, STORE_BATCHES, id, wish->owner);
     json_object_set_new(record, "model", json_string(model->name));
     store_save(store, record);
     files_reply(serve, exchange, object);
     serve_begin_batches(serve);
 }
 
+static void is_looked_into(struct serve_work *work, bool ran)
+{
+    struct wish *wish = (struct wish *)work;
+    struct http_exchange *exchange = work->visit->exchange;
+    struct serve_store *store = &work->serve->files->store;
+    bool good = exchange != NULL && wish->error.http == 0;
+
+    if (!ran)
+        good = openai_no_memory(&wish->error);
+    good = good && has_input(store, wish, &wish->error); /* it may have been deleted meanwhile */
+    if (good && !make_room(store))
+        good = openai_refuse(&wish->error, "storage_full", NULL, "%d batches wait: no more are taken", STORE_RECORDS);
+    if (good)
+        create(work->serve, exchange, wish);
+    else if (exchange != NULL)
+        serve_refuse(work->serve, exchange, &wish->error, 0);
+    json_decref(wish->body);
+    free(wish);
+}
+
 void serve_batches_create(struct serve *serve, struct http_exchange *exchange, const char *rest)
 {
-    uint64_t owner = visit_of(exchange)->key->tenant;
+    struct wish *wish = NULL;
     struct openai_error error;
-    struct wish wish;
     json_t *body = NULL;
 
     (void)rest;
     if (files_of(serve, exchange) == NULL || (body = serve_read_json(serve, exchange)) == NULL)
         return;
-    if (read_wish(serve, body, owner, &wish, &error))
-        create(serve, exchange, &wish, owner);
+    wish = calloc(1, sizeof *wish);
+    if (wish == NULL)
+        openai_no_memory(&error);
     else
+        wish->owner = visit_of(exchange)->key->tenant;
+    if (wish == NULL || !read_wish(serve, body, wish, &error)) {
         serve_refuse(serve, exchange, &error, 0);
-    json_decref(body);
+        json_decref(body);
+        free(wish);
+        return;
+    }
+    wish->body = body;
+    serve_work_begin(serve, visit_of(exchange), &wish->work, look_into, is_looked_into);
 }
 
 /* ---- One, and all ------------------------------------------------------------------------ */

@@ -189,9 +189,13 @@ json_t *files_keep(struct serve *serve, uint64_t owner, const char *id, const ch
 }
 
 struct upload {
-    char purpose[32], filename[MULTIPART_FILENAME];
-    const char *bytes; /* NULL: there is no file */
-    size_t n;
+    struct serve_work work; /* first */
+    char id[48], purpose[32], filename[MULTIPART_FILENAME];
+    uint64_t owner;
+    char *body;        /* [body_bytes], owned; NULL: the exchange's */
+    const char *bytes; /* [n], in the body; NULL: there is no file */
+    size_t body_bytes, n;
+    bool written;
 };
 
 static bool bad_form(struct openai_error *error, const char *why)
@@ -208,7 +212,6 @@ static bool read_upload(struct http_exchange *exchange, struct upload *upload, s
     size_t n = 0;
     const char *body = http_body(exchange, &n);
 
-    *upload = (struct upload){0};
     if (!multipart_open(&form, http_field(exchange, "content-type"), body, n, &why))
         return bad_form(error, why);
     while ((step = multipart_next(&form, &part, &why)) == MULTIPART_PART) {
@@ -253,46 +256,102 @@ static bool has_room(const struct serve_store *store, size_t n, struct openai_er
     return false;
 }
 
+static void write_upload(struct serve_work *work)
+{
+    struct upload *upload = (struct upload *)work;
+
+    upload->written = store_write(&work->serve->files->store, upload->id, upload->bytes, upload->n);
+}
+
+/* A file whose client has left is not kept: nobody knows its name. */
+static void upload_written(struct serve_work *work, bool ran)
+{
+    struct upload *upload = (struct upload *)work;
+    struct serve *serve = work->serve;
+    struct http_exchange *exchange = work->visit->exchange;
+    struct serve_store *store = &serve->files->store;
+    json_t *object = NULL;
+
+    store->bytes -= upload->n;
+    if (ran && upload->written && exchange != NULL)
+        object = files_keep(serve, upload->owner, upload->id, name_of(upload), "batch", upload->n);
+    if (object == NULL)
+        store_unlink(store, upload->id);
+    if (exchange != NULL && object != NULL)
+        files_reply(serve, exchange, object);
+    else if (exchange != NULL)
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
+    if (!serve->ending) /* else there may be no server of HTTP any more */
+        http_body_done(serve->http, upload->body_bytes);
+    free(upload->body);
+    free(upload);
+}
+
 void serve_files_upload(struct serve *serve, struct http_exchange *exchange, const char *rest)
 {
     struct serve_files *files = files_of(serve, exchange);
+    struct upload *upload = files != NULL ? calloc(1, sizeof *upload) : NULL;
     struct openai_error error;
-    struct upload upload;
-    json_t *object = NULL;
-    char id[48];
 
     (void)rest;
     if (files == NULL)
         return;
-    if (!read_upload(exchange, &upload, &error) || !has_room(&files->store, upload.n, &error)) {
+    if (upload == NULL)
+        openai_no_memory(&error);
+    if (upload == NULL || !read_upload(exchange, upload, &error) || !has_room(&files->store, upload->n, &error)) {
         serve_refuse(serve, exchange, &error, 0);
+        free(upload);
         return;
     }
-    files_new_id(serve, "file-", id);
-    if (store_write(&files->store, id, upload.bytes, upload.n))
-        object = files_keep(serve, owner_of(exchange), id, name_of(&upload), "batch", upload.n);
-    if (object != NULL) {
-        files_reply(serve, exchange, object);
-        return;
-    }
-    store_unlink(&files->store, id);
-    serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
+    files_new_id(serve, "file-", upload->id);
+    upload->owner = owner_of(exchange);
+    upload->body = http_take_body(exchange, &upload->body_bytes); /* `bytes` stay where they are */
+    files->store.bytes += upload->n;                              /* taken, until it is known what becomes of it */
+    serve_work_begin(serve, visit_of(exchange), &upload->work, write_upload, upload_written);
 }
 
 /* ---- One file ---------------------------------------------------------------------------- */
 
+struct content {
+    struct serve_work work; /* first */
+    char id[64];
+    char *bytes; /* [n], owned; NULL: it could not be read */
+    size_t n;
+};
+
+static void read_content(struct serve_work *work)
+{
+    struct content *content = (struct content *)work;
+
+    content->bytes = store_read(&work->serve->files->store, content->id, &content->n);
+}
+
+static void content_read(struct serve_work *work, bool ran)
+{
+    struct content *content = (struct content *)work;
+    struct http_exchange *exchange = work->visit->exchange;
+
+    (void)ran;
+    if (exchange != NULL && content->bytes != NULL) {
+        fwrite(content->bytes, 1, content->n, serve_write(work->serve));
+        serve_reply(work->serve, exchange, 200, "application/octet-stream");
+    } else if (exchange != NULL) {
+        serve_refuse_as(work->serve, exchange, 500, "server_error", NULL, "the file could not be read", 0);
+    }
+    free(content->bytes);
+    free(content);
+}
+
 static void reply_content(struct serve *serve, struct http_exchange *exchange, const char *id)
 {
-    size_t n = 0;
-    char *bytes = store_read(&serve->files->store, id, &n);
+    struct content *content = calloc(1, sizeof *content);
 
-    if (bytes == NULL) {
-        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be read", 0);
+    if (content == NULL) {
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "not enough memory for the file", 0);
         return;
     }
-    fwrite(bytes, 1, n, serve_write(serve));
-    free(bytes);
-    serve_reply(serve, exchange, 200, "application/octet-stream");
+    snprintf(content->id, sizeof content->id, "%s", id);
+    serve_work_begin(serve, visit_of(exchange), &content->work, read_content, content_read);
 }
 
 /* ID, or ID/content. */

@@ -6,9 +6,9 @@
  *     FOLDER/batch-ID.json     likewise
  *     FOLDER/batch-ID.out, .err, .journal     of a batch that is not over (docs/BATCH.md)
  *
- * A record is written beside its place and moved there. Everything runs on the loop's thread; contents are at most as
- * long as a body may be, and are written at once. Ids are made here and compared as texts: no path comes from
- * outside. */
+ * A record is written beside its place and moved there. Everything runs on the loop's thread but store_read and
+ * store_write, which any thread may call; contents are at most as long as a body may be. Ids are made here and compared
+ * as texts: no path comes from outside. */
 #ifndef RUNNEL_SERVE_STORE_H
 #define RUNNEL_SERVE_STORE_H
 
