@@ -5,7 +5,9 @@
     bindings/mapping.py --check    nothing, and exit 1 where a name is missing, does not exist in Python, or the page in
                                    docs/ is another one
 
-The names come from bindings/node/names.py and bindings/python/names.txt. A line of the latter has a pattern and a name; the first pattern that fits counts:
+The names come from bindings/node/names.py and bindings/python/names.txt; tests/bindings/node/names.test.mjs looks for
+those of the page in the package for Node. A line of names.txt has a pattern and a name; the first pattern that fits
+counts:
 
     runnel_engine_get_stats     Engine.stats
     RUNNEL_KV_*                 KvType.{}          {}: what * stands for; {lower}, {camel}: in other letters
@@ -63,19 +65,27 @@ def camel(name):
     return first + "".join(word.title() for word in rest)
 
 
-def node_rules():
-    """bindings/node/names.py has the functions; constants and members follow a rule."""
+def length_of(member, names):
+    """The member that this one counts, NAME_bytes or n_NAME; None: it counts none."""
+    struct, name = member.split(".")
+    counted = f"{struct}.{name.removeprefix('n_') if name.startswith('n_') else name.removesuffix('_bytes')}"
+    return counted if counted != member and counted in names else None
+
+
+def node_rules(names):
+    """bindings/node/names.py has the functions and what is odd; constants and members follow a rule."""
     listed = subprocess.run([sys.executable, str(ROOT / "bindings/node/names.py")], capture_output=True, text=True,
                             check=True).stdout
     rows = [line.split("\t", 1) for line in listed.splitlines()]
-    rows = [[name, "= " + target[2:].strip("()") if target.startswith("- ") else target] for name, target in rows]
+    rows = [[name, "= " + target[3:-1] if target.startswith("- ") else target] for name, target in rows]
+    rows += [[name, f"= the length of `{camel(of.split('.')[1])}`"] for name in names if (of := length_of(name, names))]
     rows += [["runnel_*_init", "= members of an object"], ["runnel_*_default", "= members of an object"]]
     return rows + [["RUNNEL_*", "constants.{}"]] + [[f"runnel_{struct}.*", "{camel}"] for struct in OPTIONS]
 
 
-def rules(language):
+def rules(language, names):
     if language == "node":
-        return node_rules()
+        return node_rules(names)
     path = ROOT / "bindings" / language / "names.txt"
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.split(None, 1) for line in lines if line.strip() and not line.startswith("#")]
@@ -92,7 +102,8 @@ def name_in(rows, name):
 
 
 def page(sections, languages):
-    lines = ["# Names in Node and in Python", "", "Printed by `bindings/mapping.py` from include/; a test holds it complete.",
+    lines = ["# Names in Node and in Python", "",
+             "Printed by `bindings/mapping.py` from include/; tests hold it complete, and its names against the packages.",
              ""]
     for title, names in sections:
         lines += [f"## {title}", "", "| C | Node | Python |", "|---|---|---|"]
@@ -133,7 +144,7 @@ def faults(sections, languages):
 def main():
     text = headers()
     sections = [("Functions", functions(text)), ("Constants", constants(text)), ("Options", members(text))]
-    languages = {language: rules(language) for language in ("node", "python")}
+    languages = {language: rules(language, sections[-1][1]) for language in ("node", "python")}
     wanted = page(sections, languages)
     if sys.argv[1:] != ["--check"]:
         sys.stdout.write(wanted)

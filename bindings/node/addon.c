@@ -98,6 +98,16 @@ napi_value addon_fail(napi_env env, runnel_status status, const char *format, ..
     return addon_throw(env, &error);
 }
 
+void addon_uncaught(napi_env env)
+{
+    napi_value thrown;
+    bool pending = false;
+
+    napi_is_exception_pending(env, &pending);
+    if (pending && napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
+        napi_fatal_exception(env, thrown);
+}
+
 bool addon_arguments(napi_env env, napi_callback_info info, size_t n, napi_value *values)
 {
     return napi_get_cb_info(env, info, &n, values, NULL, NULL) == napi_ok;

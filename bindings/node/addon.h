@@ -32,6 +32,9 @@ napi_value addon_throw(napi_env env, const runnel_error *error);
 napi_value addon_fail(napi_env env, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* After a call into JavaScript that nobody waits for: what it has thrown becomes an uncaught exception. */
+void addon_uncaught(napi_env env);
+
 /* Reads exactly n arguments, undefined where fewer were given. */
 bool addon_arguments(napi_env env, napi_callback_info info, size_t n, napi_value *values);
 

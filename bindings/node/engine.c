@@ -56,16 +56,13 @@ void engine_leave(struct node_engine *engine)
 static void ask_for_flush(struct node_engine *engine)
 {
     napi_env env = engine->env;
-    napi_value function, global, result, thrown;
-    bool pending = false;
+    napi_value function, global, result;
 
     if (napi_get_reference_value(env, engine->on_first, &function) != napi_ok ||
         napi_get_global(env, &global) != napi_ok)
         return;
     napi_make_callback(env, NULL, global, function, 0, NULL, &result);
-    napi_is_exception_pending(env, &pending);
-    if (pending && napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
-        napi_fatal_exception(env, thrown);
+    addon_uncaught(env);
 }
 
 static void on_event(void *user, const runnel_event *event)

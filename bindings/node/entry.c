@@ -6,14 +6,18 @@
 #include "choose.h"
 #include "jobs.h"
 
-/* setup(makeError): before any other call. */
+/* setup(makeError): before any other call; the last one counts, where the JavaScript is evaluated again. */
 static napi_value setup(napi_env env, napi_callback_info info)
 {
     struct addon *addon = addon_of(env);
     napi_value make;
 
-    if (addon_arguments(env, info, 1, &make) && addon->make_error == NULL)
-        napi_create_reference(env, make, 1, &addon->make_error);
+    if (!addon_arguments(env, info, 1, &make))
+        return NULL;
+    if (addon->make_error != NULL)
+        napi_delete_reference(env, addon->make_error);
+    addon->make_error = NULL;
+    napi_create_reference(env, make, 1, &addon->make_error);
     return NULL;
 }
 

@@ -1,7 +1,14 @@
 'use strict';
 // A status of the library is an error with its name as `code`.
 
-class RunnelError extends Error {
+/** One class for each global object, however often this file is evaluated: test runners empty require's cache. */
+function once(made) {
+  const key = Symbol.for(`runnel.${made.name}`);
+  if (globalThis[key] === undefined) Object.defineProperty(globalThis, key, { value: made });
+  return globalThis[key];
+}
+
+const RunnelError = once(class RunnelError extends Error {
   constructor(code, status, message, retryMs) {
     super(message);
     this.code = code;
@@ -12,10 +19,10 @@ class RunnelError extends Error {
   get name() {
     return 'RunnelError';
   }
-}
+});
 
 /** What an AbortSignal ends with. `partial` is the result so far, where there is one. */
-class AbortError extends Error {
+const AbortError = once(class AbortError extends Error {
   constructor(reason, partial) {
     super('The operation was aborted', { cause: reason });
     this.code = 'ABORT_ERR';
@@ -25,7 +32,7 @@ class AbortError extends Error {
   get name() {
     return 'AbortError';
   }
-}
+});
 
 const makeError = (code, status, message, retryMs) => new RunnelError(code, status, message, retryMs);
 

@@ -316,4 +316,5 @@ void pack_deliver(struct event_pack *pack, const struct event_sink *sink)
     clear(pack);
     if (status == napi_ok && napi_get_reference_value(env, sink->on_events, &function) == napi_ok)
         napi_call_function(env, addon_undefined(env), function, 3, arguments, &result);
+    addon_uncaught(env);
 }

@@ -28,7 +28,7 @@ const struct field *const fields_request = request_rows, *const fields_sampling 
 
 static const struct field_table tables[] = {
     {"runnel_request", request_rows}, {"runnel_sampling", sampling_rows}, {"runnel_samplers", samplers_rows},
-    {"runnel_chat", chat_rows},       {"runnel_grammar", grammar_rows},
+    {"runnel_chat", chat_rows},       {"runnel_grammar", grammar_rows},   {"runnel_infill_file", infill_file_rows},
 };
 
 const struct field *fields_of(const char *type)
@@ -505,7 +505,7 @@ static bool read_property(napi_env env, struct arena *arena, napi_value object, 
     if (type == napi_undefined || type == napi_null)
         return true;
     napi_get_value_string_utf8(env, key, name, sizeof name, &bytes);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && strlen(name) == bytes; i++) {
         field = find(targets[i].fields, name);
         if (field != NULL) {
             targets[i].touched = true;

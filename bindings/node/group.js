@@ -6,6 +6,7 @@
 // A piece costs no object and no promise: the reader gets one promise for all that has come since it last looked.
 
 const { RunnelError, invalid } = require('./errors.js');
+const options = require('./options.js');
 const { Piece, TYPES } = require('./stream.js');
 const { Uncloneable } = require('./uncloneable.js');
 const { constants } = require('./runnel.node');
@@ -133,8 +134,9 @@ class Group extends Uncloneable {
   #paused = false;
 
   /** Made by Engine.group. */
-  constructor(engine, { highWater = 4096 } = {}) {
+  constructor(engine, given) {
     super();
+    const { highWater } = options.own(given, { highWater: 4096 });
     if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');
     this.#engine = engine;
     this.#highWater = highWater;
@@ -154,7 +156,8 @@ class Group extends Uncloneable {
     if (this.#resolve !== undefined) return Promise.reject(invalid('a group has one reader'));
     this.#release(this.#front);
     if (this.#back.length > 0) return Promise.resolve({ value: this.#turn(), done: false });
-    if (this.#over) return Promise.resolve(this.#finish());
+    if (this.#over) return Promise.resolve(DONE);
+    this.#engine._groupWaits(this, true);
     return new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -166,7 +169,6 @@ class Group extends Uncloneable {
     this.#release(this.#front);
     this.#release(this.#back);
     for (const stream of this.#streams) stream?.cancel();
-    this.#finish();
     this.#answer(DONE);
     return Promise.resolve({ value, done: true });
   }
@@ -176,18 +178,15 @@ class Group extends Uncloneable {
   }
 
   get #over() {
-    return this.#returned || (this.#ending && this.#live === 0);
-  }
-
-  #finish() {
-    this.#engine._dropGroup(this);
-    return DONE;
+    return this.#returned || ((this.#ending || this.#engine._isClosed) && this.#live === 0);
   }
 
   #answer(result) {
     const resolve = this.#resolve;
+    if (resolve === undefined) return;
     this.#resolve = undefined;
-    resolve?.(result);
+    this.#engine._groupWaits(this, false);
+    resolve(result);
   }
 
   /** The reader is through with them: others may have these slots. */
@@ -251,7 +250,7 @@ class Group extends Uncloneable {
     }
     if (this.#resolve === undefined) return;
     if (this.#back.length > 0) this.#answer({ value: this.#turn(), done: false });
-    else if (this.#over) this.#answer(this.#finish());
+    else if (this.#over) this.#answer(DONE);
   }
 
   /** The engine is closed, and the stream with it. */

@@ -1,5 +1,12 @@
 // Types of the package. Options are those of the library's structs in camelCase; include/ explains each.
 
+declare global {
+  interface SymbolConstructor {
+    /** As TypeScript's own library has it from 5.2 on. */
+    readonly asyncDispose: unique symbol;
+  }
+}
+
 export interface RunnelErrorCodes {
   code:
     | 'INVALID' | 'NO_MEMORY' | 'BUSY' | 'NOT_FOUND' | 'IO' | 'FORMAT' | 'UNSUPPORTED' | 'CONTEXT' | 'CANCELLED'
@@ -122,9 +129,9 @@ export interface GrammarFlags {
 export type Grammar = GrammarFlags &
   (
     | { schema: object | boolean | string }
-    | { regex: string }
-    | { gbnf: string }
-    | { ebnf: string }
+    | { regex: string | Uint8Array }
+    | { gbnf: string | Uint8Array }
+    | { ebnf: string | Uint8Array }
     | { choices: string[] }
     | { json: true }
     | { jsonObject: true }
@@ -207,6 +214,8 @@ export interface RequestOptions extends ChatOptions, SamplingOptions {
   priority?: number;
   deadlineMs?: number;
   nTop?: number;
+  /** A stream whose reader is behind joins the tokens that wait, which then have no ids: `token` is -1, and `tokens` of
+   * the result lacks them. */
   coalesceBytes?: number;
   draft?: 'none' | 'ngram' | 'model' | ('ngram' | 'model')[] | number;
   draftMax?: number;
@@ -216,6 +225,7 @@ export interface RequestOptions extends ChatOptions, SamplingOptions {
   ignoreEos?: boolean | 0 | 1 | 2;
   wantLogprobs?: boolean;
   wantProgress?: boolean;
+  /** Not with generate(), whose result has no logits. */
   wantLogits?: boolean;
   rawAnswer?: boolean;
   pinPrefix?: boolean | 0 | 1 | 2;
@@ -254,8 +264,9 @@ export class Piece {
     | 'text' | 'reasoning' | 'toolCall' | 'toolId' | 'toolArguments' | 'toolEnd' | 'progress' | 'logits' | 'embedding'
     | 'end';
   readonly text: string;
-  /** -1: only text. */
+  /** -1: only text, or several tokens that were joined. */
   readonly token: number;
+  /** How many tokens it is the first piece of. */
   readonly tokens: number;
   readonly toolCall: number;
   readonly shifts: number;
@@ -296,6 +307,7 @@ export interface ToolCall {
 export interface Answer {
   text: string;
   reasoning: string;
+  /** Without those that were joined: coalesceBytes. */
   tokens: number[];
   toolCalls: ToolCall[];
   finish: 'stop' | 'length' | 'none' | 'cancelled' | 'failed';
@@ -316,6 +328,7 @@ export class Stream implements AsyncIterableIterator<Piece> {
   next(): Promise<IteratorResult<Piece>>;
   return(value?: unknown): Promise<IteratorResult<Piece>>;
   [Symbol.asyncIterator](): this;
+  [Symbol.asyncDispose](): Promise<void>;
   readable(options?: { bytes?: false }): ReadableStream<string>;
   readable(options: { bytes: true }): ReadableStream<Uint8Array>;
 }
@@ -340,6 +353,7 @@ export class Group implements AsyncIterableIterator<Pieces> {
   next(): Promise<IteratorResult<Pieces>>;
   return(value?: unknown): Promise<IteratorResult<Pieces>>;
   [Symbol.asyncIterator](): this;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface EmbedOptions extends Ending {
@@ -429,7 +443,7 @@ export class Model {
   readonly scores: { nScores: number; nLabels: number; ofTokens: number; hasTemplate: number; labels: string[] };
   stream(options: StreamOptions): Stream;
   generate(options: GenerateOptions): Promise<Answer>;
-  embed(options: string | EmbedOptions): Promise<Answer & { embedding: Float32Array }>;
+  embed(options: string | Uint8Array | EmbedOptions): Promise<Answer & { embedding: Float32Array }>;
   score(options: ScoreOptions): Promise<{ scores: Float32Array; usage: Usage; timings: Timings }>;
   session(): Session;
   importSession(path: string | URL | Uint8Array, options?: { cacheSalt?: Count; label?: string; signal?: AbortSignal }): Promise<Session>;
@@ -450,6 +464,7 @@ export class Model {
   templates(): Template[];
   recommendedSampling(): SamplingOptions;
   close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 export class Session {
@@ -460,6 +475,7 @@ export class Session {
   fork(): Session;
   export(path: string | URL | Uint8Array, options?: SessionFileOptions): Promise<Answer>;
   close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface Histogram {
@@ -545,6 +561,7 @@ export class Engine {
   group(options?: { highWater?: number }): Group;
   drain(): Promise<void>;
   close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 export class ModelFile {

@@ -1,6 +1,8 @@
 'use strict';
 // runnel: token streams from language models on Node's own event loop. README.md of this folder is the manual.
 
+const { AsyncResource } = require('node:async_hooks');
+
 const native = require('./runnel.node');
 const { AbortError, RunnelError, checkSignal, invalid, makeError } = require('./errors.js');
 const options = require('./options.js');
@@ -53,13 +55,14 @@ function every(one) {
 /** A load on its way. */
 class Load {
   constructor(engine, handle, { onProgress, signal }, resolve, reject) {
-    Object.assign(this, { engine, handle, onProgress, signal, resolve, reject });
+    Object.assign(this, { engine, handle, signal, resolve, reject });
+    this.onProgress = onProgress && AsyncResource.bind(onProgress, 'runnel');
     this.abort = () => native.modelCancelLoad(handle);
     try {
       signal?.addEventListener('abort', this.abort, { once: true });
       if (signal?.aborted) this.abort();
     } catch (error) {
-      this.error = error;
+      this.thrown = { error };
       this.abort();
     }
   }
@@ -80,14 +83,14 @@ class Load {
       if (state === constants.LOAD_READY) this.progress(1);
       if (this.signal?.aborted) aborted = new AbortError(this.signal.reason);
     } catch (error) {
-      this.error ??= error;
+      this.thrown ??= { error };
     }
-    if (state === constants.LOAD_READY && this.error === undefined && aborted === undefined) {
+    if (state === constants.LOAD_READY && this.thrown === undefined && aborted === undefined) {
       this.resolve(new Model(this.engine, this.handle));
       return true;
     }
     native.modelClose(this.handle);
-    if (this.error !== undefined) this.reject(this.error);
+    if (this.thrown !== undefined) this.reject(this.thrown.error);
     else if (state === constants.LOAD_FAILED) this.reject(error);
     else if (aborted !== undefined) this.reject(aborted);
     else this.reject(new RunnelError('CANCELLED', constants.CANCELLED, 'the load was cancelled', 0));
@@ -96,19 +99,28 @@ class Load {
 
   /** What the caller's function throws ends the load. */
   progress(fraction) {
-    if (this.onProgress === undefined || this.error !== undefined) return;
+    if (this.onProgress === undefined || this.thrown !== undefined) return;
     try {
       this.onProgress(fraction);
     } catch (error) {
-      this.error = error;
+      this.thrown = { error };
       native.modelCancelLoad(this.handle);
     }
   }
 
   _close() {
-    this.reject(closed());
+    let error = closed();
+    try {
+      this.signal?.removeEventListener('abort', this.abort);
+    } catch (thrown) {
+      error = thrown;
+    }
+    this.reject(error);
   }
 }
+
+// Engines on which something runs. One that nobody holds else is collected, and the addon frees it.
+const working = new Set();
 
 class Engine extends Uncloneable {
   #handle;
@@ -118,8 +130,9 @@ class Engine extends Uncloneable {
   #running = []; // by slot: streams and loads
   #free = [];
   #grouped = []; // by slot: the group that gets the stream's tokens; null: the stream's own code has to see them, too
-  #groups = new Set();
+  #waiting = new Set(); // groups whose reader waits
   #woken = [];
+  #live = 0; // streams and loads that have not ended
   #busy = 0;
   #closing;
   #idle = [];
@@ -135,13 +148,15 @@ class Engine extends Uncloneable {
     rest.gatherUs ??= GATHER_US;
     for (const call of [onLog, onTrace])
       if (call !== undefined && typeof call !== 'function') throw invalid('onLog and onTrace must be functions');
+    if (rest.delivery !== undefined) throw invalid('delivery is no option here: transport says how events come');
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
     if (!Number.isInteger(holdUs) || holdUs < 0 || holdUs >= 2 ** 32)
       throw invalid('holdUs must be an integer from 0 to 4294967295');
+    const engine = new WeakRef(this); // the addon keeps the functions
     const functions = {
-      onEvents: (pack, n, texts) => this.#onEvents(pack, n, texts),
-      onFirst: () => setImmediate(() => native.engineFlush(this.#handle)),
-      onChoose: (slot, ...candidates) => this.#running[slot]._choose(...candidates),
+      onEvents: (pack, n, texts) => engine.deref()?.#onEvents(pack, n, texts),
+      onFirst: () => setImmediate(() => engine.deref()?.#flush()),
+      onChoose: (slot, ...candidates) => engine.deref()?.#running[slot]._choose(...candidates),
       extras: this.#extras,
       onLog: onLog && ((level, line) => onLog(LEVELS[level], line)),
       onTrace,
@@ -242,17 +257,18 @@ class Engine extends Uncloneable {
   }
 
   /** A group of streams, whose pieces come in one loop. Options: highWater, pieces that wait until all are paused. */
-  group(given = {}) {
+  group(given) {
     this.#open;
-    const group = new Group(this, options.object(given));
-    this.#groups.add(group);
-    return group;
+    return new Group(this, given);
   }
 
-  /** Refuses new requests, and waits until those that run have ended. */
+  /** Refuses new requests, and waits until those that run have ended, also those that nobody reads. */
   async drain() {
     native.engineDrain(this.#open);
-    if (this.#count > 0) await new Promise((resolve) => this.#idle.push(resolve));
+    if (this.#live === 0) return;
+    this.#hold(1);
+    await new Promise((resolve) => this.#idle.push(resolve));
+    this.#hold(-1);
   }
 
   /** Ends all that runs and frees everything. What still waits for an answer gets an error CLOSED. */
@@ -268,10 +284,11 @@ class Engine extends Uncloneable {
       entry?._close(() => native.streamReceived(this.#handle, slot));
       entry?._group?._close(slot);
     }
-    for (const group of this.#groups) group.end();
+    for (const group of this.#waiting) group.end();
     for (const resolve of this.#idle.splice(0)) resolve();
     await closed;
     this.#running.length = 0; // the handles of models had to live until now
+    working.delete(this);
   }
 
   [asyncDispose]() {
@@ -285,8 +302,8 @@ class Engine extends Uncloneable {
     return this.#handle;
   }
 
-  get #count() {
-    return this.#running.length - this.#free.length;
+  get _isClosed() {
+    return this.#closing !== undefined;
   }
 
   #slot() {
@@ -295,6 +312,7 @@ class Engine extends Uncloneable {
 
   #enter(slot, entry) {
     this.#running[slot] = entry;
+    if (this.#live++ === 0) working.add(this);
     this.#hold(1);
   }
 
@@ -303,11 +321,13 @@ class Engine extends Uncloneable {
     const grouped = this.#running[slot]._group !== undefined; // the group frees the slot when the end was read
     this.#running[slot] = this.#grouped[slot] = undefined;
     if (!grouped) this._freeSlot(slot);
+    if (--this.#live > 0) return;
+    working.delete(this);
+    for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   _freeSlot(slot) {
     this.#free.push(slot);
-    if (this.#count === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   /** The loop waits while something will come. */
@@ -335,8 +355,14 @@ class Engine extends Uncloneable {
     stream._group._enter(slot, stream);
   }
 
-  _dropGroup(group) {
-    this.#groups.delete(group);
+  /** The group's reader waits, until the engine is closed at the latest. */
+  _groupWaits(group, waits) {
+    if (waits) this.#waiting.add(group);
+    else this.#waiting.delete(group);
+  }
+
+  _modelClosed(model) {
+    for (const entry of this.#running) if (entry?._model === model) entry._endComes();
   }
 
   _cancel(id) {
@@ -359,6 +385,10 @@ class Engine extends Uncloneable {
   _resume(id) {
     native.streamResume(this.#handle, id);
     this.#hold(1);
+  }
+
+  #flush() {
+    native.engineFlush(this.#handle);
   }
 
   /** A pack of n events and their texts: bindings/node/events.h. */
@@ -418,7 +448,8 @@ function textOf(words, o, texts) {
   return words[o + 5] > 0 ? texts.slice(words[o + 4], words[o + 4] + words[o + 5]) : '';
 }
 
-function tokenizeFlags({ bos = true, special = false } = {}) {
+function tokenizeFlags(given) {
+  const { bos, special } = options.own(given, { bos: true, special: false });
   return (bos ? constants.TOKENIZE_BOS : 0) | (special ? constants.TOKENIZE_SPECIAL : 0);
 }
 
@@ -468,22 +499,23 @@ class Model extends Uncloneable {
   /** The whole answer. */
   async generate(given) {
     const { signal, onAbort, choose, ...rest } = options.object(given);
+    if (rest.wantLogits) throw invalid('wantLogits goes with stream(): a whole answer has no logits');
     return this.#stream(rest, { signal, onAbort, choose, collect: true, wantLogprobs: rest.wantLogprobs }).result;
   }
 
   #stream(rest, own) {
-    const request = options.request(rest);
+    const request = options.request(rest, this);
     const chooses = own.choose !== undefined;
     const quiet = own.collect === true && !own.wantLogprobs;
-    return new Stream(this.#engine, own, (slot) => native.generate(this.#handle, request, slot, chooses, quiet));
+    return new Stream(this.#engine, this, own, (slot) => native.generate(this.#handle, request, slot, chooses, quiet));
   }
 
   /** The embedding of a text: {embedding, usage, timings}. */
   async embed(given) {
-    const { signal, onAbort, ...rest } = options.object(typeof given === 'string' ? { text: given } : given);
+    const { signal, onAbort, ...rest } = options.object(options.isText(given) ? { text: given } : given);
     const request = options.embedding(rest);
     const submit = (slot) => native.embed(this.#handle, request, slot);
-    return new Stream(this.#engine, { signal, onAbort, collect: true }, submit).result;
+    return new Stream(this.#engine, this, { signal, onAbort, collect: true }, submit).result;
   }
 
   /** Scores of a text, or of a text with a query: {scores, usage, timings}. Options: those of runnel_score_request. */
@@ -491,7 +523,8 @@ class Model extends Uncloneable {
     const { signal, onAbort, ...rest } = options.object(given);
     const request = options.scoring(rest);
     const submit = (slot) => native.score(this.#handle, request, slot);
-    const { embedding, usage, timings } = await new Stream(this.#engine, { signal, onAbort, collect: true }, submit).result;
+    const stream = new Stream(this.#engine, this, { signal, onAbort, collect: true }, submit);
+    const { embedding, usage, timings } = await stream.result;
     return { scores: embedding, usage, timings };
   }
 
@@ -506,15 +539,15 @@ class Model extends Uncloneable {
   }
 
   /** A session from a file that Session.export has written. Options: cacheSalt, label, signal. */
-  async importSession(path, given = {}) {
-    const { signal, ...rest } = options.object(given);
+  async importSession(path, given) {
+    const { signal, ...rest } = options.own(given, { cacheSalt: undefined, label: undefined, signal: undefined });
     let session;
     const submit = (slot) => {
       const [id, sessionId] = native.sessionImport(this.#handle, { ...rest, path: options.path(path) }, slot);
       session = sessionId;
       return id;
     };
-    await new Stream(this.#engine, { signal, collect: true }, submit).result;
+    await new Stream(this.#engine, this, { signal, collect: true }, submit).result;
     return new Session(this, this.#handle, session);
   }
 
@@ -530,12 +563,14 @@ class Model extends Uncloneable {
   }
 
   /** The text of tokens. Options: special (control tokens by name), bytes (a Buffer, which may not be whole UTF-8). */
-  async detokenize(tokens, { special = false, bytes = false } = {}) {
+  async detokenize(tokens, given) {
+    const { special, bytes } = options.own(given, { special: false, bytes: false });
     const buffer = await native.detokenize(this.#handle, tokens, special ? 1 : 0, false);
     return bytes ? buffer : buffer.toString();
   }
 
-  detokenizeSync(tokens, { special = false, bytes = false } = {}) {
+  detokenizeSync(tokens, given) {
+    const { special, bytes } = options.own(given, { special: false, bytes: false });
     const buffer = native.detokenize(this.#handle, tokens, special ? 1 : 0, true);
     return bytes ? buffer : buffer.toString();
   }
@@ -560,20 +595,20 @@ class Model extends Uncloneable {
 
   /** The prompt of a text with a gap: {prefix, suffix, repository, name, files, suffixFirst}; for `tokens`. */
   async tokenizeInfill(infill) {
-    return native.tokenizeInfill(this.#handle, infill, false);
+    return native.tokenizeInfill(this.#handle, options.object(infill), false);
   }
 
   tokenizeInfillSync(infill) {
-    return native.tokenizeInfill(this.#handle, infill, true);
+    return native.tokenizeInfill(this.#handle, options.object(infill), true);
   }
 
   /** Can what a request asks its answer to be (grammar, tools) be had? Throws what is wrong with it. */
   async checkGrammar(given) {
-    return native.grammarCheck(this.#handle, options.request(given), false);
+    return native.grammarCheck(this.#handle, options.request(given, this), false);
   }
 
   checkGrammarSync(given) {
-    return native.grammarCheck(this.#handle, options.request(given), true);
+    return native.grammarCheck(this.#handle, options.request(given, this), true);
   }
 
   /** The chat templates of the file, and what each knows. */
@@ -589,6 +624,7 @@ class Model extends Uncloneable {
   /** Cancels what runs on it and frees it when the last stream has ended. */
   async close() {
     native.modelClose(this.#handle);
+    this.#engine._modelClosed(this);
   }
 
   [asyncDispose]() {
@@ -639,11 +675,11 @@ class Session extends Uncloneable {
   }
 
   /** Writes the session to a file. Options: note (a string or Buffer that is kept with it), label, signal. */
-  async export(path, given = {}) {
-    const { signal, ...rest } = options.object(given);
+  async export(path, given) {
+    const { signal, ...rest } = options.own(given, { note: undefined, label: undefined, signal: undefined });
     const { id } = this;
     const submit = (slot) => native.sessionExport(this.#handle, { ...rest, path: options.path(path) }, slot, id);
-    return new Stream(this.#model.engine, { signal, collect: true }, submit).result;
+    return new Stream(this.#model.engine, this.#model, { signal, collect: true }, submit).result;
   }
 
   async close() {
@@ -677,7 +713,9 @@ class ModelFile extends Uncloneable {
   }
 
   /** Entry `index` of the metadata, with `value`: its text, or the texts of an array's first elements. */
-  metadata(index, { elements = 16 } = {}) {
+  metadata(index, given) {
+    const { elements } = options.own(given, { elements: 16 });
+    if (!(elements >= 0)) throw invalid('elements must be a number, 0 or more');
     const entry = native.fileMetadata(this.#handle, index, true);
     const text = (i) => native.fileMetadataText(this.#handle, index, i, true);
     const isArray = entry.type.startsWith('array');
@@ -725,7 +763,8 @@ const cache = {
 };
 
 /** A Jinja template by itself, with the members of `context`. */
-async function renderTemplate(text, context = {}, { nowS = 0 } = {}) {
+async function renderTemplate(text, context = {}, given) {
+  const { nowS } = options.own(given, { nowS: 0 });
   if (!(Math.abs(nowS) <= Number.MAX_SAFE_INTEGER)) throw invalid('nowS must be seconds since 1970');
   return native.renderTemplate(undefined, text, options.json(context), Math.floor(nowS), false);
 }

@@ -147,5 +147,7 @@ static void on_call(napi_env env, napi_value function, void *context, void *data
         arguments[1] = addon_string(env, said->name, strlen(said->name));
         napi_call_function(env, addon_undefined(env), function, 2, arguments, &result);
     }
+    if (env != NULL)
+        addon_uncaught(env);
     free(said);
 }

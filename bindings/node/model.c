@@ -39,9 +39,10 @@ static void finalize(napi_env env, void *data, void *hint)
 {
     struct node_model *model = data;
 
-    (void)env;
     (void)hint;
     close_model(model);
+    if (model->of_engine != NULL)
+        napi_delete_reference(env, model->of_engine);
     engine_release(model->engine);
     free(model);
 }
@@ -97,6 +98,7 @@ static napi_value model_load(napi_env env, napi_callback_info info)
         return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     }
     engine->references++;
+    napi_create_reference(env, values[0], 1, &model->of_engine);
     return load(env, model, values[1], values[2]) ? handle : NULL;
 }
 
@@ -152,6 +154,10 @@ static napi_value session_value(napi_env env, runnel_status status, runnel_sessi
 {
     napi_value value = NULL;
 
+    if (status == RUNNEL_BUSY)
+        return addon_fail(env, status, "all sessions that the engine may have (maxSessions) are taken: close one");
+    if (status == RUNNEL_STATE)
+        return addon_fail(env, status, "the model is not loaded for generation");
     if (status != RUNNEL_OK)
         return addon_fail(env, status, NULL);
     napi_create_bigint_uint64(env, session.id, &value);

@@ -7,6 +7,7 @@
 struct node_model {
     enum box_kind kind;
     struct node_engine *engine;
+    napi_ref of_engine;  /* the engine's handle, which is not collected before the model's */
     runnel_model *model; /* NULL: closed */
     uint32_t slot;       /* of the load */
     runnel_error error;  /* of the load, on its way to JavaScript */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where each function of include/ is reached from JavaScript, one a line: its name, a tab, its name here; "-" where a
-binding has no use for it, with the reason. Members of structs have their own names in camelCase, constants stand in
-`constants` without RUNNEL_.
+binding has no use for it, with the reason. Members of structs have their own names in camelCase but for those below,
+and counts of other members, which JavaScript's values know themselves. Constants stand in `constants` without RUNNEL_.
 
     names.py            the list
     names.py --check INCLUDE_FOLDER    also: every function of the headers is in it, and nothing else
@@ -45,6 +45,25 @@ NAMES = {
 }
 
 
+PIECES = "- (the stream's pieces)"
+INSIDE = "- (inside)"
+MEMBERS = {
+    "engine_options.delivery": "- (`transport`)", "engine_options.allocator": "- (the library's own)",
+    "engine_options.log_user": INSIDE, "engine_options.trace_user": INSIDE,
+    "model_options.on_load": "onProgress", "model_options.load_user": INSIDE,
+    "request.chat": "- (`messages` and the options of `runnel_chat`)",
+    "request.sampling": "- (the options of `runnel_sampling`)",
+    "request.on_event": PIECES, "request.user": INSIDE,
+    "sampling.samplers": "- (the options of `runnel_samplers`)", "samplers.choose_user": INSIDE,
+    "logit_bias.token": "- (`biases: [[token, bias]]`)", "logit_bias.bias": "- (`biases: [[token, bias]]`)",
+    "message.role": "- (`messages: [{ role }]`)", "message.content": "- (`messages: [{ content }]`)",
+    "message.more": "- (the other members of a message)",
+    "embed_request.on_event": PIECES, "embed_request.user": INSIDE,
+    "score_request.on_event": PIECES, "score_request.user": INSIDE,
+    "session_file.path": "- (the argument `path`)", "session_file.on_event": PIECES, "session_file.user": INSIDE,
+}
+
+
 def functions(folder):
     text = "\n".join(path.read_text() for path in sorted(folder.glob("runnel*.h")))
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
@@ -52,7 +71,7 @@ def functions(folder):
 
 
 def main():
-    for name, here in NAMES.items():
+    for name, here in (NAMES | MEMBERS).items():
         print("runnel_%s\t%s" % (name, here))
     if sys.argv[1:2] != ["--check"]:
         return

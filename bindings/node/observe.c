@@ -54,7 +54,7 @@ static napi_value machine_result(napi_env env, struct job *job)
 
 static bool parse_device(napi_env env, const napi_value *arguments, struct job *job)
 {
-    if (!job_parse_text(env, arguments, job))
+    if (!fields_text(env, &job->arena, "the name of a device", arguments[0], &job->text, &job->text_bytes))
         return false;
     if (strlen(job->text) == job->text_bytes)
         return true;

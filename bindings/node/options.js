@@ -3,6 +3,7 @@
 // of members, and refuses what it does not know.
 
 const { fileURLToPath } = require('node:url');
+const { types } = require('node:util');
 
 const { invalid } = require('./errors.js');
 const { constants } = require('./runnel.node');
@@ -21,11 +22,20 @@ function flags(prefix, value, option) {
   return value.reduce((all, one) => all | named(prefix, one, option), 0);
 }
 
+/** A string or bytes. */
+function isText(value) {
+  return typeof value === 'string' || types.isUint8Array(value);
+}
+
+/** JSON of a value; a string or bytes are JSON already. Half a surrogate pair becomes U+FFFD, as in every other text:
+ * JSON.stringify writes an escape for it, and for no whole pair. */
 function json(value) {
-  if (value === undefined || value === null || typeof value === 'string') return value;
+  if (value === undefined || value === null || isText(value)) return value;
+  for (const [name, is] of [['Map', types.isMap], ['Set', types.isSet], ['RegExp', types.isRegExp]])
+    if (is(value)) throw invalid(`a ${name} is no JSON`);
   const text = JSON.stringify(value);
   if (text === undefined) throw invalid(`a ${typeof value} is no JSON`);
-  return text;
+  return text.replace(/\\(\\|ud[89a-f][0-9a-f]{2})/g, (escape) => (escape === '\\\\' ? escape : '\ufffd'));
 }
 
 /** Of a file: a string, a file URL or its bytes. */
@@ -36,44 +46,88 @@ function path(value) {
   throw invalid('path must be a string, a file URL or a Buffer');
 }
 
-const GRAMMARS = { gbnf: 'GBNF', regex: 'REGEX', ebnf: 'EBNF', choices: 'CHOICES', schema: 'JSON_SCHEMA' };
+const GRAMMARS = {
+  schema: 'JSON_SCHEMA',
+  regex: 'REGEX',
+  gbnf: 'GBNF',
+  ebnf: 'EBNF',
+  choices: 'CHOICES',
+  json: 'JSON',
+  jsonObject: 'JSON_OBJECT',
+};
 
-/** {schema: {...}}, {regex: '...'}, {choices: [...]}, {json: true}, {jsonObject: true}, each with the flags beside it. */
+/** The text of the kind `name`, or nothing where it has none. */
+function grammarText(name, value) {
+  if (name === 'schema') return { text: json(value) };
+  if (name === 'choices') return { choices: value };
+  if (name === 'json' || name === 'jsonObject') {
+    if (value !== true) throw invalid(`grammar.${name} must be true`);
+    return undefined;
+  }
+  if (types.isRegExp(value)) throw invalid(`grammar.${name} must be a string for the whole answer, no RegExp`);
+  if (!isText(value)) throw invalid(`grammar.${name} must be a string or a Buffer`);
+  return { text: value };
+}
+
+/** {schema: {...}}, {regex: '...'}, {choices: [...]}, {json: true}, {jsonObject: true} or {kind, text}, each with the
+ * flags beside it. */
 function grammar(value) {
   if (value === undefined || value === null) return value;
-  if (typeof value !== 'object') throw invalid('a grammar must be an object');
-  const { json: anyJson, jsonObject, ...rest } = value;
-  if (anyJson) rest.kind = constants.GRAMMAR_JSON;
-  if (jsonObject) rest.kind = constants.GRAMMAR_JSON_OBJECT;
-  for (const [name, kind] of Object.entries(GRAMMARS)) {
-    if (rest[name] === undefined) continue;
-    if (rest.kind !== undefined) throw invalid('a grammar is of one kind');
-    rest.kind = constants['GRAMMAR_' + kind];
-    if (name === 'choices') continue;
-    rest.text = json(rest[name]);
-    delete rest[name];
-  }
-  if (typeof rest.kind === 'string') rest.kind = named('GRAMMAR_', rest.kind, 'kind');
-  return rest;
+  if (typeof value !== 'object' || Array.isArray(value)) throw invalid('grammar must be an object');
+  const { kind, ...rest } = object(value);
+  const given = (name) => (rest[name] ?? undefined) !== undefined && (rest[name] !== false || name === 'schema');
+  const names = Object.keys(GRAMMARS).filter(given);
+  const hasKind = (kind ?? undefined) !== undefined;
+  if (names.length > 1 || (hasKind && names.some((name) => name !== 'choices')))
+    throw invalid('a grammar is of one kind');
+  if (names.length === 0 && !hasKind) throw invalid(`a grammar has one of ${Object.keys(GRAMMARS).join(', ')}`);
+  const texts = names.map((name) => grammarText(name, rest[name]));
+  for (const name of Object.keys(GRAMMARS)) delete rest[name];
+  const number = hasKind ? named('GRAMMAR_', kind, 'kind') : constants['GRAMMAR_' + GRAMMARS[names[0]]];
+  return Object.assign(rest, ...texts, { kind: number });
 }
 
 /** A Map, an object or pairs. */
 function biases(value) {
-  if (value instanceof Map) return [...value];
+  if (types.isMap(value)) return [...value];
   if (Array.isArray(value) || value === undefined || value === null) return value;
   if (typeof value !== 'object') throw invalid('biases must be a Map, an object or an array of [token, bias]');
-  return Object.entries(value).map(([token, bias]) => [Number(token), bias]);
+  return Object.entries(value).map(([token, bias]) => {
+    if (!/^\d+$/.test(token)) throw invalid(`biases: '${token}' is no token`);
+    return [Number(token), bias];
+  });
 }
 
-function sessionId(value) {
+/** The number of a Session of the model. */
+function sessionId(value, model) {
   if (value === undefined || value === null || typeof value === 'bigint') return value;
   if (typeof value.id !== 'bigint') throw invalid('session must be a Session');
+  if (value.model !== model) throw invalid('the session belongs to another model');
   return value.id;
 }
 
+/** The options as an object whose own members they are: what a class or a prototype adds is there, too. */
 function object(options) {
-  if (options === null || typeof options !== 'object') throw invalid('options must be an object');
-  return options;
+  if (options === null || typeof options !== 'object' || Array.isArray(options))
+    throw invalid('options must be an object');
+  const above = Object.getPrototypeOf(options);
+  if (above === null || Object.getPrototypeOf(above) === null) return options;
+  const all = {};
+  for (let level = options, next; (next = Object.getPrototypeOf(level)) !== null; level = next)
+    for (const [name, { enumerable, get }] of Object.entries(Object.getOwnPropertyDescriptors(level)))
+      if ((enumerable || get !== undefined) && !Object.hasOwn(all, name)) all[name] = options[name];
+  return all;
+}
+
+/** The options of a function that has no others than `defaults`. */
+function own(given = {}, defaults) {
+  const out = { ...defaults };
+  for (const [name, value] of Object.entries(object(given))) {
+    if (value === undefined || value === null) continue;
+    if (!Object.hasOwn(defaults, name)) throw invalid(`there is no option ${name}`);
+    out[name] = value;
+  }
+  return out;
 }
 
 /** A conversation: messages, tools, variables and the other members of runnel_chat. */
@@ -89,11 +143,11 @@ function chat(options) {
 }
 
 /** The options of stream() for the addon. */
-function request(options) {
+function request(options, model) {
   const out = chat(options);
   if ('grammar' in out) out.grammar = grammar(out.grammar);
   if ('biases' in out) out.biases = biases(out.biases);
-  if ('session' in out) out.session = sessionId(out.session);
+  if ('session' in out) out.session = sessionId(out.session, model);
   if ('draft' in out) out.draft = flags('DRAFT_', out.draft, 'draft');
   if ('cacheWait' in out) out.cacheWait = named('CACHE_', out.cacheWait, 'cacheWait');
   if ('penaltyScope' in out) out.penaltyScope = named('PENALTY_', out.penaltyScope, 'penaltyScope');
@@ -126,4 +180,4 @@ function engine(options) {
   return out;
 }
 
-module.exports = { named, flags, json, path, chat, object, request, embedding, scoring, model, engine, sessionId };
+module.exports = { named, flags, isText, json, path, chat, object, own, request, embedding, scoring, model, engine };

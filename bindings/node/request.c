@@ -78,6 +78,17 @@ static napi_value submit_parsed(napi_env env, const napi_value *values, struct p
     return submit_end(env, slot, status, &error, stream);
 }
 
+/* The library's own error would speak of the struct. */
+static bool has_one_prompt(napi_env env, const runnel_request *request)
+{
+    const char *other = request->prompt != NULL ? "prompt" : request->tokens != NULL ? "tokens" : NULL;
+
+    if (request->chat == NULL || other == NULL)
+        return true;
+    addon_fail(env, RUNNEL_INVALID, "%s does not go with messages and the other options of a conversation", other);
+    return false;
+}
+
 /* generate(model, options, slot, chooses, quiet): the stream's id. */
 static napi_value generate(napi_env env, napi_callback_info info)
 {
@@ -85,7 +96,8 @@ static napi_value generate(napi_env env, napi_callback_info info)
     struct parsed parsed;
     napi_value values[5], result = NULL;
 
-    if (addon_arguments(env, info, 5, values) && parse_options(env, &arena, values[1], &parsed))
+    if (addon_arguments(env, info, 5, values) && parse_options(env, &arena, values[1], &parsed) &&
+        has_one_prompt(env, &parsed.request))
         result = submit_parsed(env, values, &parsed);
     arena_free(&arena);
     return result;
@@ -154,6 +166,8 @@ static napi_value model_scores(napi_env env, napi_callback_info info)
     if (!addon_arguments(env, info, 1, &value) || (model = model_open(env, value)) == NULL)
         return NULL;
     status = runnel_model_scores(model->model, &scores);
+    if (status == RUNNEL_UNSUPPORTED)
+        return addon_fail(env, status, "the model has no head that ranks or classifies");
     if (status != RUNNEL_OK)
         return addon_fail(env, status, NULL);
     object = fields_write(env, fields_of("runnel_scores_info"), &scores);

@@ -1,7 +1,10 @@
 'use strict';
 // A stream of one request: an AsyncIterable of pieces, and a promise of the whole.
 
+const { AsyncResource } = require('node:async_hooks');
+
 const { AbortError, RunnelError, checkSignal, invalid } = require('./errors.js');
+const options = require('./options.js');
 const { Uncloneable } = require('./uncloneable.js');
 const { constants } = require('./runnel.node');
 
@@ -108,12 +111,14 @@ class Stream extends Uncloneable {
   #paused = false;
   #highWater;
   #engine;
+  #model; // until the end: a model that is collected cancels its streams
   #id;
   #answer = new Answer();
   #wantLogprobs;
   #collect; // nobody iterates: pieces are not kept
+  #cancelled = false;
   #ended = false;
-  #error; // of the end, where it is one
+  #failure; // {error} of the end, where it is one
   #result; // the promise, once someone has asked for it
   #settle;
   #signal;
@@ -125,21 +130,22 @@ class Stream extends Uncloneable {
   #group; // whose loop gets the pieces
 
   /** For Model: submit(slot) gives the stream's id, which Engine gives to _begin. */
-  constructor(engine, options, submit) {
+  constructor(engine, model, own, submit) {
     super();
-    const { signal, onAbort = 'throw', highWater = 64, collect = false, choose, group } = options;
+    const { signal, onAbort = 'throw', highWater = 64, collect = false, wantLogprobs, choose, group } = own;
     if (onAbort !== 'throw' && onAbort !== 'return') throw invalid("onAbort must be 'throw' or 'return'");
     if (!Number.isInteger(highWater) || highWater < 1) throw invalid('highWater must be a positive integer');
     checkSignal(signal);
     if (choose !== undefined && typeof choose !== 'function') throw invalid('choose must be a function');
     this.#engine = engine;
+    this.#model = model;
     this.#highWater = highWater;
     this.#group = group;
     this.#collect = collect || group !== undefined;
-    this.#wantLogprobs = options.wantLogprobs;
-    this.#plain = !this.#collect && !options.wantLogprobs;
+    this.#wantLogprobs = wantLogprobs;
+    this.#plain = !this.#collect && !wantLogprobs;
     this.#onAbort = onAbort;
-    this.#choose = choose;
+    this.#choose = choose && AsyncResource.bind(choose, 'runnel');
     if (signal?.aborted) {
       this.#signal = signal;
       this.#aborted = true;
@@ -171,7 +177,9 @@ class Stream extends Uncloneable {
 
   /** Ends the stream early: what it has is its result, with finish 'cancelled'. */
   cancel() {
-    if (!this.#ended && this.#id !== undefined) this.#engine._cancel(this.#id);
+    if (this.#ended || this.#id === undefined) return;
+    this.#engine._cancel(this.#id);
+    this._endComes();
   }
 
   /** Everything at once, when the stream has ended. Pieces are not held back meanwhile. */
@@ -180,7 +188,7 @@ class Stream extends Uncloneable {
     if (this.#group === undefined) this.#resume();
     if (this.#result === undefined) {
       this.#result = new Promise((resolve, reject) => {
-        this.#settle = () => (this.#error === undefined ? resolve(this.#answer) : reject(this.#error));
+        this.#settle = () => (this.#failure === undefined ? resolve(this.#answer) : reject(this.#failure.error));
       });
       if (this.#ended) this.#settle();
     }
@@ -199,7 +207,7 @@ class Stream extends Uncloneable {
     if (this.#returned) return Promise.resolve(DONE);
     if (this.#ended) {
       this.#returned = true;
-      return this.#error === undefined ? Promise.resolve(DONE) : Promise.reject(this.#error);
+      return this.#failure === undefined ? Promise.resolve(DONE) : Promise.reject(this.#failure.error);
     }
     const promise = new Promise(executor);
     if (this.#resolve !== undefined) {
@@ -233,7 +241,6 @@ class Stream extends Uncloneable {
     this.#collect = true;
     this.#plain = false;
     this.cancel();
-    this.#resume();
     return Promise.resolve({ value, done: true });
   }
 
@@ -245,7 +252,8 @@ class Stream extends Uncloneable {
   }
 
   /** A web stream of the text: strings, or bytes of UTF-8. Cancelling it cancels the stream. */
-  readable({ bytes = false } = {}) {
+  readable(given) {
+    const { bytes } = options.own(given, { bytes: false });
     const encoder = bytes ? new TextEncoder() : undefined;
     return new ReadableStream(
       {
@@ -277,8 +285,18 @@ class Stream extends Uncloneable {
     return this.#wantLogprobs;
   }
 
+  get _model() {
+    return this.#model;
+  }
+
+  /** It was cancelled, or its model closed: the loop is held until its end, whoever reads it. */
+  _endComes() {
+    this.#cancelled = true;
+    this.#resume();
+  }
+
   _pause() {
-    if (!this.#paused && !this.#ended) this.#pause();
+    if (!this.#paused && !this.#cancelled && !this.#ended) this.#pause();
   }
 
   _resume() {
@@ -312,7 +330,7 @@ class Stream extends Uncloneable {
     const resolve = this.#resolve;
     if (resolve === undefined) {
       (this.#queue ??= []).push(piece);
-      if (this.#queue.length - this.#head >= this.#highWater && !this.#paused) this.#pause();
+      if (this.#queue.length - this.#head >= this.#highWater) this._pause();
       return;
     }
     this.#resolve = this.#reject = undefined;
@@ -368,6 +386,7 @@ class Stream extends Uncloneable {
   #end(type, extra) {
     const answer = this.#answer;
     this.#ended = true;
+    this.#model = undefined;
     let reason;
     try {
       this.#signal?.removeEventListener('abort', this.#abort);
@@ -383,19 +402,18 @@ class Stream extends Uncloneable {
     if (extra !== undefined) answer.addText(extra);
     if (this.#thrown !== undefined) {
       answer.finish = 'failed';
-      this.#error = this.#thrown.error;
+      this.#failure = this.#thrown;
     } else if (type === constants.EVENT_FAILED) {
       answer.finish = 'failed';
-      this.#error = extra.error;
-      this.#error.partial = answer;
+      this.#failure = { error: Object.assign(extra.error, { partial: answer }) };
     } else if (type === constants.EVENT_CANCELLED && this.#aborted && this.#onAbort === 'throw') {
-      this.#error = new AbortError(reason, answer);
+      this.#failure = { error: new AbortError(reason, answer) };
     }
     this.#settle?.();
     if (this.#resolve === undefined) return;
     this.#returned = true;
-    if (this.#error === undefined) this.#resolve(DONE);
-    else this.#reject(this.#error);
+    if (this.#failure === undefined) this.#resolve(DONE);
+    else this.#reject(this.#failure.error);
     for (const waiter of this.#others ?? []) waiter.resolve(DONE);
     this.#resolve = this.#reject = this.#others = undefined;
   }

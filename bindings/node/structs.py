@@ -47,7 +47,7 @@ def constants(text):
     for name, rows in re.findall(r"#define RUNNEL_(\w+)_MAP\(X\)((?:.*\\\n)*.*\n)", text):
         prefix = "" if name == "STATUS" else name + "_"
         found += ["RUNNEL_" + prefix + row for row in re.findall(r"X\((\w+), -?\d+", rows)]
-    kept = [name for name in found if not name.endswith(("_MAX_", "_MAP", "_ENUM")) and "VERSION" not in name]
+    kept = [name for name in found if not name.endswith(("_MAX_", "_MAP", "_ENUM"))]
     return list(dict.fromkeys(kept))
 
 

@@ -1,5 +1,6 @@
 /* Text, tokens, templates, grammars and prompts with a gap. */
 #include <runnel_fields.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "jobs.h"
@@ -17,9 +18,19 @@ static runnel_status fill_tokens(struct job *job, void *out, size_t capacity, si
     return runnel_tokenize(job->model, job->text, job->text_bytes, (uint32_t)job->number, out, capacity, n);
 }
 
+/* These two calls fill no error. */
+static void explain_invalid(struct job *job, const char *why)
+{
+    if (job->status != RUNNEL_INVALID)
+        return;
+    job->error.status = job->status;
+    snprintf(job->error.message, sizeof job->error.message, "%s", why);
+}
+
 static void run_tokenize(struct job *job)
 {
     job_fill(job, sizeof(int32_t), job->text_bytes / 2 + 8, fill_tokens);
+    explain_invalid(job, "the text is not UTF-8, or has 2 GiB or more");
 }
 
 static bool parse_detokenize(napi_env env, const napi_value *arguments, struct job *job)
@@ -36,6 +47,7 @@ static runnel_status fill_text(struct job *job, void *out, size_t capacity, size
 static void run_detokenize(struct job *job)
 {
     job_fill(job, 1, job->n_tokens * 8 + 8, fill_text);
+    explain_invalid(job, "one of the tokens is not in the vocabulary");
 }
 
 /* ---- Chats --------------------------------------------------------------------------------- */

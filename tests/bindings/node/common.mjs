@@ -41,6 +41,14 @@ export function coin(seed) {
   };
 }
 
+/** Waits until none of what the WeakRefs held is there; the test's own time limit judges. */
+export async function collected(references) {
+  do {
+    await new Promise((resolve) => setTimeout(resolve, 2)); // what was asked for is held until its job ends
+    globalThis.gc();
+  } while (references.some((reference) => reference.deref() !== undefined));
+}
+
 /** Waits until the condition holds; the test's own time limit judges. */
 export async function until(condition) {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));

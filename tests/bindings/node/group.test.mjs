@@ -1,7 +1,7 @@
 // Groups: the pieces of many streams in one loop.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { AbortError, Engine, coin, modelPath, until, withModel } from './common.mjs';
+import { AbortError, Engine, coin, collected, modelPath, until, withModel } from './common.mjs';
 
 const PROMPT = 'Once upon a time';
 const ENDLESS = { prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 };
@@ -185,6 +185,44 @@ test('what was not read keeps its stream while others come and go', async () => 
     assert.equal(texts.get(1), text);
     assert.ok(texts.get(2).startsWith(text));
   });
+});
+
+test('drain() waits for streams, not for who reads their ends', async () => {
+  await withModel(async (model, engine) => {
+    const group = engine.group();
+    const stream = model.stream({ prompt: PROMPT, maxTokens: 3, group });
+    group.end();
+    await stream.result;
+    await engine.drain();
+    let last;
+    for await (const pieces of group) last = pieces.type(pieces.length - 1);
+    assert.equal(last, 'end');
+  });
+});
+
+test('a stream that is cancelled while its group is full ends, and is not paused again', async () => {
+  await withModel(async (model, engine) => {
+    const group = engine.group({ highWater: 8 });
+    const streams = [1, 2].map((seed) => model.stream({ ...ENDLESS, seed, temperature: 1, group }));
+    await until(() => engine.streams().filter((stream) => stream.paused).length === 2);
+    streams[0].cancel();
+    assert.equal((await streams[0].result).finish, 'cancelled'); // though nobody reads the group
+    await model.close();
+    assert.equal((await streams[1].result).finish, 'cancelled');
+    await engine.drain();
+    await group.return();
+  });
+});
+
+test('a group that nobody reads any more is collected', async () => {
+  await withModel(async (model, engine) => {
+    const groups = Array.from({ length: 10 }, () => new WeakRef(engine.group()));
+    await collected(groups);
+    const waiting = engine.group();
+    const next = waiting.next();
+    waiting.end();
+    assert.equal((await next).done, true);
+  }, { transport: 'thread' });
 });
 
 test('streams join and leave at random', async () => {

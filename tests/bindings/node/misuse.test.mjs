@@ -1,13 +1,13 @@
 // What a program does wrong: each is an error, and takes nothing from what else runs.
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
+import { readdirSync, unlinkSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { constants, folder, modelPath, runnel, until, withModel } from './common.mjs';
+import { collected, constants, folder, modelPath, runnel, until, withModel } from './common.mjs';
 
 const PROMPT = 'Once upon a time';
 const ENDLESS = { prompt: PROMPT, maxTokens: -1, ignoreEos: 2, contextKeep: 0 };
@@ -233,6 +233,220 @@ test('garbage is collected in the middle of streams', async () => {
     for (let i = 0; i < 20; i++) model.session();
     gc();
     assert.ok(constants);
+  });
+});
+
+test('what runs holds its model, though the program lets go of it', async () => {
+  const file = path.join(tmpdir(), `held-${process.pid}`);
+  for (const transport of ['thread', 'uv']) {
+    const engine = new runnel.Engine({ computeThreads: 1, transport });
+    const held = await engine.loadModel(modelPath);
+    const options = { prompt: PROMPT, maxTokens: 300, ignoreEos: 2 };
+    const { text } = await held.generate(options);
+    const collecting = setInterval(globalThis.gc, 1).unref();
+    const turns = async () => { // until the model would have been finalized
+      for (let i = 0; i < 5; i++) await new Promise((resolve) => setTimeout(resolve, 2));
+    };
+    const load = () => engine.loadModel(modelPath);
+    const join = async (stream, reader) => {
+      await turns();
+      for await (const pieces of reader ?? stream) assert.ok(pieces.length !== 0);
+      return stream.result;
+    };
+    const ways = {
+      stream: (model) => join(model.stream(options)),
+      readable: (model) => {
+        const stream = model.stream(options);
+        return join(stream, stream.readable());
+      },
+      group: (model) => {
+        const group = engine.group();
+        const stream = model.stream({ ...options, group });
+        group.end();
+        return join(stream, group);
+      },
+      generate: (model) => model.generate(options),
+      session: (model) => model.session().generate(options),
+    };
+    for (const [name, way] of Object.entries(ways)) {
+      const result = await load().then((model) => ({ ends: way(model) }));
+      assert.equal((await result.ends).text, text, name);
+    }
+    assert.equal((await load().then((model) => model.embed('word '.repeat(200)))).finish, 'length');
+    const exported = await load().then(async (model) => {
+      const session = model.session();
+      await session.generate(options);
+      return session.export(file);
+    });
+    assert.equal(exported.finish, 'none');
+    const imported = await load().then((model) => model.importSession(file));
+    assert.equal((await imported.generate({ prompt: ' and', maxTokens: 3, ignoreEos: 2 })).tokens.length, 3);
+    clearInterval(collecting);
+    await engine.close();
+  }
+  unlinkSync(file);
+});
+
+test('an engine that nobody holds is collected once nothing runs, and its threads end', { timeout: 1_000_000 }, async () => {
+  const threads = () => readdirSync('/proc/self/task').length;
+  await readFile(modelPath); // the pool's threads are there
+  for (const transport of ['thread', 'uv']) {
+    const before = threads();
+    const engines = [];
+    const use = async () => {
+      const engine = new runnel.Engine({ computeThreads: 1, transport });
+      engines.push(new WeakRef(engine));
+      const model = await engine.loadModel(modelPath);
+      await model.generate({ prompt: PROMPT, maxTokens: 2 });
+      return model.tokenize('word '.repeat(20000)); // the engine has to live until this is done
+    };
+    const collecting = setInterval(globalThis.gc, 1).unref();
+    for (let i = 0; i < 3; i++) assert.ok((await use()).length > 20000);
+    clearInterval(collecting);
+    await collected(engines);
+    await until(() => {
+      globalThis.gc(); // the engine's handle goes after its models'
+      return threads() <= before;
+    });
+  }
+});
+
+test('a session of another model is refused', async () => {
+  await withModel(async (model, engine) => {
+    const other = await engine.loadModel(modelPath);
+    const stranger = new runnel.Engine({ computeThreads: 1 });
+    const sessions = [other.session(), (await stranger.loadModel(modelPath)).session()];
+    const refused = { code: 'INVALID', message: 'the session belongs to another model' };
+    for (const session of [...sessions, { id: 5n }]) {
+      const options = { prompt: PROMPT, maxTokens: 1, session };
+      assert.throws(() => model.stream(options), refused);
+      await assert.rejects(model.generate(options), refused);
+      assert.throws(() => model.checkGrammarSync(options), refused);
+    }
+    const own = model.session();
+    for (const session of [own, own.id])
+      assert.equal((await model.generate({ prompt: PROMPT, maxTokens: 1, ignoreEos: 2, session })).tokens.length, 1);
+    await stranger.close();
+  }, { transport: 'thread' });
+});
+
+test('grammars that are not what they seem', async () => {
+  await withModel(async (model) => {
+    const wrong = [
+      [{}, /has one of schema/], [{ schema: undefined }, /has one of/], [{ choices: undefined }, /has one of/],
+      [{ schema: null }, /has one of/], [{ json: false }, /has one of/], [{ closed: true }, /has one of/],
+      [{ regex: /^\d{3}$/ }, /regex .* no RegExp/], [{ regex: 12 }, /regex must be a string/],
+      [{ gbnf: { root: 'x' } }, /gbnf must be a string/], [{ ebnf: 5 }, /ebnf must be a string/],
+      [{ json: 'yes' }, /json must be true/], [{ jsonObject: 1 }, /jsonObject must be true/],
+      [{ json: true, jsonObject: true }, /one kind/], [{ json: true, regex: 'a' }, /one kind/],
+      [{ kind: 'regex', regex: 'a' }, /one kind/], [{ schema: {}, choices: ['a'] }, /one kind/],
+      [{ schema: new Map([['type', 'string']]) }, /Map is no JSON/], [{ schema: () => 1 }, /function is no JSON/],
+      [['a'], /an object/], [{ regex: 'a', none: 1 }, /none/],
+    ];
+    for (const [grammar, message] of wrong)
+      assert.throws(() => model.stream({ prompt: PROMPT, grammar }), { code: 'INVALID', message }, JSON.stringify(grammar));
+    const ask = async (grammar) => (await model.generate({ prompt: PROMPT, maxTokens: 40, grammar })).text;
+    assert.match(await ask({ regex: Buffer.from('[0-9]{3}') }), /^[0-9]{3}$/);
+    assert.match(await ask({ kind: 'regex', text: '[0-9]{2}', json: false }), /^[0-9]{2}$/);
+    assert.equal(await ask({ kind: 'choices', choices: ['one'] }), 'one');
+    assert.equal(await ask({ schema: Buffer.from('{"const": 5}'), regex: undefined }), '5');
+    assert.equal(await ask({ schema: '{"const": 6}', jsonObject: null }), '6');
+  }, { transport: 'thread' });
+});
+
+test('options that a function does not have, and options of a class', async () => {
+  await withModel(async (model, engine) => {
+    const session = model.session();
+    const typed = { code: 'INVALID', message: 'there is no option odd' };
+    const odd = { odd: 1 };
+    const calls = [
+      () => model.tokenize('a', odd), () => model.tokenizeSync('a', odd), () => model.detokenize([1], odd),
+      () => model.detokenizeSync([1], odd), () => engine.group(odd), () => model.stream(ENDLESS).readable(odd),
+      () => runnel.renderTemplate('x', {}, odd), () => session.export('/nowhere', odd), () => model.importSession('/nowhere', odd),
+    ];
+    for (const call of calls) await assert.rejects(async () => call(), typed, String(call));
+    await assert.rejects(session.export('/nowhere', { cacheSalt: 1 }), { code: 'INVALID', message: /cacheSalt/ });
+    await assert.rejects(model.importSession('/nowhere', { note: 'x' }), { code: 'INVALID', message: /note/ });
+    await assert.rejects(model.tokenize('a', null), { code: 'INVALID' });
+    assert.throws(() => new runnel.Engine({ delivery: 1 }), { code: 'INVALID', message: /delivery/ });
+    await assert.rejects(model.generate({ prompt: 'x', wantLogits: true }), { code: 'INVALID', message: /wantLogits/ });
+    for (const options of [[], ['a']]) assert.throws(() => model.stream(options), { code: 'INVALID', message: /an object/ });
+    assert.throws(() => model.stream({ prompt: 'x', ['maxTokens\0x']: 1 }), { code: 'INVALID' });
+    for (const key of ['', 'a', '1.5', ' 1'])
+      assert.throws(() => model.stream({ prompt: 'x', biases: { [key]: 100 } }), { code: 'INVALID', message: /biases/ }, key);
+
+    class Options {
+      prompt = PROMPT;
+      get maxTokens() { return 3; }
+      get ignoreEos() { return 2; }
+    }
+    class Derived extends Options {
+      seed = 7;
+      method() {}
+    }
+    const inherited = Object.create({ prompt: PROMPT, maxTokens: 3, ignoreEos: 2 });
+    for (const options of [new Options(), new Derived(), inherited,
+      Object.assign(Object.create(null), { prompt: PROMPT, maxTokens: 3, ignoreEos: 2 })])
+      assert.equal((await model.generate(options)).tokens.length, 3);
+    const { runInNewContext } = await import('node:vm');
+    const biases = runInNewContext('new Map([[5, 100]])');
+    assert.deepEqual((await model.generate({ prompt: PROMPT, maxTokens: 3, biases })).tokens, [5, 5, 5]);
+  }, { transport: 'thread' });
+});
+
+test('errors speak of what the program wrote', async () => {
+  await withModel(async (model, engine) => {
+    const texts = [
+      [() => model.scores, 'UNSUPPORTED', /no head that ranks/],
+      [() => model.tokenizeSync(Buffer.from([0xff])), 'INVALID', /the text is not UTF-8/],
+      [() => model.tokenize(Buffer.from([0xff])), 'INVALID', /the text is not UTF-8/],
+      [() => model.detokenize([1e6]), 'INVALID', /vocabulary/],
+      [() => engine.device(5), 'INVALID', /the name of a device/],
+      [() => model.generate({ prompt: 'x', messages: [{ role: 'user', content: 'x' }] }), 'INVALID', /^prompt does not go with messages/],
+      [() => model.generate({ tokens: [1], messages: [] }), 'INVALID', /^tokens does not go with messages/],
+    ];
+    for (const [call, code, message] of texts) await assert.rejects(async () => call(), { code, message }, String(call));
+    const sessions = [model.session(), model.session()];
+    assert.throws(() => model.session(), { code: 'BUSY', message: /maxSessions/ });
+    assert.throws(() => sessions[0].fork(), { code: 'BUSY', message: /maxSessions/ });
+    const words = await engine.loadModel(modelPath, { vocabOnly: true });
+    assert.throws(() => words.session(), { code: 'STATE', message: /not loaded for generation/ });
+  }, { transport: 'thread', maxSessions: 2 });
+});
+
+test('what is thrown may be undefined', async () => {
+  await withModel(async (model, engine) => {
+    const drawing = { prompt: PROMPT, maxTokens: 3, ignoreEos: 2, temperature: 1 };
+    const fails = async (promise) => assert.deepEqual(await promise.then(() => 'resolved', (reason) => [reason]), [undefined]);
+    await fails(model.generate({ ...drawing, choose() { throw undefined; } }));
+    await fails(model.generate({ ...drawing, choose: () => Promise.reject(undefined) }));
+    const stream = model.stream({ ...drawing, choose() { throw undefined; } });
+    await fails((async () => { for await (const piece of stream) assert.ok(piece); })());
+    await fails(stream.result);
+    await fails(engine.loadModel(modelPath, { onProgress() { throw undefined; } }));
+  });
+});
+
+test('a load that its engine\'s end cuts lets go of its signal', async () => {
+  const { getEventListeners } = await import('node:events');
+  const engine = new runnel.Engine({ computeThreads: 1 });
+  const { signal } = new AbortController();
+  const load = engine.loadModel(modelPath, { signal }).catch((error) => error);
+  assert.equal(getEventListeners(signal, 'abort').length, 1);
+  await engine.close();
+  await load;
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+});
+
+test('functions of the caller run where they were given', async () => {
+  const { AsyncLocalStorage } = await import('node:async_hooks');
+  const storage = new AsyncLocalStorage();
+  await withModel(async (model, engine) => {
+    const seen = new Set();
+    const see = () => { seen.add(storage.getStore()); };
+    await storage.run('load', () => engine.loadModel(modelPath, { onProgress: see }));
+    await storage.run('draw', () => model.generate({ prompt: PROMPT, maxTokens: 2, temperature: 1, choose: see }));
+    assert.deepEqual([...seen], ['load', 'draw']);
   });
 });
 

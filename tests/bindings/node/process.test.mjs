@@ -13,6 +13,9 @@ const SETUP = `
     const engine = new Engine({ transport, computeThreads: 1 });
     return [engine, await engine.loadModel(path)];
   };
+  const paused = async (engine, n) => {
+    while (engine.streams().filter((stream) => stream.paused).length < n) await new Promise((resolve) => setTimeout(resolve, 2));
+  };
 `;
 
 /** Runs the text in a node of its own; an exit that never comes is the test's failure. */
@@ -44,6 +47,13 @@ for (const transport of ['thread', 'uv']) {
     'ends by process.exit in the middle of streams': ['const [, model] = await open(T); const s = [1, 2, 3].map(() => model.stream(endless)); for await (const p of s[0]) { console.log(1); process.exit(5); }', '1\n', 5],
     'ends by process.exit in the middle of a load': ['const engine = new Engine({ transport: T }); engine.loadModel(path); setImmediate(() => process.exit(6));', '', 6],
     'ends by an error in the middle of streams': ["const [, model] = await open(T); model.stream(endless).result; for await (const p of model.stream(endless)) throw new Error('mine');", '', 1],
+    'waits for the end of a paused stream that is cancelled': ['const [engine, model] = await open(T); const s = model.stream(endless); await paused(engine, 1); s.cancel(); await engine.drain(); console.log((await s.result).finish)', 'cancelled\n', 0],
+    'waits for the end of a paused stream whose signal aborts': ["const [engine, model] = await open(T); const c = new AbortController(); const s = model.stream({ ...endless, signal: c.signal }); await paused(engine, 1); c.abort(); await engine.drain(); console.log(await s.result.catch((e) => e.code))", 'ABORT_ERR\n', 0],
+    'waits for the end of a paused stream whose model is closed': ['const [engine, model] = await open(T); const s = model.stream(endless); await paused(engine, 1); await model.close(); await engine.drain(); console.log((await s.result).finish)', 'cancelled\n', 0],
+    'waits for the ends of a group that is left while it is paused': ['const [engine, model] = await open(T); const group = engine.group({ highWater: 8 }); const streams = [1, 2].map(() => model.stream({ ...endless, group })); for await (const pieces of group) { await paused(engine, 2); break; } for (const s of streams) console.log((await s.result).finish)', 'cancelled\ncancelled\n', 0],
+    'waits for the end of a stream of a paused group': ['const [engine, model] = await open(T); const group = engine.group({ highWater: 8 }); const streams = [1, 2].map(() => model.stream({ ...endless, group })); await paused(engine, 2); streams[0].cancel(); console.log((await streams[0].result).finish); await model.close(); console.log((await streams[1].result).finish)', 'cancelled\ncancelled\n', 0],
+    'is told what onLog and onTrace throw': ["let n = 0; process.on('uncaughtException', (e) => { if (e.message === 'mine') n++; }); const engine = new Engine({ transport: T, computeThreads: 1, logLevel: 'debug', onLog() { throw new Error('mine'); }, onTrace() { throw new Error('mine'); } }); const model = await engine.loadModel(path); await model.generate({ prompt: 'a', maxTokens: 2 }); await engine.close(); setImmediate(() => console.log(n > 2))", 'true\n', 0],
+    'ends by what onLog throws': ["const engine = new Engine({ transport: T, computeThreads: 1, logLevel: 'debug', onLog() { throw new Error('mine'); } }); await engine.loadModel(path); for (;;) await new Promise((resolve) => setTimeout(resolve, 2));", '', 1],
     'ends when it is closed in the middle of streams': ["const [engine, model] = await open(T); const s = model.stream(endless); await s.next(); await engine.close(); console.log(await s.result.catch((e) => e.code))", 'CLOSED\n', 0],
   };
   // The library's own handle holds a loop as long as a stream is alive.
@@ -54,6 +64,45 @@ for (const transport of ['thread', 'uv']) {
       assert.deepEqual([result.out, result.code, result.signal], [out, code, null], result.err);
     });
 }
+
+// As jest.resetModules() does it, and jest for each of its files.
+test('errors are those of the package as it was evaluated last', () => {
+  const result = run(`
+    const [fs, vm] = [require('node:fs'), require('node:vm')];
+    const folder = ${JSON.stringify(folder)};
+    const one = require(folder);
+    const wrong = (from) => { try { new from.Engine({ none: 1 }); } catch (error) { return error; } };
+    const late = async (from) => {
+      const engine = new from.Engine({ computeThreads: 1 });
+      const error = await engine.loadModel('/nowhere').catch((thrown) => thrown);
+      await engine.close();
+      return error;
+    };
+    (async () => {
+      for (const key of Object.keys(require.cache)) if (!key.endsWith('.node')) delete require.cache[key];
+      const two = require(folder);
+      for (const error of [wrong(two), await late(two)])
+        console.log(two !== one, error.code, error instanceof two.RunnelError, error instanceof one.RunnelError);
+      const context = vm.createContext({ setImmediate, setTimeout, clearTimeout, URL });
+      const files = new Map();
+      const load = (name) => {
+        if (name.endsWith('.node')) return require(folder + name.slice(1));
+        if (!name.startsWith('./')) return require(name);
+        if (!files.has(name)) {
+          const module = { exports: {} };
+          files.set(name, module);
+          const text = fs.readFileSync(folder + name.slice(1), 'utf8');
+          vm.runInContext('(function (require, module) {' + text + '})', context)(load, module);
+        }
+        return files.get(name).exports;
+      };
+      const three = load('./index.js');
+      for (const error of [wrong(three), await late(three)])
+        console.log(three.RunnelError !== one.RunnelError, error.code, error instanceof three.RunnelError);
+    })();
+  `);
+  assert.equal(result.out, 'true INVALID true true\ntrue IO true true\ntrue INVALID true\ntrue IO true\n', result.err);
+});
 
 test('workers have engines of their own, and are terminated in the middle of streams', async () => {
   const text = SETUP + `

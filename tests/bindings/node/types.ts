@@ -25,6 +25,7 @@ async function use(): Promise<void> {
   await model.generate({ prompt: 'x', choose: ({ logits }) => logits.indexOf(0), draft: ['ngram', 'model'] });
   const bytes: ReadableStream<Uint8Array> = stream.readable({ bytes: true });
   const strings: ReadableStream<string> = stream.readable();
+  const disposed: { [Symbol.asyncDispose](): PromiseLike<void> }[] = [engine, model, session, stream, group];
   const tokens: Int32Array = await model.tokenize('x');
   const embedding: Float32Array = (await model.embed('x')).embedding;
   const { damages } = await cache.verify('folder');
@@ -34,7 +35,7 @@ async function use(): Promise<void> {
     if (error instanceof RunnelError && error.code === 'BUSY') setTimeout(use, error.retryMs);
     if (error instanceof AbortError) console.log(error.partial?.text, error.cause);
   }
-  console.log(bytes, strings, tokens.length, embedding.length, damages[0].what, version);
+  console.log(bytes, strings, disposed.length, tokens.length, embedding.length, damages[0].what, version);
 
   // @ts-expect-error: there is no such option
   model.stream({ promt: 'a' });

@@ -89,6 +89,25 @@ test('grammars and tools', async () => {
   });
 });
 
+test('half a character is U+FFFD in every text', async () => {
+  const cut = 'I like 😀'.slice(0, 8);
+  const whole = 'I like \ufffd';
+  assert.equal(Buffer.from(cut).toString(), whole);
+  const backslashes = 'a\\ud83d \\\\ud83d "\\'; // no escapes of JSON
+  await withModel(async (model) => {
+    assert.equal(await runnel.renderTemplate('{{ a }}{{ b }}{{ c }}', { a: cut, b: backslashes, c: '😀' }), `${whole}${backslashes}😀`);
+    const messages = [{ role: 'user', content: cut }];
+    assert.equal(await model.applyTemplate({ messages, templateText: CHATML }), `<user>${whole}\n`);
+    const tools = [{ type: 'function', function: { name: 'a', description: cut } }];
+    const templateText = '{{ tools[0].function.description }}{{ v }}';
+    assert.equal(await model.applyTemplate({ messages, tools, variables: { v: cut }, templateText }), whole + whole);
+    for (const grammar of [{ choices: [cut] }, { schema: { const: cut } }]) {
+      const { text } = await model.generate({ prompt: cut, maxTokens: 40, grammar });
+      assert.equal(grammar.schema ? JSON.parse(text) : text, whole);
+    }
+  }, { transport: 'thread' });
+});
+
 test('a function of the host draws', async () => {
   await withModel(async (model) => {
     const greedy = await model.generate({ prompt: PROMPT, maxTokens: 12, temperature: 1, topK: 20, seed: 1 });
