@@ -88,7 +88,7 @@ static runnel_sampling random_params(uint32_t n, uint64_t *rng, runnel_logit_bia
     if (r & 1u << 15)
         p.penalty_tokens = (uint32_t)(1 + uniform(rng) * TEXT);
     p.biases = biases;
-    p.n_biases = r & 1u << 16 ? (r >> 17) % 9 : 0;
+    p.n_biases = r & 1u << 16 ? (r >> 17) % (n < 8 ? n + 1 : 9) : 0; /* no more than tokens */
     for (size_t i = 0; i < p.n_biases; i++)
         biases[i] = (runnel_logit_bias){(int32_t)(rn_splitmix64(rng) % n),
                                         i == 8 ? -INFINITY : (float)(20 * uniform(rng) - 10)};
