@@ -143,7 +143,7 @@ function constants() {
 
 function fakeStreams(options) {
   const { Stream } = load(path.resolve(folder, 'stream.js'));
-  return Array.from({ length: 64 }, () => new Stream({ _submit() {} }, options));
+  return Array.from({ length: 64 }, () => new Stream({ _submit() {} }, undefined, options));
 }
 
 function overStreams() {
@@ -154,7 +154,7 @@ function overStreams() {
 
 function overGroup() {
   const { Group } = load(path.resolve(folder, 'group.js'));
-  const group = new Group({});
+  const group = new Group({ _groupWaits() {} });
   const words = new Int32Array(64 * 10);
   let characters = 0;
   fakeStreams({ group }).forEach((stream, i) => {
