@@ -108,7 +108,10 @@ class Runnel(LLM):
                            is_chat_model=True, model_name="runnel")
 
     def _parameters(self, more):
-        return {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.additional_kwargs, **more}
+        own = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.additional_kwargs, **more}
+        if own.pop("n", None) not in (None, 1):
+            raise InvalidError("n: a Runnel gives one answer")
+        return own
 
     def _chat(self, messages, more):
         return {**self._parameters(more), "messages": [_message(message) for message in messages]}

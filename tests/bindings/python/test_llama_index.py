@@ -72,3 +72,12 @@ async def test_blocks_that_are_no_text_are_refused(llm):
     texts = [ChatMessage(role="user", blocks=[TextBlock(text="What"), TextBlock(text="is 2+2?")])]
     joined = [ChatMessage(role="user", content="What\nis 2+2?")]
     assert llm.chat(texts).message.content == llm.chat(joined).message.content
+
+
+async def test_one_answer(llm):
+    for call in (llm.complete, llm.stream_complete):
+        with pytest.raises(ValueError, match="n: a Runnel gives one answer"):
+            list(call("Once", n=2))
+    with pytest.raises(ValueError, match="n: a Runnel gives one answer"):
+        await llm.achat(HELLO, n=2)
+    assert llm.complete("Once", n=1).text == llm.complete("Once").text
