@@ -270,6 +270,7 @@ class Logs(unittest.TestCase):
         for i, key in enumerate(("one", "two", "three")):
             self.assertEqual(server.ask("GET", "/v1/models", None, bearer(key))[0], 200)
             self.assertEqual(self.wait(server, i + 1)[-1]["key"], f"key-{i + 2}")
+        self.assertEqual(server.stop()[0], 0)
 
     def test_json(self):
         with key_file("the-key name=alice\n") as keys:
