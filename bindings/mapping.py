@@ -103,7 +103,8 @@ def name_in(rows, name):
 
 def page(sections, languages):
     lines = ["# Names in Node and in Python", "",
-             "Printed by `bindings/mapping.py` from include/; tests hold it complete, and its names against the packages.",
+             "Printed by `bindings/mapping.py` from include/; "
+             "tests hold it complete, and its names against the packages.",
              ""]
     for title, names in sections:
         lines += [f"## {title}", "", "| C | Node | Python |", "|---|---|---|"]

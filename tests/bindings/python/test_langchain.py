@@ -82,6 +82,16 @@ class Note(pydantic.BaseModel):
     text: str = ""
 
 
+async def assert_fails(chain, text, kind, match):
+    """In each of the ways in which a chain is asked."""
+    with pytest.raises(kind, match=match):
+        chain.invoke(text)
+    with pytest.raises(kind, match=match):
+        await chain.ainvoke(text)
+    with pytest.raises(kind, match=match):
+        list(chain.stream(text))
+
+
 @pytest.mark.parametrize("schema", [Note, {"title": "Note", "type": "object", "required": ["tags"], "properties": {
     "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1}}}])
 async def test_structured_output_that_was_cut_off(chat, schema):
@@ -92,13 +102,7 @@ async def test_structured_output_that_was_cut_off(chat, schema):
         json.loads(said["raw"].content)
     assert said["raw"].response_metadata["finish_reason"] == "length"
     assert said["parsed"] is None and isinstance(said["parsing_error"], OutputParserException)
-    chain = cut.with_structured_output(schema)
-    with pytest.raises(OutputParserException, match="no whole JSON text"):
-        chain.invoke("Who?")
-    with pytest.raises(OutputParserException, match="no whole JSON text"):
-        await chain.ainvoke("Who?")
-    with pytest.raises(OutputParserException, match="no whole JSON text"):
-        list(chain.stream("Who?"))
+    await assert_fails(cut.with_structured_output(schema), "Who?", OutputParserException, "no whole JSON text")
 
 
 def test_structured_output_in_parts(chat):
@@ -120,9 +124,4 @@ async def test_logprobs(chat):
 async def test_several_answers_are_refused(chat):
     assert chat.bind(n=1).invoke("Hello").content == chat.invoke("Hello").content
     for bound in (chat.bind(n=2), chat.model_copy(update={"model_kwargs": {"n": 2}})):
-        with pytest.raises(ValueError, match="^n: "):
-            bound.invoke("Hello")
-        with pytest.raises(ValueError, match="^n: "):
-            await bound.ainvoke("Hello")
-        with pytest.raises(ValueError, match="^n: "):
-            list(bound.stream("Hello"))
+        await assert_fails(bound, "Hello", ValueError, "^n: ")
