@@ -9,7 +9,7 @@
 #include "batch_output.h"
 #include "common.h"
 
-enum { BATCH_MAX_STREAMS = 1024, BATCH_LONG_LINE = 65536 };
+enum { BATCH_MAX_STREAMS = 1024 };
 
 /* Whether a line may begin: now, in a while, or never; then *error says why, and is the line's answer. */
 enum batch_leave { BATCH_GO, BATCH_LATER, BATCH_NEVER };
@@ -18,9 +18,10 @@ enum batch_leave { BATCH_GO, BATCH_LATER, BATCH_NEVER };
 struct batch_owner {
     enum batch_leave (*ask)(void *user, uint64_t *retry_ms, struct openai_error *error); /* once for each line */
     void (*pay)(void *user, uint64_t tokens); /* read and written for a line that is done */
-    /* A line of more than BATCH_LONG_LINE bytes: takes raw->bytes, has batch_line_new make a line of it on any thread,
-     * and gives it to batch_take_line. Until then no other line is read, and the batch is kept. */
+    /* A line of more than loop_bytes: takes raw->bytes, has batch_line_new make a line of it on any thread, and gives it
+     * to batch_take_line. Until then no other line is read, and the batch is kept. */
     void (*read)(void *user, const struct batch_raw *raw, size_t limit);
+    size_t loop_bytes;
     void *user;
 };
 

@@ -379,7 +379,7 @@ static bool make_line(struct batch *batch, struct batch_raw *raw)
 {
     const struct batch_owner *owner = &batch->owner;
 
-    if (owner->read == NULL || raw->bytes == NULL || raw->n <= BATCH_LONG_LINE)
+    if (owner->read == NULL || raw->bytes == NULL || raw->n <= owner->loop_bytes)
         return add_line(batch, batch_line_new(raw, batch->input.limit));
     batch->reads = true;
     owner->read(owner->user, raw, batch->input.limit);

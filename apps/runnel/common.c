@@ -349,13 +349,18 @@ void app_put_time(FILE *to)
     fprintf(to, "%s.%03dZ", text, (int)(now.tv_usec / 1000));
 }
 
-/* What some clients take for the end of a line, though JSON allows it in strings: U+0085, U+2028, U+2029. NULL: none. */
-static const char *line_end(const unsigned char *text, size_t length)
+const char *app_json_line_end(const char *text, size_t n, size_t *length)
 {
-    if (length == 2 && text[0] == 0xC2 && text[1] == 0x85)
-        return "\\u0085";
-    if (length == 3 && text[0] == 0xE2 && text[1] == 0x80 && (text[2] == 0xA8 || text[2] == 0xA9))
-        return text[2] == 0xA8 ? "\\u2028" : "\\u2029";
+    static const struct {
+        char bytes[4];
+        const char *escape;
+    } ends[] = {{"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
+
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        *length = strlen(ends[i].bytes);
+        if (*length <= n && memcmp(text, ends[i].bytes, *length) == 0)
+            return ends[i].escape;
+    }
     return NULL;
 }
 
@@ -365,7 +370,10 @@ static char *put_character(char *to, const unsigned char *text, size_t n, size_t
     static const char digits[] = "0123456789abcdef";
     unsigned char c = text[0];
     char letter = c == '"' ? '"' : short_escape(c);
+    const char *escape = c >= 0x80 ? app_json_line_end((const char *)text, n, length) : NULL;
 
+    if (escape != NULL)
+        return mempcpy(to, escape, 6);
     *length = app_utf8_length(text, n);
     if (*length == 0) {
         *length = 1;
@@ -376,8 +384,6 @@ static char *put_character(char *to, const unsigned char *text, size_t n, size_t
         *to++ = letter;
         return to;
     }
-    if (*length > 1 && line_end(text, *length) != NULL)
-        return mempcpy(to, line_end(text, *length), 6);
     if (c >= 0x20 && c != 0x7F)
         return mempcpy(to, text, *length);
     to = mempcpy(to, "\\u00", 4);

@@ -84,6 +84,10 @@ int app_worse(int code, int output);
 void app_json_string(FILE *to, const char *text, size_t n);
 size_t app_json_bytes(char *to, const char *text, size_t n);
 
+/* The escape of what stands at text[0..n) if some clients take it for the end of a line, though JSON allows it within
+ * strings: U+0085, U+2028, U+2029; *length: its bytes. NULL: it is none of these. */
+const char *app_json_line_end(const char *text, size_t n, size_t *length);
+
 /* Leaves out the characters of UTF-8 of which a precision as in "%.60s" has left only the beginning. */
 void app_whole(char *text);
 
@@ -113,8 +117,8 @@ const char *app_plural(uint64_t n);
 /* "-": standard input or standard output. */
 bool app_is_standard(const char *path);
 
-/* paths.c. Whether no file that the command (an APP_ bit) writes is another one that it reads or writes, by any name: as
- * operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
+/* paths.c. Whether no file that the command (an APP_ bit) writes is another one that it reads or writes, by any name:
+ * as operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
 bool app_files_apart(const struct app_options *options, unsigned command);
 
 /* Whether a further output `path`, called `name`, is none of these, but for --session. False after a message. */

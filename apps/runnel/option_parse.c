@@ -217,15 +217,10 @@ static bool read_environment(struct app_options *options)
         text = getenv(variable);
         if (text == NULL || text[0] == '\0')
             continue;
-        if (o->value == NULL && !read_switch(text, &on)) {
-            app_error("%s '%.80s' is not allowed: it takes 1, true, yes or on, or else 0, false, no or off", variable,
-                      text);
-            return false;
-        }
-        if (!on)
+        if (o->value == NULL && read_switch(text, &on) && !on)
             continue;
         options->given[i] = true;
-        if (app_option_store(o, o->value != NULL ? text : NULL, options))
+        if (on && app_option_store(o, o->value != NULL ? text : NULL, options))
             continue;
         app_option_complain(o, variable, text);
         return false;

@@ -268,6 +268,10 @@ void app_option_complain(const struct app_option *o, const char *name, const cha
     char range[128];
 
     switch (o->kind) {
+    case OPTION_FLAG:
+    case OPTION_REFERENCE: /* of a variable: on the command line they take nothing */
+        snprintf(range, sizeof range, "1, true, yes or on, or else 0, false, no or off");
+        break;
     case OPTION_CHOICE:
     case OPTION_DEVICE:
         snprintf(range, sizeof range, "one of %s", o->choices);

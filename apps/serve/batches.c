@@ -325,7 +325,7 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     batch->model_name = model->name;
     batch->template_text = serve->template_text;
     batch->tenant = owner_of(record);
-    batch->owner = (struct batch_owner){ask, pay, read_apart, serve};
+    batch->owner = (struct batch_owner){ask, pay, read_apart, SERVE_LOOP_BYTES, serve};
     batch->only_model = model->name;
     batch->only_url = openai_word(json_object_get(object, "endpoint"));
     batch->input.fd = -1;

@@ -281,8 +281,7 @@ static void upload_written(struct serve_work *work, bool ran)
         files_reply(serve, exchange, object);
     else if (exchange != NULL)
         serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
-    if (!serve->ending) /* else there may be no server of HTTP any more */
-        http_body_done(serve->http, upload->body_bytes);
+    serve_body_freed(serve, upload->body_bytes);
     free(upload->body);
     free(upload);
 }

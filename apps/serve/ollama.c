@@ -474,25 +474,19 @@ static void put_call_id(FILE *to, const struct serve_task *task, struct openai_c
         fprintf(to, "\"call_%s_%zu\"", strchr(task->head.id, '-') + 1, i);
 }
 
-/* Arguments as the model has written them, on one line: between their parts an end of line is a blank, and within
- * strings U+0085, U+2028 and U+2029, which clients take for one, are escaped. */
+/* Arguments as the model has written them, on one line: an end of line between their parts is a blank, and what clients
+ * take for one within strings is escaped. */
 static void put_arguments(FILE *to, const char *bytes, size_t n)
 {
-    static const struct {
-        const char *bytes, *instead;
-    } ends[] = {
-        {"\n", " "}, {"\r", " "}, {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
-    enum { N_ENDS = sizeof ends / sizeof ends[0] };
+    for (size_t i = 0, length = 0; i < n; i += length) {
+        const char *escape = app_json_line_end(bytes + i, n - i, &length);
 
-    for (size_t i = 0, k = 0; i < n; i += k < N_ENDS ? strlen(ends[k].bytes) : 1) {
-        for (k = 0; k < N_ENDS &&
-                    (n - i < strlen(ends[k].bytes) || memcmp(bytes + i, ends[k].bytes, strlen(ends[k].bytes)) != 0);
-             k++)
-            ;
-        if (k < N_ENDS)
-            fputs(ends[k].instead, to);
-        else
-            fputc(bytes[i], to);
+        if (escape != NULL) {
+            fputs(escape, to);
+            continue;
+        }
+        length = 1;
+        fputc(bytes[i] == '\n' || bytes[i] == '\r' ? ' ' : bytes[i], to);
     }
 }
 

@@ -168,6 +168,12 @@ static uint64_t bytes_of(const json_t *value)
     return sum;
 }
 
+void serve_body_freed(struct serve *serve, size_t n)
+{
+    if (!serve->ending) /* else there may be no server of HTTP any more */
+        http_body_done(serve->http, n);
+}
+
 static void read_body(struct serve_work *work)
 {
     struct reading *reading = (struct reading *)work;
@@ -183,8 +189,7 @@ static void body_read(struct serve_work *work, bool ran)
     struct reading *reading = (struct reading *)work;
     struct http_exchange *exchange = work->visit->exchange;
 
-    if (!work->serve->ending) /* else there may be no server of HTTP any more */
-        http_body_done(work->serve->http, reading->bytes);
+    serve_body_freed(work->serve, reading->bytes);
     if (!ran && exchange != NULL)
         openai_no_memory(&reading->error);
     if (exchange == NULL) {

@@ -52,6 +52,9 @@ void serve_work_close(struct serve *serve);
 /* The exchange's body, which is JSON, is read on another thread, and its route's handler is called behind that. */
 void serve_read_apart(struct serve *serve, struct http_exchange *exchange);
 
+/* Of a body that was taken (http_take_body): its n bytes are freed. */
+void serve_body_freed(struct serve *serve, size_t n);
+
 /* Frees what may have many parts, on another thread; NULL is allowed. */
 void serve_free_json(struct serve *serve, json_t *value);
 
