@@ -1,8 +1,8 @@
 /* How the library makes its threads. A host's signal handlers run on the host's threads: in those made here all signals
  * are blocked but the ones that a thread raises by a fault of its own (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
- * SIGSYS, SIGABRT), so that a handler which reports crashes hears of them. The floating-point environment is the default
- * one, whatever rounding, flush to zero or traps the host has set for its own threads: law 5 wants one. Used by actors/,
- * the compute team and the emulated driver of CUDA alone. */
+ * SIGSYS, SIGABRT), so that a handler which reports crashes hears of them. The floating-point environment is the
+ * default one, whatever rounding, flush to zero or traps the host has set for its own threads: law 5 wants one. Used by
+ * actors/, the compute team and the emulated driver of CUDA alone. */
 #ifndef RN_BASE_THREAD_H
 #define RN_BASE_THREAD_H
 

@@ -1,5 +1,5 @@
-/* A session's place: [session_places] of them are the engine's. What host threads and the detokenizer look at is atomic;
- * the rest belongs to the tier actor of the session's model.
+/* A session's place: [session_places] of them are the engine's. What host threads and the detokenizer look at is
+ * atomic; the rest belongs to the tier actor of the session's model.
  *
  * A session counts in the engine's limit until runnel_session_free, or until the tier ends it by itself: whichever sets
  * `freeing`. Its place is free once the tier has let go of it: so there are more places than sessions at once. */

@@ -203,8 +203,8 @@ INLINE void prepare_iq1_m(struct block *block, struct rows w)
 
 /* ---- Sums ---- */
 
-/* The sums of an input, as rows are met one after the other. A dword of a row is four products, 43 * 127 each at most, so
- * that it fits into a word. */
+/* The sums of an input, as rows are met one after the other. A dword of a row is four products, 43 * 127 each at most,
+ * so that it fits into a word. */
 struct sums {
     VI one, two, of[4]; /* quarter k of `of[g]`: the sums k of the rows 4 g, ..., 4 g + 3 */
 };

@@ -105,8 +105,8 @@ INLINE VI one_byte(const uint16_t *of_rows, uint32_t k)
 
 /* ---- Sums across lanes ---- */
 
-/* The sums of neighbours of a's dwords, and of b's, side by side in each quarter: by way of words, into which the dwords
- * must fit; and of any. */
+/* The sums of neighbours of a's dwords, and of b's, side by side in each quarter: by way of words, into which the
+ * dwords must fit; and of any. */
 INLINE VI packed_sums(VI a, VI b)
 {
     return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));

@@ -1,5 +1,5 @@
-/* A host's signals: no thread of the library takes one, but for those that it raises by a fault of its own. And a host's
- * floating-point environment: no thread of the library has it. */
+/* A host's signals: no thread of the library takes one, but for those that it raises by a fault of its own. And a
+ * host's floating-point environment: no thread of the library has it. */
 #define _GNU_SOURCE /* feenableexcept */
 #include <ctype.h>
 #include <dirent.h>

@@ -26,7 +26,8 @@ class Llama(Served):
                             ({"repeat_penalty": -1, "repetition_penalty": -1}, "repetition_penalty"),
                             ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
                             ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 1025]}, "stop[0]"),
-                            ({"stop": ["a"] * 257}, "stop"), ({"response_fields": ["content"] * 257}, "response_fields")):
+                            ({"stop": ["a"] * 257}, "stop"),
+                            ({"response_fields": ["content"] * 257}, "response_fields")):
             with self.subTest(body=body):
                 status, got = self.server.post("/completion", {"prompt": STORY, **body})
                 self.assertEqual((status, got["error"]["param"]), (400, param), got)

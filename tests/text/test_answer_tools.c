@@ -98,8 +98,8 @@ static void test_schemas(void **state)
 #undef S
 }
 
-/* Schemas whose parts refer to each other in more ways than anyone could count: what they say is looked for in a bounded
- * number of steps. One that did not end would run into the test's limit. */
+/* Schemas whose parts refer to each other in more ways than anyone could count: what they say is looked for in a
+ * bounded number of steps. One that did not end would run into the test's limit. */
 static void test_hostile_schemas(void **state)
 {
     static const char *const keywords[] = {"allOf", "anyOf", "oneOf"};
