@@ -35,6 +35,7 @@ struct http_limits {
     size_t body_bytes;    /* 0: 32 MiB */
     size_t waiting_bytes; /* of an answer that its reader has not taken: above it on_slow is called; 0: 1 MiB */
     size_t connections;   /* more are answered 503 and closed; 0: 4096 */
+    size_t taken;         /* connections at once: who comes beyond it waits in the kernel's queue; 0: no bound */
     uint64_t held_bytes;  /* of all bodies together, at least body_bytes; more are answered 503; 0: 1 GiB */
     uint32_t head_ms;     /* from a connection's first byte of a request to the end of its head; 0: 10,000 */
     uint32_t body_ms;     /* without any byte of the body; 0: 30,000 */
@@ -68,8 +69,9 @@ struct http_handlers {
      * http_user, and nothing else may be done with the exchange. NULL: not told. */
     void (*on_end)(void *user, struct http_exchange *exchange);
 
-    /* A connection that came could not be taken, by this error of libuv's (UV_EMFILE: the process has no descriptors
-     * left): it waits in the kernel's queue. Each time; several times a second while it lasts. NULL: not told. */
+    /* A connection that came was not taken, by this error of libuv's (UV_EMFILE: the process has no descriptors left, or
+     * none for connections: limits.taken): it waits in the kernel's queue. Each time; several times a second while it
+     * lasts. NULL: not told. */
     void (*on_short)(void *user, int error);
 
     /* The body of a refusal by the server itself (400, 408, 413, 414, 417, 431, 501, 503, 505), valid until the next

@@ -135,6 +135,8 @@ static void unlist(struct http_connection *connection)
         server->stats.connections--;
     else
         server->n_refused--;
+    if (server->accept_at != 0) /* its descriptor is for who waits */
+        http_server_wake(server);
 }
 
 void http_connection_close(struct http_connection *connection)

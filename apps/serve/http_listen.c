@@ -77,11 +77,18 @@ static void take(struct http_listener *listener, int fd, const char *peer)
         http_connection_new(listener, fd, peer, full);
 }
 
+static bool is_taken_up(const struct http_server *server)
+{
+    return server->limits.taken != 0 && server->stats.connections + server->n_refused >= server->limits.taken;
+}
+
 static void on_listening(uv_poll_t *poll, int status, int events)
 {
     struct http_listener *listener = (struct http_listener *)poll;
 
     (void)events;
+    if (status == 0 && is_taken_up(listener->server))
+        status = UV_EMFILE;
     for (int i = 0; status == 0 && i < ACCEPTS; i++) {
         struct sockaddr_storage address = {0};
         socklen_t n = sizeof address;
@@ -97,6 +104,8 @@ static void on_listening(uv_poll_t *poll, int status, int events)
             break;
         name_peer(&address, peer);
         take(listener, fd, peer);
+        if (is_taken_up(listener->server)) /* whether anybody waits, the next turn tells */
+            return;
     }
     if (status == 0)
         return;

@@ -193,19 +193,27 @@ static bool listen_all(struct serve *serve)
 
 /* ---- Descriptors ------------------------------------------------------------------------- */
 
-/* A connection takes one. Raises the soft limit of the process as far as it may. */
-static void make_room(struct serve *serve)
+/* A connection takes one. Raises the soft limit of the process as far as it may. Returns how many connections the
+ * server may hold, 0: as many as its options say. The rest is kept: a model must be able to open its file however many
+ * clients have come. */
+static size_t make_room(struct serve *serve)
 {
-    rlim_t wanted = (rlim_t)serve->options->max_connections + OTHER_FDS;
+    size_t connections = (size_t)serve->options->max_connections, wanted = connections + OTHER_FDS, has = 0;
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-        serve_complain(
-            serve, "--max-connections %lld needs %llu file descriptors; this process may have %llu (ulimit -n)",
-            (long long)serve->options->max_connections, (unsigned long long)wanted, (unsigned long long)limit.rlim_cur);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+            getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= wanted)
+        return 0;
+    has = (size_t)limit.rlim_cur;
+    serve_complain(serve, "--max-connections %zu needs %zu file descriptors; this process may have %zu (ulimit -n)",
+                   connections, wanted, has);
+    return has / 2 > OTHER_FDS ? has - OTHER_FDS : has / 2;
 }
 
 static void on_short(void *user, int error)
@@ -251,11 +259,11 @@ static int open_server(struct serve *serve)
                                            .on_short = on_short,
                                            .refusal = serve_refusal,
                                            .user = serve};
-    const struct http_limits limits = {.body_bytes = options->max_body_bytes,
-                                       .connections = (size_t)options->max_connections,
-                                       .held_bytes = options->max_queued_bytes,
-                                       .gather_ms = (uint32_t)options->gather_ms,
-                                       .names = "/v1/models/"};
+    struct http_limits limits = {.body_bytes = options->max_body_bytes,
+                                 .connections = (size_t)options->max_connections,
+                                 .held_bytes = options->max_queued_bytes,
+                                 .gather_ms = (uint32_t)options->gather_ms,
+                                 .names = "/v1/models/"};
     runnel_engine_options engine_options;
     int code = APP_OK;
 
@@ -277,12 +285,12 @@ static int open_server(struct serve *serve)
         code = serve_open_engine(serve, &engine_options);
     if (code != APP_OK)
         return code;
+    limits.taken = make_room(serve);
     if (runnel_uv_attach(serve->app.engine, &serve->loop) != RUNNEL_OK ||
         (serve->http = http_server_new(&serve->loop, &limits, &handlers)) == NULL) {
         app_error("not enough memory");
         return APP_FAILURE;
     }
-    make_room(serve);
     watch(serve);
     code = serve_open_files(serve) && listen_all(serve) ? serve_load_models(serve) : APP_FAILURE;
     if (code == APP_OK)

@@ -157,11 +157,11 @@ class Reached(unittest.TestCase):
 
 
 class Descriptors(unittest.TestCase):
-    def serve(self, limit):
+    def serve(self, limit, *models):
         """A server under `ulimit` with this option and number, for 300 connections."""
         log = tempfile.TemporaryFile()
-        process = subprocess.Popen(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", common.program, "serve", MODEL,
-                                    "-t", "2", "--port", "0", "--max-connections", "300"],
+        process = subprocess.Popen(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", common.program, "serve",
+                                    *(models or [MODEL]), "-t", "2", "--port", "0", "--max-connections", "300"],
                                    stdout=subprocess.PIPE, stderr=log)
         self.addCleanup(log.close)
         self.addCleanup(stop, process)
@@ -191,6 +191,19 @@ class Descriptors(unittest.TestCase):
             self.assertEqual(client.getresponse().status, 200)
             client.close()
         self.assertEqual(said().count("connections wait"), 1)
+
+    def test_a_model_has_descriptors_however_many_come(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "late.gguf").symlink_to(MODEL)
+            connect, said = self.serve("-n 128", "--models-dir", folder)
+            clients = [connect() for _ in range(150)]
+            while "connections wait" not in said():
+                pass
+            clients[0].getresponse().read()
+            clients[0].request("POST", TEXT, json.dumps({**BODY, "model": "late"}))
+            self.assertEqual(clients[0].getresponse().status, 200)
+            for client in clients:
+                client.close()
 
 
 class Deadline(unittest.TestCase):
