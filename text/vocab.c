@@ -24,6 +24,7 @@ static const struct {
     {"plamo2", RN_VOCAB_PLAMO, rn_plamo_encode},
     {"no_vocab", RN_VOCAB_NONE, NULL},
     {"none", RN_VOCAB_NONE, NULL},
+    {"test", RN_VOCAB_NONE, NULL}, /* models that llama.cpp makes for its tests: nothing in them is text */
 };
 
 static struct rn_vocab *new_empty(struct rn_heap *heap)
