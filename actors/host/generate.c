@@ -186,6 +186,31 @@ static runnel_status check_breakers(const runnel_samplers *given, runnel_error *
     return RUNNEL_OK;
 }
 
+static runnel_status check_sampling(const runnel_model *model, const runnel_sampling *sampling, runnel_error *error)
+{
+    const struct rn_model_parts *parts = &model->parts;
+    uint32_t n_vocab = parts->n_vocab > 0 ? parts->n_vocab : rn_vocab_count(parts->vocab); /* it has no weights */
+    runnel_status status = rn_sampling_check(sampling, n_vocab, error);
+
+    return status == RUNNEL_OK ? check_breakers(sampling->samplers, error) : status;
+}
+
+runnel_status runnel_sampling_check(runnel_model *model, const runnel_request *given, runnel_error *error)
+{
+    runnel_request request;
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (model == NULL || given == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "no model, or no request");
+    status = read_request(given, &request, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (rn_model_ready(model) != RUNNEL_OK)
+        return rn_error_set(error, rn_model_ready(model), "the model is not loaded");
+    return check_sampling(model, &request.sampling, error);
+}
+
 static runnel_status check_request(runnel_model *model, const runnel_request *request, const struct rn_pair *pair,
                                    bool pooled, runnel_error *error)
 {
@@ -217,8 +242,7 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
                             RUNNEL_MAX_COALESCE_BYTES);
     if (request->coalesce_bytes > 0 && request->want_logprobs)
         return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes joins tokens, and want_logprobs wants each of them");
-    if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK ||
-        (status = check_breakers(request->sampling.samplers, error)) != RUNNEL_OK)
+    if ((status = check_sampling(model, &request->sampling, error)) != RUNNEL_OK)
         return status;
     if (!rn_label_valid(request->label))
         return rn_error_set(error, RUNNEL_INVALID, RN_LABEL_RULE);

@@ -50,30 +50,11 @@ static runnel_status check_ids(const struct check *check, const int32_t *tokens,
     return RUNNEL_OK;
 }
 
-static runnel_status check_biases(const struct check *check, const runnel_sampling *sampling, runnel_error *error)
+/* Half the context is left to go on with. */
+static runnel_status check_keep(const struct check *check, const runnel_request *one, runnel_error *error)
 {
-    for (size_t i = 0; i < sampling->n_biases; i++) {
-        if ((uint32_t)sampling->biases[i].token < check->app.info.vocab_tokens)
-            continue;
-        snprintf(error->message, sizeof error->message,
-                 "sampling.biases[%zu].token is %d; the vocabulary has %u tokens", i, sampling->biases[i].token,
-                 check->app.info.vocab_tokens);
-        return RUNNEL_INVALID;
-    }
-    return RUNNEL_OK;
-}
-
-/* What two fields say together. Names and order of samplers are judged where the line is computed. */
-static runnel_status check_together(const struct check *check, const runnel_request *one, runnel_error *error)
-{
-    const runnel_samplers *samplers = one->sampling.samplers;
     uint64_t half = check->context / 2;
 
-    if (samplers->mirostat != 0 && samplers->adaptive_target >= 0) {
-        snprintf(error->message, sizeof error->message,
-                 "sampling.samplers: mirostat and adaptive_p both draw the token; switch one of them on");
-        return RUNNEL_INVALID;
-    }
     if (one->context_keep > 0 && (uint64_t)one->context_keep > half) {
         snprintf(error->message, sizeof error->message, "context_keep = %lld is not -1 or 0..%llu, half the context",
                  (long long)one->context_keep, (unsigned long long)half);
@@ -132,9 +113,9 @@ static runnel_status check_generate(const struct check *check, const struct open
     *count = one.n_tokens;
     if (one.chat == NULL && one.tokens == NULL && one.prompt_bytes == 0)
         return refuse_empty(error);
-    status = check_biases(check, &one.sampling, error);
+    status = runnel_sampling_check(check->app.model, &one, error);
     if (status == RUNNEL_OK)
-        status = check_together(check, &one, error);
+        status = check_keep(check, &one, error);
     if (status != RUNNEL_OK)
         return status;
     if (one.chat != NULL)

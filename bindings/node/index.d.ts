@@ -461,6 +461,8 @@ export class Model {
   tokenizeInfillSync(infill: Infill): Int32Array;
   checkGrammar(options: RequestOptions): Promise<void>;
   checkGrammarSync(options: RequestOptions): void;
+  checkSampling(options: RequestOptions): Promise<void>;
+  checkSamplingSync(options: RequestOptions): void;
   templates(): Template[];
   recommendedSampling(): SamplingOptions;
   close(): Promise<void>;

@@ -591,6 +591,15 @@ class Model extends Uncloneable {
     return native.grammarCheck(this.#handle, options.request(given, this), true);
   }
 
+  /** Can tokens be drawn as a request's options say? Throws what is wrong with them. */
+  async checkSampling(given) {
+    return native.samplingCheck(this.#handle, options.request(given, this), false);
+  }
+
+  checkSamplingSync(given) {
+    return native.samplingCheck(this.#handle, options.request(given, this), true);
+  }
+
   /** The chat templates of the file, and what each knows. */
   templates() {
     return every((i) => template(native.modelTemplate(this.#handle, i, true)));

@@ -202,7 +202,7 @@ static napi_value sampling_result(napi_env env, struct job *job)
     return object;
 }
 
-/* ---- Grammars and gaps --------------------------------------------------------------------- */
+/* ---- Checks and gaps ----------------------------------------------------------------------- */
 
 static bool parse_request(napi_env env, const napi_value *arguments, struct job *job)
 {
@@ -217,6 +217,11 @@ static bool parse_request(napi_env env, const napi_value *arguments, struct job 
 static void run_grammar_check(struct job *job)
 {
     job->status = runnel_grammar_check(job->model, &((struct parsed *)job->state)->request, &job->error);
+}
+
+static void run_sampling_check(struct job *job)
+{
+    job->status = runnel_sampling_check(job->model, &((struct parsed *)job->state)->request, &job->error);
 }
 
 static bool parse_infill(napi_env env, const napi_value *arguments, struct job *job)
@@ -255,6 +260,7 @@ void text_export(napi_env env, napi_value exports)
         {"modelSampling", JOB_OF_MODEL, 0, NULL, run_sampling, sampling_result},
         {"fileSampling", JOB_OF_FILE, 0, NULL, run_sampling, sampling_result},
         {"grammarCheck", JOB_OF_MODEL, 1, parse_request, run_grammar_check, NULL},
+        {"samplingCheck", JOB_OF_MODEL, 1, parse_request, run_sampling_check, NULL},
         {"tokenizeInfill", JOB_OF_MODEL, 1, parse_infill, run_infill, job_tokens}};
 
     jobs_export(env, exports, operations, sizeof operations / sizeof operations[0]);

@@ -241,6 +241,8 @@ static void null_requests(void **state)
     file.path = "/tmp/never";
     TOLD(runnel_grammar_check(NULL, &request, &error));
     TOLD(runnel_grammar_check(model, NULL, &error));
+    TOLD(runnel_sampling_check(NULL, &request, &error));
+    TOLD(runnel_sampling_check(model, NULL, &error));
     TOLD(runnel_generate(NULL, &request, &stream, &error));
     TOLD(runnel_generate(model, NULL, &stream, &error));
     TOLD(runnel_generate(model, &request, NULL, &error));

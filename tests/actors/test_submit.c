@@ -12,7 +12,7 @@
 #include "fixture.h"
 
 static runnel_engine *engine;
-static runnel_model *model;
+static runnel_model *model, *words; /* words: of the same file, without weights, while it is needed */
 
 static int setup(void **state)
 {
@@ -140,13 +140,25 @@ static void context_boundary(void **state)
     await_models(engine, 1);
 }
 
+/* runnel_sampling_check says the same, of a model without weights, too. */
+static void refused_sampling(runnel_request *request, const char *word)
+{
+    runnel_error submitted = {0}, checked = {0};
+    runnel_stream stream;
+
+    refused(request, RUNNEL_INVALID, word);
+    assert_int_equal(runnel_generate(model, request, &stream, &submitted), RUNNEL_INVALID);
+    assert_int_equal(runnel_sampling_check(words, request, &checked), RUNNEL_INVALID);
+    assert_string_equal(checked.message, submitted.message);
+}
+
 static void bad_floats(float *field, const float *values, size_t n, runnel_request *request, const char *name)
 {
     float keep = *field;
 
     for (size_t i = 0; i < n; i++) {
         *field = values[i];
-        refused(request, RUNNEL_INVALID, name);
+        refused_sampling(request, name);
     }
     *field = keep;
 }
@@ -159,8 +171,15 @@ static void sampling(void **state)
     const float zero[] = {0.0f, -1.0f, NAN, INFINITY};
     const float any[] = {NAN, INFINITY, -INFINITY};
     runnel_logit_bias bias = {1, NAN};
+    runnel_model_options vocabulary;
+    runnel_samplers samplers;
+    runnel_error error = {0};
 
     (void)state;
+    runnel_model_options_default(&vocabulary);
+    vocabulary.vocab_only = 1;
+    words = load_model(engine, BUNDLED_MODEL, &vocabulary);
+    assert_int_equal(runnel_sampling_check(words, &r, &error), RUNNEL_OK);
     bad_floats(&r.sampling.temperature, below, 4, &r, "temperature");
     bad_floats(&r.sampling.top_p, shares, 4, &r, "top_p");
     bad_floats(&r.sampling.min_p, shares, 4, &r, "min_p");
@@ -169,11 +188,26 @@ static void sampling(void **state)
     bad_floats(&r.sampling.presence_penalty, any, 3, &r, "presence_penalty");
     r.sampling.biases = &bias;
     r.sampling.n_biases = 1;
-    refused(&r, RUNNEL_INVALID, "bias");
+    refused_sampling(&r, "bias");
     bias = (runnel_logit_bias){-1, 0.0f};
-    refused(&r, RUNNEL_INVALID, "bias");
+    refused_sampling(&r, "bias");
     bias = (runnel_logit_bias){1 << 30, 0.0f};
-    refused(&r, RUNNEL_INVALID, "bias");
+    refused_sampling(&r, "bias");
+    r.sampling.n_biases = 0;
+    runnel_samplers_default(&samplers);
+    r.sampling.samplers = &samplers;
+    samplers.order = "top_k,best";
+    refused_sampling(&r, "best");
+    samplers.order = "top_k,top_k";
+    refused_sampling(&r, "top_k");
+    samplers.order = "min_p;top_k";
+    assert_int_equal(runnel_sampling_check(words, &r, &error), RUNNEL_OK);
+    samplers.mirostat = 3;
+    refused_sampling(&r, "mirostat");
+    r.struct_size = 4;
+    assert_int_equal(runnel_sampling_check(words, &r, &error), RUNNEL_INVALID);
+    runnel_model_free(words);
+    await_models(engine, 1);
 }
 
 static void limits(void **state)

@@ -322,25 +322,27 @@ class Bad(unittest.TestCase):
                          r"prompts of \d+ tokens\n$")
 
     def test_check_of_what_the_model_decides(self):
-        """The job's verdict, in its words, where it hangs on the context, on the model's head, or on two fields."""
+        """The job's verdict, in its words, where it hangs on the context, on the model's head, on samplers, or on two fields."""
         whole = {"max_tokens": 1, "prompt": "a"}
         lines = [(TEXT, {**whole, "mirostat": 2, "adaptive_target": 0.5}), (TEXT, {**whole, "context_keep": 513}),
                  (TEXT, {**whole, "context_keep": 512}), (TEXT, {**whole, "mirostat": 2}),
                  (TEXT, {**whole, "prompt": [5] * 1024}), (TEXT, {**whole, "prompt": [5] * 1023}),
                  (EMBED, {"input": [5] * 1024}), (EMBED, {"input": [5] * 1025}),
                  ("/v1/rerank", {"query": "q", "documents": ["a"]}), ("/v1/classify", {"input": "a"}),
-                 ("/v1/classify", {"input": ""}), ("/v1/nothing", {})]
+                 ("/v1/classify", {"input": ""}), ("/v1/nothing", {}),
+                 (TEXT, {**whole, "samplers": ["top_k", "best"]}), (TEXT, {**whole, "samplers": "top_k;top_k"}),
+                 (TEXT, {**whole, "logit_bias": {"4095": 1}})]
         job = Job([line(f"l{i}", url, body) for i, (url, body) in enumerate(lines)])
         checked = job.run("--check")
         self.assertEqual((checked.returncode, job.run().returncode), (3, 0))
         errors = [(i, answer["error"] or answer["response"]["body"].get("error"))
                   for i, answer in enumerate(job.answers())]
-        self.assertEqual([i for i, error in errors if error], [0, 1, 4, 7, 8, 9, 10, 11])
+        self.assertEqual([i for i, error in errors if error], [0, 1, 4, 7, *range(8, 15)])
         self.assertEqual([text.split(": ", 2)[2] for text in checked.stdout.decode().splitlines()],
                          [error["message"] + (f" ({error['code']})" if error["code"] else "")
                           for _, error in errors if error])
         for url in ("chat/completions", "completions", "embeddings", "responses", "rerank", "classify"):
-            self.assertIn("/v1/" + url, errors[-1][1]["message"])
+            self.assertIn("/v1/" + url, errors[11][1]["message"])
 
     def test_check_codes(self):
         fine, both, broken = Job([story(0)]), Job([story(0), "{"]), Job(["{", "["])

@@ -224,6 +224,7 @@ PyObject *rnpy_tokenize_infill(PyObject *self, PyObject *arguments);
 PyObject *rnpy_model_template(PyObject *self, PyObject *index);
 PyObject *rnpy_model_sampling(PyObject *self, PyObject *unused);
 PyObject *rnpy_grammar_check(PyObject *self, PyObject *options);
+PyObject *rnpy_sampling_check(PyObject *self, PyObject *options);
 PyObject *rnpy_session_new(PyObject *self, PyObject *unused);
 PyObject *rnpy_session_fork(PyObject *self, PyObject *id);
 PyObject *rnpy_session_free(PyObject *self, PyObject *id);

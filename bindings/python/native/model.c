@@ -417,6 +417,7 @@ static PyMethodDef methods[] = {
     {"template", RNPY_METHOD(rnpy_model_template), METH_O, "template(index): what it does, as a dict."},
     {"sampling", RNPY_METHOD(rnpy_model_sampling), METH_NOARGS, "Sampling that the file recommends."},
     {"grammar_check", RNPY_METHOD(rnpy_grammar_check), METH_O, "grammar_check(options): raises what is wrong."},
+    {"sampling_check", RNPY_METHOD(rnpy_sampling_check), METH_O, "sampling_check(options): raises what is wrong."},
     {"session_new", RNPY_METHOD(rnpy_session_new), METH_NOARGS, "The id of a new session."},
     {"session_fork", RNPY_METHOD(rnpy_session_fork), METH_O, "session_fork(id): the id of a copy."},
     {"session_free", RNPY_METHOD(rnpy_session_free), METH_O, "session_free(id)"},

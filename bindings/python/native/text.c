@@ -206,7 +206,9 @@ PyObject *rnpy_model_template(PyObject *object, PyObject *argument)
     return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_template_fields, &info) : rnpy_raise_error(status, &error);
 }
 
-PyObject *rnpy_grammar_check(PyObject *object, PyObject *options)
+typedef runnel_status check_fn(runnel_model *model, const runnel_request *request, runnel_error *error);
+
+static PyObject *check(PyObject *object, PyObject *options, check_fn *judge)
 {
     rnpy_request request = {0};
     runnel_error error = {0};
@@ -217,7 +219,7 @@ PyObject *rnpy_grammar_check(PyObject *object, PyObject *options)
         model = rnpy_model_enter((rnpy_model *)object);
     if (model != NULL) {
         rnpy_gil_release();
-        status = runnel_grammar_check(model, &request.request, &error);
+        status = judge(model, &request.request, &error);
         rnpy_gil_restore();
         rnpy_model_leave((rnpy_model *)object);
     }
@@ -227,6 +229,16 @@ PyObject *rnpy_grammar_check(PyObject *object, PyObject *options)
     if (status != RUNNEL_OK)
         return rnpy_raise_error(status, &error);
     Py_RETURN_NONE;
+}
+
+PyObject *rnpy_grammar_check(PyObject *object, PyObject *options)
+{
+    return check(object, options, runnel_grammar_check);
+}
+
+PyObject *rnpy_sampling_check(PyObject *object, PyObject *options)
+{
+    return check(object, options, runnel_sampling_check);
 }
 
 /* ---- Recommended sampling ------------------------------------------------------------------- */

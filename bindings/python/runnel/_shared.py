@@ -417,6 +417,10 @@ class ModelBase(Unique):
         """Raises what is wrong with the grammar or the tools of a request with these options."""
         self._core.grammar_check(request_options(None, options))
 
+    def check_sampling(self, **options):
+        """Raises what is wrong with how a request with these options has its tokens drawn."""
+        self._core.sampling_check(request_options(None, options))
+
 
 def _templates(template):
     found = []

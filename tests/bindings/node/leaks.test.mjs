@@ -34,6 +34,7 @@ async function rest(model, engine) {
   await session.fork().close();
   await model.tokenize('one two');
   model.checkGrammarSync({ prompt: 'a', grammar: { gbnf: 'root ::= "a"' } });
+  model.checkSamplingSync({ topK: 40 });
   engine.metrics();
   await engine.loadModel('README.md').catch(() => {});
   const lost = engine.loadModel(modelPath, { onProgress: () => { throw new Error('mine'); } });

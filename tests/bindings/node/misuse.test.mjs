@@ -47,7 +47,7 @@ test('options whose reading closes the model', async () => {
     assert.throws(() => model.stream({ tokens: closing(model), maxTokens: 3 }), { code: 'CLOSED' });
     assert.throws(() => model.stream({ prompt: PROMPT }), { code: 'CLOSED' });
     assert.equal(engine.streams().length, 0);
-    for (const call of ['embed', 'score', 'checkGrammar']) {
+    for (const call of ['embed', 'score', 'checkGrammar', 'checkSampling']) {
       const other = await engine.loadModel(modelPath);
       await assert.rejects(other[call]({ tokens: closing(other) }), { code: 'CLOSED' }, call);
     }

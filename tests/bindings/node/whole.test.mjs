@@ -86,6 +86,9 @@ test('grammars and tools', async () => {
     await model.checkGrammar({ grammar: { schema } });
     await assert.rejects(model.checkGrammar({ grammar: { regex: '(' } }), { code: 'FORMAT' });
     assert.throws(() => model.checkGrammarSync({ grammar: { schema: '{' } }), RunnelError);
+    await model.checkSampling({ order: 'top_k,min_p' });
+    await assert.rejects(model.checkSampling({ order: 'top_k,best' }), { code: 'INVALID' });
+    assert.throws(() => model.checkSamplingSync({ topP: 2 }), RunnelError);
   });
 });
 

@@ -123,6 +123,9 @@ async def test_grammars(model):
     with pytest.raises(runnel.FormatError) as caught:
         model.check_grammar(grammar=runnel.Grammar.json_schema({"type": "nothing"}))
     assert caught.value.name == "FORMAT" and "type" in str(caught.value)
+    model.check_sampling(order="top_k,min_p", temperature=1)
+    with pytest.raises(runnel.InvalidError, match="best"):
+        model.check_sampling(order="top_k,best")
 
 
 async def test_stops_biases_and_drafts(model):
