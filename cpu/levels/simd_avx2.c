@@ -150,10 +150,10 @@ static const struct rn_kernel *kernel_vnni(uint32_t type_id)
     return kernel != NULL ? kernel : rn_floats_avx2(type_id);
 }
 
-#define LEVEL(name_, kernel_, tiled_)                                                         \
-    {                                                                                         \
-        .name = name_, .rows = &rn_rows_avx2, .attention = &row_attention, .kernel = kernel_, \
-        .other = &rn_other_avx2_kernel, .tiled = tiled_, .stream = rn_stream_avx2             \
+#define LEVEL(name_, kernel_, tiled_)                                                                            \
+    {                                                                                                            \
+        .name = name_, .bits = "x86-fma", .rows = &rn_rows_avx2, .attention = &row_attention, .kernel = kernel_, \
+        .other = &rn_other_avx2_kernel, .tiled = tiled_, .stream = rn_stream_avx2                                \
     }
 
 const struct rn_level *rn_level_avx2(void)

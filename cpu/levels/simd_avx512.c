@@ -152,6 +152,7 @@ static const struct rn_kernel *kernel_amx(uint32_t type_id)
 const struct rn_level *rn_level_avx512(void)
 {
     static const struct rn_level level = {.name = "avx512",
+                                          .bits = "x86-fma",
                                           .rows = &rn_rows_avx2,
                                           .attention = &rn_attention_avx512,
                                           .kernel = kernel_avx512,
@@ -182,6 +183,7 @@ static bool tiles_allowed(void)
 const struct rn_level *rn_level_amx(void)
 {
     static const struct rn_level level = {.name = "avx512-amx",
+                                          .bits = "x86-amx", /* attention on the matrix unit */
                                           .rows = &rn_rows_avx2,
                                           .attention = &rn_attention_amx,
                                           .kernel = kernel_amx,

@@ -365,8 +365,12 @@ static const struct rn_rows rows_c = {.quantise_lines = quantise_lines,
 
 const struct rn_level *rn_level_c(void)
 {
-    static const struct rn_level level = {
-        .name = "c", .rows = &rows_c, .attention = &row_attention, .kernel = kernel_c, .other = &kernel_other};
+    static const struct rn_level level = {.name = "c",
+                                          .bits = "c",
+                                          .rows = &rows_c,
+                                          .attention = &row_attention,
+                                          .kernel = kernel_c,
+                                          .other = &kernel_other};
 
     return &level;
 }

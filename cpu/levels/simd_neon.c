@@ -366,12 +366,17 @@ static const struct rn_rows rows_neon = {.quantise_lines = quantise_lines,
 const struct rn_level *rn_level_neon(void)
 {
     static const struct rn_level plain = {.name = "neon",
+                                          .bits = "neon",
                                           .rows = &rows_neon,
                                           .attention = &row_attention,
                                           .kernel = kernel_plain,
                                           .other = &kernel_other};
-    static const struct rn_level dot = {
-        .name = "neon", .rows = &rows_neon, .attention = &row_attention, .kernel = kernel_dot, .other = &kernel_other};
+    static const struct rn_level dot = {.name = "neon",
+                                        .bits = "neon",
+                                        .rows = &rows_neon,
+                                        .attention = &row_attention,
+                                        .kernel = kernel_dot,
+                                        .other = &kernel_other};
     const unsigned long dotprod = 1ul << 20; /* HWCAP_ASIMDDP of the kernel's interface */
 
     return (getauxval(AT_HWCAP) & dotprod) != 0 ? &dot : &plain;

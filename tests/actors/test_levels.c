@@ -1,17 +1,21 @@
 /* A SIMD level of one's choice, device "cpu:LEVEL": each of the machine's answers as the reference does, two of them
  * beside each other in one engine; a guessing model with threads of its own has its model's; what is known of one
- * before a model is on it; and a level that this machine does not have. */
+ * before a model is on it; a level that this machine does not have; and keys and values that go from one level to another in a session's file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "actors/engine.h"
+#include "cpu/fast.h"
 #include "cpu/kernels.h"
+#include "runnel_files.h"
 #include "tests/actors/fixture.h"
 
 enum { TOKENS = UNLESS_SANITIZED(12, 6) }; /* before the first for which two scores are close: inputs are in bytes */
@@ -41,10 +45,11 @@ static runnel_model *load_on(runnel_engine *engine, const char *device, const ch
     return load_model(engine, BUNDLED_MODEL, &options);
 }
 
-/* The last word of a backend's layout is the level that computes. */
+/* The last word of a backend's layout says whose bits these are. */
 static void assert_level(const struct rn_backend *backend, const char *name)
 {
-    assert_string_equal(strrchr(backend->ops->layout(backend), ' ') + 1, name);
+    assert_string_equal(((const struct rn_fast *)backend)->level->name, name);
+    assert_string_equal(strrchr(backend->ops->layout(backend), ' ') + 1, rn_level_named(name)->bits);
 }
 
 static void test_each(void **state)
@@ -163,11 +168,104 @@ static void test_none(void **state)
     runnel_engine_free(engine);
 }
 
+/* ---- Keys and values go from one level to another ---- */
+
+static void await_end(runnel_engine *engine, runnel_stream stream, runnel_event *event)
+{
+    do
+        assert_int_equal(runnel_stream_next(engine, stream, -1, event), RUNNEL_OK);
+    while (event->type < RUNNEL_EVENT_DONE);
+    assert_int_equal(event->type, RUNNEL_EVENT_DONE);
+}
+
+/* Turns of a session on this device, written to `to`. */
+static void write_session(runnel_engine *engine, const char *device, const char *to)
+{
+    runnel_model *model = load_on(engine, device, NULL);
+    runnel_request request;
+    runnel_session_file file;
+    runnel_session session;
+    runnel_stream stream;
+    runnel_event event;
+
+    assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        runnel_request_default(&request);
+        request.prompt = prompt;
+        request.prompt_bytes = strlen(prompt);
+        request.max_tokens = 20;
+        request.session = session;
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        await_end(engine, stream, &event);
+    }
+    runnel_session_file_default(&file);
+    file.path = to;
+    assert_int_equal(runnel_session_export(model, session, &file, &stream, NULL), RUNNEL_OK);
+    await_end(engine, stream, &event);
+    assert_int_equal(event.usage.cached_tokens + 1, event.usage.prompt_tokens); /* the last token's are not there yet */
+    runnel_model_free(model);
+}
+
+static size_t read_whole(const char *path, char *to, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    size_t n;
+
+    assert_non_null(file);
+    n = fread(to, 1, room, file);
+    fclose(file);
+    assert_in_range(n, 1, room - 1);
+    return n;
+}
+
+/* The same bytes in the files of levels that have the same bits; others take the tokens of them alone. */
+static void test_sessions(void **state)
+{
+    enum { ROOM = 4 << 20 };
+    char path[] = "/tmp/rn_levels_XXXXXX", *first = malloc(ROOM), *second = malloc(ROOM);
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0 && first != NULL && second != NULL);
+    close(fd);
+    for (uint32_t i = 0; device_of(i) != NULL; i++) {
+        runnel_engine *engine = start_engine(NULL);
+        size_t n;
+
+        write_session(engine, device_of(i), path);
+        n = read_whole(path, first, ROOM);
+        for (uint32_t k = 0; device_of(k) != NULL; k++) {
+            bool same = strcmp(rn_level_at(i)->bits, rn_level_at(k)->bits) == 0;
+            runnel_model *model = load_on(engine, device_of(k), NULL);
+            runnel_session_file file;
+            runnel_session session;
+            runnel_stream stream;
+            runnel_event event;
+
+            runnel_session_file_default(&file);
+            file.path = path;
+            assert_int_equal(runnel_session_import(model, &file, &session, &stream, NULL), RUNNEL_OK);
+            await_end(engine, stream, &event);
+            assert_int_equal(event.usage.cached_tokens, same ? event.usage.prompt_tokens - 1 : 0);
+            runnel_model_free(model);
+            if (!same)
+                continue;
+            write_session(engine, device_of(k), path);
+            assert_int_equal(read_whole(path, second, ROOM), n);
+            assert_memory_equal(first, second, n);
+        }
+        runnel_engine_free(engine);
+    }
+    remove(path);
+    free(first);
+    free(second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each), cmocka_unit_test(test_beside), cmocka_unit_test(test_drafter),
-        cmocka_unit_test(test_look), cmocka_unit_test(test_none),
+        cmocka_unit_test(test_look), cmocka_unit_test(test_none),   cmocka_unit_test(test_sessions),
     };
 
     return run_cases(tests, NULL, NULL);
