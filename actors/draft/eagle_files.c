@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,10 +14,13 @@
 /* The number N of a first part's name, "...-00001-of-N.gguf", which ends it; 1: it is no such name. */
 static uint32_t parts_of(const char *suffix)
 {
-    unsigned n;
-    int end = 0;
+    static const char first[] = "-00001-of-";
+    const char *number = suffix + strlen(first);
 
-    return sscanf(suffix, "-00001-of-%5u.gguf%n", &n, &end) == 1 && suffix[end] == '\0' && end > 0 ? n : 1;
+    if (strncmp(suffix, first, strlen(first)) != 0 || strspn(number, "0123456789") != 5 ||
+        strcmp(number + 5, ".gguf") != 0)
+        return 1;
+    return (uint32_t)strtoul(number, NULL, 10);
 }
 
 /* Is the file at `target` the model's, or that of one of its parts? no_memory: it could not be found out. */

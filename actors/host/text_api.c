@@ -67,13 +67,16 @@ static runnel_status render(runnel_model *model, const runnel_chat *given, struc
     struct rn_heap *heap = &model->engine->heap;
     struct rn_chat *chat = NULL;
     runnel_status status = rn_model_ready(model);
+    fenv_t host;
 
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "the model is not loaded");
+    host = rn_floats_default(); /* as in a request */
     status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
     if (status == RUNNEL_OK)
         status = rn_chat_render(chat, model->parts.vocab, heap, rendered, error);
     rn_chat_free(chat);
+    fesetenv(&host);
     return status;
 }
 
@@ -102,6 +105,7 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
     struct rn_heap *heap;
     int32_t *all = NULL;
     runnel_status status;
+    fenv_t host;
 
     rn_error_clear(error);
     if (model == NULL || given == NULL || count == NULL || (tokens == NULL && capacity > 0))
@@ -109,8 +113,10 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
     *count = 0;
     heap = &model->engine->heap;
     status = render(model, given, &rendered, error);
+    host = rn_floats_default();
     if (status == RUNNEL_OK)
         status = rn_chat_tokenize(&rendered, model->parts.vocab, heap, &all, count, error);
+    fesetenv(&host);
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(heap, all);
@@ -173,6 +179,8 @@ static runnel_status check_grammar(runnel_model *model, const runnel_request *re
 runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *given, runnel_error *error)
 {
     runnel_request request;
+    runnel_status status;
+    fenv_t host;
 
     rn_error_clear(error);
     if (model == NULL || given == NULL)
@@ -183,7 +191,10 @@ runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *gi
                             "request: struct_size is not of this library; use runnel_request_default");
     if (rn_model_ready(model) != RUNNEL_OK)
         return rn_error_set(error, rn_model_ready(model), "the model is not loaded");
-    return check_grammar(model, &request, error);
+    host = rn_floats_default();
+    status = check_grammar(model, &request, error);
+    fesetenv(&host);
+    return status;
 }
 
 /* ---- Templates by themselves ---- */
@@ -198,12 +209,14 @@ runnel_status runnel_render_template(const char *template_text, size_t template_
     struct rn_rendered rendered;
     struct rn_heap heap;
     runnel_status status;
+    fenv_t host;
 
     rn_error_clear(error);
     if (template_text == NULL || context == NULL || text_bytes == NULL || (text == NULL && capacity > 0))
         return rn_error_set(error, RUNNEL_INVALID, "no template, no context, or no place for the text");
     *text_bytes = 0;
     rn_heap_init(&heap, NULL);
+    host = rn_floats_default();
     status = rn_template_parse(&heap, template_text, template_bytes, &tmpl, error);
     if (status == RUNNEL_OK)
         status = rn_template_render(tmpl, &heap, &c, NULL, &rendered, error);
@@ -212,5 +225,6 @@ runnel_status runnel_render_template(const char *template_text, size_t template_
         rn_rendered_free(&rendered, &heap);
     }
     rn_template_free(tmpl);
+    fesetenv(&host);
     return status;
 }

@@ -170,6 +170,7 @@ static void test_own_files(void **state)
     refuse(part[0], "", NULL, RUNNEL_IO, "head");
     refuse(part[0], none, "", RUNNEL_IO, "state");
     refuse(part[0], "/nowhere/head", NULL, RUNNEL_IO, "/nowhere/head: cannot be written");
+    refuse("/nowhere/m-00001-of--0001.gguf", "/nowhere/head", NULL, RUNNEL_IO, "/nowhere/head: cannot be written");
     refuse(part[0], "/proc/head", NULL, RUNNEL_IO, "/proc/head: cannot be written");
     refuse(part[0], none, "/nowhere/state", RUNNEL_IO, "/nowhere/state: cannot be written");
     unlink(part[0]), unlink(part[1]), unlink(link_to), unlink(hard), unlink(dangling);

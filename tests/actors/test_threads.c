@@ -215,6 +215,47 @@ static void draw(int rounding, int traps, struct capture *capture, size_t *n_pro
     fesetenv(&own_floats);
 }
 
+/* A sum that a template writes: another one in another rounding. */
+static void render_sum(runnel_model *model, char *text, size_t room)
+{
+    static const char sum[] = "{{ 0.1 + 0.2 }} {{ 0.1 * 3 }} {{ 1 / 3 }}";
+    runnel_message message = {.role = "user", .content = "a"};
+    runnel_chat chat;
+    int32_t tokens[64];
+    size_t n = 0, n_text = 0;
+
+    runnel_chat_default(&chat);
+    chat.template_text = sum;
+    chat.messages = &message;
+    chat.n_messages = 1;
+    memset(text, 0, room);
+    assert_int_equal(runnel_render_template(sum, strlen(sum), "{}", 2, 1, text, room, &n, NULL), RUNNEL_OK);
+    text[n++] = '|';
+    assert_int_equal(runnel_apply_template(model, &chat, text + n, room - n, &n_text, NULL), RUNNEL_OK);
+    n += n_text;
+    text[n++] = '|';
+    assert_int_equal(runnel_tokenize_chat(model, &chat, tokens, 64, &n_text, NULL), RUNNEL_OK);
+    assert_in_range(n_text, 1, 64);
+    assert_int_equal(runnel_detokenize(model, tokens, n_text, 1, text + n, room - n - 1, &n_text), RUNNEL_OK);
+}
+
+static void texts_are_the_engines(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
+    char usual[256], other[256];
+
+    (void)state;
+    render_sum(model, usual, sizeof usual);
+    assert_memory_equal(usual, "0.30000000000000004 0.30000000000000004 0.3333333333333333|", 59); /* Python's */
+    fesetround(FE_UPWARD);
+    render_sum(model, other, sizeof other);
+    assert_int_equal(fegetround(), FE_UPWARD);
+    fesetround(FE_TONEAREST);
+    assert_string_equal(other, usual);
+    runnel_engine_free(engine);
+}
+
 static void floats_are_the_hosts(void **state)
 {
     static const int roundings[] = {FE_UPWARD, FE_TOWARDZERO, FE_TONEAREST};
@@ -236,7 +277,8 @@ static void floats_are_the_hosts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_hosts), cmocka_unit_test(floats_are_the_hosts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_hosts), cmocka_unit_test(floats_are_the_hosts),
+                                       cmocka_unit_test(texts_are_the_engines)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
