@@ -24,10 +24,12 @@
  *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are copied before it
  *    returns, unless its comment says otherwise.
  *  - The comment of a function names every status that it returns.
- *  - The library never exits, prints, forks, reads the environment or installs a signal handler. Where the processor
- *    has AMX it asks the kernel for those registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
- *  - The engine's threads have the default floating-point environment (FE_DFL_ENV), whatever the host has. A function
- *    runs in that of its caller, who has to expect the traps that it has enabled.
+ *  - The library never exits, prints, forks, reads the environment or installs a signal handler (with a rediss:// cache
+ *    OpenSSL reads variables of its own, see docs/TIERS.md). Where the processor has AMX it asks the kernel for those
+ *    registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
+ *  - The engine's threads have the default floating-point environment (FE_DFL_ENV), whatever the host has, and so has a
+ *    function while it computes what a request would. Else a function runs in that of its caller, who has to expect the
+ *    traps that it has enabled.
  *
  * Versions: a program keeps working with every later library of the same SONAME
  *  - A struct grows at its end alone. Its struct_size is the size that the caller was compiled with, and the library
@@ -305,9 +307,10 @@ typedef struct runnel_model_options {
                                   guesses follows; for one step longer at most. 0: 1000 with draft_path, else not at
                                   all; 1: for next to no time, and the first answers find out */
     uint64_t cache_warm_bytes; /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
-                                  next two tiers (docs/TIERS.md) extend the prefix cache: without it, or with
-                                  chunk_mean or bound_windows, they stay empty. The answer is the same to the bit,
-                                  wherever a block comes from; what cannot be fetched is computed */
+                                  next two tiers (docs/TIERS.md) extend the prefix cache: without it, with chunk_mean
+                                  or bound_windows, or with a model of recurrent states, they stay empty, and the log
+                                  says why. The answer is the same to the bit, wherever a block comes from; what cannot
+                                  be fetched is computed */
     const char *cache_dir;     /* a folder for packed blocks that outlive the process; it is created if its parent
                                   exists. NULL: none. Several engines may share it; for each model one of them writes */
     uint64_t cache_cold_bytes; /* limit on this model's part of cache_dir, at least 4 MiB; 0: 8 GiB */

@@ -108,7 +108,7 @@ RUNNEL_API const char *runnel_architecture(uint32_t index, char features[RUNNEL_
  * where none or several begin so; NULL: all. Other files in the folder are counted as foreign and left alone. */
 typedef struct runnel_cache_entry {
     size_t struct_size;
-    const char *fingerprint; /* 32 hexadecimal digits: of model, KV format and adapter */
+    const char *fingerprint; /* 32 hexadecimal digits: of model and KV format */
     const char *model;       /* its name, for people; "" if no file says it */
     uint32_t block_tokens;
     uint32_t reserved;

@@ -91,7 +91,8 @@ typedef uint64_t rn_mover_adopt_fn(void *user, enum rn_tier_kind kind, const str
                                    uint64_t parent);
 
 /* How many numbers the tier directory should have for the model's options; 0: no lower tier is asked for, or there can
- * be none (the backend cannot give blocks out, or prefixes are not shared). */
+ * be none (recurrent states, blocks that are dropped or that the backend cannot give out, no prefix cache): the log is
+ * told why. */
 uint32_t rn_mover_places_for(const struct rn_context *context);
 
 /* Opens the tiers that the model's options ask for, if n_places is not 0. A cold tier that cannot be opened is told to

@@ -49,13 +49,30 @@ static uint32_t shared_places(const struct rn_context *context)
     return context->options->cache_shared == NULL ? 0 : SHARED_PLACES;
 }
 
+/* Why the tiers that were asked for cannot be; NULL: they can. */
+static const char *obstacle(const struct rn_context *context)
+{
+    if (context->options->no_prefix_cache)
+        return "no_prefix_cache is set";
+    if (context->limits->n_states > 0)
+        return "the model has recurrent states, which are kept in memory alone";
+    if (rn_kv_size_forgets(context->limits))
+        return "chunk_mean or bound_windows drops blocks";
+    return gives_blocks(context) ? NULL : "the device does not give its blocks out";
+}
+
 uint32_t rn_mover_places_for(const struct rn_context *context)
 {
     uint64_t warm = context->options->cache_warm_bytes, cold = cold_bytes(context);
+    const char *why = obstacle(context);
 
-    if (!gives_blocks(context) || context->options->no_prefix_cache || rn_kv_size_forgets(context->limits) ||
-        context->limits->n_states > 0 || (warm == 0 && cold == 0 && context->options->cache_shared == NULL))
+    if (warm == 0 && cold == 0 && context->options->cache_shared == NULL)
         return 0;
+    if (why != NULL) {
+        rn_log(context->log, RUNNEL_LOG_WARNING, "%s: cache_warm_bytes, cache_dir and cache_shared do nothing: %s",
+               context->metrics->name, why);
+        return 0;
+    }
     return places_in(context, warm, SMALLER_WARM) + places_in(context, cold, SMALLER_COLD) + shared_places(context) +
            (context->limits->n_blocks < MOST_PLACES ? context->limits->n_blocks : MOST_PLACES);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/model/shared.h"
 
 /* Lines come on the loader's thread, each load's before the load is over for runnel_model_wait. */
 struct lines {
@@ -69,6 +70,61 @@ static void levels(void **state)
     assert_int_equal(lines.n, 0);
 }
 
+/* Tiers that cannot be are asked for: the log says why. */
+static void tiers_that_do_nothing(void **state)
+{
+    struct lines lines = {.n = 0};
+    runnel_engine_options options;
+    runnel_model_options of;
+    runnel_engine *engine;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.on_log = on_line;
+    options.log_user = &lines;
+    options.log_level = RUNNEL_LOG_WARNING;
+    engine = start_engine(&options);
+    runnel_model_options_default(&of);
+    of.cache_warm_bytes = 1 << 20;
+    runnel_model_free(load_model(engine, BUNDLED_MODEL, &of));
+    assert_int_equal(lines.n, 0);
+    of.no_prefix_cache = 1;
+    runnel_model_free(load_model(engine, BUNDLED_MODEL, &of));
+    assert_int_equal(count(&lines, RUNNEL_LOG_WARNING, "no_prefix_cache"), 1);
+    of.no_prefix_cache = 0;
+    of.chunk_mean = 64;
+    runnel_model_free(load_model(engine, BUNDLED_MODEL, &of));
+    assert_int_equal(count(&lines, RUNNEL_LOG_WARNING, "chunk_mean"), 1);
+    of.chunk_mean = 0;
+    runnel_engine_free(engine);
+}
+
+static void tiers_of_recurrent_states(void **state)
+{
+    char path[512];
+    struct lines lines = {.n = 0};
+    runnel_engine_options options;
+    runnel_model_options of;
+    runnel_engine *engine;
+
+    (void)state;
+    if (!shared_path("oracles/arch/jamba-dense.gguf", path, sizeof path))
+        skip();
+    runnel_engine_options_default(&options);
+    options.on_log = on_line;
+    options.log_user = &lines;
+    options.log_level = RUNNEL_LOG_WARNING;
+    engine = start_engine(&options);
+    runnel_model_options_default(&of);
+    of.cache_warm_bytes = 1 << 20;
+    runnel_model_free(load_model(engine, path, &of));
+    assert_int_equal(count(&lines, RUNNEL_LOG_WARNING, "do nothing: the model has recurrent states"), 1);
+    of.cache_warm_bytes = 0;
+    runnel_model_free(load_model(engine, path, &of));
+    assert_int_equal(count(&lines, RUNNEL_LOG_WARNING, "do nothing"), 1);
+    runnel_engine_free(engine);
+}
+
 static void a_level_that_is_none_is_refused(void **state)
 {
     static const int bad[] = {RUNNEL_LOG_DEBUG + 1, 99, -1};
@@ -89,7 +145,9 @@ static void a_level_that_is_none_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(levels), cmocka_unit_test(a_level_that_is_none_is_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(levels), cmocka_unit_test(tiers_that_do_nothing),
+                                       cmocka_unit_test(tiers_of_recurrent_states),
+                                       cmocka_unit_test(a_level_that_is_none_is_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
