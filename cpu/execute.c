@@ -36,6 +36,38 @@ static void op_embed_position(const struct rn_fast_context *c, const struct rn_o
     look_up(c, op, row, c->step->rows[row].position);
 }
 
+static void op_token(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    rn_fast_row(c, op->out, row)[0] = (float)(c->step->rows[row].token + 1);
+}
+
+static void op_grams(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    rn_grams_rows(&c->fast->plan->grams, rn_fast_row(c, op->a, row), (int32_t *)rn_fast_row(c, op->out, row));
+}
+
+static void op_look_up(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_weight *w = &c->fast->plan->weights[op->weight];
+    const int32_t *ids = (const int32_t *)rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t i;
+
+    for (i = 0; i < op->used; i++)
+        w->type->decode((const uint8_t *)w->tensor->data + (size_t)ids[i] * w->row_bytes, out + (size_t)i * w->cols,
+                        w->cols);
+}
+
+static void op_signed_root(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row), eps = (float)op->eps;
+    uint32_t n = rn_fast_width(c, op->out), i;
+
+    for (i = 0; i < n; i++)
+        out[i] = a[i] == 0 ? a[i] : copysignf(sqrtf(fabsf(a[i]) < eps ? eps : fabsf(a[i])), a[i]);
+}
+
 /* Of the i-th group of a norm's row: its part of a vector, which has one for all groups or one for each. */
 static const float *part(const struct rn_fast_context *c, int32_t weight, uint32_t i, uint32_t group)
 {
@@ -374,7 +406,7 @@ static void set_angles(const struct rn_fast_context *c)
         for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++) {
             out = c->fast->angles[k] + (size_t)row * table->dims;
             for (i = 0; i < table->dims / 2; i++) {
-                angle = c->step->rows[row].position * table->inv_freq[i];
+                angle = (c->step->rows[row].position + table->ahead) * table->inv_freq[i];
                 out[i] = (float)(cos(angle) * table->magnitude);
                 out[i + table->dims / 2] = (float)(sin(angle) * table->magnitude);
             }

@@ -26,7 +26,7 @@ struct rn_fast_run rn_fast_next_run(const struct rn_fast_context *c, const struc
     return next;
 }
 
-/* ---- Convolutions: the state is [taps - 1][width], the oldest row first ---- */
+/* ---- Convolutions: the state is [(taps - 1) * span][width], the oldest row first ---- */
 
 /* Row `at` of a run, of which the state has those before the first. */
 static float *tap(const struct rn_fast_context *c, const struct rn_op *op, struct rn_fast_run run, uint32_t before,
@@ -41,24 +41,25 @@ static void conv_run(const struct rn_fast_context *c, const struct rn_op *op, st
                      uint32_t n)
 {
     uint32_t width = rn_fast_width(c, op->a), taps = c->fast->plan->weights[op->weight].cols, known, r, i;
+    uint32_t span = op->span > 1 ? op->span : 1, before = (taps - 1) * span;
     const float *weights = c->fast->vectors[op->weight] + first, *inputs[RN_MAX_TAPS];
     const float *bias = op->bias < 0 ? NULL : c->fast->vectors[op->bias] + first;
 
-    for (i = 0; op->ahead > 0 && i + 1 < taps; i++)
+    for (i = 0; op->ahead > 0 && i < before; i++)
         memset(run.state + (size_t)i * width + first, 0, n * sizeof *run.state);
     for (r = 0; r < run.n; r++) {
         known = run.n - r > op->ahead ? taps : taps - (op->ahead - (run.n - r - 1)); /* behind the last row are zeros */
         for (i = 0; i < known; i++)
-            inputs[i] = tap(c, op, run, taps - 1, (int64_t)r + i + op->ahead - (taps - 1)) + first;
+            inputs[i] = tap(c, op, run, before, (int64_t)r + i * span + op->ahead - before) + first;
         c->fast->level->rows->conv(rn_fast_row(c, op->out, run.row + r) + first, inputs, weights, width, bias, known,
                                    n);
         if (op->activated)
             c->fast->level->rows->activate(rn_fast_row(c, op->out, run.row + r) + first,
                                            rn_fast_row(c, op->out, run.row + r) + first, op->act, n);
     }
-    for (i = 0; i + 1 < taps; i++) /* upwards: a row of the state comes from one behind it */
-        memcpy(run.state + (size_t)i * width + first,
-               tap(c, op, run, taps - 1, (int64_t)run.n + i - (taps - 1)) + first, n * sizeof *run.state);
+    for (i = 0; i < before; i++) /* upwards: a row of the state comes from one behind it */
+        memcpy(run.state + (size_t)i * width + first, tap(c, op, run, before, (int64_t)run.n + i - before) + first,
+               n * sizeof *run.state);
 }
 
 void rn_fast_conv(const struct rn_fast_context *c, uint32_t index)

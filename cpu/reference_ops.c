@@ -125,6 +125,35 @@ static void op_embed_position(struct rn_reference *ref, const struct rn_op *op, 
         look_up(ref, op, r, step->rows[r].position);
 }
 
+static void op_token(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r;
+
+    for (r = 0; r < step->n_rows; r++)
+        floats(ref, op->out)[r] = (float)(step->rows[r].token + 1);
+}
+
+static void op_grams(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_grams *grams = &ref->plan->grams;
+    uint32_t r;
+
+    for (r = 0; r < rows_of(ref, op->out, step); r++)
+        rn_grams_rows(grams, floats(ref, op->a) + (size_t)r * grams->most,
+                      (int32_t *)ref->slots[op->out] + (size_t)r * grams->heads);
+}
+
+/* A row of the table is a row of [rows, used] parts. */
+static void op_look_up(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t i, n = rows_of(ref, op->out, step) * op->used, cols = ref->plan->weights[op->weight].cols;
+    const int32_t *ids = (const int32_t *)ref->slots[op->a];
+
+    for (i = 0; i < n; i++)
+        memcpy(floats(ref, op->out) + (size_t)i * cols, weight_row(ref, op->weight, 0, (uint32_t)ids[i], ref->row),
+               cols * sizeof(float));
+}
+
 /* Of n values around `mean`. */
 static void normalise_group(const struct rn_op *op, const float *a, double mean, const float *w, const float *bias,
                             uint32_t n, float *out)
@@ -247,13 +276,26 @@ static void op_gate(struct rn_reference *ref, const struct rn_op *op, const stru
         floats(ref, op->out)[i] = (float)(rn_reference_activate(op->act, a[i / part]) * b[i]);
 }
 
+static void op_signed_root(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
+    double x;
+
+    for (i = 0; i < n; i++) {
+        x = floats(ref, op->a)[i];
+        if (x != 0)
+            x = copysign(sqrt(fabs(x) < op->eps ? op->eps : fabs(x)), x);
+        floats(ref, op->out)[i] = (float)x;
+    }
+}
+
 static void rotate_head(const struct rn_rope *rope, uint32_t position, const float *a, uint32_t n, float *out)
 {
     uint32_t i, x, y, half = rope->dims / 2;
     double angle, c, s, ax, ay;
 
     for (i = 0; i < half; i++) {
-        angle = position * rope->inv_freq[i];
+        angle = (position + rope->ahead) * rope->inv_freq[i];
         c = cos(angle) * rope->magnitude;
         s = sin(angle) * rope->magnitude;
         x = rope->neox ? i : 2 * i;

@@ -50,7 +50,8 @@ static const float *input(struct rn_reference *ref, const struct rn_op *op, cons
 
 void rn_reference_conv(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t width = ref->plan->slots[op->a].width, before = ref->plan->weights[op->weight].cols - 1, r, c, i;
+    uint32_t width = ref->plan->slots[op->a].width, taps = ref->plan->weights[op->weight].cols, r, c, i;
+    uint32_t span = op->span > 1 ? op->span : 1, before = (taps - 1) * span;
     const float *a, *w, *inputs[RN_MAX_TAPS];
     float *state;
     double sum;
@@ -60,12 +61,12 @@ void rn_reference_conv(struct rn_reference *ref, const struct rn_op *op, const s
         if (op->ahead > 0 && step->rows[r].position == 0)
             memset(state, 0, (size_t)before * width * sizeof *state);
         a = row_of(ref, op->a, r);
-        for (i = 0; i <= before; i++)
-            inputs[i] = input(ref, op, step, r, (int64_t)i - before + op->ahead, state, before);
+        for (i = 0; i < taps; i++)
+            inputs[i] = input(ref, op, step, r, (int64_t)i * span - before + op->ahead, state, before);
         for (c = 0; c < width; c++) {
             sum = bias_at(ref, op->bias, c);
             w = numbers(ref, op->weight, c);
-            for (i = 0; i <= before && inputs[i] != NULL; i++)
+            for (i = 0; i < taps && inputs[i] != NULL; i++)
                 sum += (double)w[i] * inputs[i][c];
             row_of(ref, op->out, r)[c] = (float)(op->activated ? rn_reference_activate(op->act, sum) : sum);
         }

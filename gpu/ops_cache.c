@@ -36,6 +36,7 @@ int rn_gpu_run_rope(struct rn_gpu_backend *backend, const struct rn_op *op, cons
                                       .heads = op->heads,
                                       .k_dim = op->k_dim,
                                       .dims = rope->dims,
+                                      .ahead = rope->ahead,
                                       .neox = rope->neox,
                                       .magnitude = rope->magnitude};
 
@@ -124,6 +125,7 @@ int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const stru
                                         .out = backend->slots + backend->angles_at[index],
                                         .n_rows = shape->n_rows,
                                         .dims = rope->dims,
+                                        .ahead = rope->ahead,
                                         .magnitude = rope->magnitude};
 
     return rn_gpu_launch(backend, RN_KERNEL_angles, &args);

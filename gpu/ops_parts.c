@@ -1,4 +1,7 @@
 /* Ops over parts of rows, and the products of heads: see ops.h. */
+#include <assert.h>
+#include <string.h>
+
 #include "gpu/ops.h"
 
 /* Sums of products are taken with activations of two bfloat16, as in ops_products.c. */
@@ -16,6 +19,8 @@ static uint32_t part_kind(enum rn_op_kind kind)
            : kind == RN_OP_OVER_WEIGHT   ? RN_PART_OVER_WEIGHT
            : kind == RN_OP_EXPERT_FACTOR ? RN_PART_EXPERT_FACTOR
            : kind == RN_OP_TEMPER        ? RN_PART_TEMPER
+           : kind == RN_OP_TOKEN         ? RN_PART_TOKEN
+           : kind == RN_OP_SIGNED_ROOT   ? RN_PART_SIGNED_ROOT
                                          : RN_PART_CONCAT; /* INPUT, too: one part and nothing behind it */
 }
 
@@ -27,7 +32,9 @@ static rn_address source_a(const struct rn_gpu_backend *backend, const struct rn
 
 static rn_address source_b(const struct rn_gpu_backend *backend, const struct rn_op *op)
 {
-    return op->kind == RN_OP_TEMPER ? rn_gpu_input(backend, backend->in.positions) : rn_gpu_slot(backend, op->b);
+    return op->kind == RN_OP_TEMPER  ? rn_gpu_input(backend, backend->in.positions)
+           : op->kind == RN_OP_TOKEN ? rn_gpu_input(backend, backend->in.tokens)
+                                     : rn_gpu_slot(backend, op->b);
 }
 
 int rn_gpu_run_part(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
@@ -48,9 +55,27 @@ int rn_gpu_run_part(struct rn_gpu_backend *backend, const struct rn_op *op, cons
                                       .used = op->used,
                                       .span = op->span,
                                       .ahead = op->ahead,
-                                      .scale = op->scale};
+                                      .scale = op->kind == RN_OP_SIGNED_ROOT ? (float)op->eps : op->scale};
 
     return rn_gpu_launch(backend, RN_KERNEL_part, &args);
+}
+
+int rn_gpu_run_grams(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_grams *grams = &backend->plan->grams;
+    struct rn_grams_args args = {.a = rn_gpu_slot(backend, op->a),
+                                 .out = rn_gpu_slot(backend, op->out),
+                                 .n_rows = rn_gpu_rows(backend, op->out, shape),
+                                 .most = grams->most,
+                                 .heads = grams->heads,
+                                 .end = grams->end};
+
+    static_assert(sizeof args.factors == sizeof grams->factors && sizeof args.sizes == sizeof grams->sizes,
+                  "the plan's");
+    memcpy(args.factors, grams->factors, sizeof args.factors);
+    memcpy(args.sizes, grams->sizes, sizeof args.sizes);
+    memcpy(args.offsets, grams->offsets, sizeof args.offsets);
+    return rn_gpu_launch(backend, RN_KERNEL_grams, &args);
 }
 
 int rn_gpu_run_part_sum(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)

@@ -29,6 +29,23 @@ int rn_gpu_run_embed(struct rn_gpu_backend *backend, const struct rn_op *op, con
     return rn_gpu_launch(backend, kernels.embed, &args);
 }
 
+/* A row of the table is a row of [n_rows, used] parts. */
+int rn_gpu_run_look_up(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_weight *weight = &backend->plan->weights[op->weight];
+    struct rn_typed_kernels kernels;
+    const struct rn_embed_args args = {.table = rn_gpu_matrix(backend, op->weight),
+                                       .index = rn_gpu_slot(backend, op->a),
+                                       .out = rn_gpu_slot(backend, op->out),
+                                       .n_rows = rn_gpu_rows(backend, op->out, shape) * op->used,
+                                       .table_rows = weight->rows,
+                                       .cols = weight->cols,
+                                       .scale = 1};
+
+    RN_CHECK(rn_kernels_of_type(weight->type_id, &kernels)); /* prepare has looked */
+    return rn_gpu_launch(backend, kernels.embed, &args);
+}
+
 /* n products of one input for few rows; `last`, what comes behind them and is done with them, or the last of them. */
 static int launch_products(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, enum rn_end end,
                            const struct rn_op *last, uint32_t n_rows)

@@ -24,7 +24,8 @@ static struct rn_conv_args conv_of(const struct rn_gpu_backend *backend, const s
                                  .out = rn_gpu_slot(backend, op->out),
                                  .seqs = rn_gpu_input(backend, backend->in.seqs),
                                  .width = rn_gpu_width(backend, op->a),
-                                 .taps = 2};
+                                 .taps = 2,
+                                 .span = 1};
 }
 
 int rn_gpu_run_conv(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
@@ -34,6 +35,7 @@ int rn_gpu_run_conv(struct rn_gpu_backend *backend, const struct rn_op *op, cons
     args.weight = rn_gpu_vector(backend, op->weight);
     args.bias = rn_gpu_vector(backend, op->bias);
     args.taps = backend->plan->weights[op->weight].cols;
+    args.span = op->span > 1 ? op->span : 1;
     args.ahead = op->ahead;
     args.activated = op->activated;
     args.act = op->act;

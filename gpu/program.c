@@ -18,6 +18,9 @@ static const struct {
 } ops[RN_OP_KINDS] = {
     [RN_OP_EMBED] = {rn_gpu_can_product, rn_gpu_run_embed},
     [RN_OP_EMBED_POSITION] = {rn_gpu_can_product, rn_gpu_run_embed},
+    [RN_OP_TOKEN] = {always, rn_gpu_run_part},
+    [RN_OP_GRAMS] = {always, rn_gpu_run_grams},
+    [RN_OP_LOOK_UP] = {rn_gpu_can_product, rn_gpu_run_look_up},
     [RN_OP_INPUT] = {always, rn_gpu_run_part},
     [RN_OP_RMS_NORM] = {always, rn_gpu_run_norm},
     [RN_OP_LAYER_NORM] = {always, rn_gpu_run_norm},
@@ -30,6 +33,7 @@ static const struct {
     [RN_OP_TEMPER] = {always, rn_gpu_run_part},
     [RN_OP_SOFTCAP] = {always, rn_gpu_run_each},
     [RN_OP_CLAMP] = {always, rn_gpu_run_each},
+    [RN_OP_SIGNED_ROOT] = {always, rn_gpu_run_part},
     [RN_OP_ACTIVATE] = {always, rn_gpu_run_each},
     [RN_OP_GATE] = {always, rn_gpu_run_each},
     [RN_OP_CUT_GATE] = {always, rn_gpu_run_each},

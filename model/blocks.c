@@ -64,7 +64,7 @@ static void add_rope(struct rn_build *b, const struct rn_rope_hparams *h, const 
     bigger = rn_realloc(plan->heap, plan->ropes, plan->n_ropes + 1, sizeof *bigger);
     if (bigger != NULL) {
         plan->ropes = bigger;
-        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .neox = h->neox};
+        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .ahead = h->ahead, .neox = h->neox};
         bigger[plan->n_ropes].inv_freq = rn_alloc(plan->heap, h->dims / 2, sizeof(double));
     }
     if (bigger == NULL || bigger[plan->n_ropes].inv_freq == NULL) {
@@ -204,6 +204,8 @@ int16_t rn_build_attend(struct rn_build *b, struct rn_qkv x)
     const struct rn_layer_hparams *layer = layer_of(b);
     struct rn_op store = rn_build_empty(b, RN_OP_KV_STORE), op = rn_build_empty(b, RN_OP_ATTENTION);
 
+    if (b->chosen >= 0 && x.v >= 0 && layer->window == 0)
+        return rn_build_attend_chosen(b, x);
     if (x.k >= 0) {
         b->hparams.layers[b->layer].cache = add_kv_layer(b, x.v >= 0);
         store.a = x.k;

@@ -185,6 +185,8 @@ int32_t rn_build_state(struct rn_build *b, uint64_t n);
 /* The op CONV by tensors "<stem>.weight" [channels, taps] and, where the file has it, "<stem>.bias"; its activation:
  * SiLU, or none. Where attention sees both ways, the middle tap is a row's own. Keeps a. */
 int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, bool silu);
+/* The same with SiLU, and taps that lie `span` rows apart. Keeps a. */
+int16_t rn_build_wide_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, uint32_t span);
 /* The op SCAN of x, B and C, by tensors ssm_a and ssm_d. Releases both. */
 int16_t rn_build_scan(struct rn_build *b, int16_t x, int16_t dt, const struct rn_ssm_hparams *ssm);
 
@@ -257,6 +259,8 @@ void rn_build_choose(struct rn_build *b, int16_t normed, int16_t low);
 /* sparse.c: what the queries find in blocks of positions that each head of keys chooses by itself. Keeps normed,
  * releases x. */
 int16_t rn_build_attend_blocks(struct rn_build *b, int16_t normed, struct rn_qkv x);
+/* What the queries find at the positions b->chosen, which are the same for all heads. Releases x. */
+int16_t rn_build_attend_chosen(struct rn_build *b, struct rn_qkv x);
 /* The output projection attn_output of it, behind attn_sub_norm with RN_ARCH_SUB_NORM. Releases mixed. */
 int16_t rn_build_attention_out(struct rn_build *b, int16_t mixed);
 /* Both. *residual is what the caller adds the result to. Releases normed. */

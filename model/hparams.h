@@ -17,6 +17,7 @@
 #include "model/activation.h"
 #include "model/gating.h"
 #include "model/gguf.h"
+#include "model/grams.h"
 
 struct rn_arch; /* arch/table.h */
 
@@ -50,6 +51,7 @@ struct rn_rope_hparams {
     bool neox;                      /* pairs: see rn_rope */
     uint32_t sections[4];           /* dimension_sections with RN_ARCH_SECTIONS: pairs of each axis; all 0: none */
     bool interleaved;               /* pairs of the first three axes take turns */
+    uint32_t ahead;                 /* positions: see rn_rope */
     uint32_t divisor_dims;          /* twice the number of divisors in the file; 0: dims */
     bool divisors; /* the file's tensors of divisors count for it; only where dims are those of the first */
 };
@@ -68,6 +70,7 @@ struct rn_layer_hparams {
     uint32_t window;       /* as in rn_op; 0 */
     bool tempered;         /* queries have rn_hparams.temperature */
     bool chooses;          /* its indexer chooses; else attention looks at what that of an earlier block has chosen */
+    uint32_t compress;     /* positions of a block that it chooses: attention.compress_ratios; 0: it does not */
     int32_t kv_from;       /* block whose cache is seen instead of one of its own; -1: none */
     int32_t cache;         /* the number of its cache in the plan, while that is built */
     double sparsity;       /* of gates: as scale in op TAIL; -inf: all count */
@@ -95,7 +98,8 @@ struct rn_indexer_hparams {
     uint32_t k_dim; /* of each head, and of the one key: attention.indexer.key_length */
     uint32_t rope;  /* index of rn_hparams.ropes: the first dimensions of each ... */
     bool behind;    /* ... or the last */
-    uint32_t block; /* positions that are chosen together: attention.indexer.block_size, .kpool; 0: each by itself */
+    uint32_t block; /* positions that are chosen together: attention.indexer.block_size, .kpool,
+                       attention.compress_ratios; 0: each by itself */
     uint32_t local; /* attention.indexer.local_blocks: of these the last are always chosen; 0: see op CHOOSE */
 };
 
@@ -138,6 +142,15 @@ struct rn_situ_hparams {
 /* Residual streams side by side: see arch/hyper.c. */
 struct rn_hyper_hparams {
     double eps, magnitude; /* hyper_connection.epsilon, .magnitude */
+    uint32_t rank;         /* hyper_connection.low_rank: see arch/qwen4.c */
+};
+
+/* Embeddings of n-grams, which one block mixes into the streams: see arch/qwen4.c. */
+struct rn_gram_hparams {
+    struct rn_grams grams; /* ple.ngram_size, .layer_multipliers, .head_offsets, .head_vocab_sizes, .eos_token_id */
+    uint32_t block;        /* the one number of ple.layers */
+    uint32_t width;        /* of a row of the table: embedding_length_per_layer_input */
+    uint32_t taps;         /* ple.conv_kernel */
 };
 
 /* Two stacks of blocks: see arch/hrm.c. */
@@ -184,6 +197,7 @@ struct rn_hparams {
     struct rn_latent_hparams latent, local_latent; /* the second of blocks with a window, where it has a rank */
     struct rn_stack_hparams stack;
     struct rn_hyper_hparams hyper;
+    struct rn_gram_hparams grams;
     struct rn_situ_hparams situ;
     uint32_t keep_every; /* attn_res.block_size: see arch/kimi.c; 0: nothing is kept */
     struct rn_linear_hparams linear;

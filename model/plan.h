@@ -29,6 +29,7 @@
 #include "model/activation.h"
 #include "model/gating.h"
 #include "model/gguf.h"
+#include "model/grams.h"
 #include "model/quant.h"
 
 /* What each op computes: ops.def. */
@@ -57,11 +58,12 @@ struct rn_weight {
     size_t row_bytes;
 };
 
-/* Rotation by angle position * inv_freq[i] of the pair i, both halves scaled by `magnitude`. All
+/* Rotation by angle (position + ahead) * inv_freq[i] of the pair i, both halves scaled by `magnitude`. All
  * scalings (linear, YaRN, llama3, longrope, rope_freqs) are folded into the table. */
 struct rn_rope {
-    uint32_t dims; /* rotated dimensions of each head, even; the rest passes through */
-    bool neox;     /* pairs (i, i + dims/2); else (2i, 2i + 1) */
+    uint32_t dims;  /* rotated dimensions of each head, even; the rest passes through */
+    uint32_t ahead; /* less than RN_MAX_TAPS */
+    bool neox;      /* pairs (i, i + dims/2); else (2i, 2i + 1) */
     double magnitude;
     double *inv_freq; /* [dims / 2] */
 };
@@ -92,8 +94,9 @@ struct rn_op {
     float cut, plus;         /* CUT_GATE */
     double alpha_n, alpha_p; /* XIELU */
     double alibi;            /* ATTENTION: how fast scores fall with distance; 0: not at all */
-    uint32_t span, ahead;    /* TEMPER; ahead: CONV, too */
-    uint32_t experts, used;  /* ROUTE, EXPERT_*; REPEAT: used copies; CHOOSE, ATTENTION with b: chosen positions */
+    uint32_t span, ahead;    /* TEMPER; CONV: rows from one tap to the next, 0 is 1; rows that it looks ahead */
+    uint32_t experts, used;  /* ROUTE, EXPERT_*; REPEAT: used copies; CHOOSE, ATTENTION with b: chosen positions;
+                                LOOK_UP: rows */
     uint32_t groups, best;   /* ROUTE: only experts of the `best` best of so many groups; groups 0 or 1: of all; CHOOSE:
                                 the last blocks, which are always chosen */
     enum rn_gating gating;   /* ROUTE */
@@ -140,6 +143,7 @@ struct rn_plan {
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
     struct rn_state_layer *state_layers;
+    struct rn_grams grams;   /* of its GRAMS */
     int16_t logits_slot;     /* [n_vocab], selected, logits; -1: there are none, but features: of an encoder, or of the
                                 front of a plan that is cut (cut.h) */
     uint32_t features_width; /* of a row: what the TAPs give, side by side: that of chosen blocks, and of the

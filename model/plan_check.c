@@ -63,7 +63,8 @@ static bool rope_ok(const struct rn_rope *rope)
 {
     uint32_t i;
 
-    if (rope->dims == 0 || rope->dims % 2 != 0 || rope->inv_freq == NULL || !isfinite(rope->magnitude))
+    if (rope->dims == 0 || rope->dims % 2 != 0 || rope->ahead >= RN_MAX_TAPS || rope->inv_freq == NULL ||
+        !isfinite(rope->magnitude))
         return false;
     for (i = 0; i < rope->dims / 2; i++)
         if (!isfinite(rope->inv_freq[i]))
@@ -86,6 +87,22 @@ static bool states_ok(const struct rn_plan *plan)
     return end * sizeof(float) <= plan->state_bytes;
 }
 
+/* Behind each of these rows there is one: a LOOK_UP has the table. */
+static bool grams_ok(const struct rn_grams *grams)
+{
+    uint32_t i;
+
+    if (grams->most == 0)
+        return true;
+    if (grams->most < 2 || grams->most > RN_MAX_GRAM || grams->heads == 0 || grams->heads > RN_MAX_GRAM_HEADS ||
+        grams->heads % (grams->most - 1) != 0)
+        return false;
+    for (i = 0; i < grams->heads; i++)
+        if (grams->sizes[i] == 0 || (uint64_t)grams->offsets[i] + grams->sizes[i] > INT32_MAX)
+            return false;
+    return true;
+}
+
 static bool tables_ok(const struct rn_plan *plan)
 {
     uint32_t i;
@@ -99,8 +116,8 @@ static bool tables_ok(const struct rn_plan *plan)
     for (i = 0; i < plan->n_ropes; i++)
         if (!rope_ok(&plan->ropes[i]))
             return false;
-    return states_ok(plan) && plan->n_ops > 0 && plan->n_slots > 0 && plan->n_slots <= INT16_MAX && plan->n_vocab > 0 &&
-           plan->context_tokens > 0;
+    return states_ok(plan) && grams_ok(&plan->grams) && plan->n_ops > 0 && plan->n_slots > 0 &&
+           plan->n_slots <= INT16_MAX && plan->n_vocab > 0 && plan->context_tokens > 0;
 }
 
 /* ---- What a row of ops.def says: a function for each op ---- */
@@ -193,7 +210,7 @@ static bool weights_ok(const struct rn_plan *plan, const struct rn_op_info *info
     case RN_WEIGHT_NONE:
         return op->weight < 0 && op->bias < 0;
     case RN_WEIGHT_TABLE:
-        return op->weight >= 0 && w->cols == slot_at(plan, op->out)->width && w->experts == 1 && op->bias < 0;
+        return op->weight >= 0 && slot_at(plan, op->out)->width % w->cols == 0 && w->experts == 1 && op->bias < 0;
     case RN_WEIGHT_MATRIX:
         return op->weight >= 0 && w->experts == 1 && weight_is(plan, op->bias, w->rows, 1, 1);
     case RN_WEIGHT_EXPERTS:

@@ -78,6 +78,7 @@ static void say_rope(struct text *t, const struct rn_plan *plan, const struct rn
 
     say(t, ", %u heads of %u, %u dimensions as %s", op->heads, op->k_dim, rope->dims, rope->neox ? "halves" : "pairs");
     say_number(t, "magnitude", rope->magnitude, 1);
+    say_number(t, "ahead", rope->ahead, 0);
 }
 
 static void say_numbers(struct text *t, const struct rn_plan *plan, const struct rn_op *op)
@@ -151,6 +152,10 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
         say(t, ", state layer %d, %u rows%s%s", op->layer, plan->weights[op->weight].cols, op->activated ? ", " : "",
             op->activated ? activations[op->act] : "");
         say_number(t, "ahead", op->ahead, 0);
+        say_number(t, "rows apart", op->span > 1 ? op->span : 1, 1);
+        break;
+    case RN_OP_GRAMS:
+        say(t, ", %u rows by up to %u tokens", plan->grams.heads, plan->grams.most);
         break;
     case RN_OP_ROUTE:
         say_route(t, op);

@@ -21,7 +21,7 @@ int32_t rn_build_state(struct rn_build *b, uint64_t n)
     return (int32_t)plan->n_state_layers++;
 }
 
-int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, bool silu)
+static int16_t conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, uint32_t span, bool silu)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_CONV);
     uint32_t width = rn_build_width(b, a);
@@ -32,8 +32,9 @@ int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t 
     op.a = a;
     op.act = RN_ACT_SILU;
     op.activated = silu;
-    op.ahead = b->plan->bidirectional ? (taps - 1) / 2 : 0;
-    op.layer = rn_build_state(b, (uint64_t)(taps - 1) * width);
+    op.span = span;
+    op.ahead = b->plan->bidirectional && span == 1 ? (taps - 1) / 2 : 0;
+    op.layer = rn_build_state(b, (uint64_t)(taps - 1) * span * width);
     snprintf(name, sizeof name, "%s.weight", stem);
     op.weight = rn_build_values(b, name, taps, width, false);
     snprintf(name, sizeof name, "%s.bias", stem);
@@ -41,6 +42,16 @@ int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t 
     op.out = rn_build_slot(b, width, false);
     rn_build_op(b, &op);
     return op.out;
+}
+
+int16_t rn_build_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, bool silu)
+{
+    return conv(b, a, stem, taps, 1, silu);
+}
+
+int16_t rn_build_wide_conv(struct rn_build *b, int16_t a, const char *stem, uint32_t taps, uint32_t span)
+{
+    return conv(b, a, stem, taps, span, true);
 }
 
 /* A value for each head: one row, or one column. */

@@ -9,7 +9,8 @@
  *                                            └─ head 1 ─ CHOOSE ─▶ ATTENTION of head 1 of keys ─┴▶
  *
  * Each head of keys has a cache of its own, with its values before its keys in one row. Queries have as many zeros
- * before them, so that scores are those of the keys alone: what is chosen is gathered once. */
+ * before them, so that scores are those of the keys alone: what is chosen is gathered once. Where all heads look at the
+ * same positions they share one cache of such rows. */
 #include "model/build.h"
 
 /* Of each head of a, [heads, k_dim], the norm, rotated. Releases a. */
@@ -80,6 +81,29 @@ static int16_t attend(struct rn_build *b, const struct rn_qkv *x, uint32_t head,
     rn_build_op(b, &op);
     rn_build_release(b, op.a);
     rn_build_release(b, chosen);
+    return op.out;
+}
+
+int16_t rn_build_attend_chosen(struct rn_build *b, struct rn_qkv x)
+{
+    const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
+    int16_t zeros = rn_build_split(b, x.q, layer->heads, 0, layer->v_dim);
+    struct rn_op op = rn_build_empty(b, RN_OP_ATTENTION);
+
+    rn_build_scale(b, zeros, 0);
+    op.k_dim = layer->v_dim + layer->k_dim;
+    op.v_dim = layer->v_dim;
+    op.heads = layer->heads;
+    op.kv_heads = layer->kv_heads;
+    op.layer = rn_build_cache(b, (struct rn_kv_layer){.k_width = op.kv_heads * op.k_dim, .kv_heads = op.kv_heads});
+    store(b, rn_build_concat_heads(b, x.v, x.k, op.kv_heads), op.layer);
+    op.a = rn_build_concat_heads(b, zeros, x.q, op.heads);
+    op.b = b->chosen;
+    op.used = rn_build_width(b, b->chosen);
+    op.scale = (float)layer->attention_scale;
+    op.out = rn_build_slot(b, op.heads * op.v_dim, false);
+    rn_build_op(b, &op);
+    rn_build_release(b, op.a);
     return op.out;
 }
 

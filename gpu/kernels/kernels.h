@@ -168,19 +168,19 @@ RN_ANYWHERE bool rn_stream_fits(uint32_t n_rows, uint32_t cols)
            rn_stream_words(n_rows, cols) <= RN_STREAM_WORDS;
 }
 
-/* ROPE: out[r] = a[r] turned by position[r], a and out are [heads, k_dim]; out may be a. dims is at most k_dim and
- * even. */
+/* ROPE: out[r] = a[r] turned by position[r] + ahead, a and out are [heads, k_dim]; out may be a. dims is at most k_dim
+ * and even. */
 struct rn_rope_args {
     rn_address a, out, positions, inv_freq; /* f32, both; uint32_t [n_rows]; double [dims / 2] */
-    uint32_t n_rows, heads, k_dim, dims, neox;
+    uint32_t n_rows, heads, k_dim, dims, ahead, neox;
     double magnitude;
 };
 
 /* What a rotation multiplies by, for each row of a step: angles[r] = cosines [dims / 2], sines [dims / 2] of
- * position[r] * inv_freq, times the magnitude. */
+ * (position[r] + ahead) * inv_freq, times the magnitude. */
 struct rn_angles_args {
     rn_address positions, inv_freq, out; /* uint32_t [n_rows]; double [dims / 2]; f32 [n_rows, dims] */
-    uint32_t n_rows, dims;
+    uint32_t n_rows, dims, ahead;
     double magnitude;
 };
 
@@ -373,12 +373,12 @@ struct rn_states_args {
     uint32_t n, n_seqs, n_rows;
 };
 
-/* CONV, with act where activated, `ahead` rows ahead, if any from zeros on; SHIFT: taps is 2, no weight. The state is
- * the last taps - 1 rows, oldest first. */
+/* CONV, with act where activated, `ahead` rows ahead, if any from zeros on, taps `span` rows apart; SHIFT: taps is 2,
+ * no weight. The state is the last (taps - 1) * span rows, oldest first. */
 struct rn_conv_args {
     struct rn_states_args states;
     rn_address a, weight, bias, out, seqs; /* f32 [n_rows, width]; [width, taps]; [width] or 0; uint32_t [n_rows] */
-    uint32_t width, taps, ahead, activated, act;
+    uint32_t width, taps, span, ahead, activated, act;
 };
 
 /* WKV6, WKV7, GATED_DELTA and SCAN (ops.def). The state of a head is [k_dim][v_dim]; of CHANNELS, a SCAN whose heads
@@ -425,6 +425,8 @@ struct rn_copy_states_args {
  *   EXPERT_FACTOR  a[r][i] * weight[id], where id, an int32_t, is b[r][i / (width / used)]; no expert's id gives zeros
  *   TEMPER         a[r][i] * (1 + scale * ln(1 + floor((position + ahead) / span))), where b has positions, uint32_t
  *                  [n_rows]
+ *   TOKEN          1 more than token[r], where b has tokens, uint32_t [n_rows]
+ *   SIGNED_ROOT    the root of |a[r][i]|, of scale where that is more, with the sign of a[r][i]; 0 of 0
  *
  * Of TEMPER out may be a. */
 enum rn_part {
@@ -439,12 +441,23 @@ enum rn_part {
     RN_PART_OVER_WEIGHT,
     RN_PART_EXPERT_FACTOR,
     RN_PART_TEMPER,
+    RN_PART_TOKEN,
+    RN_PART_SIGNED_ROOT,
     RN_PART_KINDS
 };
 struct rn_part_args {
     rn_address a, b, weight, out; /* f32 [n_rows, a_width], [n_rows, b_width], [weight_n], [n_rows, width] */
     uint32_t kind, n_rows, width, a_width, b_width, weight_n, parts, first, used, span, ahead;
     float scale;
+};
+
+/* GRAMS: the rows of a table that the tokens a[r] choose, as in model/grams.h. */
+enum { RN_KERNEL_GRAM = 8, RN_KERNEL_GRAM_HEADS = 64 };
+struct rn_grams_args {
+    rn_address a, out; /* f32 [n_rows, most]; int32_t [n_rows, heads] */
+    uint32_t n_rows, most, heads, end;
+    uint64_t factors[RN_KERNEL_GRAM];
+    uint32_t sizes[RN_KERNEL_GRAM_HEADS], offsets[RN_KERNEL_GRAM_HEADS];
 };
 
 /* PART_SUM: out[r] = the sum of each of the equal parts of a[r]. */
@@ -638,6 +651,7 @@ struct rn_feed_args {
     X(copy_states, copy_states)       \
     X(move_rows, move_rows)           \
     X(part, part)                     \
+    X(grams, grams)                   \
     X(part_sum, part_sum)             \
     X(tail, tail)                     \
     X(resize, resize)                 \

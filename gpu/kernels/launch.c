@@ -168,6 +168,12 @@ static struct rn_launch launch_part(const struct rn_part_args *args)
     return (struct rn_launch){{ceil_to(args->width, 1024), args->n_rows, 1}, 256, 0};
 }
 
+/* A number of a row's rows is a thread's. */
+static struct rn_launch launch_grams(const struct rn_grams_args *args)
+{
+    return (struct rn_launch){{ceil_to((uint64_t)args->n_rows * args->heads, 256), 1, 1}, 256, 0};
+}
+
 /* A warp has a part. */
 static struct rn_launch launch_part_sum(const struct rn_part_sum_args *args)
 {
@@ -390,6 +396,7 @@ LAUNCH(linear, struct rn_linear_args)
 LAUNCH(copy_states, struct rn_copy_states_args)
 LAUNCH(move_rows, struct rn_move_rows_args)
 LAUNCH(part, struct rn_part_args)
+LAUNCH(grams, struct rn_grams_args)
 LAUNCH(part_sum, struct rn_part_sum_args)
 LAUNCH(tail, struct rn_tail_args)
 LAUNCH(resize, struct rn_resize_args)
@@ -444,6 +451,7 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(copy_states, copy_states, copy_states),
     ROW(move_rows, move_rows, move_rows),
     ROW(part, part, part),
+    ROW(grams, grams, grams),
     ROW(part_sum, part_sum, part_sum),
     ROW(tail, tail, tail),
     ROW(resize, resize, resize),

@@ -76,6 +76,18 @@ DEVICE float temperature(const rn_part_args &args, uint32_t row)
     return 1.0f + args.scale * log1pf((float)((position + args.ahead) / args.span));
 }
 
+DEVICE float next_token(const rn_part_args &args, uint32_t row)
+{
+    return (float)(global<uint32_t>(args.b, args.n_rows).get(row) + 1);
+}
+
+DEVICE float signed_root(const rn_part_args &args, float x)
+{
+    float size = fabsf(x) < args.scale ? args.scale : fabsf(x);
+
+    return x == 0 ? x : copysignf(sqrtf(size), x);
+}
+
 DEVICE float part_value(const rn_part_args &args, const part_row &row, uint32_t i)
 {
     switch (args.kind) {
@@ -100,6 +112,10 @@ DEVICE float part_value(const rn_part_args &args, const part_row &row, uint32_t 
         return row.of_a(i) / weight_at(args, i / (args.width / args.weight_n));
     case RN_PART_EXPERT_FACTOR:
         return of_expert(args, row, i);
+    case RN_PART_TOKEN:
+        return next_token(args, row.row);
+    case RN_PART_SIGNED_ROOT:
+        return signed_root(args, row.of_a(i));
     default:
         return row.of_a(i) * temperature(args, row.row);
     }
@@ -119,6 +135,25 @@ RN_KERNEL(part, rn_part_args, 256, 4)
         if (i < args.width)
             out.put((uint64_t)row.row * args.width + i, part_value(args, row, i));
     }
+}
+
+/* A thread has one of a row's numbers of rows. */
+RN_KERNEL(grams, rn_grams_args, 256, 4)
+{
+    uint32_t i = block_x() * 256 + thread_of_block(), row = i / args.heads, head = i % args.heads, end = 0;
+    global<float> a(args.a, (uint64_t)args.n_rows * args.most);
+    uint64_t mixed = 0, token;
+
+    if (row >= args.n_rows)
+        return;
+    for (uint32_t k = 0; k < head / (args.heads / (args.most - 1)) + 2; k++) {
+        float value = a.get((uint64_t)row * args.most + k);
+        token = end != 0 || !(value >= 1.0f) ? args.end : (uint64_t)value - 1;
+        end = k > 0 && token == args.end;
+        mixed ^= token * args.factors[k];
+    }
+    global<int32_t>(args.out, (uint64_t)args.n_rows * args.heads)
+        .put(i, (int32_t)(args.offsets[head] + mixed % args.sizes[head]));
 }
 
 /* A warp has a part of a row. */

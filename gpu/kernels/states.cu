@@ -1,6 +1,6 @@
 /* Ops with a recurrent state (model/ops.def): CONV, SHIFT, WKV6, WKV7, GATED_DELTA, SCAN, and copies of whole states.
  *
- *   state of CONV, SHIFT      the last rows of a, the oldest first [taps - 1][width]
+ *   state of CONV, SHIFT      the last rows of a, the oldest first [(taps - 1) * span][width]
  *   state of the others       S [k_dim][columns] of each head, columns are v_dim; where each head of a SCAN has one value
  *                             and decays of its own, all heads are columns of one S [k_dim][heads]
  *
@@ -42,11 +42,17 @@ DEVICE run run_of(const rn_states_args &args, uint32_t seq)
 
 /* ---- The rows before ---- */
 
+/* Rows that a row looks back. */
+DEVICE uint32_t before(const rn_conv_args &args)
+{
+    return (args.taps - 1) * args.span;
+}
+
 /* Channel c of the i-th row of a run; before the first one stands what the state has. */
 DEVICE float input(const rn_conv_args &args, const run &r, int32_t i, uint32_t c)
 {
     if (i < 0)
-        return r.state.get((uint64_t)(i + (int32_t)args.taps - 1) * args.width + c);
+        return r.state.get((uint64_t)(i + (int32_t)before(args)) * args.width + c);
     return global<float>(args.a, (uint64_t)args.states.n_rows * args.width).get((uint64_t)(r.first + i) * args.width + c);
 }
 
@@ -60,9 +66,9 @@ DEVICE float convolve(const rn_conv_args &args, const run &r, int32_t i, uint32_
     global<float> weight(args.weight, (uint64_t)args.width * args.taps);
     float sum = args.bias == 0 ? 0 : global<float>(args.bias, args.width).get(c);
 
-    i += (int32_t)(args.ahead + 1 - args.taps);
-    for (uint32_t j = 0; j < args.taps && i + (int32_t)j < (int32_t)r.n; j++)
-        sum = fmaf(weight.get((uint64_t)c * args.taps + j), input(args, r, i + (int32_t)j, c), sum);
+    i += (int32_t)(args.ahead - before(args));
+    for (uint32_t j = 0; j < args.taps && i < (int32_t)r.n; j++, i += (int32_t)args.span)
+        sum = fmaf(weight.get((uint64_t)c * args.taps + j), input(args, r, i, c), sum);
     return args.activated != 0 ? activate(args.act, sum) : sum;
 }
 
@@ -78,7 +84,7 @@ DEVICE bool row_of(const rn_conv_args &args, uint32_t *seq, uint32_t *row)
     *row = block_y() - args.states.n_seqs;
     *seq = global<uint32_t>(args.seqs, args.states.n_rows).get(*row);
     *row -= global<uint32_t>(args.states.firsts, args.states.n_seqs).get(*seq);
-    return *row + args.ahead + 1 >= args.taps;
+    return *row + args.ahead >= before(args);
 }
 
 RN_KERNEL(conv, rn_conv_args, 256, 4)
@@ -92,15 +98,15 @@ RN_KERNEL(conv, rn_conv_args, 256, 4)
         put_out(args, r, row, c, convolve(args, r, (int32_t)row, c));
         return;
     }
-    for (uint32_t i = 0; args.ahead > 0 && i + 1 < args.taps; i++)
+    for (uint32_t i = 0; args.ahead > 0 && i < before(args); i++)
         r.state.put((uint64_t)i * args.width + c, 0);
-    for (uint32_t i = 0; i < r.n && i + args.ahead + 1 < args.taps; i++)
+    for (uint32_t i = 0; i < r.n && i + args.ahead < before(args); i++)
         put_out(args, r, i, c, convolve(args, r, (int32_t)i, c));
-    for (uint32_t i = 0; r.n > 0 && i + 1 < args.taps; i++) /* upwards: a row of the state comes from one behind it */
-        r.state.put((uint64_t)i * args.width + c, input(args, r, (int32_t)(r.n + i + 1 - args.taps), c));
+    for (uint32_t i = 0; r.n > 0 && i < before(args); i++) /* upwards: a row of the state comes from one behind it */
+        r.state.put((uint64_t)i * args.width + c, input(args, r, (int32_t)(r.n + i - before(args)), c));
 }
 
-/* taps is 2. */
+/* taps is 2, span 1. */
 RN_KERNEL(shift, rn_conv_args, 256, 4)
 {
     uint32_t c = block_x() * 256 + thread_of_block(), seq, row;

@@ -120,7 +120,7 @@ runnel_status rn_arch_bailingmoe3_keys(const struct rn_hparams_reader *r)
 /* ---- Qwen ---- */
 
 /* The queries' product has for each head its queries and a gate, by whose sigmoid what the head finds is multiplied. */
-static int16_t gated_attention(struct rn_build *b, int16_t normed, int16_t *residual)
+int16_t rn_arch_gated_attention(struct rn_build *b, int16_t normed, int16_t *residual)
 {
     const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
     uint32_t dim = layer->k_dim, heads = layer->heads, kv_heads = layer->kv_heads;
@@ -193,7 +193,7 @@ static int16_t gated_norm(struct rn_build *b, int16_t a, int16_t gate, enum rn_a
     return rn_build_gate(b, act, gate, normed);
 }
 
-static int16_t delta_rule(struct rn_build *b, int16_t normed, int16_t *residual, bool tiled)
+int16_t rn_arch_delta_rule(struct rn_build *b, int16_t normed, int16_t *residual, bool tiled, enum rn_activation act)
 {
     const struct rn_linear_hparams *h = &b->hparams.linear;
     uint32_t keys = h->kv_heads * h->k_dim, values = h->heads * h->v_dim;
@@ -214,7 +214,7 @@ static int16_t delta_rule(struct rn_build *b, int16_t normed, int16_t *residual,
     op.tiled = tiled;
     op.scale = (float)(1 / sqrt(h->k_dim));
     mixed = rn_build_linear_attention(b, &op, qk, with_gates(b, v, normed));
-    mixed = gated_norm(b, mixed, gate, RN_ACT_SILU, h->heads);
+    mixed = gated_norm(b, mixed, gate, act, h->heads);
     rn_build_last_rows(b, &mixed, residual);
     all = rn_build_linear(b, mixed, "blk.%d.ssm_out", b->hparams.embedding);
     rn_build_release(b, mixed);
@@ -226,9 +226,9 @@ static int16_t qwen_block(struct rn_build *b, int16_t x, bool tiled)
     int16_t normed = rn_build_norm(b, x, "blk.%d.attn_norm"), out;
 
     if (b->hparams.layers[b->layer].heads > 0)
-        out = gated_attention(b, normed, &x);
+        out = rn_arch_gated_attention(b, normed, &x);
     else
-        out = delta_rule(b, normed, &x, tiled);
+        out = rn_arch_delta_rule(b, normed, &x, tiled, RN_ACT_SILU);
     rn_build_release(b, normed);
     return rn_build_ffn_part(b, rn_build_add(b, out, x));
 }

@@ -2,10 +2,12 @@
 #ifndef RN_MODEL_ARCH_FAMILIES_H
 #define RN_MODEL_ARCH_FAMILIES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "model/activation.h"
 
 struct rn_build;
 struct rn_hparams_reader;
@@ -69,6 +71,10 @@ void rn_arch_gemma3n(struct rn_build *b);
  * full_attention_interval, or else `interval`, has some, and prediction layers do. */
 runnel_status rn_arch_recurrent_layers(const struct rn_hparams_reader *r, uint32_t interval);
 runnel_status rn_arch_qwen3next_keys(const struct rn_hparams_reader *r);
+/* What attention with a gate gives for normed, and what gated delta rules give whose result goes through a norm and
+ * act of a gate. tiled as in op GATED_DELTA, *residual as in rn_build_last_rows. Both keep normed. */
+int16_t rn_arch_gated_attention(struct rn_build *b, int16_t normed, int16_t *residual);
+int16_t rn_arch_delta_rule(struct rn_build *b, int16_t normed, int16_t *residual, bool tiled, enum rn_activation act);
 int16_t rn_arch_qwen3next_block(struct rn_build *b, int16_t x);
 int16_t rn_arch_qwen35_block(struct rn_build *b, int16_t x);
 runnel_status rn_arch_kimi_linear_keys(const struct rn_hparams_reader *r);
@@ -95,6 +101,10 @@ int16_t rn_arch_minimax_01_block(struct rn_build *b, int16_t x);
 
 /* sparse.c */
 runnel_status rn_arch_minimax_m3_keys(const struct rn_hparams_reader *r);
+
+/* qwen4.c */
+runnel_status rn_arch_qwen4_keys(const struct rn_hparams_reader *r);
+void rn_arch_qwen4(struct rn_build *b);
 
 /* lfm.c */
 runnel_status rn_arch_lfm2_keys(const struct rn_hparams_reader *r);

@@ -337,6 +337,13 @@ static const struct rn_arch archs[] = {
      .experts = RN_EXPERTS_NORMALISED,
      .ffn_norm = "blk.%d.post_attention_norm",
      .unused = qkv_biases},
+    {.name = "qwen4exp",
+     .flags = RN_ARCH_NEOX | RN_ARCH_SECTIONS | RN_ARCH_INTERLEAVED | RN_ARCH_INDEXER,
+     .keys = rn_arch_qwen4_keys,
+     .build = rn_arch_qwen4,
+     .experts = RN_EXPERTS_NORMALISED,
+     .output_norm = "",
+     .unused = qkv_biases},
 
     {.name = "kimi-linear",
      .flags = RN_ARCH_LATENT | RN_ARCH_GAPS,

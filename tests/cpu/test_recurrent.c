@@ -16,7 +16,7 @@
 #include "tests/cpu/runner.h"
 
 enum { WIDTH = 200, VOCAB = 16, CONTEXT = 64, TOKENS = 40, SEQS = 3, POOL = 1 << 18 };
-enum { FIRST_TAPS = 4, SECOND_TAPS = 3 };
+enum { FIRST_TAPS = 4, SECOND_TAPS = 3, THIRD_TAPS = 3, SPAN = 2 };
 
 static const char *const levels[] = {"reference", "c", "avx2", "avx512", "neon"};
 
@@ -57,13 +57,16 @@ static void build_convolutions(struct rn_build *b)
     rn_build_release(b, x);
     x = rn_build_conv(b, y, "second", SECOND_TAPS, false);
     rn_build_release(b, y);
-    rn_build_head(b, x, embedding);
+    y = rn_build_wide_conv(b, x, "third", THIRD_TAPS, SPAN);
+    rn_build_release(b, x);
+    rn_build_head(b, y, embedding);
 }
 
 static const struct rn_arch convolutions = {.name = "plain", .flags = RN_ARCH_NO_ROPE, .build = build_convolutions};
 
 /* out of a, [TOKENS][WIDTH] */
-static void convolve(double *out, const double *a, const float *weights, const float *bias, int taps, bool silu)
+static void convolve(double *out, const double *a, const float *weights, const float *bias, int taps, int span,
+                     bool silu)
 {
     double sum;
     int r, c, i;
@@ -72,8 +75,8 @@ static void convolve(double *out, const double *a, const float *weights, const f
         for (c = 0; c < WIDTH; c++) {
             sum = bias == NULL ? 0 : bias[c];
             for (i = 0; i < taps; i++)
-                if (r + i >= taps - 1)
-                    sum += (double)weights[c * taps + i] * a[(r + i - taps + 1) * WIDTH + c];
+                if (r >= (taps - 1 - i) * span)
+                    sum += (double)weights[c * taps + i] * a[(r - (taps - 1 - i) * span) * WIDTH + c];
             out[r * WIDTH + c] = silu ? sum / (1 + exp(-sum)) : sum;
         }
 }
@@ -102,13 +105,14 @@ static void make_convolutions(void)
     static double x[TOKENS * WIDTH], y[TOKENS * WIDTH];
     const float *embedding = add("token_embd.weight", WIDTH, VOCAB), *norm = add("output_norm.weight", WIDTH, 1);
     const float *first = add("first.weight", FIRST_TAPS, WIDTH), *bias = add("first.bias", WIDTH, 1);
-    const float *second = add("second.weight", SECOND_TAPS, WIDTH);
+    const float *second = add("second.weight", SECOND_TAPS, WIDTH), *third = add("third.weight", THIRD_TAPS, WIDTH);
 
     for (int i = 0; i < TOKENS * WIDTH; i++)
         x[i] = embedding[f.tokens[0][i / WIDTH] * WIDTH + i % WIDTH];
-    convolve(y, x, first, bias, FIRST_TAPS, true);
-    convolve(x, y, second, NULL, SECOND_TAPS, false);
-    judge_head(x, embedding, norm);
+    convolve(y, x, first, bias, FIRST_TAPS, 1, true);
+    convolve(x, y, second, NULL, SECOND_TAPS, 1, false);
+    convolve(y, x, third, NULL, THIRD_TAPS, SPAN, true);
+    judge_head(y, embedding, norm);
 }
 
 /* ---- A file and its plan ---- */
@@ -646,8 +650,9 @@ static void test_breaches(void **state)
     open_plan(&convolutions, make_convolutions);
     op = &f.plan->ops[1];
     assert_int_equal(op->kind, RN_OP_CONV);
-    assert_int_equal(f.plan->n_state_layers, 2);
+    assert_int_equal(f.plan->n_state_layers, 3);
     CAUGHT(op->layer, op->layer = 1);
+    CAUGHT(op->span, op->span = 2);
     CAUGHT(op->layer, op->layer = -1);
     CAUGHT(f.plan->n_state_layers, f.plan->n_state_layers--);
     CAUGHT(f.plan->state_layers[0].n, f.plan->state_layers[0].n--);

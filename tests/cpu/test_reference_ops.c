@@ -40,6 +40,72 @@ static void embed_position(void **state)
     expect(2, 4, 10.0, 12.0, 2.0, 4.0);
 }
 
+static void tokens(void **state)
+{
+    struct rn_op op = op_of(RN_OP_TOKEN);
+
+    (void)state;
+    widths(1, 1, 1);
+    b.step.n_rows = 2;
+    b.rows[0].token = 0;
+    b.rows[1].token = 1 << 20;
+    run(&op);
+    expect(2, 2, 1.0, 1048577.0);
+}
+
+/* Of two and of three tokens: 2, 3, 6 give 2 * 5 ^ 3 * 7 = 31 and 31 ^ 6 * 11 = 93. The second row has the end, 4,
+ * behind its token, the third has nothing there. */
+static void grams(void **state)
+{
+    static const uint32_t sizes[] = {10, 100, 7, 50}, offsets[] = {0, 10, 110, 117};
+    static const int32_t rows[] = {1, 41, 112, 160, 2, 32, 112, 125, 9, 59, 111, 146};
+    struct rn_op op = op_of(RN_OP_GRAMS);
+
+    (void)state;
+    widths(3, 1, 1);
+    b.plan.grams = (struct rn_grams){.most = 3, .heads = 4, .end = 4, .factors = {5, 7, 11}};
+    memcpy(b.plan.grams.sizes, sizes, sizeof sizes);
+    memcpy(b.plan.grams.offsets, offsets, sizeof offsets);
+    put(0, 9, 3.0, 4.0, 7.0, 3.0, 5.0, 7.0, 10.0, 0.0, 0.0);
+    b.slots[3].width = 4;
+    op.out = 3;
+    b.step.n_rows = 3;
+    run(&op);
+    assert_memory_equal(b.ids, rows, sizeof rows);
+}
+
+static void look_up(void **state)
+{
+    static const uint16_t table[] = {0x3c00, 0x4000, 0xbc00, 0x3800, 0x4200, 0x4400}; /* 1 2, -1 0.5, 3 4 */
+    static const int32_t ids[] = {2, 0, 1, 1};
+    struct rn_op op = op_of(RN_OP_LOOK_UP);
+
+    (void)state;
+    widths(1, 1, 4);
+    weight(0, RN_F16, 2, 3, 1, table);
+    memcpy(b.ids, ids, sizeof ids);
+    b.slots[3].width = 2;
+    op.a = 3;
+    op.weight = 0;
+    op.used = 2;
+    b.step.n_rows = 2;
+    run(&op);
+    expect(2, 8, 3.0, 4.0, 1.0, 2.0, -1.0, 0.5, -1.0, 0.5);
+}
+
+static void signed_root(void **state)
+{
+    struct rn_op op = op_of(RN_OP_SIGNED_ROOT);
+
+    (void)state;
+    widths(5, 1, 5);
+    put(0, 5, 9.0, -4.0, 0.0, 0.01, -0.02);
+    op.eps = 0.25;
+    b.step.n_rows = 1;
+    run(&op);
+    expect(2, 5, 3.0, -2.0, 0.0, 0.5, -0.5);
+}
+
 static void split(void **state)
 {
     struct rn_op op = op_of(RN_OP_SPLIT);
@@ -573,6 +639,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(embed, setup),
         cmocka_unit_test_setup(embed_position, setup),
+        cmocka_unit_test_setup(tokens, setup),
+        cmocka_unit_test_setup(grams, setup),
+        cmocka_unit_test_setup(look_up, setup),
+        cmocka_unit_test_setup(signed_root, setup),
         cmocka_unit_test_setup(split, setup),
         cmocka_unit_test_setup(norms, setup),
         cmocka_unit_test_setup(matmul, setup),

@@ -14,7 +14,7 @@
 enum { ROWS = 5 };
 
 /* What b is. */
-enum operand { NOTHING, FLOATS, IDS, POSITIONS };
+enum operand { NOTHING, FLOATS, IDS, POSITIONS, TOKENS };
 
 /* ---- Values that come by themselves ---- */
 
@@ -44,6 +44,8 @@ static const struct part_case part_cases[] = {
     {RN_OP_OVER_WEIGHT, RN_PART_OVER_WEIGHT, 90, 0, 90, 90, NOTHING, {0}},
     {RN_OP_OVER_WEIGHT, RN_PART_OVER_WEIGHT, 90, 0, 90, 30, NOTHING, {0}},
     {RN_OP_EXPERT_FACTOR, RN_PART_EXPERT_FACTOR, 99, 3, 99, 7, IDS, {.used = 3, .experts = 7}},
+    {RN_OP_TOKEN, RN_PART_TOKEN, 1, 1, 1, 0, TOKENS, {0}},
+    {RN_OP_SIGNED_ROOT, RN_PART_SIGNED_ROOT, 70, 0, 70, 0, NOTHING, {.scale = 0.5f, .eps = 0.5}},
     {RN_OP_TEMPER, RN_PART_TEMPER, 65, 1, 65, 0, POSITIONS, {.scale = 0.1f, .span = 8, .ahead = 1}},
 };
 
@@ -59,6 +61,8 @@ static void fill_b(struct rig *rig, struct judge *judge, const struct part_case 
             ((uint32_t *)b)[i] = number;
         if (c->b == POSITIONS)
             judge->step.rows[i].position = number;
+        if (c->b == TOKENS)
+            judge->step.rows[i].token = (int32_t)number;
     }
     memcpy(judge->memory[1], b, (size_t)ROWS * c->b_width * sizeof(float));
 }
@@ -124,6 +128,50 @@ static void parts(void **state)
         seen |= 1u << part_cases[i].part;
     }
     assert_int_equal(seen, (1u << RN_PART_KINDS) - 1);
+}
+
+/* Rows that n-grams choose, to the bit: of tokens, of none, and of one behind which nothing counts. */
+static void rows_of_grams(uint32_t most, uint32_t heads)
+{
+    struct rig rig;
+    struct judge judge;
+    struct rn_grams_args args = {.n_rows = ROWS, .most = most, .heads = heads, .end = 3};
+    struct rn_op op = {.kind = RN_OP_GRAMS, .weight = -1, .bias = -1};
+    int32_t *out;
+    float *a;
+
+    rig_open(&rig);
+    a = rig_device(&rig, (size_t)ROWS * most * sizeof *a);
+    out = rig_device(&rig, (size_t)ROWS * heads * sizeof *out);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){most, 1, heads, 1});
+    for (uint32_t i = 0; i < ROWS * most; i++)
+        a[i] = i % 3 == 0 ? (float)rig_random(&rig, 1 << 24) : (float)rig_random(&rig, 6);
+    memcpy(judge.memory[0], a, (size_t)ROWS * most * sizeof *a);
+    for (uint32_t i = 0; i < most; i++)
+        args.factors[i] = UINT64_C(0x9e3779b97f4a7c15) * (i + 1);
+    for (uint32_t i = 0; i < heads; i++) {
+        args.sizes[i] = 1000003 + 2 * i;
+        args.offsets[i] = i * 1000200;
+    }
+    judge.plan.grams.most = most;
+    judge.plan.grams.heads = heads;
+    judge.plan.grams.end = args.end;
+    memcpy(judge.plan.grams.factors, args.factors, sizeof args.factors);
+    memcpy(judge.plan.grams.sizes, args.sizes, sizeof args.sizes);
+    memcpy(judge.plan.grams.offsets, args.offsets, sizeof args.offsets);
+    args.a = rig_at(a);
+    args.out = rig_at(out);
+    rig_run(&rig, RN_KERNEL_grams, &args);
+    assert_memory_equal(out, judge_run(&judge, op, false), (size_t)ROWS * heads * sizeof *out);
+    rig_close(&rig);
+}
+
+static void grams(void **state)
+{
+    (void)state;
+    rows_of_grams(2, 1);
+    rows_of_grams(3, 16);
+    rows_of_grams(8, 63);
 }
 
 /* A TEMPER writes where it reads, and an id that no ROUTE gives makes zeros. */
@@ -386,11 +434,8 @@ static void sums_of_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),
-        cmocka_unit_test(parts_in_place_and_strange_ids),
-        cmocka_unit_test(sums),
-        cmocka_unit_test(heads),
-        cmocka_unit_test(sums_of_nothing),
+        cmocka_unit_test(parts), cmocka_unit_test(grams), cmocka_unit_test(parts_in_place_and_strange_ids),
+        cmocka_unit_test(sums),  cmocka_unit_test(heads), cmocka_unit_test(sums_of_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

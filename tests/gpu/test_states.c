@@ -82,9 +82,18 @@ static void launch(uint32_t n_rows)
     rn_address weight = u->weight_cols > 0 ? rig_at(s.weight) : 0, bias = u->with_bias ? rig_at(s.bias) : 0;
 
     if (u->taps > 0) {
-        struct rn_conv_args conv = {states,         rig_at(s.step_a), weight,  bias,      rig_at(s.step_out),
-                                    rig_at(s.seqs), u->a_width,       u->taps, op->ahead, op->activated,
-                                    op->act};
+        struct rn_conv_args conv = {.states = states,
+                                    .a = rig_at(s.step_a),
+                                    .weight = weight,
+                                    .bias = bias,
+                                    .out = rig_at(s.step_out),
+                                    .seqs = rig_at(s.seqs),
+                                    .width = u->a_width,
+                                    .taps = u->taps,
+                                    .span = op->span > 1 ? op->span : 1,
+                                    .ahead = op->ahead,
+                                    .activated = op->activated,
+                                    .act = op->act};
 
         rig_run(&s.rig, u->kernel, &conv);
     } else {
@@ -257,21 +266,23 @@ static void check(const struct subject *u)
 
 static void convolutions(void **state)
 {
-    static const uint32_t shapes[][2] = {{2, 5}, {4, 300}, {9, 33}, {64, 20}}; /* taps, width */
+    static const uint32_t shapes[][3] = {{2, 5, 0},   {4, 300, 1}, {9, 33, 0}, /* taps, width, span */
+                                         {64, 20, 0}, {4, 270, 3}, {2, 40, 5}};
 
     (void)state;
     for (uint32_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        uint32_t taps = shapes[i][0], width = shapes[i][1];
-        const struct subject conv = {.name = "conv",
-                                     .op = {.kind = RN_OP_CONV, .act = RN_ACT_SILU, .activated = i % 2 == 1},
-                                     .a_width = width,
-                                     .out_width = width,
-                                     .taps = taps,
-                                     .weight_rows = width,
-                                     .weight_cols = taps,
-                                     .with_bias = i > 1,
-                                     .n = (taps - 1) * width,
-                                     .kernel = RN_KERNEL_conv};
+        uint32_t taps = shapes[i][0], width = shapes[i][1], span = shapes[i][2];
+        const struct subject conv = {
+            .name = "conv",
+            .op = {.kind = RN_OP_CONV, .act = RN_ACT_SILU, .activated = i % 2 == 1, .span = span},
+            .a_width = width,
+            .out_width = width,
+            .taps = taps,
+            .weight_rows = width,
+            .weight_cols = taps,
+            .with_bias = i > 1,
+            .n = (taps - 1) * (span > 1 ? span : 1) * width,
+            .kernel = RN_KERNEL_conv};
 
         check(&conv);
     }

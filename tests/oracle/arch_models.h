@@ -231,6 +231,11 @@
     X("qwen3-made-yarn", 0)              \
     X("qwen35moe-made", 0)               \
     X("qwen35moe-made-scales", 0)        \
+    X("qwen4exp-made", 0)                \
+    X("qwen4exp-made-bare", 0)           \
+    X("qwen4exp-made-chosen", 0)         \
+    X("qwen4exp-made-grams", 0)          \
+    X("qwen4exp-made-ratio", 0)          \
     X("qwen3moe-made-scales", 0)         \
     X("qwen3tts-made", 0)                \
     X("qwen3vl-made-sections", 0)        \
@@ -316,6 +321,7 @@
     X("qwen2-made-longrope", 0)           \
     X("qwen2-made-ways", 0)               \
     X("qwen35moe-made-keys", 0)           \
+    X("qwen4exp-made-keys", 0)            \
     X("qwen3vlmoe-made-keys", 0)          \
     X("refact-made-keys", 0)              \
     X("rnd1-made-keys", 0)                \

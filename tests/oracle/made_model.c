@@ -51,7 +51,11 @@ static uint32_t type_of(const struct maker *m, const char *word, size_t n)
     static const struct {
         const char *name;
         uint32_t type;
-    } types[] = {{"u32", RN_GGUF_U32}, {"i32", RN_GGUF_I32}, {"f32", RN_GGUF_F32}, {"bool", RN_GGUF_BOOL}};
+    } types[] = {{"u32", RN_GGUF_U32},
+                 {"i32", RN_GGUF_I32},
+                 {"u64", RN_GGUF_U64},
+                 {"f32", RN_GGUF_F32},
+                 {"bool", RN_GGUF_BOOL}};
     size_t i;
 
     for (i = 0; i < sizeof types / sizeof types[0]; i++)
@@ -69,6 +73,8 @@ static void add_value(struct maker *m, uint32_t type, const char *word)
         w_f32(&m->keys, (float)value);
     else if (type == RN_GGUF_BOOL)
         w_u8(&m->keys, value != 0);
+    else if (type == RN_GGUF_U64)
+        w_u64(&m->keys, (uint64_t)value);
     else
         w_u32(&m->keys, type == RN_GGUF_I32 ? (uint32_t)(int32_t)value : (uint32_t)value);
 }

@@ -4,8 +4,8 @@
  *
  *     seed N                              other weights for the same shapes; 0
  *     vocabulary N                        tokens "tok_0", "tok_1", ... (tokenizer.ggml.*)
- *     key NAME TYPE VALUE...              TYPE: u32 i32 f32 bool str, or an array of one: u32[] i32[] f32[]
- * bool[] str[]
+ *     key NAME TYPE VALUE...              TYPE: u32 i32 u64 f32 bool str, or an array of one: u32[] i32[]
+ *                                         u64[] f32[] bool[] str[]
  *     blocks FROM TO                      of the tensors below with "%d" in their names, one each; TO is not one
  *     tensor NAME DIMS...                 fastest first, F32
  *     tensor NAME DIMS... = MIDDLE REACH  its values lie in [MIDDLE - REACH, MIDDLE + REACH)
