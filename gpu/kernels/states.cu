@@ -65,10 +65,11 @@ DEVICE float convolve(const rn_conv_args &args, const run &r, int32_t i, uint32_
 {
     global<float> weight(args.weight, (uint64_t)args.width * args.taps);
     float sum = args.bias == 0 ? 0 : global<float>(args.bias, args.width).get(c);
+    int32_t first = i + (int32_t)(args.ahead - before(args));
+    uint32_t known = i + args.ahead < r.n ? args.taps : r.n - (uint32_t)first; /* behind the last row are zeros */
 
-    i += (int32_t)(args.ahead - before(args));
-    for (uint32_t j = 0; j < args.taps && i < (int32_t)r.n; j++, i += (int32_t)args.span)
-        sum = fmaf(weight.get((uint64_t)c * args.taps + j), input(args, r, i, c), sum);
+    for (uint32_t j = 0; j < known; j++)
+        sum = fmaf(weight.get((uint64_t)c * args.taps + j), input(args, r, first + (int32_t)(j * args.span), c), sum);
     return args.activated != 0 ? activate(args.act, sum) : sum;
 }
 
