@@ -101,7 +101,7 @@ struct rn_gpu_flight {
     int failed; /* what a call for it has returned */
 };
 
-enum { RN_GPU_ARGUMENT_BYTES = 256 }; /* of a kernel, at most */
+enum { RN_GPU_ARGUMENT_BYTES = 1024 }; /* of a kernel, at most */
 
 /* Where the arrays that a step brings lie in the inputs, in bytes: see inputs.c. */
 struct rn_gpu_inputs {

@@ -96,7 +96,7 @@ static void run_real(const struct rn_gpu_module *real, const struct rn_kernel_in
     struct rn_gpu_function *function = real_device_function(info->name);
     struct rn_launch launch = info->launch(args);
     struct rn_gpu_driver *driver = real->driver;
-    unsigned char copy[256];
+    unsigned char copy[1024];
     void *arguments[] = {copy};
     char text[128];
     int result;
