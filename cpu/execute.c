@@ -330,6 +330,7 @@ static void op_conv(const struct rn_fast_context *c, uint32_t index)
 #define op_add_weight rn_fast_add_weight
 #define op_over_weight rn_fast_over_weight
 #define op_lerp rn_fast_lerp
+#define op_scatter rn_fast_scatter
 #define op_part_sum rn_fast_part_sum
 #define op_repeat rn_fast_repeat
 #define op_shift rn_fast_shift

@@ -80,6 +80,7 @@ void rn_fast_times_weight(const struct rn_fast_context *c, const struct rn_op *o
 void rn_fast_add_weight(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_over_weight(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_lerp(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
+void rn_fast_scatter(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_part_sum(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_repeat(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 

@@ -3,6 +3,7 @@
  *
  * Law 5: a row's column is computed from the state behind the row before it, by the same call, wherever a step begins
  * and whoever has it. */
+#include <math.h>
 #include <string.h>
 
 #include "base/min.h"
@@ -58,6 +59,19 @@ void rn_fast_lerp(const struct rn_fast_context *c, const struct rn_op *op, uint3
     for (; parts > 0; parts--, out += width, w += width)
         for (i = 0; i < width; i++)
             out[i] = a[i] + (b[i] - a[i]) * w[i];
+}
+
+void rn_fast_scatter(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = rn_fast_row(c, op->a, row), *to = c->fast->vectors[op->weight];
+    uint32_t width = rn_fast_width(c, op->out), i;
+    float *out = rn_fast_row(c, op->out, row);
+
+    for (i = 0; i < width; i++)
+        out[i] = -INFINITY;
+    for (i = 0; i < rn_fast_width(c, op->a); i++)
+        if (to[i] >= 0 && to[i] < (float)width) /* builders have looked; the file may be another since */
+            out[(uint32_t)to[i]] = a[i];
 }
 
 void rn_fast_part_sum(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)

@@ -60,6 +60,7 @@ void rn_reference_times_weight(struct rn_reference *ref, const struct rn_op *op,
 void rn_reference_add_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_over_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_lerp(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_scatter(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_part_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_repeat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_shift(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);

@@ -62,6 +62,20 @@ void rn_reference_lerp(struct rn_reference *ref, const struct rn_op *op, const s
     }
 }
 
+void rn_reference_scatter(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const float *to = numbers(ref, op->weight);
+    uint32_t width = width_of(ref, op->out), r, i;
+
+    for (r = 0; r < rows_of(ref, op->out, step); r++) {
+        for (i = 0; i < width; i++)
+            row_of(ref, op->out, r)[i] = -INFINITY;
+        for (i = 0; i < width_of(ref, op->a); i++)
+            if (to[i] >= 0 && to[i] < (float)width) /* builders have looked; the file may be another since */
+                row_of(ref, op->out, r)[(uint32_t)to[i]] = row_of(ref, op->a, r)[i];
+    }
+}
+
 void rn_reference_part_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t part = width_of(ref, op->a) / op->heads, r, h, i;

@@ -587,6 +587,7 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
 #define op_add_weight rn_reference_add_weight
 #define op_over_weight rn_reference_over_weight
 #define op_lerp rn_reference_lerp
+#define op_scatter rn_reference_scatter
 #define op_part_sum rn_reference_part_sum
 #define op_repeat rn_reference_repeat
 #define op_shift rn_reference_shift

@@ -69,8 +69,8 @@ rn_gpu_match rn_gpu_match_add_norm; /* ADD, and a norm of that */
 rn_gpu_run_several rn_gpu_run_add_norm;
 
 /* ops_parts.c: parts of rows, and the products of heads. features.c: TAP. */
-rn_gpu_run rn_gpu_run_part, rn_gpu_run_grams, rn_gpu_run_part_sum, rn_gpu_run_tail, rn_gpu_run_resize, rn_gpu_run_head,
-    rn_gpu_run_tap;
+rn_gpu_run rn_gpu_run_part, rn_gpu_run_grams, rn_gpu_run_scatter, rn_gpu_run_part_sum, rn_gpu_run_tail,
+    rn_gpu_run_resize, rn_gpu_run_head, rn_gpu_run_tap;
 
 /* ops_products.c: products with weights, and experts. */
 rn_gpu_can rn_gpu_can_product;

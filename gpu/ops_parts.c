@@ -78,6 +78,18 @@ int rn_gpu_run_grams(struct rn_gpu_backend *backend, const struct rn_op *op, con
     return rn_gpu_launch(backend, RN_KERNEL_grams, &args);
 }
 
+int rn_gpu_run_scatter(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_scatter_args args = {.a = rn_gpu_slot(backend, op->a),
+                                         .to = rn_gpu_vector(backend, op->weight),
+                                         .out = rn_gpu_slot(backend, op->out),
+                                         .n_rows = rn_gpu_rows(backend, op->out, shape),
+                                         .a_width = rn_gpu_width(backend, op->a),
+                                         .width = rn_gpu_width(backend, op->out)};
+
+    return rn_gpu_launch(backend, RN_KERNEL_scatter, &args);
+}
+
 int rn_gpu_run_part_sum(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_part_sum_args args = {.a = rn_gpu_slot(backend, op->a),

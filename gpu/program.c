@@ -43,6 +43,7 @@ static const struct {
     [RN_OP_ADD_WEIGHT] = {always, rn_gpu_run_part},
     [RN_OP_OVER_WEIGHT] = {always, rn_gpu_run_part},
     [RN_OP_LERP] = {always, rn_gpu_run_part},
+    [RN_OP_SCATTER] = {always, rn_gpu_run_scatter},
     [RN_OP_PART_SUM] = {always, rn_gpu_run_part_sum},
     [RN_OP_REPEAT] = {always, rn_gpu_run_part},
     [RN_OP_SPLIT] = {always, rn_gpu_run_part},

@@ -459,6 +459,12 @@ struct rn_grams_args {
     uint64_t factors[RN_KERNEL_GRAM];
     uint32_t sizes[RN_KERNEL_GRAM_HEADS], offsets[RN_KERNEL_GRAM_HEADS];
 };
+/* SCATTER: out[r][to[i]] = a[r][i], -infinity everywhere else. What is not below `width` goes nowhere. */
+struct rn_scatter_args {
+    rn_address a, to, out; /* f32 [n_rows, a_width]; [a_width], whole numbers, each another; [n_rows, width] */
+    uint32_t n_rows, a_width, width;
+};
+enum { RN_SCATTER_PIECE = 4096 }; /* values of a row of out that a block has */
 
 /* PART_SUM: out[r] = the sum of each of the equal parts of a[r]. */
 struct rn_part_sum_args {
@@ -652,6 +658,7 @@ struct rn_feed_args {
     X(move_rows, move_rows)           \
     X(part, part)                     \
     X(grams, grams)                   \
+    X(scatter, scatter)               \
     X(part_sum, part_sum)             \
     X(tail, tail)                     \
     X(resize, resize)                 \

@@ -174,6 +174,11 @@ static struct rn_launch launch_grams(const struct rn_grams_args *args)
     return (struct rn_launch){{ceil_to((uint64_t)args->n_rows * args->heads, 256), 1, 1}, 256, 0};
 }
 
+static struct rn_launch launch_scatter(const struct rn_scatter_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->width, RN_SCATTER_PIECE), args->n_rows, 1}, 256, 0};
+}
+
 /* A warp has a part. */
 static struct rn_launch launch_part_sum(const struct rn_part_sum_args *args)
 {
@@ -397,6 +402,7 @@ LAUNCH(copy_states, struct rn_copy_states_args)
 LAUNCH(move_rows, struct rn_move_rows_args)
 LAUNCH(part, struct rn_part_args)
 LAUNCH(grams, struct rn_grams_args)
+LAUNCH(scatter, struct rn_scatter_args)
 LAUNCH(part_sum, struct rn_part_sum_args)
 LAUNCH(tail, struct rn_tail_args)
 LAUNCH(resize, struct rn_resize_args)
@@ -452,6 +458,7 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(move_rows, move_rows, move_rows),
     ROW(part, part, part),
     ROW(grams, grams, grams),
+    ROW(scatter, scatter, scatter),
     ROW(part_sum, part_sum, part_sum),
     ROW(tail, tail, tail),
     ROW(resize, resize, resize),

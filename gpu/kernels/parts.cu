@@ -156,6 +156,25 @@ RN_KERNEL(grams, rn_grams_args, 256, 4)
         .put(i, (int32_t)(args.offsets[head] + mixed % args.sizes[head]));
 }
 
+/* A block has a piece of a row of out, and looks at all numbers for those in it. */
+RN_KERNEL(scatter, rn_scatter_args, 256, 4)
+{
+    global<float> a(args.a, (uint64_t)args.n_rows * args.a_width), to(args.to, args.a_width);
+    global<float> out(args.out, (uint64_t)args.n_rows * args.width);
+    uint32_t piece = RN_SCATTER_PIECE, first = block_x() * piece;
+    uint32_t end = args.width - first < piece ? args.width : first + piece;
+    uint64_t of_a = (uint64_t)block_y() * args.a_width, of_out = (uint64_t)block_y() * args.width;
+
+    for (uint32_t i = first + thread_of_block(); i < end; i += 256)
+        out.put(of_out + i, -INFINITY);
+    sync_block();
+    for (uint32_t i = thread_of_block(); i < args.a_width; i += 256) {
+        float at = to.get(i);
+        if (at >= (float)first && at < (float)end)
+            out.put(of_out + (uint32_t)at, a.get(of_a + i));
+    }
+}
+
 /* A warp has a part of a row. */
 RN_KERNEL(part_sum, rn_part_sum_args, 256, 4)
 {

@@ -363,6 +363,27 @@ static void values_and_weights(void **state)
     expect(2, 6, 1.0, 1.0, 7.0, 5.0, 4.0, 4.0);
 }
 
+/* Logits of some tokens as those of all. */
+static void scatter(void **state)
+{
+    static const int64_t to[3] = {4, 0, 3};
+    struct rn_op op = op_of(RN_OP_SCATTER);
+
+    (void)state;
+    widths(3, 1, 5);
+    put(0, 6, 1.0, 2.0, 3.0, -4.0, -5.0, -6.0);
+    weight(0, RN_I64, 3, 1, 1, to);
+    op.weight = 0;
+    b.step.n_rows = 2;
+    run(&op);
+    for (int i = 0; i < 2; i++) {
+        const float *row = b.f[2] + (size_t)i * 5;
+
+        assert_true(row[0] == (i == 0 ? 2 : -5) && row[1] == -INFINITY && row[2] == -INFINITY);
+        assert_true(row[3] == (i == 0 ? 3 : -6) && row[4] == (i == 0 ? 1 : -4));
+    }
+}
+
 /* What several residual streams and sparse gates have. */
 static void streams_and_tails(void **state)
 {
@@ -651,6 +672,7 @@ int main(void)
         cmocka_unit_test_setup(sums_are_in_double, setup),
         cmocka_unit_test_setup(elementwise, setup),
         cmocka_unit_test_setup(values_and_weights, setup),
+        cmocka_unit_test_setup(scatter, setup),
         cmocka_unit_test_setup(streams_and_tails, setup),
         cmocka_unit_test_setup(factors_of_experts, setup),
         cmocka_unit_test_setup(features, setup),

@@ -305,6 +305,45 @@ static void resize_of(uint32_t width, uint32_t group, uint32_t b_width)
     rig_close(&rig);
 }
 
+/* Values of few tokens, with -infinity for all others; also for a number that is no token's. */
+static void scatter_of(uint32_t a_width, uint32_t width)
+{
+    struct rig rig;
+    struct judge judge;
+    struct rn_scatter_args args;
+    float *a, *to, *out, *alone;
+
+    rig_open(&rig);
+    a = rig_floats(&rig, (size_t)ROWS * a_width, 3);
+    to = rig_device(&rig, a_width * sizeof *to);
+    out = rig_device(&rig, (size_t)ROWS * width * sizeof *out);
+    alone = rig_device(&rig, width * sizeof *alone);
+    for (uint32_t i = 0; i < a_width; i++)
+        to[i] = (float)((uint64_t)(a_width - 1 - i) * width / a_width); /* each another */
+    to[a_width / 2] = (float)(width + 1);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){a_width, 1, width, 1});
+    memcpy(judge.memory[0], a, (size_t)ROWS * a_width * sizeof *a);
+    judge_weight(&judge, 0, RN_F32, a_width, 1, 1, to);
+    args = (struct rn_scatter_args){rig_at(a), rig_at(to), rig_at(out), ROWS, a_width, width};
+    rig_run(&rig, RN_KERNEL_scatter, &args);
+    assert_memory_equal(out, judge_run(&judge, (struct rn_op){.kind = RN_OP_SCATTER, .weight = 0, .bias = -1}, false),
+                        (size_t)ROWS * width * sizeof *out);
+    args = (struct rn_scatter_args){rig_at(a + (size_t)3 * a_width), rig_at(to), rig_at(alone), 1, a_width, width};
+    rig_run(&rig, RN_KERNEL_scatter, &args);
+    assert_memory_equal(alone, out + (size_t)3 * width, width * sizeof *out);
+    rig_close(&rig);
+}
+
+static void scatters(void **state)
+{
+    (void)state;
+    scatter_of(1, 1);
+    scatter_of(10, 33);
+    scatter_of(300, 4096);
+    scatter_of(700, 9001);
+    scatter_of(900, 900);
+}
+
 static void sums(void **state)
 {
     (void)state;
@@ -434,8 +473,13 @@ static void sums_of_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts), cmocka_unit_test(grams), cmocka_unit_test(parts_in_place_and_strange_ids),
-        cmocka_unit_test(sums),  cmocka_unit_test(heads), cmocka_unit_test(sums_of_nothing),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(parts_in_place_and_strange_ids),
+        cmocka_unit_test(scatters),
+        cmocka_unit_test(grams),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(heads),
+        cmocka_unit_test(sums_of_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
