@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "model/head.h"
 
 void rn_build_fail(struct rn_build *b, runnel_status status, const char *format, ...)
 {
@@ -131,11 +132,32 @@ static int32_t known_weight(struct rn_build *b, const struct rn_tensor *tensor)
     return -1;
 }
 
-static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t cols,
-                          uint32_t rows, uint32_t experts, bool any_shape)
+/* Shape and type are right. */
+static int32_t append_weight(struct rn_build *b, const struct rn_tensor *tensor, uint32_t cols, uint32_t rows,
+                             uint32_t experts)
 {
     struct rn_plan *plan = b->plan;
     struct rn_weight *weight;
+
+    if (!rn_build_grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
+        return 0;
+    weight = &plan->weights[plan->n_weights];
+    *weight = (struct rn_weight){.tensor = tensor,
+                                 .type = rn_type(tensor->type),
+                                 .type_id = tensor->type,
+                                 .cols = cols,
+                                 .rows = rows,
+                                 .experts = experts};
+    weight->row_bytes = rn_type_bytes(weight->type, cols);
+    b->n_foreign += b->source != plan->gguf;
+    plan->parameters += tensor->elements;
+    plan->weight_bytes += tensor->bytes;
+    return (int32_t)plan->n_weights++;
+}
+
+static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t cols,
+                          uint32_t rows, uint32_t experts, bool any_shape)
+{
     int32_t known;
 
     if (any_shape && tensor->elements != (uint64_t)cols * rows) {
@@ -155,22 +177,7 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
         return 0;
     }
     known = known_weight(b, tensor);
-    if (known >= 0)
-        return known;
-    if (!rn_build_grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
-        return 0;
-    weight = &plan->weights[plan->n_weights];
-    *weight = (struct rn_weight){.tensor = tensor,
-                                 .type = rn_type(tensor->type),
-                                 .type_id = tensor->type,
-                                 .cols = cols,
-                                 .rows = rows,
-                                 .experts = experts};
-    weight->row_bytes = rn_type_bytes(weight->type, cols);
-    b->n_foreign += b->source != plan->gguf;
-    plan->parameters += tensor->elements;
-    plan->weight_bytes += tensor->bytes;
-    return (int32_t)plan->n_weights++;
+    return known >= 0 ? known : append_weight(b, tensor, cols, rows, experts);
 }
 
 /* A tensor, or -1 where it is optional and not there. */
@@ -231,6 +238,52 @@ int32_t rn_build_stack(struct rn_build *b, const char *name, uint32_t cols, uint
         b->plan->weights[weight].experts = 1;
     }
     return weight;
+}
+
+/* Each is below `most`, and another: seen has a bit for each. */
+static void check_ids(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t most,
+                      unsigned char *seen)
+{
+    for (uint64_t i = 0; i < tensor->elements && b->status == RUNNEL_OK; i++) {
+        int64_t id;
+
+        memcpy(&id, (const unsigned char *)tensor->data + i * sizeof id, sizeof id);
+        if (id < 0 || id >= most)
+            rn_build_fail(b, RUNNEL_FORMAT, "tensor %s: number %llu is %lld, not one of 0 to %u", name,
+                          (unsigned long long)i, (long long)id, most - 1);
+        else if ((seen[id / 8] >> id % 8 & 1) != 0)
+            rn_build_fail(b, RUNNEL_FORMAT, "tensor %s says %lld twice", name, (long long)id);
+        else
+            seen[id / 8] |= (unsigned char)(1 << id % 8);
+    }
+}
+
+int16_t rn_build_scatter(struct rn_build *b, int16_t a, const char *name)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_SCATTER);
+    const struct rn_tensor *tensor = rn_build_tensor(b, name);
+    uint32_t n = rn_build_width(b, a), most = b->plan->n_vocab;
+    unsigned char *seen;
+
+    if (b->status != RUNNEL_OK)
+        return 0;
+    if (tensor == NULL || tensor->type != RN_I64 || !shape_is(tensor, n, 1, 1) || most > RN_MOST_IDS) {
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor %s is not %u tokens, out of at most %d, of type I64", name, n,
+                      RN_MOST_IDS);
+        return 0;
+    }
+    seen = rn_calloc(b->plan->heap, most / 8 + 1, 1);
+    if (seen == NULL)
+        rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
+    else
+        check_ids(b, tensor, name, most, seen);
+    rn_free(b->plan->heap, seen);
+    op.a = a;
+    op.weight = append_weight(b, tensor, n, 1, 1);
+    op.out = rn_build_slot(b, most, false);
+    rn_build_op(b, &op);
+    rn_build_release(b, a);
+    return op.out;
 }
 
 uint32_t rn_build_rows(struct rn_build *b, const char *name)
@@ -658,6 +711,26 @@ int16_t rn_build_select(struct rn_build *b, int16_t a)
     return op.out;
 }
 
+uint32_t rn_build_fused_width(const struct rn_build *b)
+{
+    return b->facts->width > 0 ? b->facts->width : b->hparams.embedding;
+}
+
+/* RMS norm of all that is tapped, where the head's file asks for it. Releases all. */
+static int16_t norm_tapped(struct rn_build *b, int16_t all)
+{
+    double eps = b->hparams.rms_eps;
+    int16_t normed;
+
+    if (!b->facts->norm_before_fc)
+        return all;
+    b->hparams.rms_eps = b->facts->eps;
+    normed = rn_build_rms_norm(b, all, "enc.output_norm.weight");
+    b->hparams.rms_eps = eps;
+    rn_build_release(b, all);
+    return normed;
+}
+
 /* x joins what is tapped already; the last one makes a feature of all. */
 static void fuse(struct rn_build *b, int16_t x, bool is_last)
 {
@@ -670,7 +743,8 @@ static void fuse(struct rn_build *b, int16_t x, bool is_last)
     if (!is_last)
         return;
     b->source = b->fuse;
-    op.a = rn_build_linear(b, all, "fc", b->hparams.embedding);
+    all = norm_tapped(b, all);
+    op.a = rn_build_linear(b, all, "fc", rn_build_fused_width(b));
     b->source = b->plan->gguf;
     rn_build_op(b, &op);
     rn_build_release(b, op.a);
@@ -686,7 +760,7 @@ void rn_build_tap(struct rn_build *b, int16_t x)
         op.group = i * b->hparams.embedding;
         if (b->taps[i] != (uint32_t)b->layer)
             continue;
-        if (b->fuse != NULL && b->n_taps > 1)
+        if (b->fuse != NULL)
             fuse(b, x, i + 1 == b->n_taps);
         else
             rn_build_op(b, &op);

@@ -16,7 +16,11 @@
 #include "model/hparams.h"
 #include "model/plan.h"
 
-enum { RN_BUILD_NAME_BYTES = 64 }; /* of a tensor, at most */
+enum {
+    RN_BUILD_NAME_BYTES = 64, /* of a tensor, at most */
+    RN_MOST_IDS = 1 << 24     /* tokens of a SCATTER, at most: floats are exact so far */
+};
+struct rn_head_facts; /* head.h */
 
 struct rn_build {
     struct rn_plan *plan;
@@ -41,7 +45,8 @@ struct rn_build {
     uint32_t n_taps;
     int16_t carried;                  /* slot of what a block has and later ones read; -1: none */
     int16_t tapped;                   /* slot with those so far, where they are to be fused */
-    const struct rn_gguf *fuse;       /* the head's file whose fc.weight makes one feature of several taps; or NULL */
+    const struct rn_gguf *fuse;       /* the head's file whose fc.weight makes one feature of all taps; or NULL */
+    const struct rn_head_facts *facts; /* what the head's file says, where it is built or is `fuse`; or NULL */
     const struct rn_gguf *target;     /* of a head that is built: the file of the model it drafts for; or NULL */
     const struct rn_gguf *source;     /* where tensors are looked for: the plan's file, or one of the other two */
     bool again;                       /* blocks that have been built come once more ... */
@@ -166,6 +171,8 @@ int16_t rn_build_select(struct rn_build *b, int16_t a);
 void rn_build_tap(struct rn_build *b, int16_t x);
 /* a, behind SELECT, becomes features behind those that there are. Keeps a. */
 void rn_build_features(struct rn_build *b, int16_t a);
+/* What the head makes of all taps: floats of a row. */
+uint32_t rn_build_fused_width(const struct rn_build *b);
 
 /* scores.c: what the file's head makes of the final norm becomes the last features: rn_plan.n_scores. Nothing without a
  * head. Keeps normed. */
@@ -212,6 +219,9 @@ int16_t rn_build_unit(struct rn_build *b, int16_t a, uint32_t heads, double eps,
 int16_t rn_build_group_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads, double eps);
 /* The same values in another slot. Keeps a. */
 int16_t rn_build_copy(struct rn_build *b, int16_t a);
+/* Op SCATTER by the tensor `name`, to the width of logits. FORMAT: it does not have another token for each of a's
+ * values. Releases a. */
+int16_t rn_build_scatter(struct rn_build *b, int16_t a, const char *name);
 /* a of the row before, see op SHIFT. Keeps a. */
 int16_t rn_build_shift(struct rn_build *b, int16_t a);
 /* a, then c. Releases both. */

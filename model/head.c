@@ -4,15 +4,21 @@
 #include <string.h>
 
 #include "model/build.h"
+#include "model/eagle3.h"
 
 /* ---- What the file says ---- */
 
-bool rn_head_is(const struct rn_gguf *gguf)
+static bool is_of(const struct rn_gguf *gguf, const char *architecture)
 {
     struct rn_view name = {"", 0};
 
     return rn_gguf_get_string(gguf, "general.architecture", true, &name, NULL) == RUNNEL_OK &&
-           name.n == strlen(RN_HEAD_ARCH) && memcmp(name.bytes, RN_HEAD_ARCH, name.n) == 0;
+           name.n == strlen(architecture) && memcmp(name.bytes, architecture, name.n) == 0;
+}
+
+bool rn_head_is(const struct rn_gguf *gguf)
+{
+    return is_of(gguf, RN_HEAD_ARCH) || is_of(gguf, RN_EAGLE3_ARCH);
 }
 
 static int digit(char c)
@@ -41,7 +47,9 @@ runnel_status rn_head_read(const struct rn_gguf *gguf, struct rn_head_facts *fac
     runnel_status status;
 
     *facts = (struct rn_head_facts){0};
-    if (!rn_head_is(gguf))
+    if (is_of(gguf, RN_EAGLE3_ARCH))
+        return rn_eagle3_read(gguf, facts, error);
+    if (!is_of(gguf, RN_HEAD_ARCH))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: not an EAGLE head", rn_gguf_path(gguf));
     status = read_print(gguf, facts->target, error);
     if (status == RUNNEL_OK)
@@ -110,26 +118,32 @@ static void build_head(struct rn_build *b)
 runnel_status rn_plan_new_head(struct rn_heap *heap, const struct rn_gguf *head, const struct rn_gguf *target,
                                uint32_t context_tokens, struct rn_plan **out, runnel_error *error)
 {
-    static const struct rn_arch arch = {.name = RN_HEAD_ARCH, .build = build_head};
-    struct rn_build b = {.error = error, .target = target};
+    static const struct rn_arch own = {.name = RN_HEAD_ARCH, .build = build_head},
+                                eagle3 = {.name = RN_EAGLE3_ARCH, .build = rn_eagle3_build};
     struct rn_head_facts facts;
+    struct rn_build b = {.error = error, .target = target, .facts = &facts};
     runnel_status status = rn_head_read(head, &facts, error);
 
-    return status == RUNNEL_OK ? rn_plan_make(&b, heap, head, &arch, context_tokens, out) : status;
+    return status == RUNNEL_OK ? rn_plan_make(&b, heap, head, facts.is_eagle3 ? &eagle3 : &own, context_tokens, out)
+                               : status;
 }
 
 runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *target, uint32_t context_tokens,
                                    const struct rn_gguf *head, struct rn_plan **out, runnel_error *error)
 {
-    struct rn_build b = {.error = error, .fuse = head, .with_norm = true};
+    struct rn_build b = {.error = error, .with_norm = true};
     struct rn_arch_choice choice;
     struct rn_head_facts facts;
     runnel_status status = rn_head_read(head, &facts, error);
 
     if (status == RUNNEL_OK)
         status = rn_plan_arch(target, &choice, error);
+    if (status == RUNNEL_OK && facts.is_eagle3)
+        status = rn_eagle3_fits(head, &facts, target, choice.arch.name, error);
     if (status != RUNNEL_OK)
         return status;
+    b.facts = &facts;
+    b.fuse = facts.is_eagle3 || facts.n_taps > 1 ? head : NULL;
     b.taps = facts.taps;
     b.n_taps = facts.n_taps;
     b.assumed = choice.assumed;

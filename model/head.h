@@ -13,6 +13,7 @@
  *   EAGLE head        g = fc · (residual streams behind the tapped blocks), or that of the one block that is tapped.
  *                     train/eagle.h has sources; train/head_file.h has the file's keys. Embedding and output matrix
  *                     are the target's.
+ *   EAGLE-3 head      the same of another program: general.architecture eagle3, see eagle3.c.
  *   prediction layer  g = the final norm's output, which the model's own output matrix reads (DeepSeek-V3, arXiv
  *                     2412.19437, section 2.2: the representation that OutHead gets). In a model's file behind its
  *                     blocks: key nextn_predict_layers, tensors blk.N.nextn.{enorm,hnorm,eh_proj} and, where they are
@@ -38,28 +39,37 @@
 #include "model/plan.h"
 
 #define RN_HEAD_ARCH "runnel-eagle"
+#define RN_EAGLE3_ARCH "eagle3"
 
 enum { RN_HEAD_TAPS = 8 };
 
 /* What a head's file says of its target. */
 struct rn_head_facts {
-    unsigned char target[16];    /* print of its file */
-    uint32_t taps[RN_HEAD_TAPS]; /* blocks, ascending */
+    bool is_eagle3;              /* RN_EAGLE3_ARCH; else RN_HEAD_ARCH */
+    unsigned char target[16];    /* print of its file; of EAGLE-3 zeros: the file does not say */
+    uint32_t taps[RN_HEAD_TAPS]; /* blocks behind which states are read, ascending */
     uint32_t n_taps;             /* 1 and more */
+    uint32_t width;              /* of EAGLE-3: of g; else 0, and it is the target's */
+    uint32_t target_width;       /* of EAGLE-3 */
+    bool norm_before_fc;         /* of EAGLE-3: an RMS norm of all states, with eps, stands before the fusion */
+    bool norm_before_residual;   /* of EAGLE-3: the residual stream begins with the normed g */
+    double eps;
 };
 
-/* True for a file whose general.architecture is RN_HEAD_ARCH. */
+/* True for a file whose general.architecture is one of those two. */
 bool rn_head_is(const struct rn_gguf *gguf);
 
 /* FORMAT names the key. UNSUPPORTED: not a head. */
 runnel_status rn_head_read(const struct rn_gguf *gguf, struct rn_head_facts *facts, runnel_error *error);
 
-/* The head's plan. Both files are borrowed; whether they belong together the caller has looked (facts.target). FORMAT:
- * the widths or vocabularies differ, or a tensor is missing or misshaped; else as rn_plan_new. */
+/* The head's plan. Both files are borrowed; whether they belong together the caller has looked (facts.target), as far
+ * as an EAGLE-3 head's file says it rn_plan_new_for_head. FORMAT: the widths or vocabularies differ, or a tensor is
+ * missing or misshaped; else as rn_plan_new. */
 runnel_status rn_plan_new_head(struct rn_heap *heap, const struct rn_gguf *head, const struct rn_gguf *target,
                                uint32_t context_tokens, struct rn_plan **out, runnel_error *error);
 
-/* The target's plan, with the head's g as its first features. INVALID: the target does not have the blocks. */
+/* The target's plan, with the head's g as its first features, up to rn_plan.normed_at. INVALID: the target does not have
+ * the blocks; of an EAGLE-3 head also another width, or other tokens, than its file says. */
 runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *target, uint32_t context_tokens,
                                    const struct rn_gguf *head, struct rn_plan **out, runnel_error *error);
 

@@ -7,6 +7,7 @@
 
 #include "base/one_line.h"
 #include "model/build.h"
+#include "model/head.h"
 #include "model/kv.h"
 
 /* The context of a request for 0: what most machines can hold. */
@@ -104,7 +105,7 @@ static void fill_sizes(struct rn_build *b, uint32_t context_tokens)
     check_taps(b);
     plan->embedding = b->hparams.embedding;
     plan->bidirectional = !b->hparams.causal;
-    plan->features_width = (b->fuse != NULL && b->n_taps > 1 ? 1 : b->n_taps) * b->hparams.embedding;
+    plan->features_width = b->fuse != NULL ? rn_build_fused_width(b) : b->n_taps * b->hparams.embedding;
     plan->n_layers = b->n_blocks;
     plan->trained_tokens = b->hparams.trained_tokens;
     plan->context_tokens = context_tokens;
@@ -130,7 +131,8 @@ static bool read_elsewhere(const struct rn_build *b, struct rn_view name)
     unsigned long block;
 
     snprintf(stem, sizeof stem, "%.*s", (int)(name.n < sizeof stem ? name.n : sizeof stem - 1), name.bytes);
-    if (b->target != NULL && strcmp(stem, "fc.weight") == 0)
+    if (b->target != NULL && (strcmp(stem, "fc.weight") == 0 ||
+                              (b->facts->norm_before_fc && strcmp(stem, "enc.output_norm.weight") == 0)))
         return true;
     if (strncmp(stem, "blk.", 4) != 0)
         return b->only_nextn;

@@ -403,7 +403,7 @@ static runnel_status check_head(const struct runnel_model *model, const char *pa
     struct rn_head_facts facts;
     runnel_status status = rn_head_read(model->parts.drafter.gguf, &facts, error);
 
-    if (status == RUNNEL_OK && memcmp(facts.target, print.bytes, sizeof facts.target) != 0)
+    if (status == RUNNEL_OK && !facts.is_eagle3 && memcmp(facts.target, print.bytes, sizeof facts.target) != 0)
         return rn_error_set(error, RUNNEL_INVALID,
                             "%s: a head for another model file than %s (its fingerprint differs)", path, model->path);
     return status;
@@ -436,7 +436,7 @@ runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path
     status = is_mtp(path) ? rn_plan_new(heap, parts->gguf, context, &parts->plan, error)
                           : rn_plan_new_for_head(heap, parts->gguf, context, drafter->gguf, &parts->plan, error);
     if (status == RUNNEL_OK)
-        drafter->n_features = parts->plan->embedding;
+        drafter->n_features = parts->plan->normed_at > 0 ? parts->plan->normed_at : parts->plan->embedding;
     return status;
 }
 
