@@ -296,9 +296,10 @@ typedef struct runnel_model_options {
                                  Above 1; 0: 2, or up to 100 ms where more requests wait for their first token than are
                                  read; INFINITY: no bound. Answers of negative priority do not count */
     const char *draft_path;  /* a drafter, which guesses tokens for RUNNEL_DRAFT_MODEL. NULL: none; a GGUF file of a
-                                 smaller model with the same tokens, or of a head that was trained for this file
-                                 (runnel_eagle_train); "mtp": the file's own prediction layers; "exit:N": the model's
-                                 first N blocks. Not with chunk_mean */
+                                 smaller model with the same tokens, or of a head: one that was trained for this file
+                                 (runnel_eagle_train), or an EAGLE-3 head for its model (architecture eagle3); "mtp":
+                                 the file's own prediction layers; "exit:N": the model's first N blocks. Not with
+                                 chunk_mean */
     uint64_t draft_kv_bytes; /* memory for the drafter's KV blocks. 0: room for as many positions as the model has, at
                                  most an eighth of the machine's memory. Streams that find no room do not draft */
     uint32_t draft_threads;  /* 0: the drafter takes turns with the model on the compute threads. Else it has so many

@@ -43,10 +43,11 @@ struct rn_build {
     bool with_norm;       /* beside taps, the final norm's output becomes features, too */
     const uint32_t *taps; /* [n_taps] blocks */
     uint32_t n_taps;
+    /* What the head's file says, where it is built or is `fuse`; or NULL. */
+    const struct rn_head_facts *facts;
     int16_t carried;                  /* slot of what a block has and later ones read; -1: none */
     int16_t tapped;                   /* slot with those so far, where they are to be fused */
     const struct rn_gguf *fuse;       /* the head's file whose fc.weight makes one feature of all taps; or NULL */
-    const struct rn_head_facts *facts; /* what the head's file says, where it is built or is `fuse`; or NULL */
     const struct rn_gguf *target;     /* of a head that is built: the file of the model it drafts for; or NULL */
     const struct rn_gguf *source;     /* where tensors are looked for: the plan's file, or one of the other two */
     bool again;                       /* blocks that have been built come once more ... */

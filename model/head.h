@@ -68,8 +68,8 @@ runnel_status rn_head_read(const struct rn_gguf *gguf, struct rn_head_facts *fac
 runnel_status rn_plan_new_head(struct rn_heap *heap, const struct rn_gguf *head, const struct rn_gguf *target,
                                uint32_t context_tokens, struct rn_plan **out, runnel_error *error);
 
-/* The target's plan, with the head's g as its first features, up to rn_plan.normed_at. INVALID: the target does not have
- * the blocks; of an EAGLE-3 head also another width, or other tokens, than its file says. */
+/* The target's plan, with the head's g as its first features, up to rn_plan.normed_at. INVALID: the target does not
+ * have the blocks; of an EAGLE-3 head also: it has another width, or other tokens, than the head's file says. */
 runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *target, uint32_t context_tokens,
                                    const struct rn_gguf *head, struct rn_plan **out, runnel_error *error);
 

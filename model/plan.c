@@ -131,8 +131,8 @@ static bool read_elsewhere(const struct rn_build *b, struct rn_view name)
     unsigned long block;
 
     snprintf(stem, sizeof stem, "%.*s", (int)(name.n < sizeof stem ? name.n : sizeof stem - 1), name.bytes);
-    if (b->target != NULL && (strcmp(stem, "fc.weight") == 0 ||
-                              (b->facts->norm_before_fc && strcmp(stem, "enc.output_norm.weight") == 0)))
+    if (b->target != NULL &&
+        (strcmp(stem, "fc.weight") == 0 || (b->facts->norm_before_fc && strcmp(stem, "enc.output_norm.weight") == 0)))
         return true;
     if (strncmp(stem, "blk.", 4) != 0)
         return b->only_nextn;

@@ -120,8 +120,8 @@ static runnel_status read_origin(struct rn_head *head, const struct rn_gguf *ggu
     runnel_status status = rn_head_read(gguf, &facts, error);
 
     if (status == RUNNEL_OK && facts.is_eagle3)
-        status = rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: an EAGLE-3 head, not one of runnel's own",
-                              rn_gguf_path(gguf));
+        status =
+            rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: an EAGLE-3 head, not one of runnel's own", rn_gguf_path(gguf));
     if (status != RUNNEL_OK)
         return status;
     memcpy(head->target, facts.target, sizeof head->target);

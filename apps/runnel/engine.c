@@ -68,6 +68,17 @@ bool app_shared_url(const char *given, struct app_text *file, const char **url)
     return true;
 }
 
+/* One that runnel has trained, or an EAGLE-3 head of another program. */
+static bool is_head(const char *architecture, size_t n)
+{
+    static const char *const known[] = {"runnel-eagle", "eagle3"};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (n == strlen(known[i]) && memcmp(architecture, known[i], n) == 0)
+            return true;
+    return false;
+}
+
 /* "eagle:FILE" means a head; another model would be loaded as one that guesses by itself. False after a message. */
 static bool check_head(const struct app_options *options)
 {
@@ -81,7 +92,7 @@ static bool check_head(const struct app_options *options)
         runnel_file_open(path, &file, NULL) != RUNNEL_OK) /* the load says why */
         return true;
     text = app_file_text(file, "general.architecture", "", &n);
-    if (text != NULL && (n != strlen("runnel-eagle") || memcmp(text, "runnel-eagle", n) != 0)) {
+    if (text != NULL && !is_head(text, n)) {
         app_error("%s is a model (%.*s) and no head; --draft FILE guesses with a model", path, (int)n, text);
         good = false;
     }
