@@ -27,18 +27,23 @@ static struct sight sight_both_ways(const struct rn_step *step, const struct rn_
 /* Does the row look at fewer positions than there are, in the order in which they were chosen? */
 static bool is_chosen(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    return op->b >= 0 && c->step->rows[row].position >= op->used;
+    return op->b >= 0 && (op->second > 0 || c->step->rows[row].position >= op->used);
 }
 
 /* How many positions the row chose: behind blocks that are not whole there may be none. */
 static uint32_t count_chosen(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const int32_t *chosen = (const int32_t *)rn_fast_row(c, op->b, row);
-    uint32_t n = op->used;
+    uint32_t least = 1, most = op->used, middle;
 
-    while (n > 1 && chosen[n - 1] < 0)
-        n--;
-    return n;
+    while (least < most) { /* behind the first that is none there are none */
+        middle = (least + most + 1) / 2;
+        if (chosen[middle - 1] < 0)
+            most = middle - 1;
+        else
+            least = middle;
+    }
+    return least;
 }
 
 /* Of a row that looks at chosen positions their numbers in the choice. */
@@ -85,9 +90,9 @@ static struct rn_attend attend_of(const struct rn_fast_context *c, const struct 
                               .k_dim = op->k_dim,
                               .v_dim = op->v_dim,
                               .last = sight.last,
-                              .window = op->bidirectional ? sight.last - sight.first + 1
-                                        : op->chunked     ? 0
-                                                          : op->window,
+                              .window = op->bidirectional               ? sight.last - sight.first + 1
+                                        : op->chunked || op->second > 0 ? 0
+                                                                        : op->window,
                               .first = op->chunked ? sight.first : 0,
                               .own = op->bidirectional ? c->step->rows[row].position : sight.last,
                               .segment = segment_of(sight),

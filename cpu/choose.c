@@ -243,10 +243,28 @@ void rn_fast_choose(const struct rn_fast_context *c, uint32_t index)
 
 /* ---- What attention reads ---- */
 
+void rn_fast_reach(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    uint32_t n = c->step->rows[row].position + 1, n_a = op->a < 0 ? 0 : rn_fast_width(c, op->a), k = 0, p, i;
+    const int32_t *a = op->a < 0 ? NULL : chosen_of(c, op->a, row);
+    int32_t *out = (int32_t *)rn_fast_row(c, op->out, row);
+
+    for (p = n > op->window ? n - op->window : 0; p < n; p++)
+        out[k++] = (int32_t)p;
+    for (p = op->per - 1; a == NULL && p < n; p += op->per)
+        out[k++] = (int32_t)(p | RN_SECOND);
+    for (i = 0; i < n_a && a[i] >= 0; i++)
+        if (((uint32_t)a[i] + 1) % op->per == 0)
+            out[k++] = a[i] | RN_SECOND;
+    RN_ASSERT(k <= op->used);
+    while (k < op->used)
+        out[k++] = -1;
+}
+
 /* Elements of `unit` bytes of n positions, `row` bytes from one to the next of a position, from where each lies to
  * where each goes. */
-static void copy_keys(uint8_t *to, const size_t *goes, const uint8_t *from, const size_t *lies, uint32_t n, size_t row,
-                      size_t bytes, uint32_t unit)
+static void copy_keys(uint8_t *to, const size_t *goes, const uint8_t *const *from, const size_t *lies, uint32_t n,
+                      size_t row, size_t bytes, uint32_t unit)
 {
     uint32_t j;
     size_t at;
@@ -254,23 +272,26 @@ static void copy_keys(uint8_t *to, const size_t *goes, const uint8_t *from, cons
     for (at = 0; at < bytes; at += row) {
         if (unit == 2)
             for (j = 0; j < n; j++)
-                memcpy(to + at + goes[j], from + at + lies[j], 2);
+                memcpy(to + at + goes[j], from[j] + at + lies[j], 2);
         else if (unit == 4)
             for (j = 0; j < n; j++)
-                memcpy(to + at + goes[j], from + at + lies[j], 4);
+                memcpy(to + at + goes[j], from[j] + at + lies[j], 4);
         else
             for (j = 0; j < n; j++)
-                to[at + goes[j]] = from[at + lies[j]];
+                to[at + goes[j]] = from[j][at + lies[j]];
     }
 }
 
 void rn_fast_gather(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, struct rn_attend *t)
 {
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
+    const struct rn_fast_layer *second = op->second > 0 ? &c->fast->layers[op->second - 1] : layer;
+    const uint32_t *blocks = rn_fast_table(second, &c->step->seqs[c->step->rows[row].seq]);
     const int32_t *chosen = chosen_of(c, op->b, row);
     uint32_t unit = rn_kv_unit_bytes(t->kv_type), mask = c->fast->limits.block_tokens - 1, n = t->last + 1, i, j, many;
     uint32_t from = t->from - t->from % t->segment, to = n;
     size_t lies[RN_ATTEND_TILE], goes[RN_ATTEND_TILE];
+    const uint8_t *from_of[RN_ATTEND_TILE];
 
     if (t->to < n) /* the end of the segment that holds the one before it */
         to = (t->to - 1) / t->segment * t->segment + t->segment;
@@ -280,11 +301,16 @@ void rn_fast_gather(const struct rn_fast_context *c, const struct rn_op *op, uin
         for (j = 0; j < many; j++) {
             uint32_t position = (uint32_t)chosen[i + j];
 
+            bool far = (position & RN_SECOND) != 0;
+
+            position &= ~(uint32_t)RN_SECOND;
             RN_ASSERT(position <= c->step->rows[row].position);
-            lies[j] = t->blocks[position >> t->block_shift] * layer->key_block + (size_t)(position & mask) * unit;
+            lies[j] = (far ? blocks : t->blocks)[position >> t->block_shift] * layer->key_block +
+                      (size_t)(position & mask) * unit;
+            from_of[j] = far ? second->keys : t->keys;
             goes[j] = ((i + j) >> t->block_shift) * layer->key_head + (size_t)((i + j) & mask) * unit;
         }
-        copy_keys(c->scratch->gathered, goes, t->keys, lies, many, (size_t)c->fast->limits.block_tokens * unit,
+        copy_keys(c->scratch->gathered, goes, from_of, lies, many, (size_t)c->fast->limits.block_tokens * unit,
                   layer->key_head, unit);
     }
     t->keys = c->scratch->gathered;

@@ -68,6 +68,14 @@ static void op_signed_root(const struct rn_fast_context *c, const struct rn_op *
         out[i] = a[i] == 0 ? a[i] : copysignf(sqrtf(fabsf(a[i]) < eps ? eps : fabsf(a[i])), a[i]);
 }
 
+static void op_embed_ids(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_weight *w = &c->fast->plan->weights[op->weight];
+
+    memcpy(rn_fast_row(c, op->out, row),
+           (const uint8_t *)w->tensor->data + (size_t)c->step->rows[row].token * w->row_bytes, w->row_bytes);
+}
+
 /* Of the i-th group of a norm's row: its part of a vector, which has one for all groups or one for each. */
 static const float *part(const struct rn_fast_context *c, int32_t weight, uint32_t i, uint32_t group)
 {
@@ -228,8 +236,14 @@ static void op_kv_store(const struct rn_fast_context *c, const struct rn_op *op,
 
 static void op_route(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    rn_route_row(op, rn_fast_row(c, op->a, row), rn_fast_vector(c, op->weight), (int32_t *)rn_fast_row(c, op->out, row),
-                 rn_fast_row(c, op->out2, row));
+    int32_t *ids = (int32_t *)rn_fast_row(c, op->out, row);
+
+    if (op->b >= 0) {
+        memcpy(ids, rn_fast_row(c, op->b, row), op->used * sizeof *ids);
+        rn_route_weigh(op, rn_fast_row(c, op->a, row), ids, rn_fast_row(c, op->out2, row));
+        return;
+    }
+    rn_route_row(op, rn_fast_row(c, op->a, row), rn_fast_vector(c, op->weight), ids, rn_fast_row(c, op->out2, row));
 }
 
 static void op_expert_sum(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
@@ -325,6 +339,11 @@ static void op_conv(const struct rn_fast_context *c, uint32_t index)
     rn_fast_conv(c, index);
 }
 
+static void op_compress(const struct rn_fast_context *c, uint32_t index)
+{
+    rn_fast_compress(c, index);
+}
+
 /* linear.c */
 #define op_times_weight rn_fast_times_weight
 #define op_add_weight rn_fast_add_weight
@@ -407,7 +426,7 @@ static void set_angles(const struct rn_fast_context *c)
         for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++) {
             out = c->fast->angles[k] + (size_t)row * table->dims;
             for (i = 0; i < table->dims / 2; i++) {
-                angle = (c->step->rows[row].position + table->ahead) * table->inv_freq[i];
+                angle = ((double)c->step->rows[row].position + table->shift) * table->inv_freq[i];
                 out[i] = (float)(cos(angle) * table->magnitude);
                 out[i + table->dims / 2] = (float)(sin(angle) * table->magnitude);
             }
@@ -436,6 +455,8 @@ struct runner {
 #define op_tail rn_fast_tail
 #define op_resize rn_fast_resize
 #define op_mix rn_fast_mix
+#define op_hyper rn_fast_hyper
+#define op_reach rn_fast_reach
 
 static const struct runner runners[] = {
 #define RN_OP(NAME, name, work, ...) [RN_OP_##NAME] = RUNNER_##work(op_##name),

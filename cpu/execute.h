@@ -52,9 +52,10 @@ static inline uint32_t rn_fast_take_of(const struct rn_fast_context *c, uint32_t
 /* attention.c: of the instruction `index`, what this worker takes. */
 void rn_fast_attention(const struct rn_fast_context *c, uint32_t index);
 
-/* choose.c: likewise; and the keys of t, which is as for a row that looks at chosen positions, become those that were
- * chosen, in their order: t->from and t->to say which are read. */
+/* choose.c: likewise; one row of REACH; and the keys of t, which is as for a row that looks at chosen positions, become
+ * those that were chosen, in their order: t->from and t->to say which are read. */
 void rn_fast_choose(const struct rn_fast_context *c, uint32_t index);
+void rn_fast_reach(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_gather(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, struct rn_attend *t);
 
 /* products.c: likewise. */
@@ -91,6 +92,7 @@ void rn_fast_linear(const struct rn_fast_context *c, uint32_t index);
 /* recurrent.c: likewise. */
 void rn_fast_conv(const struct rn_fast_context *c, uint32_t index);
 void rn_fast_scan(const struct rn_fast_context *c, uint32_t index);
+void rn_fast_compress(const struct rn_fast_context *c, uint32_t index);
 
 /* parts.c: ops over parts of rows, each for one row. */
 void rn_fast_temper(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
@@ -100,6 +102,7 @@ void rn_fast_expert_factor(const struct rn_fast_context *c, const struct rn_op *
 void rn_fast_tail(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_resize(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 void rn_fast_mix(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
+void rn_fast_hyper(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
 
 /* attention.c: the groups of the current step; part of rn_fast_ready. */
 void rn_fast_make_groups(struct rn_fast *fast);

@@ -100,10 +100,73 @@ void rn_fast_mix(const struct rn_fast_context *c, const struct rn_op *op, uint32
 {
     const float *a = rn_fast_row(c, op->a, row), *b = rn_fast_row(c, op->b, row);
     uint32_t n = op->heads, part = rn_fast_width(c, op->a) / n, i, j;
+    const struct rn_rows *rows = c->fast->level->rows;
     float *out = rn_fast_row(c, op->out, row);
 
-    memcpy(out, a, (size_t)n * part * sizeof *out);
-    for (i = 0; i < n; i++, out += part)
+    for (i = 0; i < n; i++, out += part) {
+        rows->scale(out, a + (size_t)i * part, op->scale, part);
         for (j = 0; j < n; j++)
-            c->fast->level->rows->accumulate(out, a + (size_t)j * part, *b++, part);
+            rows->accumulate(out, a + (size_t)j * part, *b++, part);
+    }
+}
+
+/* ---- Streams ---- */
+
+/* The softmax of z[0..n), plus eps. */
+static void soften(double *z, uint32_t n, double eps)
+{
+    double most = z[0], sum = 0;
+    uint32_t j;
+
+    for (j = 1; j < n; j++)
+        most = z[j] > most ? z[j] : most;
+    for (j = 0; j < n; j++)
+        sum += z[j] = exp(z[j] - most);
+    for (j = 0; j < n; j++)
+        z[j] = z[j] / sum + eps;
+}
+
+/* The n numbers at z, z + step, ... divided by their sum plus eps. */
+static void divide(double *z, uint32_t n, uint32_t step, double eps)
+{
+    double sum = eps;
+    uint32_t j;
+
+    for (j = 0; j < n; j++)
+        sum += z[(size_t)j * step];
+    for (j = 0; j < n; j++)
+        z[(size_t)j * step] /= sum;
+}
+
+/* z[n, n] becomes the matrix of op HYPER. */
+static void balance(const struct rn_op *op, double *z)
+{
+    uint32_t n = op->heads, turn = 0, i;
+
+    for (i = 0; i < n; i++)
+        soften(z + (size_t)i * n, n, op->eps);
+    do {
+        for (i = 0; i < n && turn > 0; i++)
+            divide(z + (size_t)i * n, n, 1, op->eps);
+        for (i = 0; i < n; i++)
+            divide(z + i, n, n, op->eps);
+    } while (++turn < op->turns);
+}
+
+void rn_fast_hyper(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = rn_fast_row(c, op->a, row), *base = rn_fast_vector(c, op->weight);
+    double z[RN_MAX_STREAMS * RN_MAX_STREAMS], x;
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t n = op->heads, i;
+
+    for (i = 0; i < 2 * n; i++) {
+        x = 1 / (1 + exp(-((double)op->factors[i / n] * (double)a[i] + (double)base[i])));
+        out[i] = (float)(i < n ? x + op->eps : 2 * x);
+    }
+    for (i = 0; i < n * n; i++)
+        z[i] = (double)op->factors[2] * (double)a[2 * n + i] + (double)base[2 * n + i];
+    balance(op, z);
+    for (i = 0; i < n * n; i++)
+        out[2 * n + i] = (float)z[i % n * n + i / n];
 }

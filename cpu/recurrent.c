@@ -75,6 +75,82 @@ void rn_fast_conv(const struct rn_fast_context *c, uint32_t index)
     }
 }
 
+/* ---- Rows of blocks: the state is as ops.def says ---- */
+
+/* What n channels of one row of the step add to the state. */
+static void keep(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, uint32_t channel, uint32_t n,
+                 float *to)
+{
+    uint32_t width = rn_fast_width(c, op->a), in_block = c->step->rows[row].position % op->per, i;
+    const float *weight = c->fast->vectors[op->weight] + (size_t)channel * op->per + in_block; /* by columns */
+    const float *scores = rn_fast_row(c, op->b, row) + channel;
+
+    memcpy(to + channel, rn_fast_row(c, op->a, row) + channel, n * sizeof *to);
+    for (i = 0; i < n; i++)
+        to[width + channel + i] = scores[i] + weight[(size_t)i * op->per];
+}
+
+/* Channels [first, first + n) of the row of the block that ends at position `at`. */
+static void pool(const struct rn_fast_context *c, const struct rn_op *op, const float *state, uint32_t at,
+                 uint32_t first, uint32_t n, float *out)
+{
+    uint32_t width = rn_fast_width(c, op->a), all = width / op->k_dim * op->per, i, k;
+    uint32_t begin = at + 1 < all ? all - (at + 1) : 0; /* of the first block there is none before */
+    float most[CHANNELS], weights[CHANNELS], total[CHANNELS];
+    const float *row;
+
+    for (k = begin; k < all; k++) {
+        row = state + ((size_t)((at + 1 + k) % all) * 2 + 1) * width + (size_t)(k / op->per) * op->k_dim + first;
+        for (i = 0; i < n; i++)
+            most[i] = k == begin || row[i] > most[i] ? row[i] : most[i];
+    }
+    memset(total, 0, sizeof total);
+    memset(out, 0, n * sizeof *out);
+    for (k = begin; k < all; k++) {
+        row = state + (size_t)((at + 1 + k) % all) * 2 * width + (size_t)(k / op->per) * op->k_dim + first;
+        for (i = 0; i < n; i++)
+            weights[i] = row[width + i] - most[i];
+        c->fast->level->rows->activate(weights, weights, RN_ACT_EXP, n);
+        for (i = 0; i < n; i++) {
+            total[i] += weights[i];
+            out[i] += weights[i] * row[i];
+        }
+    }
+    for (i = 0; i < n; i++)
+        out[i] /= total[i];
+}
+
+static void compress_run(const struct rn_fast_context *c, const struct rn_op *op, struct rn_fast_run run,
+                         uint32_t first, uint32_t n)
+{
+    uint32_t width = rn_fast_width(c, op->a), parts = width / op->k_dim, r, at, i;
+    float *out;
+
+    for (r = run.row; r < run.row + run.n; r++) {
+        at = c->step->rows[r].position;
+        out = rn_fast_row(c, op->out, r) + first;
+        for (i = 0; i < parts; i++)
+            keep(c, op, r, i * op->k_dim + first, n, run.state + (size_t)(at % (parts * op->per)) * 2 * width);
+        if ((at + 1) % op->per == 0)
+            pool(c, op, run.state, at, first, n, out);
+        else
+            memset(out, 0, n * sizeof *out);
+    }
+}
+
+void rn_fast_compress(const struct rn_fast_context *c, uint32_t index)
+{
+    const struct rn_op *op = c->fast->program.list[index].op;
+    struct rn_fast_run run;
+    uint32_t i, first;
+
+    while ((uint64_t)(i = rn_fast_take(c, index)) * CHANNELS < op->k_dim && !rn_stop_is_set(c->step->stop)) {
+        first = i * CHANNELS;
+        for (run = rn_fast_next_run(c, op, (struct rn_fast_run){0}); run.n > 0; run = rn_fast_next_run(c, op, run))
+            compress_run(c, op, run, first, op->k_dim - first < CHANNELS ? op->k_dim - first : CHANNELS);
+    }
+}
+
 /* ---- Scans: the state of a head is [k_dim][v_dim]; where decay differs within it, that of all is [k_dim][heads] ----
  * */
 

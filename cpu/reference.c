@@ -127,7 +127,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
 static bool take_scratch(struct rn_reference *ref)
 {
     const struct rn_plan *plan = ref->plan;
-    uint32_t i, cols = 1, head = 1, queries = 1;
+    uint32_t i, cols = 1, head = 1, queries = 1, seen = ref->limits.context_tokens;
 
     for (i = 0; i < plan->n_weights; i++)
         cols = larger(cols, plan->weights[i].cols);
@@ -137,6 +137,7 @@ static bool take_scratch(struct rn_reference *ref)
         if (op->kind == RN_OP_ATTENTION || op->kind == RN_OP_CHOOSE) {
             head = larger(head, larger(op->k_dim, op->v_dim));
             queries = larger(queries, op->heads * op->k_dim);
+            seen = larger(seen, op->used);
         } else if (op->kind == RN_OP_HEAD_SUM) {
             head = larger(head, plan->weights[op->weight].cols);
         }
@@ -144,7 +145,7 @@ static bool take_scratch(struct rn_reference *ref)
     ref->selected = rn_alloc(ref->heap, ref->limits.max_rows, sizeof *ref->selected);
     ref->row = rn_alloc(ref->heap, cols, RN_REFERENCE_ROWS * sizeof *ref->row);
     ref->bias = rn_alloc(ref->heap, cols, sizeof *ref->bias);
-    ref->scores = rn_alloc(ref->heap, ref->limits.context_tokens, sizeof *ref->scores);
+    ref->scores = rn_alloc(ref->heap, seen, sizeof *ref->scores);
     ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
     ref->query = rn_alloc(ref->heap, queries, sizeof *ref->query);
     ref->head = rn_alloc(ref->heap, head, sizeof *ref->head);

@@ -29,7 +29,8 @@ struct rn_reference {
     uint32_t n_drawn;       /* ... and for how many rows */
     float *row;             /* [RN_REFERENCE_ROWS]: decoded rows of a weight, the widest's */
     float *bias;            /* one decoded bias */
-    double *scores;         /* [context_tokens] of one head of one row, in the order in which it looks */
+    double *scores;         /* [context_tokens, or what more an op looks at] of one head of one row, in the order in
+                               which it looks */
     double *sums;           /* [widest head, or row of a HEAD_SUM] */
     double *query;          /* [most numbers of an op's heads]: as the keys are rotated */
     float *head;            /* [widest head]: a key or a value as stored */
@@ -50,10 +51,11 @@ double rn_reference_activate(enum rn_activation act, double x);
 float *rn_reference_state(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step,
                           uint32_t r);
 
-/* reference_attention.c: the ops KV_STORE, ATTENTION and CHOOSE. */
+/* reference_attention.c: the ops KV_STORE, ATTENTION, CHOOSE and REACH. */
 void rn_reference_kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_reach(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
 /* reference_linear.c: the ops of these names. */
 void rn_reference_times_weight(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
@@ -70,6 +72,7 @@ void rn_reference_gated_delta(struct rn_reference *ref, const struct rn_op *op, 
 
 /* reference_recurrent.c: the ops of these names. */
 void rn_reference_conv(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_compress(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_scan(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
 /* reference_blocks.c: blocks of the cache as a whole. copy: the copies of a step, and move: its moves; the others are
@@ -101,5 +104,6 @@ void rn_reference_expert_factor(struct rn_reference *ref, const struct rn_op *op
 void rn_reference_tail(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_resize(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 void rn_reference_mix(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+void rn_reference_hyper(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
 #endif

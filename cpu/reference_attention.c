@@ -174,10 +174,17 @@ struct sight {
     const struct rn_step_seq *seq;
     const uint32_t *blocks; /* its table */
     struct rn_chunk_span span;
-    uint32_t n;            /* of all three */
-    uint32_t own;          /* the row's own place among them: the last, but where it looks ahead */
-    const int32_t *chosen; /* [n]: instead these positions; NULL: they are not chosen */
+    uint32_t n;             /* of all three */
+    uint32_t own;           /* the row's own place among them: the last, but where it looks ahead */
+    const int32_t *chosen;  /* [n]: instead these positions; NULL: they are not chosen */
+    const uint32_t *second; /* the table of rn_op.second */
 };
+
+/* The i-th is one of the second cache. */
+static bool is_second(const struct sight *sight, uint32_t i)
+{
+    return sight->chosen != NULL && (sight->chosen[i] & RN_SECOND) != 0;
+}
 
 /* Of a row that looks at what is behind it, too: no means, and the first and the last position. */
 static struct sight sight_both_ways(const struct rn_op *op, const struct rn_step *step, uint32_t row)
@@ -216,6 +223,7 @@ static struct sight sight_of(const struct rn_reference *ref, const struct rn_op 
         for (sight.n = op->used; sight.n > 1 && sight.chosen[sight.n - 1] < 0; sight.n--)
             ;
         sight.own = sight.n - 1;
+        sight.second = op->second == 0 ? NULL : table_of(ref, seq, op->second - 1);
         return sight;
     }
     sight.n = span->sink_end - span->sink + span->to - span->from + position + 1 - span->first;
@@ -229,6 +237,8 @@ static size_t look(const struct rn_reference *ref, const struct sight *sight, ui
     const struct rn_chunk_span *span = &sight->span;
 
     *more = 0;
+    if (is_second(sight, i))
+        return place(ref, sight->second, (uint32_t)sight->chosen[i] & ~(uint32_t)RN_SECOND);
     if (sight->chosen != NULL)
         return place(ref, sight->blocks, seen_place(sight->step, sight->row, (uint32_t)sight->chosen[i]));
     if (i < span->sink_end - span->sink)
@@ -250,13 +260,15 @@ static void attend(struct rn_reference *ref, const struct rn_op *op, const struc
     const float *sink = sinks_of(ref, op);
     bool of_keys = ref->plan->kv_layers[op->layer].v_width == 0; /* values are the front of keys */
     uint32_t width = of_keys ? op->k_dim : op->v_dim, p, i;
+    int32_t layer;
 
     for (i = 0; i < op->k_dim; i++)
         ref->query[i] = q[i];
     if (rn_kv_rotated(ref->limits.kv_type))
         rotate(ref->query, op->k_dim, rn_kv_rotation(op->k_dim));
     for (p = 0; p < sight->n; p++) {
-        get(ref, ref->k[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head, op->k_dim);
+        get(ref, ref->k[is_second(sight, p) ? (int32_t)op->second - 1 : op->layer], look(ref, sight, p, &more),
+            op->kv_heads, kv_head, op->k_dim);
         ref->scores[p] = score(ref, op) + more + slope * fabs((double)sight->own - p);
         max = fmax(max, ref->scores[p]);
     }
@@ -268,8 +280,8 @@ static void attend(struct rn_reference *ref, const struct rn_op *op, const struc
     for (p = 0; p < sight->n; p++) {
         weight = exp(ref->scores[p] - max);
         total += weight;
-        get(ref, of_keys ? ref->k[op->layer] : ref->v[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head,
-            width);
+        layer = is_second(sight, p) ? (int32_t)op->second - 1 : op->layer;
+        get(ref, of_keys ? ref->k[layer] : ref->v[layer], look(ref, sight, p, &more), op->kv_heads, kv_head, width);
         for (i = 0; i < op->v_dim; i++)
             ref->sums[i] += weight * ref->head[i];
     }
@@ -364,4 +376,31 @@ void rn_reference_choose_positions(struct rn_reference *ref, const struct rn_op 
         for (p = 0; p < op->used && n <= op->used; p++)
             out[p] = p < n ? (int32_t)p : -1;
     }
+}
+
+/* The last positions of the whole blocks of n positions, of the list a[n_a] if there is one. */
+static void reach_row(const struct rn_op *op, const int32_t *a, uint32_t n_a, uint32_t n, int32_t *out)
+{
+    uint32_t k = 0, p, i;
+
+    for (p = n > op->window ? n - op->window : 0; p < n; p++)
+        out[k++] = (int32_t)p;
+    for (p = op->per - 1; a == NULL && p < n; p += op->per)
+        out[k++] = (int32_t)(p | RN_SECOND);
+    for (i = 0; i < n_a && a[i] >= 0; i++)
+        if (((uint32_t)a[i] + 1) % op->per == 0)
+            out[k++] = a[i] | RN_SECOND;
+    RN_CHECK(k <= op->used);
+    while (k < op->used)
+        out[k++] = -1;
+}
+
+void rn_reference_reach(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const int32_t *a = op->a < 0 ? NULL : ref->slots[op->a];
+    uint32_t n_a = a == NULL ? 0 : ref->plan->slots[op->a].width, r;
+
+    for (r = 0; r < step->n_rows; r++)
+        reach_row(op, a == NULL ? NULL : a + (size_t)r * n_a, n_a, step->rows[r].position + 1,
+                  (int32_t *)ref->slots[op->out] + (size_t)r * op->used);
 }

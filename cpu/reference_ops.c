@@ -154,6 +154,16 @@ static void op_look_up(struct rn_reference *ref, const struct rn_op *op, const s
                cols * sizeof(float));
 }
 
+static void op_embed_ids(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_weight *w = &ref->plan->weights[op->weight];
+    uint32_t r;
+
+    for (r = 0; r < step->n_rows; r++)
+        memcpy(ints(ref, op->out) + (size_t)r * w->cols,
+               (const unsigned char *)w->tensor->data + (size_t)step->rows[r].token * w->row_bytes, w->row_bytes);
+}
+
 /* Of n values around `mean`. */
 static void normalise_group(const struct rn_op *op, const float *a, double mean, const float *w, const float *bias,
                             uint32_t n, float *out)
@@ -295,7 +305,7 @@ static void rotate_head(const struct rn_rope *rope, uint32_t position, const flo
     double angle, c, s, ax, ay;
 
     for (i = 0; i < half; i++) {
-        angle = (position + rope->ahead) * rope->inv_freq[i];
+        angle = ((double)position + rope->shift) * rope->inv_freq[i];
         c = cos(angle) * rope->magnitude;
         s = sin(angle) * rope->magnitude;
         x = rope->neox ? i : 2 * i;
@@ -525,7 +535,8 @@ static void keep_best_groups(const struct rn_op *op, double *scores)
 }
 
 /* All gatings grow with the logit: without a weight and groups the best logits are the best experts. */
-static void route_row(const struct rn_op *op, const float *logits, const float *more, int32_t *ids, float *weights)
+static void route_row(const struct rn_op *op, const float *logits, const float *more, const int32_t *given,
+                      int32_t *ids, float *weights)
 {
     double scores[RN_MAX_ROUTED], gates[RN_MAX_ROUTED], sum = 0, most = -INFINITY;
     uint32_t e, j;
@@ -536,7 +547,7 @@ static void route_row(const struct rn_op *op, const float *logits, const float *
     if (op->groups > 1)
         keep_best_groups(op, scores);
     for (j = 0; j < op->used; j++)
-        ids[j] = (int32_t)best(scores, op->experts, ids, j);
+        ids[j] = given != NULL ? given[j] : (int32_t)best(scores, op->experts, ids, j);
     for (j = 0; j < op->used; j++) {
         ids[j] /= op->per > 1 ? (int32_t)op->per : 1;
         most = fmax(most, gates[ids[j]]);
@@ -555,7 +566,8 @@ static void op_route(struct rn_reference *ref, const struct rn_op *op, const str
     const float *more = bias_row(ref, op->weight, 0);
 
     for (r = 0; r < n_rows; r++)
-        route_row(op, floats(ref, op->a) + (size_t)r * op->experts, more, ints(ref, op->out) + (size_t)r * op->used,
+        route_row(op, floats(ref, op->a) + (size_t)r * op->experts, more,
+                  op->b < 0 ? NULL : ints(ref, op->b) + (size_t)r * op->used, ints(ref, op->out) + (size_t)r * op->used,
                   floats(ref, op->out2) + (size_t)r * op->used);
 }
 
@@ -583,6 +595,8 @@ static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, c
 #define op_kv_store rn_reference_kv_store
 #define op_attention rn_reference_attention
 #define op_choose rn_reference_choose_positions
+#define op_reach rn_reference_reach
+#define op_compress rn_reference_compress
 #define op_times_weight rn_reference_times_weight
 #define op_add_weight rn_reference_add_weight
 #define op_over_weight rn_reference_over_weight
@@ -605,6 +619,7 @@ typedef void (*op_fn)(struct rn_reference *ref, const struct rn_op *op, const st
 #define op_tail rn_reference_tail
 #define op_resize rn_reference_resize
 #define op_mix rn_reference_mix
+#define op_hyper rn_reference_hyper
 #define op_concat rn_reference_concat
 #define op_split rn_reference_split
 

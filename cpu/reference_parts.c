@@ -183,9 +183,65 @@ void rn_reference_mix(struct rn_reference *ref, const struct rn_op *op, const st
 
     for (r = 0; r < n_rows; r++, a += width, b += n * n) {
         for (k = 0; k < width; k++) {
-            for (sum = a[k], j = 0; j < n; j++)
+            for (sum = (double)op->scale * a[k], j = 0; j < n; j++)
                 sum += (double)b[k / part * n + j] * a[j * part + k % part];
             floats(ref, op->out)[(size_t)r * width + k] = (float)sum;
         }
+    }
+}
+
+/* Rows of m[n, n], or columns, divided by their sums plus eps. */
+static void divide(double *m, uint32_t n, double eps, bool columns)
+{
+    size_t along = columns ? n : 1, across = columns ? 1 : n;
+    uint32_t i, j;
+    double sum;
+
+    for (i = 0; i < n; i++) {
+        for (sum = eps, j = 0; j < n; j++)
+            sum += m[i * across + j * along];
+        for (j = 0; j < n; j++)
+            m[i * across + j * along] /= sum;
+    }
+}
+
+/* z[n, n] becomes the matrix of op HYPER. */
+static void balance(const struct rn_op *op, double *z)
+{
+    uint32_t n = op->heads, i, j, turn;
+    double most, sum;
+
+    for (i = 0; i < n; i++) {
+        for (most = -INFINITY, j = 0; j < n; j++)
+            most = fmax(most, z[i * n + j]);
+        for (sum = 0, j = 0; j < n; j++)
+            sum += z[i * n + j] = exp(z[i * n + j] - most);
+        for (j = 0; j < n; j++)
+            z[i * n + j] = z[i * n + j] / sum + op->eps;
+    }
+    divide(z, n, op->eps, true);
+    for (turn = 1; turn < op->turns; turn++) {
+        divide(z, n, op->eps, false);
+        divide(z, n, op->eps, true);
+    }
+}
+
+void rn_reference_hyper(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t n = op->heads, all = (2 + n) * n, n_rows = rows_of(ref, op->out, step), r, i;
+    const float *a = floats(ref, op->a), *base = vector(ref, op, 0);
+    double z[RN_MAX_STREAMS * RN_MAX_STREAMS], x;
+    float *out = floats(ref, op->out);
+
+    for (r = 0; r < n_rows; r++, a += all, out += all) {
+        for (i = 0; i < 2 * n; i++) {
+            x = 1 / (1 + exp(-((double)op->factors[i / n] * a[i] + base[i])));
+            out[i] = (float)(i < n ? x + op->eps : 2 * x);
+        }
+        for (i = 0; i < n * n; i++)
+            z[i] = (double)op->factors[2] * a[2 * n + i] + base[2 * n + i];
+        balance(op, z);
+        for (i = 0; i < n * n; i++)
+            out[2 * n + i] = (float)z[i % n * n + i / n];
     }
 }

@@ -105,3 +105,49 @@ void rn_reference_scan(struct rn_reference *ref, const struct rn_op *op, const s
         for (head = 0; head < op->heads; head++)
             scan_head(ref, op, r, head, rn_reference_state(ref, op, step, r) + (size_t)head * op->v_dim * op->k_dim);
 }
+
+/* ---- Rows of blocks ---- */
+
+/* Number i of what a block makes of the last n positions, of which those from `first` on count; at: the block's last.
+ * state: as ops.def has it, of width `width`. */
+static double compressed(const struct rn_op *op, const float *state, uint32_t width, uint32_t first, uint32_t at,
+                         uint32_t i)
+{
+    uint32_t n = width / op->k_dim * op->per, k;
+    double most = -INFINITY, total = 0, sum = 0, weight;
+    const float *row;
+
+    for (k = first; k < n; k++) {
+        row = state + (size_t)((at + 1 + k) % n) * 2 * width + k / op->per * op->k_dim + i;
+        most = fmax(most, row[width]);
+    }
+    for (k = first; k < n; k++) {
+        row = state + (size_t)((at + 1 + k) % n) * 2 * width + k / op->per * op->k_dim + i;
+        weight = exp(row[width] - most);
+        total += weight;
+        sum += weight * row[0];
+    }
+    return sum / total;
+}
+
+void rn_reference_compress(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t width = ref->plan->slots[op->a].width, n = width / op->k_dim * op->per, r, i, at, first;
+    float *state, *row, *out;
+    const float *w;
+
+    for (r = 0; r < step->n_rows; r++) {
+        at = step->rows[r].position;
+        state = rn_reference_state(ref, op, step, r);
+        row = state + (size_t)(at % n) * 2 * width;
+        w = numbers(ref, op->weight, at % op->per);
+        for (i = 0; i < width; i++) {
+            row[i] = row_of(ref, op->a, r)[i];
+            row[width + i] = row_of(ref, op->b, r)[i] + w[i];
+        }
+        out = row_of(ref, op->out, r);
+        first = at + 1 < n ? n - (at + 1) : 0; /* of the first block there is none before */
+        for (i = 0; i < op->k_dim; i++)
+            out[i] = (at + 1) % op->per == 0 ? (float)compressed(op, state, width, first, at, i) : 0;
+    }
+}

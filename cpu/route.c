@@ -72,14 +72,32 @@ static void chosen_sum(const float *logits, const int32_t *ids, uint32_t n, doub
         *sum += exp((double)logits[ids[j]] - *most);
 }
 
+void rn_route_weigh(const struct rn_op *op, const float *logits, const int32_t *ids, float *weights)
+{
+    double most = 0, sum = 1, all = 0, part;
+    uint32_t j;
+
+    if (op->gating == RN_GATING_SOFTMAX)
+        softmax_sum(logits, op->experts, &most, &sum);
+    if (op->gating == RN_GATING_CHOSEN)
+        chosen_sum(logits, ids, op->used, &most, &sum);
+    for (j = 0; j < op->used; j++) {
+        weights[j] = (float)gate(op->gating, (double)logits[ids[j]], most, sum);
+        all += (double)weights[j];
+    }
+    part = (op->normalise ? 1 / fmax(all, op->eps) : 1) * (double)op->scale;
+    for (j = 0; j < op->used && part != 1; j++)
+        weights[j] = (float)((double)weights[j] * part);
+}
+
 void rn_route_row(const struct rn_op *op, const float *logits, const float *more, int32_t *ids, float *weights)
 {
     float scores[RN_MAX_ROUTED];
-    double most = 0, sum = 1, all = 0, part;
+    double most = 0, sum = 1;
     bool by_logits = more == NULL && op->groups <= 1; /* every gating grows with the logit */
     uint32_t e, j;
 
-    if (op->gating == RN_GATING_SOFTMAX)
+    if (op->gating == RN_GATING_SOFTMAX && !by_logits)
         softmax_sum(logits, op->experts, &most, &sum);
     for (e = 0; e < op->experts && !by_logits; e++)
         scores[e] =
@@ -90,13 +108,5 @@ void rn_route_row(const struct rn_op *op, const float *logits, const float *more
     choose(by_logits ? logits : scores, op->experts, op->used, ids);
     for (j = 0; j < op->used && op->per > 1; j++)
         ids[j] /= (int32_t)op->per;
-    if (op->gating == RN_GATING_CHOSEN)
-        chosen_sum(logits, ids, op->used, &most, &sum);
-    for (j = 0; j < op->used; j++) {
-        weights[j] = (float)gate(op->gating, (double)logits[ids[j]], most, sum);
-        all += (double)weights[j];
-    }
-    part = (op->normalise ? 1 / fmax(all, op->eps) : 1) * (double)op->scale;
-    for (j = 0; j < op->used && part != 1; j++)
-        weights[j] = (float)((double)weights[j] * part);
+    rn_route_weigh(op, logits, ids, weights);
 }

@@ -8,4 +8,7 @@
  * but for rn_op.per different. */
 void rn_route_row(const struct rn_op *op, const float *logits, const float *more, int32_t *ids, float *weights);
 
+/* The weights of ids [used] that are known. */
+void rn_route_weigh(const struct rn_op *op, const float *logits, const int32_t *ids, float *weights);
+
 #endif

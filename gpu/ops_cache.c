@@ -36,7 +36,7 @@ int rn_gpu_run_rope(struct rn_gpu_backend *backend, const struct rn_op *op, cons
                                       .heads = op->heads,
                                       .k_dim = op->k_dim,
                                       .dims = rope->dims,
-                                      .ahead = rope->ahead,
+                                      .shift = rope->shift,
                                       .neox = rope->neox,
                                       .magnitude = rope->magnitude};
 
@@ -125,7 +125,7 @@ int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const stru
                                         .out = backend->slots + backend->angles_at[index],
                                         .n_rows = shape->n_rows,
                                         .dims = rope->dims,
-                                        .ahead = rope->ahead,
+                                        .shift = rope->shift,
                                         .magnitude = rope->magnitude};
 
     return rn_gpu_launch(backend, RN_KERNEL_angles, &args);
@@ -193,6 +193,15 @@ static enum form form_of(const struct rn_op *op, const struct rn_gpu_shape *shap
                : FORM_WHOLE;
 }
 
+/* Chunks of what a row of so many positions sees; of a REACH that may be more than there are positions. */
+static uint32_t chunks_of(const struct rn_op *op, uint32_t longest)
+{
+    uint64_t most = op->second > 0 ? 2 * (uint64_t)longest : longest;
+
+    most = op->second > 0 && op->used < most ? op->used : most;
+    return (uint32_t)((most + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK);
+}
+
 static int launch_form(struct rn_gpu_backend *backend, struct rn_attention_args args, enum form form, bool single)
 {
     uint32_t kv_heads = args.cache.kv_heads;
@@ -232,12 +241,20 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
                                      .n_chunks = shape->longest / RN_ATTENTION_CHUNK,
                                      .scale = op->scale,
                                      .softcap = op->softcap};
+    struct rn_cache_args second;
     enum rn_kernel kernel;
     bool has_many = op->b < 0 && !shape->has_tree &&
                     rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel);
     bool single = shape->n_rows == shape->n_seqs || op->b >= 0 || shape->has_tree; /* each row sees its own */
     int result = RN_GPU_OK;
 
+    if (op->second > 0) {
+        second = cache_of(backend, (int32_t)op->second - 1, shape);
+        args.second = second.keys;
+        args.second_at = second.table_at;
+        args.second_bytes = second.block_bytes;
+        args.n_chunks = chunks_of(op, shape->longest);
+    }
     args.q = rotated_queries(backend, op, shape, &result);
     if (result == RN_GPU_OK && !backend->allows)
         result = launch_form(backend, args, form_of(op, shape, args.n_chunks, has_many), single);
@@ -245,6 +262,20 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
         if (form != FORM_MANY || has_many)
             result = launch_form(backend, args, (enum form)form, single);
     return result == RN_GPU_OK ? rotate_back(backend, op, shape) : result;
+}
+
+int rn_gpu_run_reach(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_reach_args args = {.chosen = rn_gpu_slot(backend, op->a),
+                                       .positions = rn_gpu_input(backend, backend->in.positions),
+                                       .out = rn_gpu_slot(backend, op->out),
+                                       .n_rows = shape->n_rows,
+                                       .window = op->window,
+                                       .per = op->per,
+                                       .used = op->used,
+                                       .n_chosen = rn_gpu_width(backend, op->a)};
+
+    return rn_gpu_launch(backend, RN_KERNEL_reach, &args);
 }
 
 /* Scores need much memory: so many rows at a time. */
@@ -290,7 +321,9 @@ uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
     for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
         const struct rn_op *op = &backend->plan->ops[i];
 
-        bytes = op->kind == RN_OP_ATTENTION ? rn_attention_bytes(rows, op->heads, op->v_dim, chunks) : 0;
+        bytes = op->kind == RN_OP_ATTENTION
+                    ? rn_attention_bytes(rows, op->heads, op->v_dim, chunks_of(op, chunks * RN_ATTENTION_CHUNK))
+                    : 0;
         bytes = bytes < WORKSPACE_MOST_BYTES ? bytes : WORKSPACE_MOST_BYTES;
         if (op->kind == RN_OP_CHOOSE)
             bytes = (uint64_t)chosen_rows * chunks * RN_ATTENTION_CHUNK * sizeof(float);

@@ -90,6 +90,20 @@ int rn_gpu_run_scatter(struct rn_gpu_backend *backend, const struct rn_op *op, c
     return rn_gpu_launch(backend, RN_KERNEL_scatter, &args);
 }
 
+int rn_gpu_run_hyper(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_hyper_args args = {.a = rn_gpu_slot(backend, op->a),
+                                       .base = rn_gpu_vector(backend, op->weight),
+                                       .out = rn_gpu_slot(backend, op->out),
+                                       .n_rows = rn_gpu_rows(backend, op->out, shape),
+                                       .n = op->heads,
+                                       .turns = op->turns,
+                                       .factors = {op->factors[0], op->factors[1], op->factors[2]},
+                                       .eps = (float)op->eps};
+
+    return rn_gpu_launch(backend, RN_KERNEL_hyper, &args);
+}
+
 int rn_gpu_run_part_sum(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     const struct rn_part_sum_args args = {.a = rn_gpu_slot(backend, op->a),

@@ -46,6 +46,19 @@ int rn_gpu_run_look_up(struct rn_gpu_backend *backend, const struct rn_op *op, c
     return rn_gpu_launch(backend, kernels.embed, &args);
 }
 
+int rn_gpu_run_embed_ids(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_each_args args = {.a = rn_gpu_slot(backend, op->out),
+                                      .out = rn_gpu_slot(backend, op->out),
+                                      .n = (uint64_t)shape->n_rows * rn_gpu_width(backend, op->out),
+                                      .kind = RN_EACH_WHOLE,
+                                      .width = rn_gpu_width(backend, op->out),
+                                      .part = 1};
+    int result = rn_gpu_run_embed(backend, op, shape); /* as floats, which have them exactly */
+
+    return result == RN_GPU_OK ? rn_gpu_launch(backend, RN_KERNEL_each, &args) : result;
+}
+
 /* n products of one input for few rows; `last`, what comes behind them and is done with them, or the last of them. */
 static int launch_products(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, enum rn_end end,
                            const struct rn_op *last, uint32_t n_rows)
@@ -242,6 +255,7 @@ int rn_gpu_run_route(struct rn_gpu_backend *backend, const struct rn_op *op, con
 {
     const struct rn_route_args args = {.a = rn_gpu_slot(backend, op->a),
                                        .more = rn_gpu_vector(backend, op->weight),
+                                       .given = rn_gpu_slot(backend, op->b),
                                        .ids = rn_gpu_slot(backend, op->out),
                                        .weights = rn_gpu_slot(backend, op->out2),
                                        .n_rows = rn_gpu_rows(backend, op->out, shape),

@@ -49,6 +49,22 @@ int rn_gpu_run_shift(struct rn_gpu_backend *backend, const struct rn_op *op, con
     return rn_gpu_launch(backend, RN_KERNEL_shift, &args);
 }
 
+int rn_gpu_run_compress(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
+{
+    const struct rn_compress_args args = {.states = states_of(backend, op, shape),
+                                          .a = rn_gpu_slot(backend, op->a),
+                                          .b = rn_gpu_slot(backend, op->b),
+                                          .weight = rn_gpu_vector(backend, op->weight),
+                                          .out = rn_gpu_slot(backend, op->out),
+                                          .seqs = rn_gpu_input(backend, backend->in.seqs),
+                                          .positions = rn_gpu_input(backend, backend->in.positions),
+                                          .k_dim = op->k_dim,
+                                          .parts = rn_gpu_width(backend, op->a) / op->k_dim,
+                                          .per = op->per};
+
+    return rn_gpu_launch(backend, RN_KERNEL_compress, &args);
+}
+
 static struct rn_linear_args linear_of(const struct rn_gpu_backend *backend, const struct rn_op *op,
                                        const struct rn_gpu_shape *shape)
 {

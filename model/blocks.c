@@ -64,7 +64,7 @@ static void add_rope(struct rn_build *b, const struct rn_rope_hparams *h, const 
     bigger = rn_realloc(plan->heap, plan->ropes, plan->n_ropes + 1, sizeof *bigger);
     if (bigger != NULL) {
         plan->ropes = bigger;
-        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .ahead = h->ahead, .neox = h->neox};
+        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .shift = h->shift, .neox = h->neox};
         bigger[plan->n_ropes].inv_freq = rn_alloc(plan->heap, h->dims / 2, sizeof(double));
     }
     if (bigger == NULL || bigger[plan->n_ropes].inv_freq == NULL) {
@@ -107,7 +107,7 @@ static const struct rn_layer_hparams *layer_of(const struct rn_build *b)
 int32_t rn_build_cache(struct rn_build *b, struct rn_kv_layer layer)
 {
     const struct rn_indexer_hparams *h = &b->hparams.indexer;
-    const uint32_t each = h->most == 0 ? 1 : h->local > 0 ? h->heads + 1 : 2; /* at most, of a block */
+    const uint32_t each = h->most == 0 ? 1 : h->local > 0 ? h->heads + 1 : 3; /* at most, of a block */
     struct rn_plan *plan = b->plan;
     struct rn_kv_layer *layers;
 
@@ -561,16 +561,17 @@ struct rn_op rn_build_route(struct rn_build *b, int16_t logits, uint32_t used, u
     struct rn_op op = rn_build_empty(b, RN_OP_ROUTE);
 
     op.a = logits;
+    op.b = b->routed;
     op.experts = b->hparams.experts;
     op.used = used;
     op.per = per;
-    op.groups = b->hparams.expert_groups;
+    op.groups = op.b >= 0 ? 0 : b->hparams.expert_groups;
     op.best = b->hparams.expert_groups_used;
     op.gating = b->hparams.experts_gating;
     op.normalise = b->hparams.experts_normalised;
     op.eps = LEAST_SUM;
     op.scale = (float)b->hparams.experts_scale;
-    op.weight = selection_bias(b, op.experts);
+    op.weight = op.b >= 0 ? -1 : selection_bias(b, op.experts);
     simplify_route(&op);
     op.out = rn_build_slot(b, op.used, true);
     op.out2 = rn_build_slot(b, op.used, false);

@@ -155,9 +155,13 @@ static int32_t append_weight(struct rn_build *b, const struct rn_tensor *tensor,
     return (int32_t)plan->n_weights++;
 }
 
+/* What a tensor is looked for as. */
+enum form { AS_SHAPED, ANY_SHAPE, AS_IDS };
+
 static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t cols,
-                          uint32_t rows, uint32_t experts, bool any_shape)
+                          uint32_t rows, uint32_t experts, enum form form)
 {
+    bool any_shape = form == ANY_SHAPE, ids = form == AS_IDS;
     int32_t known;
 
     if (any_shape && tensor->elements != (uint64_t)cols * rows) {
@@ -171,7 +175,7 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
                       (unsigned long long)tensor->dims[2], (unsigned long long)tensor->dims[3], cols, rows, experts);
         return 0;
     }
-    if (!computable(tensor->type) || cols % rn_type(tensor->type)->elements != 0) {
+    if (!(ids ? tensor->type == RN_I32 : computable(tensor->type)) || cols % rn_type(tensor->type)->elements != 0) {
         rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %s: type %s cannot hold a weight of %u columns", name,
                       rn_type(tensor->type)->name, cols);
         return 0;
@@ -182,7 +186,7 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
 
 /* A tensor, or -1 where it is optional and not there. */
 static int32_t find_weight(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
-                           bool optional, bool any_shape)
+                           bool optional, enum form form)
 {
     const struct rn_tensor *tensor;
     char full[RN_BUILD_NAME_BYTES];
@@ -192,7 +196,7 @@ static int32_t find_weight(struct rn_build *b, const char *name, uint32_t cols, 
     tensor_name(b, name, full);
     tensor = rn_gguf_find_tensor(b->source, full);
     if (tensor != NULL && !(optional && rn_build_is_unused(b, tensor->name)))
-        return add_weight(b, tensor, full, cols, rows, experts == 0 ? 1 : experts, any_shape);
+        return add_weight(b, tensor, full, cols, rows, experts == 0 ? 1 : experts, form);
     if (!optional)
         rn_build_fail(b, RUNNEL_FORMAT, "tensor %s is missing", full);
     return -1;
@@ -201,12 +205,17 @@ static int32_t find_weight(struct rn_build *b, const char *name, uint32_t cols, 
 int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
                         bool optional)
 {
-    return find_weight(b, name, cols, rows, experts, optional, false);
+    return find_weight(b, name, cols, rows, experts, optional, AS_SHAPED);
 }
 
 int32_t rn_build_values(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, bool optional)
 {
-    return find_weight(b, name, cols, rows, 0, optional, true);
+    return find_weight(b, name, cols, rows, 0, optional, ANY_SHAPE);
+}
+
+int32_t rn_build_ids(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows)
+{
+    return find_weight(b, name, cols, rows, 0, false, AS_IDS);
 }
 
 int32_t rn_build_heads(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t heads)
@@ -697,6 +706,22 @@ void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
     op.heads = heads;
     op.k_dim = rn_build_width(b, a) / heads;
     rn_build_op(b, &op);
+}
+
+int16_t rn_build_rope_behind(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
+{
+    uint32_t dims = b->hparams.ropes[rope].dims, all = rn_build_width(b, a) / heads;
+    int16_t front, behind;
+
+    if (all <= dims) {
+        rn_build_rope(b, rope, a, heads);
+        return a;
+    }
+    front = rn_build_split(b, a, heads, 0, all - dims);
+    behind = rn_build_split(b, a, heads, all - dims, dims);
+    rn_build_release(b, a);
+    rn_build_rope(b, rope, behind, heads);
+    return rn_build_concat_heads(b, front, behind, heads);
 }
 
 int16_t rn_build_select(struct rn_build *b, int16_t a)

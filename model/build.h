@@ -56,6 +56,7 @@ struct rn_build {
     uint32_t n_rope_tensors;          /* of the file: read while building, not weights of any op */
     const struct rn_tensor **ignored; /* [n_ignored]: of the file, see rn_build_ignore */
     uint32_t n_ignored, ignored_room;
+    int16_t routed;    /* slot of the experts that a ROUTE gets, and does not choose; -1: it chooses */
     int16_t chosen;    /* slot of the positions that attention looks at, see indexer.c; -1: all */
     int16_t per_layer; /* slot with the embeddings of all blocks, see per_layer.c; -1: there are none */
 };
@@ -73,6 +74,8 @@ int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uin
 int32_t rn_build_heads(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t heads);
 /* As rows * cols values of which the file may have any shape, to be read as that matrix. */
 int32_t rn_build_values(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, bool optional);
+/* A table of whole numbers [rows, cols], for EMBED_IDS. */
+int32_t rn_build_ids(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows);
 /* The `n` matrices [rows, cols] of a tensor, as one [n * rows, cols]. */
 int32_t rn_build_stack(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t n);
 /* A vector of n values: norms and biases. */
@@ -166,6 +169,8 @@ int16_t rn_build_unit_norm(struct rn_build *b, int16_t a, uint32_t group);
 void rn_build_temper(struct rn_build *b, int16_t q);
 /* In place. */
 void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads);
+/* The last dimensions of each head rotated, not the first. Releases a. */
+int16_t rn_build_rope_behind(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads);
 /* Only the rows whose logits are wanted; releases a. */
 int16_t rn_build_select(struct rn_build *b, int16_t a);
 /* Behind a block: x becomes features, if the block is to be tapped. Keeps x. */

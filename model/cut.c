@@ -180,6 +180,7 @@ static void copy_op(struct part *part, struct rn_op op)
         op.layer -= (int32_t)part->first_state;
     else if (memory != RN_MEMORY_NOTHING)
         op.layer -= (int32_t)part->first_kv;
+    op.second -= op.second > 0 ? part->first_kv : 0;
     add_op(part, op);
 }
 

@@ -29,7 +29,7 @@ enum {
     RN_MAX_HEAD_DIM = 1 << 16,
     RN_MAX_EXPERTS = 4096,
     RN_MAX_VOCAB = 1 << 26,
-    RN_MAX_ROPES = 4,
+    RN_MAX_ROPES = 8,
     RN_NO_ROPE = -1
 };
 
@@ -51,8 +51,9 @@ struct rn_rope_hparams {
     bool neox;                      /* pairs: see rn_rope */
     uint32_t sections[4];           /* dimension_sections with RN_ARCH_SECTIONS: pairs of each axis; all 0: none */
     bool interleaved;               /* pairs of the first three axes take turns */
-    uint32_t ahead;                 /* positions: see rn_rope */
+    int32_t shift;                  /* positions: see rn_rope */
     uint32_t divisor_dims;          /* twice the number of divisors in the file; 0: dims */
+    bool back;                      /* the other way */
     bool divisors; /* the file's tensors of divisors count for it; only where dims are those of the first */
 };
 
@@ -69,6 +70,7 @@ struct rn_layer_hparams {
     int32_t rope;          /* index of rn_hparams.ropes, or RN_NO_ROPE */
     uint32_t window;       /* as in rn_op; 0 */
     bool tempered;         /* queries have rn_hparams.temperature */
+    uint32_t per;          /* attention.compress_ratios: see arch/deepseek4.c; 0 */
     bool chooses;          /* its indexer chooses; else attention looks at what that of an earlier block has chosen */
     uint32_t compress;     /* positions of a block that it chooses: attention.compress_ratios; 0: it does not */
     int32_t kv_from;       /* block whose cache is seen instead of one of its own; -1: none */
@@ -143,6 +145,7 @@ struct rn_situ_hparams {
 struct rn_hyper_hparams {
     double eps, magnitude; /* hyper_connection.epsilon, .magnitude */
     uint32_t rank;         /* hyper_connection.low_rank: see arch/qwen4.c */
+    uint32_t turns;        /* hyper_connection.sinkhorn_iterations */
 };
 
 /* Embeddings of n-grams, which one block mixes into the streams: see arch/qwen4.c. */
@@ -151,6 +154,13 @@ struct rn_gram_hparams {
     uint32_t block;        /* the one number of ple.layers */
     uint32_t width;        /* of a row of the table: embedding_length_per_layer_input */
     uint32_t taps;         /* ple.conv_kernel */
+};
+
+/* Attention to positions and to blocks of them: see arch/deepseek4.c. */
+struct rn_far_hparams {
+    uint32_t q_rank;       /* attention.q_lora_rank */
+    uint32_t groups, rank; /* attention.output_group_count, .output_lora_rank */
+    uint32_t hashed;       /* hash_layer_count: so many blocks have a table of each token's experts */
 };
 
 /* Two stacks of blocks: see arch/hrm.c. */
@@ -198,6 +208,7 @@ struct rn_hparams {
     struct rn_stack_hparams stack;
     struct rn_hyper_hparams hyper;
     struct rn_gram_hparams grams;
+    struct rn_far_hparams far;
     struct rn_situ_hparams situ;
     uint32_t keep_every; /* attn_res.block_size: see arch/kimi.c; 0: nothing is kept */
     struct rn_linear_hparams linear;

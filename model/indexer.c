@@ -20,18 +20,11 @@ static const char *const tensors[] = {"blk.%d.indexer.attn_k.weight", "blk.%d.in
 static int16_t rotate(struct rn_build *b, int16_t a, uint32_t heads)
 {
     const struct rn_indexer_hparams *h = &b->hparams.indexer;
-    uint32_t dims = b->hparams.ropes[h->rope].dims;
-    int16_t front, behind;
 
-    if (!h->behind || dims == h->k_dim) {
-        rn_build_rope(b, h->rope, a, heads);
-        return a;
-    }
-    front = rn_build_split(b, a, heads, 0, h->k_dim - dims);
-    behind = rn_build_split(b, a, heads, h->k_dim - dims, dims);
-    rn_build_release(b, a);
-    rn_build_rope(b, h->rope, behind, heads);
-    return rn_build_concat_heads(b, front, behind, heads);
+    if (h->behind)
+        return rn_build_rope_behind(b, h->rope, a, heads);
+    rn_build_rope(b, h->rope, a, heads);
+    return a;
 }
 
 static int16_t keys(struct rn_build *b, int16_t normed)

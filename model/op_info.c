@@ -55,6 +55,8 @@ struct rn_op_touched rn_op_touched(const struct rn_plan *plan, const struct rn_o
     add(t.reads, &t.n_reads, op->b);
     if (memory != RN_MEMORY_KV_WRITE)
         add(t.reads, &t.n_reads, layer);
+    if (memory == RN_MEMORY_KV_READ && op->second > 0)
+        add(t.reads, &t.n_reads, first + (int32_t)op->second - 1);
     add(t.writes, &t.n_writes, op->out);
     add(t.writes, &t.n_writes, op->out2);
     if (memory != RN_MEMORY_KV_READ)

@@ -267,7 +267,7 @@ runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struc
 {
     char flaw[128];
 
-    b->layer = b->tapped = b->carried = b->per_layer = b->chosen = -1;
+    b->layer = b->tapped = b->carried = b->per_layer = b->chosen = b->routed = -1;
     b->source = gguf;
     b->arch = arch;
     b->plan = rn_calloc(heap, 1, sizeof *b->plan);
@@ -380,6 +380,8 @@ uint32_t rn_plan_layer_window(const struct rn_plan *plan, uint32_t layer)
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         const struct rn_op *op = &plan->ops[i];
 
+        if (op->kind == RN_OP_ATTENTION && op->second == layer + 1)
+            return 0;
         if (op->kind != RN_OP_ATTENTION || (uint32_t)op->layer != layer)
             continue;
         if (op->window == 0 || op->bidirectional)

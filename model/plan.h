@@ -58,17 +58,22 @@ struct rn_weight {
     size_t row_bytes;
 };
 
-/* Rotation by angle (position + ahead) * inv_freq[i] of the pair i, both halves scaled by `magnitude`. All
+/* Rotation by angle (position + shift) * inv_freq[i] of the pair i, both halves scaled by `magnitude`. All
  * scalings (linear, YaRN, llama3, longrope, rope_freqs) are folded into the table. */
 struct rn_rope {
-    uint32_t dims;  /* rotated dimensions of each head, even; the rest passes through */
-    uint32_t ahead; /* less than RN_MAX_TAPS */
-    bool neox;      /* pairs (i, i + dims/2); else (2i, 2i + 1) */
+    uint32_t dims; /* rotated dimensions of each head, even; the rest passes through */
+    int32_t shift; /* less than RN_MOST_SHIFT either way */
+    bool neox;     /* pairs (i, i + dims/2); else (2i, 2i + 1) */
     double magnitude;
-    double *inv_freq; /* [dims / 2] */
+    double *inv_freq; /* [dims / 2]; negative: the other way */
 };
 
-enum { RN_MAX_ROUTED = 4096 }; /* experts of a ROUTE */
+enum {
+    RN_MOST_SHIFT = 1 << 20,
+    RN_MAX_ROUTED = 4096, /* experts of a ROUTE */
+    RN_MAX_STREAMS = 64,  /* of a HYPER */
+    RN_SECOND = 1 << 30   /* beside a position that a REACH gives: it is one of the second cache */
+};
 
 struct rn_op {
     enum rn_op_kind kind;
@@ -76,6 +81,7 @@ struct rn_op {
     int32_t weight, bias;    /* weights; -1: none */
     int32_t layer;           /* cache layer of KV_STORE and ATTENTION; state layer of what has a state (ops.def); else
                                 the block it belongs to, -1: none */
+    uint32_t second;         /* ATTENTION: 1 + the cache layer of what has RN_SECOND; 0: there is none */
     float scale;
     double eps;
     enum rn_activation act;
@@ -86,8 +92,8 @@ struct rn_op {
                                  REPEAT, PART_SUM, HEAD_* (parts of a); CHOOSE */
     uint32_t k_dim,
         v_dim;       /* per head: ATTENTION, CHOOSE, WKV*, GATED_DELTA; ROPE: k_dim = head_dim; SPLIT, HEAD_*: k_dim of
-                                 each part */
-    uint32_t window; /* ATTENTION: the last so many positions, itself included; 0: all */
+                                 each part; COMPRESS: k_dim of a row */
+    uint32_t window; /* ATTENTION, REACH: the last so many positions, itself included; 0: all */
     bool chunked;    /* ATTENTION: instead those of the row's chunk, which are `window` positions each */
     bool bidirectional;      /* ATTENTION: positions behind the row, too */
     float softcap;           /* ATTENTION: scores = softcap * tanh(scores / softcap); 0: off */
@@ -95,17 +101,20 @@ struct rn_op {
     double alpha_n, alpha_p; /* XIELU */
     double alibi;            /* ATTENTION: how fast scores fall with distance; 0: not at all */
     uint32_t span, ahead;    /* TEMPER; CONV: rows from one tap to the next, 0 is 1; rows that it looks ahead */
-    uint32_t experts, used;  /* ROUTE, EXPERT_*; REPEAT: used copies; CHOOSE, ATTENTION with b: chosen positions;
+    float factors[3];        /* HYPER ... */
+    uint32_t turns;          /* ... how often columns are divided; 0: once, too */
+    uint32_t experts, used;  /* ROUTE, EXPERT_*; REPEAT: used copies; CHOOSE, REACH, ATTENTION with b: positions;
                                 LOOK_UP: rows */
     uint32_t groups, best;   /* ROUTE: only experts of the `best` best of so many groups; groups 0 or 1: of all; CHOOSE:
                                 the last blocks, which are always chosen */
     enum rn_gating gating;   /* ROUTE */
-    uint32_t per;            /* ROUTE: ids are divided by it; 0 or 1: they are not; CHOOSE: positions of a block */
-    bool normalise;          /* ROUTE: weights of the chosen divided by their sum (or eps), before they are scaled */
-    bool per_expert_input;   /* EXPERT_MATMUL */
-    bool counted;            /* EXPERT_MATMUL: the one of its block that counts the use of experts */
-    bool activated;          /* CONV: what it gives goes through act */
-    bool tiled;              /* GATED_DELTA: which head of queries and keys a head has */
+    uint32_t per;   /* ROUTE: ids are divided by it; 0 or 1: they are not; CHOOSE, REACH, COMPRESS: positions of a
+                                block */
+    bool normalise; /* ROUTE: weights of the chosen divided by their sum (or eps), before they are scaled */
+    bool per_expert_input; /* EXPERT_MATMUL */
+    bool counted;          /* EXPERT_MATMUL: the one of its block that counts the use of experts */
+    bool activated;        /* CONV: what it gives goes through act */
+    bool tiled;            /* GATED_DELTA: which head of queries and keys a head has */
 };
 
 /* What one op keeps of a sequence from step to step: a part of the sequence's recurrent state. All of the state is

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/min.h"
 #include "model/op_info.h"
 
 struct checker {
@@ -63,7 +64,7 @@ static bool rope_ok(const struct rn_rope *rope)
 {
     uint32_t i;
 
-    if (rope->dims == 0 || rope->dims % 2 != 0 || rope->ahead >= RN_MAX_TAPS || rope->inv_freq == NULL ||
+    if (rope->dims == 0 || rope->dims % 2 != 0 || rope->shift >= RN_MOST_SHIFT || rope->shift <= -RN_MOST_SHIFT || rope->inv_freq == NULL ||
         !isfinite(rope->magnitude))
         return false;
     for (i = 0; i < rope->dims / 2; i++)
@@ -254,6 +255,19 @@ static bool rows_ok(const struct rn_plan *plan, const struct rn_op_info *info, c
     return true;
 }
 
+/* The second layer of an attention has the form of the first. */
+static bool second_ok(const struct checker *c, const struct rn_op *op)
+{
+    const struct rn_kv_layer *first = layer_at(c->plan, op->layer), *second;
+
+    if (op->second == 0)
+        return true;
+    second = layer_at(c->plan, (int32_t)(op->second - 1));
+    return op->kind == RN_OP_ATTENTION && op->second <= c->stored && op->second - 1 != (uint32_t)op->layer &&
+           first->k_width == second->k_width && first->v_width == second->v_width &&
+           first->kv_heads == second->kv_heads;
+}
+
 /* Layers are written in their order, and read behind that. */
 static bool memory_ok(const struct checker *c, const struct rn_op_info *info, const struct rn_op *op)
 {
@@ -263,7 +277,7 @@ static bool memory_ok(const struct checker *c, const struct rn_op_info *info, co
     case RN_MEMORY_KV_WRITE:
         return op->layer >= 0 && (uint32_t)op->layer == c->stored && c->stored < c->plan->n_kv_layers;
     case RN_MEMORY_KV_READ:
-        return op->layer >= 0 && (uint32_t)op->layer < c->stored;
+        return op->layer >= 0 && (uint32_t)op->layer < c->stored && second_ok(c, op);
     case RN_MEMORY_STATE:
         return op->layer >= 0 && (uint32_t)op->layer == c->kept && c->kept < c->plan->n_state_layers;
     }

@@ -78,7 +78,8 @@ static void say_rope(struct text *t, const struct rn_plan *plan, const struct rn
 
     say(t, ", %u heads of %u, %u dimensions as %s", op->heads, op->k_dim, rope->dims, rope->neox ? "halves" : "pairs");
     say_number(t, "magnitude", rope->magnitude, 1);
-    say_number(t, "ahead", rope->ahead, 0);
+    say_number(t, "shift", rope->shift, 0);
+    say(t, "%s", rope->inv_freq[0] < 0 ? ", the other way" : "");
 }
 
 static void say_numbers(struct text *t, const struct rn_plan *plan, const struct rn_op *op)
@@ -116,6 +117,17 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
         break;
     case RN_OP_MIX:
         say(t, ", of %u parts", op->heads);
+        say_number(t, "own", (double)op->scale, 1);
+        break;
+    case RN_OP_HYPER:
+        say(t, ", %u streams, factors %.6g, %.6g, %.6g, %u turns, eps %.6g", op->heads, (double)op->factors[0],
+            (double)op->factors[1], (double)op->factors[2], op->turns, op->eps);
+        break;
+    case RN_OP_REACH:
+        say(t, ", window %u, blocks of %u", op->window, op->per);
+        break;
+    case RN_OP_COMPRESS:
+        say(t, ", state layer %d, blocks of %u", op->layer, op->per);
         break;
     case RN_OP_SPREAD:
         say_number(t, "plus", (double)op->scale, 0);
@@ -138,6 +150,8 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
         break;
     case RN_OP_ATTENTION:
         say(t, ", layer %d", op->layer);
+        if (op->second > 0)
+            say(t, " and %u", op->second - 1);
         say_attention(t, op);
         break;
     case RN_OP_CHOOSE:

@@ -85,7 +85,7 @@ void rn_rope_fill(const struct rn_rope_hparams *h, const float *divisors, struct
             f /= h->factor;
         else if (divisors == NULL)
             f = llama3(h, f);
-        rope->inv_freq[i] = stands_still(h, i) ? 0 : f;
+        rope->inv_freq[i] = stands_still(h, i) ? 0 : h->back ? -f : f;
     }
     rope->magnitude = rn_rope_magnitude(h);
 }

@@ -20,7 +20,7 @@ static bool chooses(const struct rn_plan *plan)
     uint32_t i;
 
     for (i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == RN_OP_CHOOSE)
+        if (plan->ops[i].kind == RN_OP_CHOOSE || plan->ops[i].kind == RN_OP_REACH)
             return true;
     return false;
 }

@@ -93,10 +93,18 @@ DEVICE uint32_t last_position(const rn_attention_args &args, uint32_t row, uint3
     uint32_t last = args.lasts == 0 ? position : global<uint32_t>(args.lasts, args.n_rows).get(row);
 
     if (args.chosen != 0) {
-        last = position < args.used ? position : args.used - 1;
-        while (last > 0 && position >= args.used &&
-               global<int32_t>(args.chosen, (uint64_t)args.n_rows * args.used).get((uint64_t)row * args.used + last) < 0)
-            last--;
+        if (args.second == 0 && position < args.used)
+            return position;
+        global<int32_t> chosen(args.chosen, (uint64_t)args.n_rows * args.used);
+        uint32_t least = 0;
+        last = args.used - 1;
+        while (least < last) { /* behind the first that is none there are none */
+            uint32_t middle = (least + last + 1) / 2;
+            if (chosen.get((uint64_t)row * args.used + middle) < 0)
+                last = middle - 1;
+            else
+                least = middle;
+        }
         return last;
     }
     return args.window > 0 && last > position + args.window / 2 ? position + args.window / 2 : last;
@@ -126,12 +134,22 @@ DEVICE run run_of(const rn_attention_args &args, uint32_t row, uint32_t end)
     return r;
 }
 
+/* In a place's block: it is one of the second cache. */
+static constexpr uint64_t OF_SECOND = (uint64_t)1 << 63;
+
 /* Where what the run's rows see at a position lies; with a list, at a number of the list of the one row. */
 DEVICE kv_place place_seen(const rn_attention_args &args, const run &r, uint32_t position)
 {
     if (args.chosen != 0)
         position = (uint32_t)global<int32_t>(args.chosen, (uint64_t)args.n_rows * args.used)
                        .get((uint64_t)r.first_row * args.used + position);
+    if (args.second != 0 && (position & RN_SECOND_POSITION) != 0) {
+        position &= ~(uint32_t)RN_SECOND_POSITION;
+        uint32_t from = global<uint32_t>(args.second_at, args.cache.n_seqs).get(r.seq);
+        uint32_t at = from + (position >> args.cache.block_log);
+        uint32_t block = global<uint32_t>(args.cache.tables, args.cache.n_tables).get(at);
+        return kv_place{(block * args.second_bytes) | OF_SECOND, position & ((1u << args.cache.block_log) - 1)};
+    }
     if (position >= r.apart)
         position = seen_place(global<uint32_t>(args.positions, args.n_rows), global<uint32_t>(args.places, args.n_rows),
                               global<uint32_t>(args.parents, args.n_rows), r.first_row, position);
@@ -245,7 +263,8 @@ DEVICE uint64_t place_of_row(const kv_row &row, bool of_values)
     return of_values ? row.values | (uint64_t)row.values_high << 32 : row.keys | (uint64_t)row.keys_high << 32;
 }
 
-DEVICE void copy_rows(rn_address from, const shared<kv_row> &rows, bool of_values, uint32_t dim, uint32_t to)
+DEVICE void copy_rows(rn_address from, rn_address second, const shared<kv_row> &rows, bool of_values, uint32_t dim,
+                      uint32_t to)
 {
     uint32_t stride = row_stride(dim), pieces = stride / 16 - 1;
     uint32_t row = thread_of_block() / pieces, piece = thread_of_block() % pieces;
@@ -254,7 +273,7 @@ DEVICE void copy_rows(rn_address from, const shared<kv_row> &rows, bool of_value
         uint64_t at = place_of_row(rows.get(row), of_values);
         uint32_t offset = to + row * stride + piece * 16;
         if ((uint32_t)at != NO_ROW && piece * 8 < dim)
-            copy_async_16(offset, from + at + piece * 16);
+            copy_async_16(offset, ((at & OF_SECOND) != 0 ? second : from) + (at & ~OF_SECOND) + piece * 16);
         else
             shared<words4>(offset, 1).put(0, words4{{0, 0, 0, 0}});
         row += TILE_THREADS / pieces;
@@ -267,11 +286,11 @@ DEVICE void copy_rows(rn_address from, const shared<kv_row> &rows, bool of_value
 }
 
 template <uint32_t TYPE>
-DEVICE void convert_rows(rn_address from, const shared<kv_row> &rows, bool of_values, uint32_t stored, uint32_t dim,
-                         uint32_t to)
+DEVICE void convert_rows(rn_address from, rn_address second, const shared<kv_row> &rows, bool of_values,
+                         uint32_t stored, uint32_t dim, uint32_t to)
 {
     uint32_t stride = row_stride(dim), pieces = (stride - ROW_PAD) / 8;
-    bytes_at cache(from);
+    bytes_at cache(from), other(second != 0 ? second : from);
 
     for (uint32_t i = thread_of_block(); i < CHUNK * pieces; i += TILE_THREADS) {
         uint32_t row = i / pieces, d = i % pieces * 4, offset = to + row * stride + d * 2;
@@ -279,7 +298,8 @@ DEVICE void convert_rows(rn_address from, const shared<kv_row> &rows, bool of_va
         floats4 v = {{0, 0, 0, 0}};
         words2 high, low;
         if ((uint32_t)at != NO_ROW && d < dim)
-            v = kv_numbers<TYPE>::read(cache, at, stored, d);
+            v = (at & OF_SECOND) != 0 ? kv_numbers<TYPE>::read(other, at & ~OF_SECOND, stored, d)
+                                      : kv_numbers<TYPE>::read(cache, at, stored, d);
         split_numbers<kv_form<TYPE>::HALF>(v.v[0], v.v[1], &high.w[0], &low.w[0]);
         split_numbers<kv_form<TYPE>::HALF>(v.v[2], v.v[3], &high.w[1], &low.w[1]);
         shared<words2>(offset, 1).put(0, high);
@@ -294,10 +314,11 @@ DEVICE void bring_rows(const rn_attention_args &args, const shared<kv_row> &rows
     rn_address from = of_values ? args.cache.values : args.cache.keys;
     uint32_t dim = of_values ? args.v_dim : args.cache.k_dim, stored = of_values ? args.cache.v_dim : dim;
 
-    if (kv_form<TYPE>::AS_STORED && (stored | dim) % 8 == 0 && (from | args.cache.block_bytes) % 16 == 0)
-        copy_rows(from, rows, of_values, dim, to);
+    if (kv_form<TYPE>::AS_STORED && (stored | dim) % 8 == 0 &&
+        (from | args.second | args.cache.block_bytes | args.second_bytes) % 16 == 0)
+        copy_rows(from, args.second, rows, of_values, dim, to);
     else
-        convert_rows<TYPE>(from, rows, of_values, stored, dim, to);
+        convert_rows<TYPE>(from, args.second, rows, of_values, stored, dim, to);
     copy_commit();
 }
 

@@ -94,11 +94,11 @@ template <uint32_t TYPE, uint32_t DIM> struct tile_of_64 {
         uint32_t to = TILES + stage * 2 * TILE;
 
         if (kv_form<TYPE>::AS_STORED && (cache.keys | cache.values | cache.block_bytes) % 16 == 0) {
-            copy_rows(cache.keys, rows(stage), false, DIM, to);
-            copy_rows(cache.values, rows(stage), true, DIM, to + TILE);
+            copy_rows(cache.keys, 0, rows(stage), false, DIM, to);
+            copy_rows(cache.values, 0, rows(stage), true, DIM, to + TILE);
         } else {
-            convert_rows<TYPE>(cache.keys, rows(stage), false, DIM, DIM, to);
-            convert_rows<TYPE>(cache.values, rows(stage), true, DIM, DIM, to + TILE);
+            convert_rows<TYPE>(cache.keys, 0, rows(stage), false, DIM, DIM, to);
+            convert_rows<TYPE>(cache.values, 0, rows(stage), true, DIM, DIM, to + TILE);
         }
         copy_commit();
     }

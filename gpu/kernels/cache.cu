@@ -10,7 +10,7 @@ RN_KERNEL(rope, rn_rope_args, 256, 4)
     shared<float> cosines(0, half), sines(half * 4, half);
     global<float> a(args.a, (uint64_t)args.n_rows * args.heads * args.k_dim);
     global<float> out(args.out, (uint64_t)args.n_rows * args.heads * args.k_dim);
-    double position = (double)(global<uint32_t>(args.positions, args.n_rows).get(row) + args.ahead);
+    double position = (double)global<uint32_t>(args.positions, args.n_rows).get(row) + args.shift;
 
     for (uint32_t i = thread_of_block(); i < half; i += 256) {
         double angle = position * global<double>(args.inv_freq, half).get(i);
@@ -315,7 +315,7 @@ RN_KERNEL(angles, rn_angles_args, 128, 4)
 {
     uint32_t half = args.dims / 2, row = block_x();
     global<float> out(args.out, (uint64_t)args.n_rows * args.dims);
-    double position = (double)(global<uint32_t>(args.positions, args.n_rows).get(row) + args.ahead);
+    double position = (double)global<uint32_t>(args.positions, args.n_rows).get(row) + args.shift;
 
     for (uint32_t i = thread_of_block(); i < half; i += 128) {
         double angle = position * global<double>(args.inv_freq, half).get(i);

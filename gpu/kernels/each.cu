@@ -38,6 +38,8 @@ DEVICE float value_of(const rn_each_args &args, uint64_t i)
     case RN_EACH_CUT_GATE:
         g = a > args.cut ? args.cut : a;
         return g / (1.0f + expf(-args.scale * g)) * (cut_to(b, -args.cut, args.cut) + args.plus);
+    case RN_EACH_WHOLE:
+        return float_of((uint32_t)(int32_t)a);
     default:
         return xielu(args, a);
     }

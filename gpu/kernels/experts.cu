@@ -170,10 +170,16 @@ RN_KERNEL(route, rn_route_args, ROUTE_THREADS, 2)
         keep_best_groups(args, scores, shared<float>(groups_at, args.groups),
                          shared<uint32_t>(groups_at + 4 * args.groups, args.groups), bests);
     for (uint32_t j = 0; j < args.used; j++) {
-        candidate best = best_of_block(scores, taken, n, bests);
+        candidate best = {0, 0};
+        if (args.given == 0)
+            best = best_of_block(scores, taken, n, bests);
         if (thread == 0) {
             uint32_t id = best.id / per;
-            taken.put(best.id, 1);
+            if (args.given != 0)
+                id = (uint32_t)global<int32_t>(args.given, (uint64_t)args.n_rows * args.used)
+                         .get((uint64_t)block_x() * args.used + j);
+            else
+                taken.put(best.id, 1);
             ids.put((uint64_t)block_x() * args.used + j, (int32_t)id);
             gates.put(j, gate_of(args.gating, logits.get(begin + id), softmax.get(0), softmax.get(1)));
         }

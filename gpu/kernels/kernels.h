@@ -113,6 +113,13 @@ struct rn_products_args {
     struct rn_product of[RN_MOST_PRODUCTS];
 };
 
+/* HYPER (ops.def) of n streams; out is [n_rows, (2 + n) n], as is a. */
+struct rn_hyper_args {
+    rn_address a, base, out; /* f32; base is [(2 + n) n] */
+    uint32_t n_rows, n, turns;
+    float factors[3], eps;
+};
+
 /* What is done to values one by one: out[i] of a[i] and b[i], n of them in rows of `width`. ACTIVATE and GATE have an
  * activation of model/activation.h; GATE has a[i / part]; ACTIVATE a bias, or 0. */
 enum rn_each {
@@ -124,6 +131,7 @@ enum rn_each {
     RN_EACH_GATE,
     RN_EACH_CUT_GATE, /* cut, plus */
     RN_EACH_XIELU,    /* alpha_n, alpha_p, eps */
+    RN_EACH_WHOLE,    /* out[i] = a[i], a whole number, as int32_t; in place */
     RN_EACH_KINDS
 };
 struct rn_each_args {
@@ -168,19 +176,22 @@ RN_ANYWHERE bool rn_stream_fits(uint32_t n_rows, uint32_t cols)
            rn_stream_words(n_rows, cols) <= RN_STREAM_WORDS;
 }
 
-/* ROPE: out[r] = a[r] turned by position[r] + ahead, a and out are [heads, k_dim]; out may be a. dims is at most k_dim
+/* ROPE: out[r] = a[r] turned by position[r] + shift, a and out are [heads, k_dim]; out may be a. dims is at most k_dim
  * and even. */
 struct rn_rope_args {
     rn_address a, out, positions, inv_freq; /* f32, both; uint32_t [n_rows]; double [dims / 2] */
-    uint32_t n_rows, heads, k_dim, dims, ahead, neox;
+    uint32_t n_rows, heads, k_dim, dims;
+    int32_t shift;
+    uint32_t neox;
     double magnitude;
 };
 
 /* What a rotation multiplies by, for each row of a step: angles[r] = cosines [dims / 2], sines [dims / 2] of
- * (position[r] + ahead) * inv_freq, times the magnitude. */
+ * (position[r] + shift) * inv_freq, times the magnitude. */
 struct rn_angles_args {
     rn_address positions, inv_freq, out; /* uint32_t [n_rows]; double [dims / 2]; f32 [n_rows, dims] */
-    uint32_t n_rows, dims, ahead;
+    uint32_t n_rows, dims;
+    int32_t shift;
     double magnitude;
 };
 
@@ -226,7 +237,8 @@ struct rn_rope_store_args {
  * row's chunk (ops.def). With `lasts` a row looks ahead, up to lasts[r], the last position of its sequence in the step;
  * with a window to those within window / 2 on both sides. With `chosen` a row sees the positions of its list, up to the
  * first that is negative, or, where there are no more than `used` up to its own, all of them; then a tile has one row.
- * No means.
+ * With `second` as well it sees the positions of its list in any case, and those with RN_SECOND_POSITION in another
+ * cache, of the same form, without values. No means.
  *
  * With `places` rows are those of trees (model/backend.h), and rows_per_tile is 1: what a row sees at the position of
  * an ancestor lies at places[ancestor]. parents[r] is a row before r, of a sequence's first row anything.
@@ -244,12 +256,15 @@ struct rn_attention_args {
     rn_address sinks, slopes;           /* f32 [heads]; 0: none */
     rn_address lasts;                   /* uint32_t [n_rows]; 0: rows do not look ahead */
     rn_address chosen;                  /* int32_t [n_rows, used]; 0: positions are not chosen */
+    rn_address second, second_at;       /* keys and table_at of the other cache; 0: there is none */
+    uint64_t second_bytes;              /* its block_bytes */
     rn_address places, parents;         /* uint32_t [n_rows]; places 0: positions lie at their places */
     rn_address workspace;               /* of rn_attention_bytes(); 0: none */
     uint32_t n_rows, heads, v_dim, window, chunked, rows_per_tile, used;
     uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
     float scale, softcap;
 };
+enum { RN_SECOND_POSITION = 1 << 30 }; /* RN_SECOND of plans */
 enum { RN_ATTENTION_CHUNK = 64, RN_ATTENTION_COLUMNS = 16, RN_ATTENTION_MANY_COLUMNS = 64 };
 
 /* The largest rows_per_tile. */
@@ -288,6 +303,14 @@ static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint3
     X(0, f16)                      \
     X(2, bf16)
 
+/* REACH: out[r] = the last `window` positions up to the row's own, then the last one of each whole block of `per`
+ * positions + RN_SECOND_POSITION, of those blocks alone that `chosen` has, one behind the other, where it is there; -1
+ * behind them. */
+struct rn_reach_args {
+    rn_address chosen, positions, out; /* int32_t [n_rows, n_chosen] or 0; uint32_t [n_rows]; int32_t [n_rows, used] */
+    uint32_t n_rows, window, per, used, n_chosen;
+};
+
 /* CHOOSE: out[r] = the `used` positions up to the row's own of the largest scores, ascending, or all of them and -1
  * behind them. choose_scores computes the scores, of the positions below `longest`, choose_pick chooses; both with the
  * same arguments. The rows are those of a step from first_row on. */
@@ -304,12 +327,14 @@ struct rn_choose_args {
 /* ROUTE: ids and weights of the `used` best of each row's experts (ops.def; gating: model/gating.h). `more`, [experts]
  * or 0, is added to what the gating says before experts are compared. With `groups` above 1, equal parts of the experts
  * in order, only those in the `best` groups count, which are compared by the sum of their two best experts. With `per`
- * above 1 ids are divided by it once they are chosen, and the weights are those of experts with the new numbers. */
+ * above 1 ids are divided by it once they are chosen, and the weights are those of experts with the new numbers. With
+ * `given` the ids are these. */
 struct rn_route_args {
     rn_address a, more, ids, weights; /* f32 [n_rows, experts]; int32_t and f32 [n_rows, used] */
     uint32_t n_rows, experts, used, gating, normalise;
     float scale, eps;
     uint32_t groups, best, per;
+    rn_address given; /* int32_t [n_rows, used], or 0 */
 };
 
 /* EXPERT_MATMUL: out[r][j] = weight[ids[r][j]] · a[r], or a[r][j] where per_expert_input (+ bias). The weight is a
@@ -381,6 +406,15 @@ struct rn_conv_args {
     uint32_t width, taps, span, ahead, activated, act;
 };
 
+/* COMPRESS (ops.def): a row of k_dim numbers at the last position of each block of `per`; elsewhere zeros. The state is
+ * [parts * per][2][parts * k_dim], of position p at p % (parts * per). */
+struct rn_compress_args {
+    struct rn_states_args states;
+    rn_address a, b, weight, out, seqs, positions; /* f32 [n_rows, parts * k_dim], both; [per, parts * k_dim];
+                                                      [n_rows, k_dim]; uint32_t [n_rows], both */
+    uint32_t k_dim, parts, per;
+};
+
 /* WKV6, WKV7, GATED_DELTA and SCAN (ops.def). The state of a head is [k_dim][v_dim]; of CHANNELS, a SCAN whose heads
  * have one value and a weight of k_dim columns, that of all is [k_dim][heads]. `weight` is WKV6's or the scan's, `bias`
  * the scan's, or 0. linear_64, linear_128 and channels_16 are for k_dim up to that. */
@@ -418,7 +452,7 @@ struct rn_copy_states_args {
  *   CONCAT         `parts` times as much of a[r] as its part, then that of b[r]; b may be 0
  *   SPLIT          of each part of a[r] width / parts values, from `first` on
  *   REPEAT         of each part of a[r] `used` copies
- *   MIX            a[r][i] + the sum over j, in order, of b[r][part * parts + j] times part j
+ *   MIX            scale * a[r][i] + the sum over j, in order, of b[r][part * parts + j] times part j
  *   SPREAD         (b[r][i / a_width] + scale) * a[r][i % a_width]
  *   LERP           a + (b - a) * weight[i], where a and b are repeated
  *   TIMES_WEIGHT   a[r][i] * weight[i / n], where n is width / weight_n; ADD_WEIGHT, OVER_WEIGHT likewise
@@ -648,6 +682,9 @@ struct rn_feed_args {
     X(draw, draw)                     \
     X(feed, feed)                     \
     X(conv, conv)                     \
+    X(compress, compress)             \
+    X(hyper, hyper)                   \
+    X(reach, reach)                   \
     X(shift, conv)                    \
     X(linear_64, linear)              \
     X(linear_128, linear)             \

@@ -352,6 +352,22 @@ static struct rn_launch launch_linear(const struct rn_linear_args *args)
                               rows * (5 * width + 3 * RN_LINEAR_COLUMNS) * (uint32_t)sizeof(float)};
 }
 
+/* As launch_conv; a thread has a number of a row. */
+static struct rn_launch launch_compress(const struct rn_compress_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->k_dim, 64), args->states.n_seqs + args->states.n_rows, 1}, 64, 0};
+}
+
+static struct rn_launch launch_hyper(const struct rn_hyper_args *args)
+{
+    return (struct rn_launch){{args->n_rows, 1, 1}, 32, args->n * args->n * (uint32_t)sizeof(float)};
+}
+
+static struct rn_launch launch_reach(const struct rn_reach_args *args)
+{
+    return (struct rn_launch){{ceil_to(args->used, 256), args->n_rows, 1}, 256, 0};
+}
+
 static struct rn_launch launch_copy_states(const struct rn_copy_states_args *args)
 {
     return (struct rn_launch){{ceil_to(args->stride_bytes, 16 * 1024), args->n_copies, 1}, 256, 0};
@@ -397,6 +413,9 @@ LAUNCH(expert_few, struct rn_expert_matmul_args)
 LAUNCH(expert_many, struct rn_expert_matmul_args)
 LAUNCH(sum, struct rn_expert_sum_args)
 LAUNCH(conv, struct rn_conv_args)
+LAUNCH(compress, struct rn_compress_args)
+LAUNCH(hyper, struct rn_hyper_args)
+LAUNCH(reach, struct rn_reach_args)
 LAUNCH(linear, struct rn_linear_args)
 LAUNCH(copy_states, struct rn_copy_states_args)
 LAUNCH(move_rows, struct rn_move_rows_args)
@@ -448,6 +467,9 @@ static const struct rn_kernel_info infos[RN_KERNEL_COUNT] = {
     ROW(draw, draw, draw),
     ROW(feed, feed, feed),
     ROW(conv, conv, conv),
+    ROW(compress, compress, compress),
+    ROW(hyper, hyper, hyper),
+    ROW(reach, reach, reach),
     ROW(shift, conv, conv),
     ROW(linear_64, linear, linear),
     ROW(linear_128, linear, linear),

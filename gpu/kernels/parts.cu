@@ -47,7 +47,7 @@ DEVICE float of_split(const rn_part_args &args, const part_row &row, uint32_t i)
 DEVICE float of_mix(const rn_part_args &args, const part_row &row, uint32_t i)
 {
     uint32_t part = args.width / args.parts;
-    float sum = row.of_a(i);
+    float sum = args.scale * row.of_a(i);
 
     for (uint32_t j = 0; j < args.parts; j++)
         sum = fmaf(row.of_b(i / part * args.parts + j), row.of_a(j * part + i % part), sum);
@@ -230,4 +230,101 @@ RN_KERNEL(resize, rn_resize_args, 256, 4)
     factor = sqrtf(sum_of_block(of_b, sums)) / sqrtf(sum_of_block(of_a, sums));
     for (uint32_t i = thread_of_block(); i < args.group; i += 256)
         out.put(begin + i, a.get(begin + i) * factor);
+}
+
+/* ---- Streams ---- */
+
+namespace
+{
+
+/* A block is a warp, and has a row; its lanes have rows or columns of z[n, n]. */
+struct stream_matrix {
+    shared<float> z;
+    uint32_t n;
+    float eps;
+
+    DEVICE stream_matrix(const rn_hyper_args &args) : z(0, args.n * args.n), n(args.n), eps(args.eps)
+    {
+    }
+    DEVICE void soften()
+    {
+        for (uint32_t i = thread_of_block(); i < n; i += WARP) {
+            float most = -INFINITY, sum = 0;
+            for (uint32_t j = 0; j < n; j++)
+                most = fmaxf(most, z.get(i * n + j));
+            for (uint32_t j = 0; j < n; j++) {
+                float e = expf(z.get(i * n + j) - most);
+                z.put(i * n + j, e);
+                sum += e;
+            }
+            for (uint32_t j = 0; j < n; j++)
+                z.put(i * n + j, z.get(i * n + j) / sum + eps);
+        }
+        sync_block();
+    }
+    /* Rows, or columns, divided by their sums. */
+    DEVICE void divide(bool columns)
+    {
+        uint32_t along = columns ? n : 1, across = columns ? 1 : n;
+
+        for (uint32_t i = thread_of_block(); i < n; i += WARP) {
+            float sum = eps;
+            for (uint32_t j = 0; j < n; j++)
+                sum += z.get(i * across + j * along);
+            for (uint32_t j = 0; j < n; j++)
+                z.put(i * across + j * along, z.get(i * across + j * along) / sum);
+        }
+        sync_block();
+    }
+};
+
+} // namespace
+
+RN_KERNEL(hyper, rn_hyper_args, 32, 4)
+{
+    uint32_t n = args.n, all = (2 + n) * n;
+    uint64_t begin = (uint64_t)block_x() * all, values = (uint64_t)args.n_rows * all;
+    global<float> a(args.a, values), base(args.base, all), out(args.out, values);
+    stream_matrix m(args);
+
+    for (uint32_t i = thread_of_block(); i < all; i += WARP) {
+        float x = fmaf(args.factors[i < n ? 0 : i < 2 * n ? 1 : 2], a.get(begin + i), base.get(i));
+        if (i >= 2 * n)
+            m.z.put(i - 2 * n, x);
+        else
+            out.put(begin + i, i < n ? 1.0f / (1.0f + expf(-x)) + args.eps : 2.0f / (1.0f + expf(-x)));
+    }
+    sync_block();
+    m.soften();
+    m.divide(true);
+    for (uint32_t turn = 1; turn < args.turns; turn++) {
+        m.divide(false);
+        m.divide(true);
+    }
+    for (uint32_t i = thread_of_block(); i < n * n; i += WARP)
+        out.put(begin + 2 * n + i, m.z.get(i % n * n + i / n));
+}
+
+/* ---- What a row looks at: a block has 256 numbers of its list ---- */
+
+RN_KERNEL(reach, rn_reach_args, 256, 4)
+{
+    uint32_t row = block_y(), i = block_x() * 256 + thread_of_block();
+    uint32_t n = global<uint32_t>(args.positions, args.n_rows).get(row) + 1, near = n < args.window ? n : args.window;
+    int32_t at = -1;
+
+    if (i >= args.used)
+        return;
+    if (i < near) {
+        at = (int32_t)(n - near + i);
+    } else {
+        uint64_t last = (uint64_t)(i - near) * args.per + args.per - 1;
+        if (args.chosen == 0 && last < n)
+            at = (int32_t)last;
+        else if (args.chosen != 0 && last < args.n_chosen)
+            at = global<int32_t>(args.chosen, (uint64_t)args.n_rows * args.n_chosen)
+                     .get((uint64_t)row * args.n_chosen + last);
+        at = at < 0 ? at : at | RN_SECOND_POSITION;
+    }
+    global<int32_t>(args.out, (uint64_t)args.n_rows * args.used).put((uint64_t)row * args.used + i, at);
 }

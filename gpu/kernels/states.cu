@@ -107,6 +107,93 @@ RN_KERNEL(conv, rn_conv_args, 256, 4)
         r.state.put((uint64_t)i * args.width + c, input(args, r, (int32_t)(r.n + i - before(args)), c));
 }
 
+/* ---- Rows of blocks ---- */
+
+/* What a channel of a position counts, and by how much: of a row of the step, or what the state has of one before. */
+struct counted {
+    float value, score;
+};
+
+DEVICE counted counted_at(const rn_compress_args &args, const run &r, uint32_t first_position, int64_t position,
+                          uint32_t channel)
+{
+    uint32_t width = args.parts * args.k_dim, n = args.parts * args.per;
+    uint64_t at;
+
+    if (position < first_position) {
+        at = (uint64_t)(position % n) * 2 * width + channel;
+        return counted{r.state.get(at), r.state.get(at + width)};
+    }
+    at = (r.first + (uint64_t)(position - first_position)) * width + channel;
+    return counted{global<float>(args.a, (uint64_t)args.states.n_rows * width).get(at),
+                   global<float>(args.b, (uint64_t)args.states.n_rows * width).get(at) +
+                       global<float>(args.weight, (uint64_t)args.per * width)
+                           .get((uint64_t)(position % args.per) * width + channel)};
+}
+
+/* Number c of the block whose last position that is. */
+DEVICE float compressed(const rn_compress_args &args, const run &r, uint32_t first_position, uint32_t last, uint32_t c)
+{
+    uint32_t n = args.parts * args.per, begin = last + 1 < n ? n - (last + 1) : 0;
+    float most = -INFINITY, total = 0, sum = 0;
+
+    for (uint32_t k = begin; k < n; k++)
+        most = fmaxf(most, counted_at(args, r, first_position, (int64_t)last + 1 + k - n, k / args.per * args.k_dim + c)
+                               .score);
+    for (uint32_t k = begin; k < n; k++) {
+        counted one = counted_at(args, r, first_position, (int64_t)last + 1 + k - n, k / args.per * args.k_dim + c);
+        float weight = expf(one.score - most);
+        total += weight;
+        sum = fmaf(weight, one.value, sum);
+    }
+    return sum / total;
+}
+
+DEVICE void compress_row(const rn_compress_args &args, const run &r, uint32_t first_position, uint32_t i, uint32_t c)
+{
+    uint32_t position = first_position + i;
+    float value = (position + 1) % args.per == 0 ? compressed(args, r, first_position, position, c) : 0.0f;
+
+    global<float>(args.out, (uint64_t)args.states.n_rows * args.k_dim)
+        .put((uint64_t)(r.first + i) * args.k_dim + c, value);
+}
+
+/* A block of the first n_seqs has a sequence's first rows, which look at its state, and the state; one behind them has
+ * a row that looks at rows alone. */
+RN_KERNEL(compress, rn_compress_args, 64, 4)
+{
+    uint32_t c = block_x() * 64 + thread_of_block(), seq = block_y(), n = args.parts * args.per, row = 0;
+    uint32_t width = args.parts * args.k_dim;
+
+    if (c >= args.k_dim)
+        return;
+    if (block_y() >= args.states.n_seqs) {
+        row = block_y() - args.states.n_seqs;
+        seq = global<uint32_t>(args.seqs, args.states.n_rows).get(row);
+        row -= global<uint32_t>(args.states.firsts, args.states.n_seqs).get(seq);
+        if (row + 1 < n)
+            return;
+    }
+    run r = run_of(args.states, seq);
+    if (r.n == 0)
+        return;
+    uint32_t position = global<uint32_t>(args.positions, args.states.n_rows).get(r.first);
+    if (row > 0 || block_y() >= args.states.n_seqs) {
+        compress_row(args, r, position, row, c);
+        return;
+    }
+    for (uint32_t i = 0; i < r.n && i + 1 < n; i++)
+        compress_row(args, r, position, i, c);
+    for (uint32_t i = r.n > n ? r.n - n : 0; i < r.n; i++)
+        for (uint32_t part = 0; part < args.parts; part++) {
+            uint32_t channel = part * args.k_dim + c;
+            uint64_t at = (uint64_t)((position + i) % n) * 2 * width + channel;
+            counted one = counted_at(args, r, position, (int64_t)position + i, channel);
+            r.state.put(at, one.value);
+            r.state.put(at + width, one.score);
+        }
+}
+
 /* taps is 2, span 1. */
 RN_KERNEL(shift, rn_conv_args, 256, 4)
 {

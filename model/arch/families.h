@@ -54,6 +54,12 @@ runnel_status rn_arch_hy_v4_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_dots3_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_deepseek2_ocr_keys(const struct rn_hparams_reader *r);
 
+/* deepseek4.c */
+runnel_status rn_arch_deepseek4_keys(const struct rn_hparams_reader *r);
+void rn_arch_deepseek4(struct rn_build *b);
+/* Refuses. */
+int16_t rn_arch_deepseek4_prediction(struct rn_build *b, int16_t x);
+
 /* gemma.c */
 runnel_status rn_arch_gemma2_keys(const struct rn_hparams_reader *r);
 /* Blocks with a window are not stretched; by a base of their own (key rope.freq_base_swa), by the base of all. */
@@ -86,6 +92,9 @@ runnel_status rn_arch_bailingmoe3_keys(const struct rn_hparams_reader *r);
 /* hyper.c */
 runnel_status rn_arch_hyper_keys(const struct rn_hparams_reader *r);
 void rn_arch_hyper(struct rn_build *b);
+/* A model whose residual streams begin as copies of the embedding, go through blocks, `block`, which releases x, and
+ * end as their sum by numbers of output_hc_*. */
+void rn_arch_streams(struct rn_build *b, int16_t (*block)(struct rn_build *b, int16_t x));
 
 /* hrm.c */
 runnel_status rn_arch_hrm_keys(const struct rn_hparams_reader *r);

@@ -93,7 +93,7 @@ static int16_t block(struct rn_build *b, int16_t x)
     return behind(b, out, back, x);
 }
 
-void rn_arch_hyper(struct rn_build *b)
+void rn_arch_streams(struct rn_build *b, int16_t (*block_of)(struct rn_build *b, int16_t x))
 {
     uint32_t n = b->hparams.streams;
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
@@ -108,10 +108,15 @@ void rn_arch_hyper(struct rn_build *b)
     x = rn_build_embed(b, embedding, (float)b->hparams.embedding_scale);
     x = rn_build_repeat(b, x, 1, n);
     for (b->layer = 0; (uint32_t)b->layer < b->n_blocks && b->status == RUNNEL_OK; b->layer++)
-        x = block(b, x);
+        x = block_of(b, x);
     b->layer = -1;
     x = rn_build_select(b, x);
     out = reduce(b, x, coefficients(b, x, "output_hc", n, 1));
     rn_build_release(b, x);
     rn_build_head(b, out, embedding);
+}
+
+void rn_arch_hyper(struct rn_build *b)
+{
+    rn_arch_streams(b, block);
 }

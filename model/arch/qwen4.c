@@ -81,7 +81,7 @@ static runnel_status read_indexer(const struct rn_hparams_reader *r)
     if (status == RUNNEL_OK && (uint64_t)x->heads * x->k_dim > RN_MAX_WIDTH)
         status =
             rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.head_count", "makes rows of more than 16 Mi values");
-    ahead.ahead = x->block - 1;
+    ahead.shift = (int32_t)x->block - 1;
     if (status == RUNNEL_OK)
         status = rn_hparams_add_rope(r, &ahead, &rope);
     x->rope = (uint32_t)rope;

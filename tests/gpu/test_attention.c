@@ -409,7 +409,7 @@ static void what_has_no_kernel(void **state)
 
 /* ---- Rotation ---- */
 
-static void rotate(bool neox, uint32_t dims, uint32_t ahead, bool in_place)
+static void rotate(bool neox, uint32_t dims, int32_t shift, bool in_place)
 {
     enum { ROWS = 6, HEADS = 3, DIM = 40 };
     struct rig rig;
@@ -430,10 +430,10 @@ static void rotate(bool neox, uint32_t dims, uint32_t ahead, bool in_place)
         inv_freq[i] = pow(10000, -2.0 * i / dims);
     for (i = 0; i < ROWS; i++)
         judge.step.rows[i].position = positions[i] = i * i * i * 1000;
-    judge.rope = (struct rn_rope){dims, ahead, neox, 1.25, inv_freq};
+    judge.rope = (struct rn_rope){dims, shift, neox, 1.25, inv_freq};
     memcpy(judge.memory[0], a, ROWS * HEADS * DIM * sizeof *a);
     args = (struct rn_rope_args){
-        rig_at(a), rig_at(out), rig_at(positions), rig_at(inv_freq), ROWS, HEADS, DIM, dims, ahead, neox, 1.25};
+        rig_at(a), rig_at(out), rig_at(positions), rig_at(inv_freq), ROWS, HEADS, DIM, dims, shift, neox, 1.25};
     rig_run(&rig, RN_KERNEL_rope, &args);
     rig_expect("rope", out, judge_run(&judge, op, false), ROWS * HEADS * DIM, 1e-13);
     rig_close(&rig);
@@ -444,7 +444,7 @@ static void rope(void **state)
     (void)state;
     rotate(false, 40, 0, false);
     rotate(true, 40, 3, true);
-    rotate(true, 24, 0, false);
+    rotate(true, 24, -5, false);
     rotate(false, 24, 63, true);
 }
 

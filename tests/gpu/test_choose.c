@@ -239,6 +239,100 @@ static void attention(void **state)
     rig_close(&b.rig);
 }
 
+/* Attention at positions of two caches, one of which lies elsewhere with blocks of another size, in each format. */
+static void two_caches(void **state)
+{
+    enum { HEADS = 5, DIM = 32, N = 150, USED = 130, CHUNKS = (USED + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK };
+    static const uint32_t types[] = {RUNNEL_KV_F32, RUNNEL_KV_F16, RUNNEL_KV_Q8, RUNNEL_KV_Q3};
+    const size_t n = (size_t)N * HEADS * DIM;
+
+    (void)state;
+    for (uint32_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        const struct form form = {types[t], 4, DIM, USED, N, false, false, 0, 0, false};
+        uint64_t row = rn_kv_row_bytes((runnel_kv_type)types[t], DIM), bytes = row * BLOCK_TOKENS + 256;
+        struct rn_op op = {.kind = RN_OP_ATTENTION,
+                           .heads = HEADS,
+                           .kv_heads = 1,
+                           .k_dim = DIM,
+                           .v_dim = DIM,
+                           .scale = 0.3f,
+                           .window = 64,
+                           .used = USED,
+                           .second = 2,
+                           .weight = -1,
+                           .bias = -1};
+        struct rn_kv_store_args store;
+        struct rn_attention_args args;
+        struct rn_kv_layer layers[2] = {{DIM, 0, 1}, {DIM, 0, 1}};
+        unsigned char *second, *ks[2];
+        float *q, *rotated, *out, *split;
+        enum rn_kernel kernel;
+        struct bench b;
+
+        open_bench(&b, &form);
+        want(&b);
+        second = rig_device(&b.rig, bytes * TABLE);
+        store = (struct rn_kv_store_args){b.cache, rig_at(b.q), 0, rig_at(b.seqs), rig_at(b.positions), N};
+        store.cache.keys = rig_at(second);
+        store.cache.block_bytes = bytes;
+        rig_run(&b.rig, rn_kv_rotated((runnel_kv_type)types[t]) ? RN_KERNEL_kv_store_rotated : RN_KERNEL_kv_store,
+                &store);
+        ks[0] = b.judge.k[0];
+        ks[1] = rig_host(&b.rig, (size_t)LONGEST * row);
+        for (uint32_t i = 0; i < TABLE; i++) /* as the reference has its blocks */
+            memcpy(ks[1] + (size_t)i * row * BLOCK_TOKENS, second + i * bytes, row * BLOCK_TOKENS);
+        b.judge.ref.k = ks;
+        b.judge.plan.kv_layers = layers;
+        b.judge.plan.n_kv_layers = 2;
+        for (uint32_t r = 0; r < N; r++) /* of the first its own and those before, of the second every third */
+            for (uint32_t i = 0, k = 0; i < USED; i++)
+                b.out[r * USED + i] = i <= r && i < 64 ? (int32_t)(r - i)
+                                      : k * 3 < r      ? (int32_t)(k++ * 3) | RN_SECOND
+                                                       : -1;
+        q = rig_floats(&b.rig, n, 1);
+        rotated = rig_device(&b.rig, n * sizeof *rotated);
+        out = rig_device(&b.rig, n * sizeof *out);
+        split = rig_device(&b.rig, n * sizeof *split);
+        args = (struct rn_attention_args){.cache = b.cache,
+                                          .q = rig_at(q),
+                                          .out = rig_at(out),
+                                          .seqs = rig_at(b.seqs),
+                                          .positions = rig_at(b.positions),
+                                          .chosen = rig_at(b.out),
+                                          .second = rig_at(second),
+                                          .second_at = b.cache.table_at,
+                                          .second_bytes = bytes,
+                                          .n_rows = N,
+                                          .heads = HEADS,
+                                          .v_dim = DIM,
+                                          .window = 64,
+                                          .rows_per_tile = 1,
+                                          .used = USED,
+                                          .scale = op.scale};
+        if (rn_kv_rotated((runnel_kv_type)types[t])) {
+            rig_run(&b.rig, RN_KERNEL_rotate,
+                    &(struct rn_rotate_args){args.q, rig_at(rotated), N * HEADS, DIM, rn_kv_rotation(DIM)});
+            args.q = rig_at(rotated);
+        }
+        assert_true(rn_attention_kernel(types[t], DIM, DIM, &kernel));
+        rig_run(&b.rig, kernel, &args);
+        args.out = rig_at(split);
+        args.n_chunks = CHUNKS;
+        args.workspace = rig_at(rig_device(&b.rig, rn_attention_bytes(N, HEADS, DIM, CHUNKS)));
+        rig_run(&b.rig, kernel, &args);
+        rig_run(&b.rig, RN_KERNEL_attention_join, &args);
+        assert_memory_equal(split, out, n * sizeof *out);
+        if (rn_kv_rotated((runnel_kv_type)types[t]))
+            rig_run(&b.rig, RN_KERNEL_rotate,
+                    &(struct rn_rotate_args){rig_at(out), rig_at(out), N * HEADS, DIM, rn_kv_rotation(DIM)});
+        memcpy(b.judge.memory[0] = rig_host(&b.rig, n * sizeof *q), q, n * sizeof *q);
+        b.judge.memory[1] = b.out;
+        b.judge.memory[2] = rig_host(&b.rig, n * sizeof *out);
+        rig_expect("attention to two caches", out, judge_run(&b.judge, op, true), n, 1e-8);
+        rig_close(&b.rig);
+    }
+}
+
 static void what_has_no_kernel(void **state)
 {
     enum rn_kernel kernel;
@@ -255,6 +349,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chosen),
         cmocka_unit_test(attention),
+        cmocka_unit_test(two_caches),
         cmocka_unit_test(what_has_no_kernel),
     };
 

@@ -34,7 +34,7 @@ static const struct part_case part_cases[] = {
     {RN_OP_SPLIT, RN_PART_SPLIT, 1100, 0, 1090, 0, NOTHING, {.heads = 1, .group = 10, .k_dim = 1090}},
     {RN_OP_REPEAT, RN_PART_REPEAT, 35, 0, 105, 0, NOTHING, {.heads = 5, .used = 3}},
     {RN_OP_REPEAT, RN_PART_REPEAT, 300, 0, 1200, 0, NOTHING, {.heads = 1, .used = 4}},
-    {RN_OP_MIX, RN_PART_MIX, 60, 16, 60, 0, FLOATS, {.heads = 4}},
+    {RN_OP_MIX, RN_PART_MIX, 60, 16, 60, 0, FLOATS, {.heads = 4, .scale = 1}},
     {RN_OP_MIX, RN_PART_MIX, 17, 1, 17, 0, FLOATS, {.heads = 1}},
     {RN_OP_SPREAD, RN_PART_SPREAD, 37, 4, 148, 0, FLOATS, {.scale = 1}},
     {RN_OP_LERP, RN_PART_LERP, 33, 33, 99, 99, FLOATS, {0}},
@@ -359,6 +359,92 @@ static void sums(void **state)
     resize_of(15, 3, 1);
 }
 
+/* ---- Streams, and what rows look at ---- */
+
+static void hyper_of(uint32_t n, uint32_t turns)
+{
+    uint32_t width = (2 + n) * n, last = ROWS - 1;
+    struct rig rig;
+    struct judge judge;
+    struct rn_hyper_args args;
+    struct rn_op op = {.kind = RN_OP_HYPER,
+                       .heads = n,
+                       .turns = turns,
+                       .eps = 0x1p-7,
+                       .factors = {0.5f, -1.5f, 0.75f},
+                       .weight = 0,
+                       .bias = -1};
+    float *a, *base, *out, *alone;
+
+    rig_open(&rig);
+    a = rig_floats(&rig, (size_t)ROWS * width, 3);
+    base = rig_floats(&rig, width, 1);
+    out = rig_device(&rig, (size_t)ROWS * width * sizeof *out);
+    alone = rig_device(&rig, width * sizeof *alone);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){width, 1, width, width});
+    judge_weight(&judge, 0, RN_F32, width, 1, 1, base);
+    memcpy(judge.memory[0], a, (size_t)ROWS * width * sizeof *a);
+    args = (struct rn_hyper_args){rig_at(a), rig_at(base), rig_at(out), ROWS, n, turns, {0.5f, -1.5f, 0.75f}, 0x1p-7f};
+    rig_run(&rig, RN_KERNEL_hyper, &args);
+    rig_expect("hyper", out, judge_run(&judge, op, false), (size_t)ROWS * width, 1e-12);
+    args.a = rig_at(a + (size_t)last * width);
+    args.out = rig_at(alone);
+    args.n_rows = 1;
+    rig_run(&rig, RN_KERNEL_hyper, &args);
+    assert_memory_equal(alone, out + (size_t)last * width, width * sizeof *out);
+    rig_close(&rig);
+}
+
+static void streams(void **state)
+{
+    (void)state;
+    hyper_of(4, 3);
+    hyper_of(1, 0);
+    hyper_of(33, 20); /* more than a warp has lanes */
+}
+
+static void reach_of(uint32_t window, uint32_t per, uint32_t used, uint32_t n_chosen)
+{
+    struct rig rig;
+    struct judge judge;
+    struct rn_reach_args args;
+    struct rn_op op = {.kind = RN_OP_REACH, .window = window, .per = per, .used = used, .weight = -1, .bias = -1};
+    int32_t *chosen, *out;
+    uint32_t *positions;
+
+    rig_open(&rig);
+    judge_open(&rig, &judge, ROWS, (uint32_t[]){n_chosen > 0 ? n_chosen : 1, 1, used, 1});
+    chosen = rig_device(&rig, ((size_t)ROWS * n_chosen + 1) * sizeof *chosen);
+    positions = rig_device(&rig, ROWS * sizeof *positions);
+    out = rig_device(&rig, (size_t)ROWS * used * sizeof *out);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        judge.step.rows[r].position = positions[r] = r * r * 7;
+        for (uint32_t i = 0; i < n_chosen; i++) /* every other block, and what is behind it */
+            chosen[r * n_chosen + i] = i < r * per + 1 ? (int32_t)(i / per * 2 * per + i % per) : -1;
+    }
+    memcpy(judge.memory[0], chosen, (size_t)ROWS * n_chosen * sizeof *chosen);
+    args = (struct rn_reach_args){
+        n_chosen > 0 ? rig_at(chosen) : 0, rig_at(positions), rig_at(out), ROWS, window, per, used, n_chosen};
+    rig_run(&rig, RN_KERNEL_reach, &args);
+    judge_run(&judge, op, false);
+    if (n_chosen == 0) { /* the judge's bench has an input for every op */
+        op.out = 2;
+        op.a = op.b = op.out2 = -1;
+        rn_reference_op(&judge.ref, &op, &judge.step);
+    }
+    assert_memory_equal(out, judge.memory[2], (size_t)ROWS * used * sizeof *out);
+    rig_close(&rig);
+}
+
+static void reaches(void **state)
+{
+    (void)state;
+    reach_of(10, 4, 10 + 28, 0);
+    reach_of(1, 2, 300, 0);
+    reach_of(200, 4, 113 + 8, 35);
+    reach_of(3, 4, 3 + 8, 35);
+}
+
 /* ---- Products of heads ---- */
 
 struct heads_case {
@@ -478,6 +564,8 @@ int main(void)
         cmocka_unit_test(scatters),
         cmocka_unit_test(grams),
         cmocka_unit_test(sums),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(reaches),
         cmocka_unit_test(heads),
         cmocka_unit_test(sums_of_nothing),
     };

@@ -38,7 +38,7 @@ static struct stand {
     float *step_a, *step_b, *step_out;
     float *states;
     uint32_t stride; /* floats */
-    uint32_t *seqs, *slots, *firsts, *counts;
+    uint32_t *seqs, *positions, *slots, *firsts, *counts;
 } s;
 
 /* ---- The device ---- */
@@ -66,6 +66,7 @@ static uint32_t gather_step(const struct piece *pieces, uint32_t n)
             size_t from = (size_t)pieces[i].seq * POSITIONS + pieces[i].from + r;
 
             s.seqs[rows] = pieces[i].seq;
+            s.positions[rows] = pieces[i].from + r;
             memcpy(s.step_a + (size_t)rows * u->a_width, s.a + from * u->a_width, u->a_width * sizeof(float));
             memcpy(s.step_b + (size_t)rows * u->b_width, s.b + from * u->b_width, u->b_width * sizeof(float));
         }
@@ -96,6 +97,19 @@ static void launch(uint32_t n_rows)
                                     .act = op->act};
 
         rig_run(&s.rig, u->kernel, &conv);
+    } else if (u->op.kind == RN_OP_COMPRESS) {
+        struct rn_compress_args compress = {states,
+                                            rig_at(s.step_a),
+                                            rig_at(s.step_b),
+                                            weight,
+                                            rig_at(s.step_out),
+                                            rig_at(s.seqs),
+                                            rig_at(s.positions),
+                                            op->k_dim,
+                                            u->a_width / op->k_dim,
+                                            op->per};
+
+        rig_run(&s.rig, u->kernel, &compress);
     } else {
         struct rn_linear_args linear = {states,
                                         rig_at(s.step_a),
@@ -225,6 +239,7 @@ static void open_stand(const struct subject *u)
     s.stride = (u->n + 63) / 64 * 64;
     s.states = rig_device(&s.rig, (size_t)SLOTS * s.stride * sizeof(float));
     s.seqs = rig_device(&s.rig, ROWS * sizeof *s.seqs);
+    s.positions = rig_device(&s.rig, ROWS * sizeof *s.positions);
     s.slots = rig_device(&s.rig, SEQS * sizeof *s.slots);
     s.firsts = rig_device(&s.rig, SEQS * sizeof *s.firsts);
     s.counts = rig_device(&s.rig, SEQS * sizeof *s.counts);
@@ -300,6 +315,28 @@ static void shifts(void **state)
 
     (void)state;
     check(&shift);
+}
+
+static void rows_of_blocks(void **state)
+{
+    static const uint32_t shapes[][3] = {
+        {4, 2, 20}, {4, 1, 70}, {1, 1, 3}, {3, 2, 64}, {16, 1, 5}}; /* per, parts, k_dim */
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        uint32_t per = shapes[i][0], parts = shapes[i][1], k_dim = shapes[i][2];
+        const struct subject compress = {.name = "compress",
+                                         .op = {.kind = RN_OP_COMPRESS, .per = per, .k_dim = k_dim},
+                                         .a_width = parts * k_dim,
+                                         .b_width = parts * k_dim,
+                                         .out_width = k_dim,
+                                         .weight_rows = per,
+                                         .weight_cols = parts * k_dim,
+                                         .n = 2 * parts * per * parts * k_dim,
+                                         .kernel = RN_KERNEL_compress};
+
+        check(&compress);
+    }
 }
 
 /* k_dim, v_dim: each kernel, full and not, columns of several blocks and of a part of one. */
@@ -429,8 +466,13 @@ static void copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions), cmocka_unit_test(shifts), cmocka_unit_test(wkv),
-        cmocka_unit_test(gated_delta),  cmocka_unit_test(scans),  cmocka_unit_test(scans_of_channels),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(rows_of_blocks),
+        cmocka_unit_test(shifts),
+        cmocka_unit_test(wkv),
+        cmocka_unit_test(gated_delta),
+        cmocka_unit_test(scans),
+        cmocka_unit_test(scans_of_channels),
         cmocka_unit_test(copies),
     };
 

@@ -103,6 +103,9 @@
     X("deepseek2-ocr-made-scores", 0)    \
     X("deepseek32-made", 0)              \
     X("deepseek32-made-chosen", 0)       \
+    X("deepseek4-made", 0)               \
+    X("deepseek4-made-chosen", 0)        \
+    X("deepseek4-made-yarn", 0)          \
     X("dots1-made", 0)                   \
     X("dots1-made-chosen", 0)            \
     X("dots3note-made", 0)               \
@@ -273,6 +276,7 @@
     X("deci-made-keys", 0)                \
     X("deepseek2-ocr-made-keys", 0)       \
     X("deepseek32-made-keys", 0)          \
+    X("deepseek4-made-keys", 0)           \
     X("dots1-made-keys", 0)               \
     X("dream-made-keys", 0)               \
     X("ernie4_5-made-keys", 0)            \

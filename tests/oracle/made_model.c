@@ -136,20 +136,36 @@ static uint64_t mixed(uint64_t x)
     return x ^ x >> 31;
 }
 
-static void add_values(struct maker *m, const char *name, uint64_t n, float middle, float reach)
+static uint64_t hash_of(const struct maker *m, const char *name)
 {
-    uint64_t hash = mixed(m->seed + 1), i;
-    float u;
+    uint64_t hash = mixed(m->seed + 1);
 
     for (; *name != '\0'; name++)
         hash = mixed(hash ^ (unsigned char)*name);
+    return hash;
+}
+
+static void add_values(struct maker *m, const char *name, uint64_t n, float middle, float reach)
+{
+    uint64_t hash = hash_of(m, name), i;
+    float u;
+
     for (i = 0; i < n; i++) {
         u = (float)(int32_t)(mixed(hash + (i + 1) * 0x9e3779b97f4a7c15u) >> 40) / (1 << 23) - 1;
         w_f32(&m->data, middle + reach * u);
     }
 }
 
-static void add_tensor(struct maker *m, const char *name, const uint64_t *dims, uint32_t n_dims, const float *range)
+static void add_ids(struct maker *m, const char *name, uint64_t n, uint32_t below)
+{
+    uint64_t hash = hash_of(m, name), i;
+
+    for (i = 0; i < n; i++)
+        w_u32(&m->data, (uint32_t)((mixed(hash + (i + 1) * 0x9e3779b97f4a7c15u) >> 40) % below));
+}
+
+static void add_tensor(struct maker *m, const char *name, const uint64_t *dims, uint32_t n_dims, const float *range,
+                       uint32_t ids)
 {
     bool bias = strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".bias") == 0, norm = !bias && n_dims == 1;
     float middle = norm ? 1 : 0, reach = norm ? 0.25f : bias ? 0.2f : 2 / sqrtf((float)dims[0]);
@@ -158,27 +174,32 @@ static void add_tensor(struct maker *m, const char *name, const uint64_t *dims, 
 
     for (i = 0; i < n_dims; i++)
         n *= dims[i];
-    w_tensor(&m->directory, name, n_dims, dims, RN_F32, m->data.n);
+    w_tensor(&m->directory, name, n_dims, dims, ids > 0 ? RN_I32 : RN_F32, m->data.n);
     m->n_tensors++;
-    add_values(m, name, n, range != NULL ? range[0] : middle, range != NULL ? range[1] : reach);
+    if (ids > 0)
+        add_ids(m, name, n, ids);
+    else
+        add_values(m, name, n, range != NULL ? range[0] : middle, range != NULL ? range[1] : reach);
     w_align(&m->data, 32);
 }
 
-/* tensor NAME DIMS... [= MIDDLE REACH] */
+/* tensor NAME DIMS... [= MIDDLE REACH, or ids N] */
 static void add_tensors(struct maker *m, const struct words *words)
 {
     const char *block = words->n > 2 ? strstr(words->at[1], "%d") : NULL;
     uint64_t dims[4];
     float range[2];
-    uint32_t n_dims = 0, i;
+    uint32_t n_dims = 0, ids = 0, i;
     char name[NAME_BYTES];
     bool ranged;
 
-    for (i = 2; i < words->n && n_dims < 4 && strcmp(words->at[i], "=") != 0; i++)
+    for (i = 2; i < words->n && n_dims < 4 && strcmp(words->at[i], "=") != 0 && strcmp(words->at[i], "ids") != 0; i++)
         dims[n_dims++] = (uint64_t)number(m, words->at[i]);
     ranged = i < words->n && words->n - i == 3;
-    if (n_dims == 0 || (i < words->n && !ranged))
-        bad(m, "a tensor has a name, dimensions, and perhaps = MIDDLE REACH");
+    if (i < words->n && words->n - i == 2 && strcmp(words->at[i], "ids") == 0)
+        ids = (uint32_t)number(m, words->at[i + 1]);
+    if (n_dims == 0 || (i < words->n && !ranged && ids == 0))
+        bad(m, "a tensor has a name, dimensions, and perhaps = MIDDLE REACH, or ids N");
     for (i = 0; ranged && i < 2; i++)
         range[i] = (float)number(m, words->at[words->n - 2 + i]);
     for (i = block != NULL ? m->from : 0; i < (block != NULL ? m->to : 1); i++) {
@@ -186,7 +207,7 @@ static void add_tensors(struct maker *m, const struct words *words)
             snprintf(name, sizeof name, "%.*s%u%s", (int)(block - words->at[1]), words->at[1], i, block + 2);
         else
             snprintf(name, sizeof name, "%s", words->at[1]);
-        add_tensor(m, name, dims, n_dims, ranged ? range : NULL);
+        add_tensor(m, name, dims, n_dims, ranged ? range : NULL, ids);
     }
 }
 

@@ -9,6 +9,7 @@
  *     blocks FROM TO                      of the tensors below with "%d" in their names, one each; TO is not one
  *     tensor NAME DIMS...                 fastest first, F32
  *     tensor NAME DIMS... = MIDDLE REACH  its values lie in [MIDDLE - REACH, MIDDLE + REACH)
+ *     tensor NAME DIMS... ids N           I32: whole numbers below N
  *
  * Without that, weights of norms (one dimension) are 1 ± 0.25, biases 0 ± 0.2, all others 0 ± 2 / sqrt(columns), which
  * keeps the size of what they are multiplied with. Value i of a tensor is MIDDLE + REACH * u, where u in [-1, 1) is 24

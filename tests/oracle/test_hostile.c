@@ -151,6 +151,59 @@ static void indexers_are_looked_at(void **state)
     }
 }
 
+static void expect_refusal(runnel_status status, const char *words)
+{
+    assert_int_equal(plan_status(), status);
+    if (strstr(f.error.message, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", f.error.message, words);
+    edit_from(&f.edit, f.gguf);
+}
+
+/* What DeepSeek-V4's files say of blocks of positions, of their output and of experts. */
+static void far_sight_is_looked_at(void **state)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *why;
+    } wrong[] = {{"sliding_window", 0, "sliding_window"},
+                 {"output_group_count", 3, "output_group_count does not divide"},
+                 {"head_count_kv", 2, "head_count_kv is not 1"},
+                 {"value_length", 32, "value_length is not"},
+                 {"indexer.top_k", 0, "indexer.top_k"},
+                 {"indexer.key_length", 8, "key_length is less than what rotates"}};
+    static const uint32_t ratios[] = {0, 4, 64, 4};
+    struct edit_tensor *table;
+    int32_t ids[3 * 64] = {0};
+    char key[96];
+    size_t i;
+
+    (void)state;
+    open_model(MADE_TEXT("deepseek4-made"));
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        snprintf(key, sizeof key, "deepseek4.attention.%s", wrong[i].key);
+        edit_u32(&f.edit, key, wrong[i].value);
+        expect_refusal(RUNNEL_FORMAT, wrong[i].why);
+    }
+    edit_u32s(&f.edit, "deepseek4.attention.compress_ratios", ratios, 4);
+    expect_refusal(RUNNEL_UNSUPPORTED, "compress_ratios is neither 0, 4 nor 128");
+    edit_u32s(&f.edit, "deepseek4.attention.compress_ratios", ratios, 2);
+    expect_refusal(RUNNEL_FORMAT, "compress_ratios has fewer elements");
+    edit_u32(&f.edit, "deepseek4.expert_gating_func", 2);
+    expect_refusal(RUNNEL_UNSUPPORTED, "expert_gating_func is not 4");
+    edit_u32(&f.edit, "deepseek4.hash_layer_count", 2); /* the second block has no table */
+    expect_refusal(RUNNEL_FORMAT, "blk.1.ffn_gate_tid2eid.weight is missing");
+    table = edit_tensor(&f.edit, "blk.0.ffn_gate_tid2eid.weight");
+    ids[77] = 8;
+    table->data = ids;
+    expect_refusal(RUNNEL_FORMAT, "blk.0.ffn_gate_tid2eid.weight names expert 8 of 8");
+    edit_tensor(&f.edit, "blk.0.ffn_gate_tid2eid.weight")->type = RN_F32;
+    expect_refusal(RUNNEL_UNSUPPORTED, "blk.0.ffn_gate_tid2eid.weight: type F32");
+    edit_tensor(&f.edit, "blk.1.hc_ffn_scale.weight")->dims[0] = 2;
+    expect_refusal(RUNNEL_FORMAT, "blk.1.hc_ffn_scale.weight is missing or not 3 numbers");
+    close_model();
+}
+
 /* Means of chunks and chosen positions do not go together. The indexer's keys are a layer of the cache. */
 static void choices_are_of_positions(void **state)
 {
@@ -222,10 +275,10 @@ static void encoders_have_no_drafts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_are_named),      cmocka_unit_test(experts_are_not_guessed),
-        cmocka_unit_test(loops_have_no_exit),       cmocka_unit_test(indexers_are_looked_at),
-        cmocka_unit_test(choices_are_of_positions), cmocka_unit_test(latents_are_all_that_is_kept),
-        cmocka_unit_test(encoders_have_no_drafts)};
+        cmocka_unit_test(strangers_are_named),          cmocka_unit_test(experts_are_not_guessed),
+        cmocka_unit_test(loops_have_no_exit),           cmocka_unit_test(indexers_are_looked_at),
+        cmocka_unit_test(far_sight_is_looked_at),       cmocka_unit_test(choices_are_of_positions),
+        cmocka_unit_test(latents_are_all_that_is_kept), cmocka_unit_test(encoders_have_no_drafts)};
 
     shared_or_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);
