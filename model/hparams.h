@@ -119,6 +119,7 @@ struct rn_linear_hparams {
     uint32_t k_dim, v_dim;    /* of a head */
     double least;             /* kda.gate_lower_bound, where decays have one; 0 */
     bool mirrored;            /* what the file has beside that bound is negative */
+    double unit_eps;          /* of heads of queries and keys, which have one length; 0: rms_eps */
     uint32_t halve_every;     /* rescale_every_n_layers: behind each so many blocks rows are halved */
 };
 
@@ -141,7 +142,7 @@ struct rn_situ_hparams {
     double beta, linear_beta; /* activation.situ_beta, 0: other gates; activation.situ_linear_beta, 0: none */
 };
 
-/* Residual streams side by side: see arch/hyper.c. */
+/* Residual streams side by side: see arch/hyper.c, arch/manifold.c, arch/qwen4.c. */
 struct rn_hyper_hparams {
     double eps, magnitude; /* hyper_connection.epsilon, .magnitude */
     uint32_t rank;         /* hyper_connection.low_rank: see arch/qwen4.c */

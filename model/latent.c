@@ -13,6 +13,8 @@
  *             └─ attn_kv_a_mqa ─┬─ c ─ norm ─┐                                                │
  *                               └─ p ─ ROPE ─┴─ CONCAT ─ KV_STORE ····· the cache ······ ATTENTION ─ V_h ─▶
  *
+ * In models without rotation p and w are not there.
+ *
  * Prompts and single positions are computed in this form alike, so that a row's bits do not depend on its step (law 5).
  * Files have K_h^T and V_h as attn_k_b and attn_v_b, or, older ones, K_h over V_h of each head as attn_kv_b. */
 #include "model/build.h"
@@ -86,11 +88,13 @@ static int16_t look(struct rn_build *b, int16_t q, const struct matrices *m, uin
     const struct rn_latent_hparams *h = latent_of(b);
     uint32_t plain = h->k_dim - h->rope_dim;
     int16_t u = plain == 0 ? -1 : rn_build_split(b, q, heads, 0, plain);
-    int16_t w = rn_build_split(b, q, heads, plain, h->rope_dim);
+    int16_t w = h->rope_dim == 0 ? -1 : rn_build_split(b, q, heads, plain, h->rope_dim);
 
     rn_build_release(b, q);
-    rotate(b, w, heads);
     u = m->one ? rn_build_head_sum(b, u, m->k, 0, plain) : rn_build_head_matmul(b, u, m->k, 0, h->rank);
+    if (w < 0)
+        return u;
+    rotate(b, w, heads);
     return rn_build_concat_heads(b, u, w, heads);
 }
 
@@ -99,11 +103,14 @@ static int16_t latent(struct rn_build *b, int16_t normed)
 {
     const struct rn_latent_hparams *h = latent_of(b);
     int16_t both = rn_build_linear(b, normed, "blk.%d.attn_kv_a_mqa", h->rank + h->rope_dim);
-    int16_t c = rn_build_split(b, both, 1, 0, h->rank), p = rn_build_split(b, both, 1, h->rank, h->rope_dim), out;
+    int16_t c = rn_build_split(b, both, 1, 0, h->rank), p, out;
 
+    p = h->rope_dim == 0 ? -1 : rn_build_split(b, both, 1, h->rank, h->rope_dim);
     rn_build_release(b, both);
     out = rn_build_rms_norm(b, c, "blk.%d.attn_kv_a_norm.weight");
     rn_build_release(b, c);
+    if (p < 0)
+        return out;
     if (h->key_norm) {
         c = rn_build_rms_norm(b, p, "blk.%d.attn_k_norm.weight");
         rn_build_release(b, p);

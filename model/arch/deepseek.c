@@ -4,6 +4,7 @@
 
 #include "model/arch/families.h"
 #include "model/hparams.h"
+#include "model/plan.h"
 #include "model/rope.h"
 
 /* YaRN's other number m: scores grow by (1 + 0.1 m ln(factor))^2 instead of the rotated vectors, which are divided by
@@ -94,6 +95,19 @@ runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r)
     return status == RUNNEL_OK ? read_indexer(r, true) : status;
 }
 
+/* The first block that has attention, and looks at what it chooses itself. */
+static runnel_status check_first_chooser(const struct rn_hparams_reader *r)
+{
+    const struct rn_hparams *h = r->hparams;
+    uint32_t i = 0;
+
+    while (i < h->n_layers && h->layers[i].heads == 0)
+        i++;
+    return i == h->n_layers || h->layers[i].chooses
+               ? RUNNEL_OK
+               : rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "has no choice for the first block");
+}
+
 /* Which blocks choose: a truth value, or a number that is not 0, for all, or for each but prediction layers. Files of
  * GLM-5.2, known by its context, may lack the key: of them the first three choose, then every fourth. */
 static runnel_status read_choosers(const struct rn_hparams_reader *r)
@@ -123,9 +137,7 @@ static runnel_status read_choosers(const struct rn_hparams_reader *r)
         h->layers[i].chooses = types == NULL ? h->trained_tokens < GLM_5_2_CONTEXT || i < 3 || i % 4 == 2
                                : types->type != RN_GGUF_ARRAY ? all && number != 0
                                                               : rn_gguf_item_i64(types, i) != 0;
-    if (status == RUNNEL_OK && !h->layers[0].chooses)
-        status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.types", "has no choice for the first block");
-    return status;
+    return status == RUNNEL_OK ? check_first_chooser(r) : status;
 }
 
 /* Without YaRN's second number. */
@@ -167,6 +179,56 @@ runnel_status rn_arch_hy_v4_keys(const struct rn_hparams_reader *r)
     if (status == RUNNEL_OK)
         status = rn_arch_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
     return status == RUNNEL_OK ? read_hy_v4_indexer(r) : status;
+}
+
+/* Positions are chosen in whole blocks, beside those that stand behind the last one. */
+static runnel_status read_kpool(const struct rn_hparams_reader *r)
+{
+    struct rn_indexer_hparams *x = &r->hparams->indexer;
+    bool with_rest = true;
+    char key[RN_KEY_BYTES];
+    runnel_status status = rn_hparams_u32(r, "attention.indexer.kpool", true, 2, RN_MAX_TAPS, &x->block);
+
+    if (status == RUNNEL_OK && x->most % x->block != 0)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.kpool", "does not divide attention.indexer.top_k");
+    rn_hparams_key(r->hparams, "attention.indexer.kpool_select_tail", key);
+    if (status == RUNNEL_OK)
+        status = rn_gguf_get_bool(r->gguf, key, false, &with_rest, r->error);
+    return status != RUNNEL_OK || with_rest
+               ? status
+               : rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "attention.indexer.kpool_select_tail",
+                                "is false: the first positions would look at nothing");
+}
+
+/* GLM-5.3: blocks with and without attention, several residual streams, no rotation. Without the key of choosers all
+ * blocks choose. */
+runnel_status rn_arch_glm5_next_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hparams *h = r->hparams;
+    uint32_t rotated = 0;
+    runnel_status status = rn_arch_kimi_linear_keys(r);
+
+    h->cut_first = true;
+    h->linear.unit_eps = 1e-6; /* files do not say */
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "rope.dimension_count", false, 0, UINT32_MAX, &rotated);
+    if (status == RUNNEL_OK && rotated > 0)
+        status = rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "rope.dimension_count",
+                                "is above 0: rotation beside keys of whole blocks is not known");
+    if (status == RUNNEL_OK)
+        status = rn_arch_kimi_bound(r);
+    if (status == RUNNEL_OK)
+        status = rn_arch_manifold_keys(r);
+    if (status == RUNNEL_OK)
+        status = rn_arch_cuts(r, "swiglu_clamp_exp", offsetof(struct rn_layer_hparams, expert_cut));
+    if (status == RUNNEL_OK)
+        status = rn_arch_cuts(r, rn_hparams_has(r, "swiglu_clamp_shexp") ? "swiglu_clamp_shexp" : "swiglu_clamp_exp",
+                              offsetof(struct rn_layer_hparams, shared_cut));
+    if (status == RUNNEL_OK)
+        status = read_indexer(r, false);
+    if (status == RUNNEL_OK)
+        status = read_kpool(r);
+    return status == RUNNEL_OK && rn_hparams_has(r, "attention.indexer.types") ? read_choosers(r) : status;
 }
 
 /* Blocks with a window have a latent of another size, and rotate by a base of their own. */

@@ -1,9 +1,7 @@
 /* DeepSeek-V4 (its report, 2026): residual streams side by side, and attention that sees what is near position by
  * position and what is far in blocks.
  *
- * Of a row of n streams x_i each half of a block takes coefficients, c = scale * (F norm(x)) + base (op HYPER), and has
- *
- *     y = half(norm(sum_i pre_i x_i));    x_i = post_i y + sum_j m_ij x_j          (arXiv 2512.24880)
+ * Streams are mixed as manifold.c says.
  *
  * Attention has one head of keys, which are the values too. Its last dimensions rotate, and those of what it gives
  * rotate back. All blocks have a window; of those with `per` positions in a block, compress_ratios, each block is one
@@ -71,22 +69,6 @@ static runnel_status read_ropes(const struct rn_hparams_reader *r)
     if (status == RUNNEL_OK)
         status = add_rope(r, far, false, FEW - 1);
     return status == RUNNEL_OK ? add_rope(r, far, false, MANY - 1) : status;
-}
-
-static runnel_status read_streams(const struct rn_hparams_reader *r)
-{
-    struct rn_hparams *h = r->hparams;
-    runnel_status status = rn_hparams_u32(r, "hyper_connection.count", true, 1, RN_MAX_STREAMS, &h->streams);
-
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "hyper_connection.sinkhorn_iterations", true, 0, 1000, &h->hyper.turns);
-    if (status == RUNNEL_OK && !rn_hparams_has(r, "hyper_connection.epsilon"))
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.epsilon", "is missing");
-    if (status == RUNNEL_OK)
-        status = rn_hparams_f64(r, "hyper_connection.epsilon", 0, 1e6, &h->hyper.eps);
-    if (status == RUNNEL_OK && (uint64_t)h->streams * h->embedding > RN_MAX_WIDTH)
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.count", "makes rows of more than 16 Mi values");
-    return status;
 }
 
 /* How far each block sees, and the form of its output. */
@@ -177,7 +159,7 @@ static void count_predictions(const struct rn_hparams_reader *r)
 
 runnel_status rn_arch_deepseek4_keys(const struct rn_hparams_reader *r)
 {
-    runnel_status status = read_streams(r);
+    runnel_status status = rn_arch_manifold_keys(r);
 
     count_predictions(r);
     if (status == RUNNEL_OK)
@@ -187,78 +169,6 @@ runnel_status rn_arch_deepseek4_keys(const struct rn_hparams_reader *r)
     if (status == RUNNEL_OK)
         status = read_indexer(r);
     return status == RUNNEL_OK ? read_expert_keys(r) : status;
-}
-
-/* ---- Streams ---- */
-
-/* The n numbers of a tensor, which are no weight of an op. */
-static void read_numbers(struct rn_build *b, const char *name, uint32_t n, float *out)
-{
-    const struct rn_tensor *tensor = rn_build_tensor(b, name);
-    uint32_t i;
-
-    for (i = 0; i < n; i++)
-        out[i] = 0;
-    if (b->status != RUNNEL_OK)
-        return;
-    if (tensor == NULL || tensor->elements != n || tensor->type != RN_F32) {
-        rn_build_fail(b, RUNNEL_FORMAT, "tensor blk.%d%s is missing or not %u numbers of type F32", (int)b->layer,
-                      name + 6, n);
-        return;
-    }
-    rn_type(tensor->type)->decode(tensor->data, out, n);
-    for (i = 0; i < n; i++)
-        if (!isfinite(out[i]))
-            rn_build_fail(b, RUNNEL_FORMAT, "tensor blk.%d%s holds what is no number", (int)b->layer, name + 6);
-    rn_build_ignore(b, name);
-}
-
-/* What a half of the block begins with, and what it needs at its end. Keeps x. */
-static int16_t before(struct rn_build *b, int16_t x, const char *stem, const char *norm, int16_t *post, int16_t *mix)
-{
-    uint32_t n = b->hparams.streams, all = (2 + n) * n;
-    struct rn_op op = rn_build_empty(b, RN_OP_HYPER);
-    int16_t normed = rn_build_unit_norm(b, rn_build_copy(b, x), n * b->hparams.embedding), in, out;
-    char name[RN_BUILD_NAME_BYTES];
-
-    snprintf(name, sizeof name, "%s_fn", stem);
-    op.a = rn_build_linear(b, normed, name, all);
-    rn_build_release(b, normed);
-    snprintf(name, sizeof name, "%s_base.weight", stem);
-    op.weight = rn_build_vector(b, name, all, false);
-    snprintf(name, sizeof name, "%s_scale.weight", stem);
-    read_numbers(b, name, 3, op.factors);
-    op.heads = n;
-    op.turns = b->hparams.hyper.turns;
-    op.eps = b->hparams.hyper.eps;
-    op.out = rn_build_slot(b, all, false);
-    rn_build_op(b, &op);
-    rn_build_release(b, op.a);
-    in = rn_build_expert_sum(b, rn_build_copy(b, x), rn_build_split(b, op.out, 1, 0, n), n);
-    *post = rn_build_split(b, op.out, 1, n, n);
-    *mix = rn_build_split(b, op.out, 1, 2 * n, n * n);
-    rn_build_release(b, op.out);
-    out = rn_build_norm(b, in, norm);
-    rn_build_release(b, in);
-    return out;
-}
-
-/* The streams behind a half, which has given y. Releases all four. */
-static int16_t behind(struct rn_build *b, int16_t y, int16_t post, int16_t mix, int16_t x)
-{
-    struct rn_op op = rn_build_empty(b, RN_OP_MIX);
-    int16_t out = rn_build_spread(b, y, post, 0);
-
-    op.a = x;
-    op.b = mix;
-    op.heads = b->hparams.streams;
-    op.scale = 0;
-    op.out = rn_build_slot(b, rn_build_width(b, x), false);
-    rn_build_op(b, &op);
-    rn_build_release(b, x);
-    rn_build_release(b, mix);
-    rn_build_release(b, y);
-    return rn_build_add(b, out, op.out);
 }
 
 /* ---- Attention ---- */
@@ -476,11 +386,11 @@ static int16_t experts(struct rn_build *b, int16_t normed)
 
 static int16_t block(struct rn_build *b, int16_t x)
 {
-    int16_t post, mix, in = before(b, x, "blk.%d.hc_attn", "blk.%d.attn_norm", &post, &mix);
+    int16_t post, mix, in = rn_arch_manifold_before(b, x, "blk.%d.hc_attn", "blk.%d.attn_norm", &post, &mix);
 
-    x = behind(b, attention(b, in), post, mix, x);
-    in = before(b, x, "blk.%d.hc_ffn", "blk.%d.ffn_norm", &post, &mix);
-    return behind(b, experts(b, in), post, mix, x);
+    x = rn_arch_manifold_behind(b, attention(b, in), post, mix, x);
+    in = rn_arch_manifold_before(b, x, "blk.%d.hc_ffn", "blk.%d.ffn_norm", &post, &mix);
+    return rn_arch_manifold_behind(b, experts(b, in), post, mix, x);
 }
 
 int16_t rn_arch_deepseek4_prediction(struct rn_build *b, int16_t x)

@@ -93,6 +93,17 @@ runnel_status rn_arch_kimi_linear_keys(const struct rn_hparams_reader *r)
     return status;
 }
 
+runnel_status rn_arch_kimi_bound(const struct rn_hparams_reader *r)
+{
+    struct rn_linear_hparams *linear = &r->hparams->linear;
+    runnel_status status = rn_hparams_f64(r, "kda.gate_lower_bound", -1e6, 0, &linear->least);
+
+    linear->mirrored = true;
+    if (status == RUNNEL_OK && linear->least == 0 && rn_hparams_has(r, "kda.gate_lower_bound"))
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "kda.gate_lower_bound", "is 0");
+    return status;
+}
+
 /* Decays lie above e^(kda.gate_lower_bound). */
 runnel_status rn_arch_bailingmoe3_keys(const struct rn_hparams_reader *r)
 {
@@ -311,7 +322,8 @@ int16_t rn_arch_kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual
     }
     qk = rn_build_join(b, convolved(b, normed, "blk.%d.attn_q.weight", "blk.%d.ssm_conv1d_q", n),
                        convolved(b, normed, "blk.%d.attn_k.weight", "blk.%d.ssm_conv1d_k", n));
-    qk = rn_build_unit(b, qk, 2 * heads, b->hparams.rms_eps, 1);
+    qk = rn_build_unit(b, qk, 2 * heads,
+                       b->hparams.linear.unit_eps > 0 ? b->hparams.linear.unit_eps : b->hparams.rms_eps, 1);
     op.heads = op.kv_heads = heads;
     op.k_dim = op.v_dim = op.group = dim;
     op.scale = (float)(1 / sqrt(dim));

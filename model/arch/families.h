@@ -51,6 +51,7 @@ runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_glm_dsa_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_minicpm3_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_hy_v4_keys(const struct rn_hparams_reader *r);
+runnel_status rn_arch_glm5_next_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_dots3_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_deepseek2_ocr_keys(const struct rn_hparams_reader *r);
 
@@ -84,6 +85,8 @@ int16_t rn_arch_delta_rule(struct rn_build *b, int16_t normed, int16_t *residual
 int16_t rn_arch_qwen3next_block(struct rn_build *b, int16_t x);
 int16_t rn_arch_qwen35_block(struct rn_build *b, int16_t x);
 runnel_status rn_arch_kimi_linear_keys(const struct rn_hparams_reader *r);
+/* Key kda.gate_lower_bound, where the file has it, beside which numbers of ssm_a are negative. */
+runnel_status rn_arch_kimi_bound(const struct rn_hparams_reader *r);
 int16_t rn_arch_kimi_linear_block(struct rn_build *b, int16_t x);
 /* What linear attention gives for normed. *residual as in rn_build_last_rows. Keeps normed. */
 int16_t rn_arch_kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual);
@@ -95,6 +98,14 @@ void rn_arch_hyper(struct rn_build *b);
 /* A model whose residual streams begin as copies of the embedding, go through blocks, `block`, which releases x, and
  * end as their sum by numbers of output_hc_*. */
 void rn_arch_streams(struct rn_build *b, int16_t (*block)(struct rn_build *b, int16_t x));
+
+/* manifold.c. before: what a half of the block begins with, and in *post and *mix what `behind` needs; keeps x. behind:
+ * the streams, where the half has given y; releases all four. */
+runnel_status rn_arch_manifold_keys(const struct rn_hparams_reader *r);
+int16_t rn_arch_manifold_before(struct rn_build *b, int16_t x, const char *stem, const char *norm, int16_t *post,
+                                int16_t *mix);
+int16_t rn_arch_manifold_behind(struct rn_build *b, int16_t y, int16_t post, int16_t mix, int16_t x);
+void rn_arch_glm5_next(struct rn_build *b);
 
 /* hrm.c */
 runnel_status rn_arch_hrm_keys(const struct rn_hparams_reader *r);

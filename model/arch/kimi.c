@@ -27,10 +27,7 @@ runnel_status rn_arch_kimi_k3_keys(const struct rn_hparams_reader *r)
     runnel_status status = rn_arch_kimi_linear_keys(r);
 
     if (status == RUNNEL_OK)
-        status = rn_hparams_f64(r, "kda.gate_lower_bound", -1e6, 0, &h->linear.least);
-    if (status == RUNNEL_OK && h->linear.least == 0 && rn_hparams_has(r, "kda.gate_lower_bound"))
-        status = rn_hparams_bad(r, RUNNEL_FORMAT, "kda.gate_lower_bound", "is 0");
-    h->linear.mirrored = true;
+        status = rn_arch_kimi_bound(r);
     if (status == RUNNEL_OK)
         status = rn_hparams_u32(r, "attn_res.block_size", true, 0, RN_MAX_LAYERS, &h->keep_every);
     if (status == RUNNEL_OK && h->keep_every > 0 && h->n_layers / h->keep_every >= MAX_KEPT)

@@ -1,7 +1,7 @@
 /* Models with a recurrent state in the engine: many streams at once, prompts in small pieces, sessions of two turns,
- * copied and in files, streams that leave. Judge: llama.cpp's logits of tiny models (../shared/oracles/arch): the next
- * token is their largest. And prefixes that prompts share, by checkpoints of states, with many slots for states and
- * with one. Judge: the same request without a prefix cache, to the bit. */
+ * copied and in files, streams that leave. Judge: llama.cpp's logits of tiny models (../shared/oracles/arch, and one of
+ * tests/oracle/made): the next token is their largest. And prefixes that prompts share, by checkpoints of states, with
+ * many slots for states and with one. Judge: the same request without a prefix cache, to the bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +17,19 @@
 #include "base/rng.h"
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/oracle/arch_models.h"
+#include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
 
 /* ThreadSanitizer sees the same threads with each model. */
 enum { MOST_TOKENS = 64, MODEL_STEP = UNLESS_SLOW(1, 3) };
 
-static const char *const models[] = {"mamba-dense",      "mamba2-dense",   "jamba-dense", "falcon-h1-dense",
-                                     "nemotron_h-dense", "rwkv6-dense",    "lfm2moe-moe", "qwen3next-moe",
-                                     "qwen35-dense",     "kimi-linear-moe"};
+/* Of a text of the tree: its states have keys that an indexer compares, too. */
+#define MADE "glm5-next-made-keys"
+
+static const char *const models[] = {"mamba-dense",      "mamba2-dense",    "jamba-dense", "falcon-h1-dense",
+                                     "nemotron_h-dense", "rwkv6-dense",     "lfm2moe-moe", "qwen3next-moe",
+                                     "qwen35-dense",     "kimi-linear-moe", MADE};
 
 struct judged {
     struct rn_heap heap;
@@ -33,10 +38,32 @@ struct judged {
     runnel_model *model;
 };
 
+static char made_file[] = "/tmp/rn_states_XXXXXX";
+
+static int write_made(void **state)
+{
+    struct writer w = {0};
+    int fd = mkstemp(made_file);
+
+    (void)state;
+    made_model_write(MADE_TEXT(MADE), &w);
+    assert_true(fd >= 0 && write(fd, w.bytes, w.n) == (ssize_t)w.n && close(fd) == 0);
+    w_free(&w);
+    return 0;
+}
+
+static int remove_made(void **state)
+{
+    (void)state;
+    return unlink(made_file);
+}
+
 static const char *file_of(const char *name, const char *ending)
 {
     char file[96];
 
+    if (strcmp(name, MADE) == 0)
+        return strcmp(ending, "gguf") == 0 ? made_file : MADE_LOGITS(MADE);
     snprintf(file, sizeof file, "oracles/arch/%s.%s", name, ending);
     return shared_path(file);
 }
@@ -424,5 +451,5 @@ int main(void)
                                        cmocka_unit_test(few_slots),    cmocka_unit_test(no_drafter)};
 
     shared_or_skip();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, write_made, remove_made);
 }

@@ -198,7 +198,7 @@ static void check_plan(const char *name, const struct rn_plan *plan, double limi
 
 /* ---- A plan with every op ---- */
 
-enum { WIDTH = 64, VOCAB = 24, HEADS = 2, K_DIM = 12, V_DIM = 16, CHANNELS = 40, POOL = 1 << 18 };
+enum { WIDTH = 64, VOCAB = 24, HEADS = 2, K_DIM = 12, V_DIM = 16, CHANNELS = 40, BLOCK_OF = 3, POOL = 1 << 18 };
 
 static struct {
     struct model_edit edit;
@@ -251,6 +251,7 @@ static void add_tensors(void)
     add("c.decay.weight", K_DIM, CHANNELS, -1, 0.5f);
     add("c.skip.weight", CHANNELS, 1, 0, 1);
     add("c.out.weight", CHANNELS, WIDTH, 0, usual);
+    add("places.weight", WIDTH, BLOCK_OF, 0, 1);
 }
 
 /* x + out · op(a · n, act(b · n) * factor), where n is the norm of x, of tensors whose names begin with `stem`. */
@@ -321,6 +322,21 @@ static int16_t build_scans(struct rn_build *b, int16_t x)
     return build_part(b, x, "c", op, CHANNELS + 2 * K_DIM, CHANNELS, RN_ACT_SOFTPLUS, 1);
 }
 
+/* x + a row for every so many positions. */
+static int16_t build_compressed(struct rn_build *b, int16_t x)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_COMPRESS);
+
+    op.a = op.b = x;
+    op.per = BLOCK_OF;
+    op.k_dim = WIDTH;
+    op.weight = rn_build_matrix(b, "places.weight", WIDTH, BLOCK_OF, 0, false);
+    op.layer = rn_build_state(b, 2 * (uint64_t)BLOCK_OF * WIDTH);
+    op.out = rn_build_slot(b, WIDTH, false);
+    rn_build_op(b, &op);
+    return rn_build_add(b, x, op.out);
+}
+
 static void build_all(struct rn_build *b)
 {
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", WIDTH, VOCAB, 0, false);
@@ -328,7 +344,7 @@ static void build_all(struct rn_build *b)
 
     x = rn_build_add(b, x, y);
     x = rn_build_add(b, rn_build_shift(b, x), x);
-    x = build_scans(b, build_linear(b, x));
+    x = build_compressed(b, build_scans(b, build_linear(b, x)));
     rn_build_head(b, x, embedding);
 }
 
@@ -376,7 +392,8 @@ static void check_file(const char *name, struct rn_gguf *gguf)
 
 static void made_models(void **state)
 {
-    static const char *const names[] = {"lfm2-made-dense", "rwkv6qwen2-made", "rwkv7-made", "plamo2-made"};
+    static const char *const names[] = {"lfm2-made-dense", "rwkv6qwen2-made", "rwkv7-made", "plamo2-made",
+                                        "glm5-next-made"};
     runnel_error error = {0};
     struct rn_gguf *gguf;
     char path[256];

@@ -133,6 +133,9 @@
     X("glm-dsa-made-chosen", 0)          \
     X("glm4-made", 0)                    \
     X("glm4-made-sections", 0)           \
+    X("glm5-next-made", 0)               \
+    X("glm5-next-made-blocks", 0)        \
+    X("glm5-next-made-plain", 0)         \
     X("gpt-oss-made-yarn", 0)            \
     X("gpt2-made", 0)                    \
     X("gptj-made", 0)                    \
@@ -284,6 +287,7 @@
     X("exaone-moe-made-keys", 0)          \
     X("gemma2-made-base", 0)              \
     X("glm-dsa-made-keys", 0)             \
+    X("glm5-next-made-keys", 0)           \
     X("gpt-oss-made-base", 0)             \
     X("granite-made-experts-keys", 0)     \
     X("granite_swa-made-experts-keys", 0) \

@@ -204,6 +204,51 @@ static void far_sight_is_looked_at(void **state)
     close_model();
 }
 
+/* Positions that are chosen in whole blocks, and several residual streams: numbers that no file has, and tensors that
+ * are missing. */
+static void blocks_and_streams_are_looked_at(void **state)
+{
+    static const struct {
+        const char *rest;
+        uint32_t value;
+        runnel_status status;
+    } wrong[] = {{"attention.indexer.kpool", 1, RUNNEL_FORMAT},
+                 {"attention.indexer.kpool", 3, RUNNEL_FORMAT}, /* of 8 that are chosen */
+                 {"attention.indexer.kpool", 65, RUNNEL_FORMAT},
+                 {"attention.indexer.top_k", 10, RUNNEL_FORMAT},
+                 {"rope.dimension_count", 16, RUNNEL_UNSUPPORTED},
+                 {"hyper_connection.count", 0, RUNNEL_FORMAT},
+                 {"hyper_connection.sinkhorn_iterations", 1001, RUNNEL_FORMAT}};
+    static const char *const tensors[] = {"blk.1.indexer_compressor_gate.weight", "blk.1.indexer_compressor_ape.weight",
+                                          "blk.0.hc_attn_fn.weight", "blk.0.hc_attn_base.weight",
+                                          "blk.2.hc_ffn_scale.weight"};
+    char key[96];
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        open_model(MADE_TEXT("glm5-next-made"));
+        snprintf(key, sizeof key, "glm5-next.%s", wrong[i].rest);
+        edit_u32(&f.edit, key, wrong[i].value);
+        assert_int_equal(plan_status(), wrong[i].status);
+        if (strcmp(wrong[i].rest, "attention.indexer.top_k") != 0)
+            assert_non_null(strstr(f.error.message, key));
+        close_model();
+    }
+    open_model(MADE_TEXT("glm5-next-made"));
+    edit_bool(&f.edit, "glm5-next.attention.indexer.kpool_select_tail", false);
+    assert_int_equal(plan_status(), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(f.error.message, "kpool_select_tail"));
+    close_model();
+    for (i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        open_model(MADE_TEXT("glm5-next-made"));
+        edit_drop_tensor(&f.edit, tensors[i]);
+        assert_int_equal(plan_status(), RUNNEL_FORMAT);
+        assert_non_null(strstr(f.error.message, tensors[i]));
+        close_model();
+    }
+}
+
 /* Means of chunks and chosen positions do not go together. The indexer's keys are a layer of the cache. */
 static void choices_are_of_positions(void **state)
 {
@@ -274,11 +319,15 @@ static void encoders_have_no_drafts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_are_named),          cmocka_unit_test(experts_are_not_guessed),
-        cmocka_unit_test(loops_have_no_exit),           cmocka_unit_test(indexers_are_looked_at),
-        cmocka_unit_test(far_sight_is_looked_at),       cmocka_unit_test(choices_are_of_positions),
-        cmocka_unit_test(latents_are_all_that_is_kept), cmocka_unit_test(encoders_have_no_drafts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(strangers_are_named),
+                                       cmocka_unit_test(experts_are_not_guessed),
+                                       cmocka_unit_test(loops_have_no_exit),
+                                       cmocka_unit_test(indexers_are_looked_at),
+                                       cmocka_unit_test(far_sight_is_looked_at),
+                                       cmocka_unit_test(choices_are_of_positions),
+                                       cmocka_unit_test(latents_are_all_that_is_kept),
+                                       cmocka_unit_test(encoders_have_no_drafts),
+                                       cmocka_unit_test(blocks_and_streams_are_looked_at)};
 
     shared_or_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);
