@@ -32,6 +32,7 @@ struct made_up {
     bool gated;     /* the feed-forward, and attention: rows of attn_q are q and gate of each head in turn */
     double softcap;
     struct block blocks[BLOCKS];
+    uint32_t idle_ropes; /* that no block has */
 };
 
 static void build(struct rn_build *b);
@@ -62,6 +63,7 @@ static runnel_status read_keys(const struct rn_hparams_reader *r)
     struct rn_hparams *h = r->hparams;
     runnel_status status = RUNNEL_OK;
     struct rn_rope_hparams other;
+    int32_t idle;
     uint32_t i;
 
     h->softcap = current->softcap;
@@ -81,6 +83,8 @@ static runnel_status read_keys(const struct rn_hparams_reader *r)
             status = rn_hparams_add_rope(r, &other, &layer->rope);
         }
     }
+    for (i = 0; i < current->idle_ropes && status == RUNNEL_OK; i++)
+        status = rn_hparams_add_rope(r, &h->ropes[0], &idle);
     return status;
 }
 
@@ -684,10 +688,11 @@ static void what_does_not_fit_is_named(void **state)
     more = mixed;
     for (i = 0; i < 3; i++) /* beside the keys' own, which is 10000 */
         more.blocks[i].base = 100 + i;
+    more.idle_ropes = RN_MAX_ROPES - 4;
     write_model(&more);
     make_plan(0);
     assert_int_equal(f.status, RUNNEL_OK);
-    assert_int_equal(f.plan->n_ropes, 4);
+    assert_int_equal(f.plan->n_ropes, RN_MAX_ROPES);
     unmake();
     more.blocks[3] = (struct block){4, 2, 8, 8, 48, 200, 0};
     write_model(&more);
