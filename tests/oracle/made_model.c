@@ -51,11 +51,8 @@ static uint32_t type_of(const struct maker *m, const char *word, size_t n)
     static const struct {
         const char *name;
         uint32_t type;
-    } types[] = {{"u32", RN_GGUF_U32},
-                 {"i32", RN_GGUF_I32},
-                 {"u64", RN_GGUF_U64},
-                 {"f32", RN_GGUF_F32},
-                 {"bool", RN_GGUF_BOOL}};
+    } types[] = {
+        {"u32", RN_GGUF_U32}, {"i32", RN_GGUF_I32}, {"u64", RN_GGUF_U64}, {"f32", RN_GGUF_F32}, {"bool", RN_GGUF_BOOL}};
     size_t i;
 
     for (i = 0; i < sizeof types / sizeof types[0]; i++)
