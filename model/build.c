@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "model/head.h"
 
 void rn_build_fail(struct rn_build *b, runnel_status status, const char *format, ...)
 {

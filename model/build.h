@@ -13,6 +13,7 @@
 #define RN_MODEL_BUILD_H
 
 #include "model/arch/table.h"
+#include "model/head_facts.h"
 #include "model/hparams.h"
 #include "model/plan.h"
 
@@ -20,7 +21,6 @@ enum {
     RN_BUILD_NAME_BYTES = 64, /* of a tensor, at most */
     RN_MOST_IDS = 1 << 24     /* tokens of a SCATTER, at most: floats are exact so far */
 };
-struct rn_head_facts; /* head.h */
 
 struct rn_build {
     struct rn_plan *plan;

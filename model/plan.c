@@ -7,7 +7,6 @@
 
 #include "base/one_line.h"
 #include "model/build.h"
-#include "model/head.h"
 #include "model/kv.h"
 
 /* The context of a request for 0: what most machines can hold. */
