@@ -24,7 +24,8 @@ struct rn_grams {
     uint32_t sizes[RN_MAX_GRAM_HEADS], offsets[RN_MAX_GRAM_HEADS]; /* [heads] */
 };
 
-/* The `heads` rows that tokens[0..most) choose, the latest first, as op TOKEN has them: 1 more, and 0 before the text. */
+/* The `heads` rows that tokens[0..most) choose, the latest first, as op TOKEN has them: 1 more, and 0 before the text.
+ */
 static inline void rn_grams_rows(const struct rn_grams *grams, const float *tokens, int32_t *rows)
 {
     uint32_t each = grams->heads / (grams->most - 1), end = 0, i, h;

@@ -1,8 +1,8 @@
 /* Qwen4 (qwen4exp): Qwen3.5's gated delta rules and gated attention with experts, between residual streams.
  *
  * The n streams x_i of a row begin as copies of the embedding. Attention, or the delta rules, and experts each see one
- * row that is mixed of them; what they give goes to all, by a number each. Two thin products, of rank hyper_connection.low_rank, say
- * how much of each value of each stream counts:
+ * row that is mixed of them; what they give goes to all, by a number each. Two thin products, of rank
+ * hyper_connection.low_rank, say how much of each value of each stream counts:
  *
  *     s = norm(x), each stream by itself                g = sigmoid(up . silu(down . s / n)), as wide as s
  *     y = part(sum_i g_i s_i / n)                       x_i = x_i + 2 sigmoid(inject . s / n)_i y
