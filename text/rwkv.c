@@ -1,5 +1,6 @@
 /* RWKV's tokenizer ("rwkv" in GGUF): the longest token that the text begins with, again and again. Tokens are bytes,
  * written in the file as the body of a Python literal. A byte that begins no token is the unknown token. */
+#include "base/hex.h"
 #include "text/merge.h"
 
 bool rn_rwkv_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
@@ -30,11 +31,6 @@ bool rn_rwkv_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, co
     return true;
 }
 
-static unsigned hex_digit(char c)
-{
-    return c >= 'a' ? (unsigned)(c - 'a') + 10 : c >= 'A' ? (unsigned)(c - 'A') + 10 : (unsigned)(c - '0');
-}
-
 size_t rn_rwkv_unescape(struct rn_view text, char *out)
 {
     size_t written = 0;
@@ -49,7 +45,7 @@ size_t rn_rwkv_unescape(struct rn_view text, char *out)
         }
         c = text.bytes[++i];
         if (c == 'x' && text.n - i > 2) {
-            out[written++] = (char)(hex_digit(text.bytes[i + 1]) << 4 | (hex_digit(text.bytes[i + 2]) & 15));
+            out[written++] = (char)(rn_hex_value(text.bytes[i + 1]) * 16 + rn_hex_value(text.bytes[i + 2]));
             i += 2;
         } else {
             out[written++] = c == 't' ? '\t' : c == 'n' ? '\n' : c == 'r' ? '\r' : c;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/one_line.h"
 #include "text/merge.h"
 #include "text/vocab_impl.h"
@@ -67,20 +68,13 @@ static runnel_status load_tokens(struct rn_vocab *vocab, const struct rn_gguf *g
 /* "<0xNN>": its byte, else -1. */
 static int32_t byte_of_name(struct rn_view name)
 {
-    static const char digits[] = "0123456789ABCDEFabcdef";
-    int32_t byte = 0;
-    int i;
+    int high, low;
 
     if (name.n != 6 || memcmp(name.bytes, "<0x", 3) != 0 || name.bytes[5] != '>')
         return -1;
-    for (i = 3; i < 5; i++) {
-        const char *digit = memchr(digits, name.bytes[i], sizeof digits - 1);
-
-        if (digit == NULL)
-            return -1;
-        byte = byte * 16 + (int32_t)(digit - digits < 16 ? digit - digits : digit - digits - 6);
-    }
-    return byte;
+    high = rn_hex_value(name.bytes[3]);
+    low = rn_hex_value(name.bytes[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 /* Byte tokens stand for bytes where words are characters; elsewhere every byte has a letter of its own. */

@@ -5,18 +5,10 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hex.h"
 
 #define DEFAULT_PORT 6379u
 #define MOST_DATABASE 65535u
-
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* In place. False: a % without two digits, or a byte 0. */
 static bool decode(char *text)
@@ -30,8 +22,8 @@ static bool decode(char *text)
             *to++ = *at;
             continue;
         }
-        high = digit(at[1]);
-        low = high < 0 ? -1 : digit(at[2]);
+        high = rn_hex_value(at[1]);
+        low = high < 0 ? -1 : rn_hex_value(at[2]);
         if (low < 0 || high + low == 0)
             return false;
         *to++ = (char)(16 * high + low);

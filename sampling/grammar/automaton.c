@@ -350,6 +350,35 @@ static void compile_fini(struct rn_compile *c)
     rn_subset_free(c->subset, c->heap);
 }
 
+/* The grammar matches no text. Which of its expressions with a reason does not, either? Compiles each alone, with the
+ * steps that are left, and tells the first. */
+static void find_reason(struct rn_compile *c)
+{
+    const struct rn_grammar *g = c->grammar;
+    struct rn_grammar part = *g;
+    bool searching = g->n_reasons > 0;
+    uint32_t i;
+
+    part.rules = searching ? rn_alloc(c->heap, (size_t)g->n_rules + 1, sizeof *part.rules) : NULL;
+    if (part.rules == NULL)
+        return;
+    memcpy(part.rules, g->rules, g->n_rules * sizeof *g->rules);
+    part.root = part.n_rules++;
+    for (i = 0; i < g->n_reasons && searching; i++) {
+        struct rn_compile one = {.heap = c->heap, .grammar = &part, .steps = c->steps};
+
+        part.rules[part.root] = (struct rn_grammar_rule){.body = g->reasons[i].e};
+        searching = rn_compile_shapes(&one) && rn_compile_nfa(&one) && rn_compile_reduce(&one);
+        c->steps = one.steps;
+        if (one.error.status == RUNNEL_FORMAT) {
+            c->error.status = RUNNEL_OK;
+            rn_compile_fail(c, RUNNEL_FORMAT, "the grammar matches no text: %s", g->bytes + g->reasons[i].text);
+        }
+        compile_fini(&one);
+    }
+    rn_free(c->heap, part.rules);
+}
+
 runnel_status rn_automaton_new(struct rn_heap *heap, const struct rn_grammar *grammar, struct rn_automaton **out,
                                runnel_error *error)
 {
@@ -369,6 +398,8 @@ runnel_status rn_automaton_new(struct rn_heap *heap, const struct rn_grammar *gr
         *out = a;
     } else {
         rn_automaton_free(a);
+        if (c.error.status == RUNNEL_FORMAT)
+            find_reason(&c);
         if (error != NULL && error->status == RUNNEL_OK)
             *error = c.error;
     }

@@ -149,7 +149,7 @@ rn_expr rn_call_arguments(struct rn_answer_maker *a, struct rn_answer_tool *tool
     struct rn_value schema = rn_dict_at(tool->function, "parameters");
     struct types_of of = {tool};
     struct rn_arguments_form form = {
-        kind, a->rows.calls->params, a->rows.calls->mark, form_pattern, form_types, &of, &a->steps};
+        kind, a->rows.calls->params, a->rows.calls->mark, tool->name, form_pattern, form_types, &of, &a->steps};
     struct rn_schema_options options = a->rules->schema;
     rn_expr e;
 

@@ -41,6 +41,7 @@ void rn_grammar_free(struct rn_grammar *g)
     rn_free(g->heap, g->ranges);
     rn_free(g->heap, g->ids);
     rn_free(g->heap, g->bytes);
+    rn_free(g->heap, g->reasons);
     rn_free(g->heap, g->names);
     rn_free(g->heap, g);
 }
@@ -403,6 +404,20 @@ static bool grow_names(struct rn_grammar *g)
             names[find_name(g, g->bytes + rule->name, rule->name_bytes)] = i + 1;
     }
     return true;
+}
+
+void rn_grammar_reason(struct rn_grammar *g, rn_expr e, const char *format, ...)
+{
+    char text[RUNNEL_ERROR_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (!grow(g, (void **)&g->reasons, g->n_reasons, &g->room_reasons, 1, sizeof *g->reasons) ||
+        !add_bytes(g, text, strlen(text) + 1))
+        return;
+    g->reasons[g->n_reasons++] = (struct rn_grammar_reason){e, g->n_bytes - (uint32_t)strlen(text) - 1};
 }
 
 uint32_t rn_grammar_rule(struct rn_grammar *g, const char *name, size_t n)

@@ -98,6 +98,12 @@ struct rn_grammar_rule {
     uint32_t at;               /* where it was first named, a byte of the source */
 };
 
+/* What is to be told where an expression matches no text, and the grammar therefore none. */
+struct rn_grammar_reason {
+    rn_expr e;
+    uint32_t text; /* place in bytes, ended by 0 */
+};
+
 /* Read by the automaton; front ends use the functions below. */
 struct rn_grammar {
     struct rn_heap *heap;
@@ -110,8 +116,9 @@ struct rn_grammar {
     struct rn_code_points *ranges;
     int32_t *ids;
     char *bytes;
-    uint32_t n_nodes, n_rules, n_operands, n_ranges, n_ids, n_bytes;
-    uint32_t room_nodes, room_rules, room_operands, room_ranges, room_ids, room_bytes;
+    struct rn_grammar_reason *reasons;
+    uint32_t n_nodes, n_rules, n_operands, n_ranges, n_ids, n_bytes, n_reasons;
+    uint32_t room_nodes, room_rules, room_operands, room_ranges, room_ids, room_bytes, room_reasons;
     uint32_t *names; /* rules by their names: 1 + rule; 0: free */
     uint32_t n_names, room_names;
     uint32_t root;
@@ -182,6 +189,10 @@ bool rn_grammar_is_defined(const struct rn_grammar *grammar, uint32_t rule);
 
 /* Gives the rule its body; refused where it has one. */
 void rn_grammar_define(struct rn_grammar *grammar, uint32_t rule, rn_expr body);
+
+/* What the automaton's error says where the grammar matches no text and this expression is one that does not. */
+void rn_grammar_reason(struct rn_grammar *grammar, rn_expr e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The grammar is complete and begins with the rule `root`. The first error, if there was one; FORMAT: a rule that is
  * named and not defined, or no root. The grammar is to be freed either way. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "sampling/grammar/code_points.h"
 
@@ -34,21 +35,12 @@ uint32_t rn_reader_character(struct rn_reader *r)
     return c;
 }
 
-static int hex_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 uint32_t rn_reader_hex(struct rn_reader *r, uint32_t n)
 {
     uint32_t value = 0, i;
 
     for (i = 0; i < n; i++) {
-        int digit = hex_of(rn_reader_peek(r, 0));
+        int digit = rn_hex_value(rn_reader_peek(r, 0));
 
         if (digit < 0) {
             rn_reader_fail(r, RUNNEL_FORMAT, "%u hexadecimal digits are expected", n);

@@ -62,6 +62,7 @@ struct rn_arguments_form {
     enum rn_arguments_kind kind;
     const struct rn_param_syntax *params; /* PARAMS */
     const char *mark;                     /* MARKED: around strings */
+    const struct rn_str *tool;            /* its name, for sentences */
     /* A pattern of the format (text/answer/format.h) without names, as its model writes it. */
     rn_expr (*pattern)(void *user, struct rn_grammar *grammar, const char *text);
     /* The types of an argument as the reader of the answer sees them (text/answer/tools.h); adds to *steps. */

@@ -130,7 +130,7 @@ static uint32_t kind_named(const struct place *p, struct rn_value name)
     } kinds[] = {{"null", RN_KIND_NULL},       {"boolean", RN_KIND_TRUE | RN_KIND_FALSE},
                  {"integer", RN_KIND_INTEGER}, {"number", RN_KIND_NUMBER},
                  {"string", RN_KIND_STRING},   {"array", RN_KIND_ARRAY},
-                 {"object", RN_KIND_OBJECT}};
+                 {"object", RN_KIND_OBJECT},   {"any", RN_KINDS_ALL}}; /* of draft 3 */
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (rn_value_is(name, kinds[i].name))
@@ -345,6 +345,14 @@ static const struct rn_atom *multiple_of(const struct place *p)
     }
     atom.multiple = (struct rn_multiple){NULL, (uint32_t)whole, unit->n_frac, p->negated};
     return add(p, p->negated ? add_kinds(p, NULL, RN_KIND_NUMBER) : NULL, atom);
+}
+
+/* Draft 3 named it so; later ones do not know it. */
+static const struct rn_atom *divisible_by(const struct place *p)
+{
+    if (p->m->draft <= 3)
+        return multiple_of(p);
+    return p->negated ? never(p) : NULL;
 }
 
 /* ---- Counts ---- */
@@ -675,6 +683,7 @@ static const struct {
     {"exclusiveMinimum", bound},
     {"exclusiveMaximum", bound},
     {"multipleOf", multiple_of},
+    {"divisibleBy", divisible_by},
     {"minLength", length},
     {"maxLength", length},
     {"pattern", text},

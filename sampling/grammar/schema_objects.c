@@ -164,9 +164,26 @@ static struct rn_dict *list_names(struct rn_schema_maker *m, const struct rn_cas
     return names;
 }
 
+/* Of a member in a form: what is said where nothing can be written for it. `where`: what requires it. */
+static void explain(struct object *o, const struct rn_str *name, rn_expr text, const char *where)
+{
+    const struct rn_str *tool = o->m->form->tool;
+    struct rn_quote quote = rn_grammar_quote(name->bytes, name->n);
+
+    if (text == RN_GRAMMAR_NONE)
+        rn_raise(o->m->arena, RUNNEL_UNSUPPORTED,
+                 "the name \"%s\" that is required at \"%s\" cannot be written in a call's format", quote.text, where);
+    rn_grammar_reason(
+        o->m->g, text,
+        "the tool \"%s\": no value of \"%s\", which is required at \"%s\", can be written in a call's format",
+        rn_grammar_quote(tool->bytes, tool->n).text, quote.text, where);
+}
+
 /* False: no object has all that is required. */
 static bool make_members(struct object *o, const struct rn_dict *names)
 {
+    const char *where = o->in_form && o->the->required != NULL ? rn_schema_where(o->m, o->the, "required") : NULL;
+
     o->members = rn_arena_take(o->m->arena, names->n, sizeof *o->members);
     for (size_t i = 0; i < names->n; i++) {
         const struct rn_str *name = names->entries[i].key.string;
@@ -182,10 +199,8 @@ static bool make_members(struct object *o, const struct rn_dict *names)
         }
         text = o->in_form ? rn_schema_member(o->m, name, goal) : member_text(o->m, rn_schema_key(o->m, name), goal);
         rn_schema_look(o->m);
-        if (text == RN_GRAMMAR_NONE && required)
-            rn_raise(o->m->arena, RUNNEL_UNSUPPORTED,
-                     "the name \"%s\" that is required at \"%s\" cannot be written in a call's format",
-                     rn_grammar_quote(name->bytes, name->n).text, rn_schema_where(o->m, o->the, "required"));
+        if (o->in_form && required)
+            explain(o, name, text, where);
         if (text == RN_GRAMMAR_NONE)
             continue;
         o->members[o->n].text = text;

@@ -58,6 +58,8 @@ struct rn_schema_tags {
     uint32_t rule;
 };
 
+#define RN_DRAFT_LATER 6u
+
 struct rn_schema_maker {
     struct rn_grammar *g;
     struct rn_arena *arena;
@@ -70,6 +72,7 @@ struct rn_schema_maker {
     const struct rn_schema_resource *resources;
     const struct rn_schema_anchor *anchors;
     bool recursive_anchor; /* there is one */
+    uint32_t draft;        /* that $schema of the root names: 3, 4, or RN_DRAFT_LATER; 0: it names none */
     struct rn_schema_goal *goals;
     uint32_t n_goals, room_goals;
     uint32_t *by_literals; /* [n_by_literals] 1 + goal */

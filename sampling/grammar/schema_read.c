@@ -1,5 +1,6 @@
 /* The schemas of a document: found by the keywords that hold schemas, with their JSON pointers, $id and anchors; what a
  * reference means; and schemas that refer to themselves without reading anything. See schema_parts.h. */
+#define _GNU_SOURCE /* memmem */
 #include <stdio.h>
 #include <string.h>
 
@@ -237,10 +238,35 @@ static void add_anchor(struct rn_schema_maker *m, const struct rn_schema *schema
     m->anchors = anchor;
 }
 
-/* An $id that is a fragment is an anchor: so drafts 6 and 7 write it. */
-static void add_resource(struct rn_schema_maker *m, struct rn_schema *schema, struct rn_value value)
+static uint32_t draft_of(struct rn_value root)
+{
+    struct rn_value value = rn_dict_at(root, "$schema");
+    const char *at;
+
+    if (value.kind != RN_VALUE_STRING)
+        return 0;
+    at = memmem(value.string->bytes, value.string->n, "/draft-0", 8);
+    at = at != NULL && at + 8 < value.string->bytes + value.string->n ? at + 8 : NULL;
+    return at != NULL && (*at == '3' || *at == '4') ? (uint32_t)(*at - '0') : RN_DRAFT_LATER;
+}
+
+/* Drafts 3 and 4 have `id` in the place of $id, and it says nothing beside $ref. Without a draft that is named it is
+ * read where it can mean nothing else: as an anchor. */
+static const struct rn_str *id_of(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value)
 {
     const struct rn_str *id = string_of(m, schema, "$id");
+    struct rn_value old = rn_dict_at(value, "id");
+
+    if (id != NULL || m->draft == RN_DRAFT_LATER || old.kind != RN_VALUE_STRING ||
+        rn_dict_at(value, "$ref").kind != RN_VALUE_UNDEFINED)
+        return id;
+    return m->draft != 0 || (old.string->n > 1 && old.string->bytes[0] == '#') ? old.string : NULL;
+}
+
+/* One that is a fragment is an anchor: so drafts 3 to 7 write it. */
+static void add_resource(struct rn_schema_maker *m, struct rn_schema *schema, struct rn_value value)
+{
+    const struct rn_str *id = id_of(m, schema, value);
     struct rn_schema_resource *resource;
     const struct rn_str *fragment;
 
@@ -300,6 +326,7 @@ const struct rn_schema *rn_schema_read(struct rn_schema_maker *m)
     add_schema(m, (struct rn_schema){.truth = true, .index = NOWHERE});
     *document = (struct rn_schema_resource){NULL, rn_str_borrow(m->arena, "", 0, RN_ORIGIN_DATA), m->root};
     m->resources = document;
+    m->draft = draft_of(m->root);
     walk(m, m->root, (struct place){NULL, NULL, NULL, NOWHERE}, document);
     return rn_schema_of(m, m->root, m->schemas[TRUE_SCHEMA], "the schema");
 }

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 
 /* Bytes of "scheme:" in front; 0: none. */
@@ -63,20 +64,15 @@ static size_t remove_dots(char *text, size_t host, size_t n)
     return out;
 }
 
-static int digit_of(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
 static const struct rn_str *decode(struct rn_arena *arena, const char *text, size_t n)
 {
     char *out = rn_arena_take(arena, n + 1, 1);
     size_t at = 0;
 
     for (size_t i = 0; i < n; i++) {
-        bool coded = text[i] == '%' && i + 2 < n && digit_of(text[i + 1]) >= 0 && digit_of(text[i + 2]) >= 0;
+        bool coded = text[i] == '%' && i + 2 < n && rn_hex_value(text[i + 1]) >= 0 && rn_hex_value(text[i + 2]) >= 0;
 
-        out[at++] = coded ? (char)(digit_of(text[i + 1]) * 16 + digit_of(text[i + 2])) : text[i];
+        out[at++] = coded ? (char)(rn_hex_value(text[i + 1]) * 16 + rn_hex_value(text[i + 2])) : text[i];
         i += coded ? 2 : 0;
     }
     if (!rn_utf8_valid(out, at))

@@ -82,6 +82,13 @@ static const struct {
     {CODER, TOOL("f", "{\"properties\":{\"a>b\":{}},\"required\":[\"a>b\"]}"), "auto",
      "the tool \"f\": the name \"a>b\" that is required at \"#\" cannot be written", RUNNEL_UNSUPPORTED},
     {CODER, TOOL("f", "{\"properties\":{\"a>b\":{}}}"), "auto", NULL, RUNNEL_OK},
+    {CODER, TOOL("f", "{\"properties\":{\"x\":{},\"a\":{\"enum\":[\"</parameter>\"]}},\"required\":[\"x\",\"a\"]}"),
+     "f",
+     "the grammar matches no text: the tool \"f\": no value of \"a\", which is required at \"#\", can be written in a "
+     "call's "
+     "format",
+     RUNNEL_FORMAT},
+    {CODER, TOOL("f", "{\"properties\":{\"a\":{\"enum\":[\"</parameter>\"]}}}"), "f", NULL, RUNNEL_OK},
     {CODER, TOOL("f", ZIP("{\"allOf\":[{\"$ref\":\"#/$defs/zip\"}],\"description\":\"x\"}")), "required", NULL,
      RUNNEL_OK},
     {CODER, TOOL("f", ZIP("{\"anyOf\":[{\"$ref\":\"#/$defs/zip\"},{\"type\":\"null\"}]}")), "required", NULL,

@@ -171,6 +171,11 @@ static const struct {
     {&compact, "{\"not\":{\"exclusiveMaximum\":true}}", "7", false},
     {&compact, "{\"$ref\":\"#foo\",\"definitions\":{\"q\":{\"$id\":\"#foo\",\"type\":\"null\"}}}", "null", true},
     {&compact, "{\"$ref\":\"#foo\",\"definitions\":{\"q\":{\"$id\":\"#foo\",\"type\":\"null\"}}}", "1", false},
+    {&compact, "{\"$ref\":\"#foo\",\"definitions\":{\"q\":{\"id\":\"#foo\",\"type\":\"null\"}}}", "null", true},
+    {&compact, "{\"$ref\":\"#foo\",\"definitions\":{\"q\":{\"id\":\"#foo\",\"type\":\"null\"}}}", "1", false},
+    {&compact, "{\"type\":\"any\",\"divisibleBy\":3}", "6", true},
+    {&compact, "{\"type\":\"any\",\"divisibleBy\":3}", "5", false},
+    {&compact, "{\"type\":\"any\",\"divisibleBy\":3}", "\"5\"", true},
 };
 
 static struct rn_heap heap;

@@ -195,6 +195,12 @@ static void test_unclosed_reasoning(void **state)
     expect_of(CODER, "<think>\n", TOOLS, true, "I look.\n" CALL, "R I look.|N f|A {\"s\":\"1\"}|E");
     expect_of(CODER, "<think>\n", TOOLS, true, CALL "\n" CALL, "N f|A {\"s\":\"1\"}|E|N f|A {\"s\":\"1\"}|E");
     expect_of(CODER, "<think>\n", TOOLS, true, CALL "\n</think>\n\nSure.", "N f|A {\"s\":\"1\"}|E|C Sure.");
+    expect_of(CODER, "<think>\n", TOOLS, true, "a " CALL " b\n</think>\n\nc", "R a|N f|A {\"s\":\"1\"}|E|C b\n\n\nc");
+    expect_of(CODER, "<think>\n", TOOLS, true, "a " CALL " b " CALL " c</think>d <tool_call></think>",
+              "R a|N f|A {\"s\":\"1\"}|E|C b|N f|A {\"s\":\"1\"}|E|C cd <tool_call></think>");
+    expect_of(CODER, "<think>\n", TOOLS, true, "a " CALL "<think>b</think>c</think>",
+              "R a|N f|A {\"s\":\"1\"}|E|R b|C c</think>");
+    expect_of(CODER, "<think>\n\n</think>\n\n", TOOLS, true, CALL " a</think>", "N f|A {\"s\":\"1\"}|E|C a</think>");
     expect_of(CODER, "<think>\n", TOOLS, true, "a <tool_call>\n<function=other>\n</function> b</think>c",
               "R a <tool_call>\n<function=other>\n</function> b|C c");
     expect_of(CODER, "<think>\n", TOOLS, true, "a <tool_call> and <function=f> b</think>" CALL,
@@ -504,7 +510,14 @@ static void test_harmony(void **state)
               "C I look.|N f|A {\"n\": 1}|E");
     expect_of(HARMONY, prompt, TOOLS, true, " to=functions.g<|channel|>commentary json<|message|>{}<|call|>",
               "N g|A {}|E");
-    expect_of(HARMONY, prompt, NULL, true, " to=functions.g<|channel|>commentary json<|message|>{}<|call|>", "C {}");
+    expect_of(HARMONY, prompt, NULL, true, " to=functions.g<|channel|>commentary json<|message|>{}<|call|>", "R {}");
+    expect_of(
+        HARMONY, prompt, TOOLS, true,
+        "<|channel|>commentary to=python code<|message|>1 + 1<|call|><|start|>assistant<|channel|>final<|message|>2",
+        "R 1 + 1|C 2");
+    expect_of(HARMONY, prompt, TOOLS, true, " to=browser.search<|channel|>commentary<|message|>{}<|call|>", "R {}");
+    expect_of(HARMONY, prompt, TOOLS, true, "<|channel|>commentary to=user<|message|>Hi<|end|>", "C Hi");
+    expect_of(HARMONY, prompt, TOOLS, true, " to=all<|channel|>final<|message|>Hi<|return|>", "C Hi");
     expect_of(HARMONY, prompt, TOOLS, true, "Hello, plain.", "C Hello, plain.");
     expect_of(HARMONY, "", TOOLS, true, "<|channel|>final<|message|>a<|channel|b<|start|>x",
               "C a<|channel|b<|start|>x");

@@ -110,8 +110,8 @@ static bool allowed(const struct rn_answer *a, const struct rn_answer_marker *ma
         return !a->blocked && !a->to_user && (a->has_tools || (flags & RN_CALL_MESSAGES) != 0);
     case RN_MARKER_REASONING:
         return a->start || (content && reasoning->anywhere);
-    case RN_MARKER_REASONING_END: /* behind a call: one within reasoning, which is closed too late */
-        return !content || (a->start && !a->said) || (a->after_call && (flags & RN_CALL_THINKING) != 0);
+    case RN_MARKER_REASONING_END:
+        return !content || (a->start && !a->said) || a->unclosed;
     case RN_MARKER_WRAPPER:
         return content || (reasoning->response_ends && marker->text == reasoning->wrappers[0]);
     case RN_MARKER_CLOSER:
@@ -162,6 +162,7 @@ static void begin_section(struct rn_answer *a, uint32_t kind, uint8_t skip)
 static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint32_t spaces)
 {
     const struct rn_reasoning_row *reasoning = a->rows.reasoning;
+    bool between = marker->role == RN_MARKER_REASONING_END && a->kind == RN_PART_CONTENT && !a->start;
     uint32_t kept = spaces, newlines = 0;
 
     if (marker->role == RN_MARKER_CALL || marker->role == RN_MARKER_HEADER) {
@@ -176,10 +177,11 @@ static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint
     if (marker->role == RN_MARKER_TURN_END) {
         for (; kept > 0 && newlines < a->rows.turn->newlines && a->window[a->base + kept - 1] == '\n'; newlines++)
             kept--;
-    } else if (marker->role != RN_MARKER_WRAPPER || reasoning->trim || a->kind == RN_PART_REASONING) {
+    } else if (!between && (marker->role != RN_MARKER_WRAPPER || reasoning->trim || a->kind == RN_PART_REASONING)) {
         kept = 0;
     }
     a->in_lines = false;
+    a->unclosed = a->unclosed && marker->role == RN_MARKER_CLOSER;
     advance(a, kept, true);
     advance(a, spaces - kept + marker->bytes, false);
     switch (marker->role) {
@@ -187,7 +189,7 @@ static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint
         begin_section(a, RN_PART_REASONING, RN_SKIP_SPACES);
         break;
     case RN_MARKER_REASONING_END:
-        begin_section(a, RN_PART_CONTENT, RN_SKIP_NEWLINES);
+        begin_section(a, RN_PART_CONTENT, between ? RN_SKIP_NONE : RN_SKIP_NEWLINES);
         break;
     case RN_MARKER_WRAPPER:
         begin_section(a, RN_PART_CONTENT, reasoning->trim ? RN_SKIP_NEWLINES : RN_SKIP_NONE);
@@ -313,6 +315,7 @@ bool rn_answer_commit(struct rn_answer *a)
     known = (a->rows.calls->flags & RN_CALL_KNOWN) != 0 || a->kind == RN_PART_REASONING;
     if (known && a->function.kind == RN_VALUE_UNDEFINED)
         return false;
+    a->unclosed = a->unclosed || a->kind == RN_PART_REASONING;
     a->kind = RN_PART_CONTENT;
     a->call = a->n_calls++;
     a->committed = true;

@@ -6,6 +6,7 @@
  * The call is certain, and its name given out, when the first byte of the arguments is there. */
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "text/answer/impl.h"
 
@@ -47,15 +48,16 @@ static bool unit_ends(struct rn_unescape *u, char *out, uint32_t *n_out)
 
 bool rn_unescape_step(struct rn_unescape *u, char c, char *out, uint32_t *n_out)
 {
-    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t", digits[] = "0123456789abcdef";
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     const char *at;
+    int digit;
 
     *n_out = 0;
     if (u->digits > 0) {
-        at = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c | 0x20 : c);
-        if (at == NULL)
+        digit = rn_hex_value(c);
+        if (digit < 0)
             return false;
-        u->code = u->code * 16 + (uint32_t)(at - digits);
+        u->code = u->code * 16 + (uint32_t)digit;
         return --u->digits > 0 || unit_ends(u, out, n_out);
     }
     if (u->escape) {

@@ -5,7 +5,8 @@
  *     recipients    to=self<|message|>hm<|eom|><|start|>assistant to=user<|message|>Hi.<|eot|>
  *
  * A message to a recipient that is neither the model itself nor the user has a call in the row's own marks; in one to
- * the user such marks are text. */
+ * the user such marks are text. In harmony a message to anyone but the user and the request's tools is the model's own:
+ * reasoning. */
 #include <string.h>
 
 #include "text/answer/impl.h"
@@ -83,10 +84,11 @@ static enum rn_answer_step channel_ends(struct rn_answer *a)
     static const char functions[] = "functions.";
     struct rn_field channel;
     uint32_t prefix = sizeof functions - 1;
-    bool call;
+    bool call, to_user;
 
     header_word(a, "\001", 1, &channel);
     header_word(a, "to=", 3, &a->id);
+    to_user = a->id.bytes == 0 || rn_field_is(&a->id, "user") || rn_field_is(&a->id, "all");
     if (a->id.bytes > prefix && memcmp(a->id.text, functions, prefix) == 0) {
         memmove(a->id.text, a->id.text + prefix, a->id.bytes - prefix);
         a->id.bytes -= prefix;
@@ -102,7 +104,8 @@ static enum rn_answer_step channel_ends(struct rn_answer *a)
         a->name = name;
         return RN_STEP_ON;
     }
-    return text_follows(a, rn_field_is(&channel, "analysis") ? RN_PART_REASONING : RN_PART_CONTENT, RN_SKIP_NONE);
+    to_user = to_user && !rn_field_is(&channel, "analysis");
+    return text_follows(a, to_user ? RN_PART_CONTENT : RN_PART_REASONING, RN_SKIP_NONE);
 }
 
 enum rn_answer_step rn_answer_on_header(struct rn_answer *a)

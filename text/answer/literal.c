@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "base/hex.h"
+
 enum state {
     VALUE,
     KEY,
@@ -78,14 +80,6 @@ static bool is_space(unsigned char c)
 static bool is_digit(unsigned char c)
 {
     return c >= '0' && c <= '9';
-}
-
-static int hex_value(unsigned char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static bool is_json(const struct rn_literal *l)
@@ -413,7 +407,7 @@ static enum verdict on_code(struct rn_literal *l, unsigned char c, struct sink *
 {
     static const char kinds[] = "xuU";
     static const uint8_t lengths[] = {2, 4, 8};
-    int digit = hex_value(c);
+    int digit = rn_hex_value((char)c);
 
     if (l->kind == '0') {
         if (c < '0' || c > '7' || l->at == 3)

@@ -3,9 +3,12 @@
 
 #include <string.h>
 
+#include "base/hex.h"
+
 #define ARENA_BYTES ((size_t)256 << 20)
 #define SCHEMA_DEPTH 8 /* of schemas that speak of the same value: allOf within anyOf within $ref .. */
 #define SCHEMA_STEPS 1000u
+#define PER_STEP 32u /* so many values of an enum, or bytes of a reference, cost as much as a schema */
 #define REFERENCE_BYTES 1024u
 #define ALL_TYPES 63u
 
@@ -110,22 +113,17 @@ static uint32_t type_of_value(struct rn_value value)
 struct look {
     struct rn_value root;
     uint32_t steps; /* left */
+    bool ended;     /* more were asked for: nothing is looked at any more */
 };
 
-static bool take_steps(struct look *look, uint32_t n)
+static bool take_steps(struct look *look, uint64_t n)
 {
-    bool enough = look->steps >= n;
-
-    look->steps -= enough ? n : look->steps;
-    return enough;
+    look->ended = look->ended || look->steps < n;
+    look->steps -= look->ended ? look->steps : (uint32_t)n;
+    return !look->ended;
 }
 
 /* ---- References ---- */
-
-static int hex_of(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
 
 /* The fragment of a reference, %XX decoded, to text; SIZE_MAX: it is in another document, or too long. */
 static size_t decode(struct rn_value reference, char text[REFERENCE_BYTES])
@@ -139,9 +137,9 @@ static size_t decode(struct rn_value reference, char text[REFERENCE_BYTES])
     from = reference.string->bytes;
     end = reference.string->n;
     for (size_t i = 1; i < end; i++) {
-        bool coded = from[i] == '%' && i + 2 < end && hex_of(from[i + 1]) >= 0 && hex_of(from[i + 2]) >= 0;
+        bool coded = from[i] == '%' && i + 2 < end && rn_hex_value(from[i + 1]) >= 0 && rn_hex_value(from[i + 2]) >= 0;
 
-        text[n++] = coded ? (char)(hex_of(from[i + 1]) * 16 + hex_of(from[i + 2])) : from[i];
+        text[n++] = coded ? (char)(rn_hex_value(from[i + 1]) * 16 + rn_hex_value(from[i + 2])) : from[i];
         i += coded ? 2 : 0;
     }
     return n;
@@ -177,7 +175,22 @@ static struct rn_value at_name(struct rn_value value, const char *name, size_t n
     return index < value.list->n ? value.list->items[index] : rn_undefined();
 }
 
-/* The schema with this $anchor, or with this $id as older drafts write it, of the parameters or the definitions. */
+/* Has the schema this $anchor, or this $id or id as older drafts write it? */
+static bool has_anchor(struct rn_value schema, const char *name, size_t n)
+{
+    static const char *const ids[] = {"$id", "id"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct rn_value id = rn_dict_at(schema, ids[i]);
+
+        if (id.kind == RN_VALUE_STRING && id.string->n == n + 1 && id.string->bytes[0] == '#' &&
+            memcmp(id.string->bytes + 1, name, n) == 0)
+            return true;
+    }
+    return is_text(rn_dict_at(schema, "$anchor"), name, n);
+}
+
+/* The schema with this anchor, of the parameters or the definitions. */
 static struct rn_value anchored(struct look *look, const char *name, size_t n)
 {
     static const char *const places[] = {"$defs", "definitions", "properties"};
@@ -185,14 +198,9 @@ static struct rn_value anchored(struct look *look, const char *name, size_t n)
     for (size_t i = 0; i < 3; i++) {
         struct rn_value place = rn_dict_at(look->root, places[i]);
 
-        for (size_t k = 0; place.kind == RN_VALUE_DICT && k < place.dict->n && take_steps(look, 1); k++) {
-            struct rn_value schema = place.dict->entries[k].value, id = rn_dict_at(schema, "$id");
-
-            if (is_text(rn_dict_at(schema, "$anchor"), name, n) ||
-                (id.kind == RN_VALUE_STRING && id.string->n == n + 1 && id.string->bytes[0] == '#' &&
-                 memcmp(id.string->bytes + 1, name, n) == 0))
-                return schema;
-        }
+        for (size_t k = 0; place.kind == RN_VALUE_DICT && k < place.dict->n && take_steps(look, 1); k++)
+            if (has_anchor(place.dict->entries[k].value, name, n))
+                return place.dict->entries[k].value;
     }
     return rn_undefined();
 }
@@ -204,7 +212,7 @@ static struct rn_value target_of(struct look *look, struct rn_value schema)
     char text[REFERENCE_BYTES], *end;
     size_t n = decode(rn_dict_at(schema, "$ref"), text), part;
 
-    if (n == SIZE_MAX || !take_steps(look, (uint32_t)n / 32))
+    if (n == SIZE_MAX || !take_steps(look, n / PER_STEP))
         return rn_undefined();
     if (n > 0 && text[0] != '/')
         return anchored(look, text, n);
@@ -249,28 +257,29 @@ static uint32_t both(uint32_t types, uint32_t others)
 
 static uint32_t said(struct look *look, struct rn_value schema, const struct member *member, int depth);
 
-/* The union over a list of schemas; 0: one of them says nothing. Of a member those speak that have it. */
+/* The union over a list of schemas; 0: one of them says nothing, or the steps have ended within. Of a member those
+ * speak that have it. */
 static uint32_t one_of(struct look *look, struct rn_value list, const struct member *member, int depth)
 {
     uint32_t types = 0, one;
 
-    for (size_t i = 0; list.kind == RN_VALUE_LIST && i < list.list->n; i++) {
+    for (size_t i = 0; list.kind == RN_VALUE_LIST && i < list.list->n && types != ALL_TYPES; i++) {
         one = said(look, list.list->items[i], member, depth);
-        if (one == 0 && member == NULL)
+        if (look->ended || (one == 0 && member == NULL))
             return 0;
         types |= one;
-        if (types == ALL_TYPES)
-            break;
     }
     return types;
 }
 
-/* The union over a list of names of types or of values; 0: one of them is none. */
+/* The union over a list of names of types or of values; 0: one of them is none, or they are more than the steps. */
 static uint32_t of_each(struct look *look, struct rn_value list, uint32_t (*type)(struct rn_value))
 {
     uint32_t types = 0, one;
 
-    for (size_t i = 0; list.kind == RN_VALUE_LIST && i < list.list->n && take_steps(look, 1); i++) {
+    if (list.kind != RN_VALUE_LIST || !take_steps(look, list.list->n / PER_STEP))
+        return 0;
+    for (size_t i = 0; i < list.list->n; i++) {
         one = type(list.list->items[i]);
         if (one == 0)
             return 0;
@@ -300,14 +309,17 @@ static uint32_t member_types(struct look *look, struct rn_value schema, const st
 /* The types that a value of the schema may have, or its member (NULL: itself): 0: it does not say. */
 static uint32_t said(struct look *look, struct rn_value schema, const struct member *member, int depth)
 {
-    struct rn_value all = rn_dict_at(schema, "allOf"), nullable = rn_dict_at(schema, "nullable");
+    struct rn_value all, nullable;
     uint32_t types;
 
-    if (schema.kind != RN_VALUE_DICT || depth > SCHEMA_DEPTH || !take_steps(look, 1))
+    if (schema.kind == RN_VALUE_UNDEFINED || !take_steps(look, 1) || schema.kind != RN_VALUE_DICT ||
+        depth > SCHEMA_DEPTH)
         return 0;
+    all = rn_dict_at(schema, "allOf");
+    nullable = rn_dict_at(schema, "nullable");
     types = member == NULL ? own_types(look, schema) : member_types(look, schema, member);
     types = both(types, said(look, target_of(look, schema), member, depth + 1));
-    for (size_t i = 0; all.kind == RN_VALUE_LIST && i < all.list->n && look->steps > 0; i++)
+    for (size_t i = 0; all.kind == RN_VALUE_LIST && i < all.list->n && !look->ended; i++)
         types = both(types, said(look, all.list->items[i], member, depth + 1));
     types = both(types, one_of(look, rn_dict_at(schema, "anyOf"), member, depth + 1));
     types = both(types, one_of(look, rn_dict_at(schema, "oneOf"), member, depth + 1));
@@ -318,7 +330,7 @@ static uint32_t said(struct look *look, struct rn_value schema, const struct mem
 
 static struct look begin(struct rn_value root)
 {
-    return (struct look){root, SCHEMA_STEPS};
+    return (struct look){.root = root, .steps = SCHEMA_STEPS};
 }
 
 static void end(const struct look *look, uint64_t *steps)
@@ -356,15 +368,16 @@ static struct rn_value find(struct look *look, struct rn_value schema, const str
     static const char *const parts[] = {"allOf", "anyOf", "oneOf"};
     struct rn_value found = rn_undefined(), list;
 
-    if (schema.kind != RN_VALUE_DICT || depth > SCHEMA_DEPTH || !take_steps(look, 1))
+    if (schema.kind == RN_VALUE_UNDEFINED || !take_steps(look, 1) || schema.kind != RN_VALUE_DICT ||
+        depth > SCHEMA_DEPTH)
         return found;
     found = own_member(schema, member);
     if (found.kind == RN_VALUE_UNDEFINED)
         found = find(look, target_of(look, schema), member, depth + 1);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3 && found.kind == RN_VALUE_UNDEFINED; i++) {
         list = rn_dict_at(schema, parts[i]);
         for (size_t k = 0;
-             found.kind == RN_VALUE_UNDEFINED && list.kind == RN_VALUE_LIST && k < list.list->n && look->steps > 0; k++)
+             found.kind == RN_VALUE_UNDEFINED && list.kind == RN_VALUE_LIST && k < list.list->n && !look->ended; k++)
             found = find(look, list.list->items[k], member, depth + 1);
     }
     return found;
