@@ -82,6 +82,11 @@ static void put_members(struct text *text, const char *object)
 /* Has the message what templates take in different forms? See struct rn_template_forms. */
 static bool is_special(struct rn_value message)
 {
+    if (message.kind != RN_VALUE_DICT)
+        return true;
+    for (size_t i = 0; i < message.dict->n; i++)
+        if (message.dict->entries[i].value.kind == RN_VALUE_NONE)
+            return true;
     return rn_dict_at(message, "content").kind != RN_VALUE_STRING ||
            rn_value_is(rn_dict_at(message, "role"), "developer") ||
            rn_dict_at(message, "tool_calls").kind != RN_VALUE_UNDEFINED ||

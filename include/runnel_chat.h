@@ -20,9 +20,9 @@ struct runnel_model; /* runnel_model of runnel.h */
  * (docs/TEMPLATES.md, "The forms of messages"). All strings are UTF-8 and NUL-terminated. */
 typedef struct runnel_message {
     const char *role;    /* "system", "developer", "user", "assistant", "tool", or what else the template knows */
-    const char *content; /* NULL: null */
+    const char *content; /* NULL: null. Of an assistant null and "" say the same: it becomes what the template takes */
     const char *more;    /* a JSON object whose members join the message ("tool_calls", "reasoning_content", "name",
-                            "content" as a list of parts, ...), or NULL */
+                            "content" as a list of parts, ...), or NULL. null and no "tool_calls" are as no member */
 } runnel_message;
 
 /* A conversation, and how it becomes a prompt: by a chat template, the model's own or a given one. */
@@ -55,8 +55,9 @@ RUNNEL_API void runnel_chat_default(runnel_chat *chat);
 /* The conversation as text. When a request carries the chat, text of messages, tools and variables never becomes a
  * control token; a text from here that comes back as a prompt with parse_special has no such protection. Writes at most
  * `capacity` bytes, the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
- * Returns OK; INVALID: a NULL, malformed JSON, or an error raised by the template; NOT_FOUND: the model has no (such)
- * template; FORMAT: its template is malformed; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
+ * Returns OK; INVALID: a NULL, malformed JSON, a part of a content that the template cannot take, or an error raised by
+ * the template; NOT_FOUND: the model has no (such) template; FORMAT: its template is malformed; STATE: the model is not
+ * loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_apply_template(struct runnel_model *model, const runnel_chat *chat, char *text,
                                                size_t capacity, size_t *text_bytes, runnel_error *error);
 
@@ -80,7 +81,7 @@ typedef enum runnel_template_trait {
     RUNNEL_TEMPLATE_TOOLS = 2,     /* the name of a tool is in the prompt */
     RUNNEL_TEMPLATE_REASONING = 4, /* answers have marks of reasoning; it is delivered as REASONING events */
     RUNNEL_TEMPLATE_THINKING = 8,  /* the variable "enable_thinking" changes the prompt */
-    RUNNEL_TEMPLATE_PARTS = 16     /* a content may be a list of text parts; for other templates they are joined */
+    RUNNEL_TEMPLATE_PARTS = 16     /* a user's content may be a list of parts; for other templates text is joined */
 } runnel_template_trait;
 
 typedef struct runnel_template_info {

@@ -319,7 +319,9 @@ static void forms(void **state)
         /* developer */
         {LOOP("{% if m.role == 'system' %}S{% endif %}{% if m.role != 'developer' %}{{ m.content }}{% endif %}"),
          "[{\"role\":\"developer\",\"content\":\"d\"}]", "Sd"},
-        {LOOP("{{ m.role }}:{{ m.content }}"), "[{\"role\":\"developer\",\"content\":\"d\"}]", "developer:d"},
+        {LOOP("{{ m.role }}:{{ m.content }}"), "[{\"role\":\"developer\",\"content\":\"d\"}]", "system:d"},
+        {LOOP("{{ m.role if m.role in ['system', \"developer\"] }}:{{ m.content }}"),
+         "[{\"role\":\"developer\",\"content\":\"d\"}]", "developer:d"},
         /* reasoning */
         {LOOP("{{ m.thinking }}"), CALLED("\"reasoning_content\":\"r\",", OBJECT), "r"},
         {LOOP("{{ m.reasoning }}"), CALLED("\"reasoning_content\":\"r\",\"reasoning\":\"own\",", OBJECT), "own"},

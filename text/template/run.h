@@ -298,8 +298,15 @@ struct rn_value rn_tpl_call_macro(struct rn_run *run, struct rn_tpl_macro_object
 struct rn_value rn_tpl_call_loop(struct rn_run *run, struct rn_tpl_loop_object *loop, struct rn_value iterable);
 struct rn_value rn_tpl_strftime(struct rn_run *run, int64_t now_s, const struct rn_str *format);
 
-/* forms.c: the messages in the forms of context->forms. */
+/* forms.c: the messages in the forms of context->forms. Raises where a content has a part that the template cannot
+ * take. */
 void rn_tpl_fix_messages(struct rn_run *run, struct rn_value messages);
+
+extern const char *const rn_tpl_role_names[]; /* [RN_TEMPLATE_OTHER] by enum rn_template_role */
+
+/* The content of a turn, with calls or without, that says what `given` says and is fit for the template. */
+enum rn_template_content rn_tpl_fit_content(const struct rn_template_forms *forms, bool calls,
+                                            enum rn_template_content given);
 
 /* Methods of str, list, tuple, dict ... by name; NULL: none (methods.c, methods_str.c). */
 const struct rn_tpl_builtin *rn_tpl_str_method(const struct rn_str *name);

@@ -47,14 +47,33 @@ struct rn_template_string {
     struct rn_view text;
 };
 
+/* Whose content it is: templates write that of one role in another way than that of the next. */
+enum rn_template_role {
+    RN_TEMPLATE_USER,
+    RN_TEMPLATE_SYSTEM,
+    RN_TEMPLATE_DEVELOPER,
+    RN_TEMPLATE_ASSISTANT,
+    RN_TEMPLATE_CALLS, /* an assistant's message with calls */
+    RN_TEMPLATE_TOOL,
+    RN_TEMPLATE_OTHER
+};
+
+/* What the content of an assistant's message can be that says nothing. */
+enum rn_template_content { RN_TEMPLATE_NULL, RN_TEMPLATE_EMPTY, RN_TEMPLATE_MISSING };
+
+enum rn_template_arguments { RN_TEMPLATE_AS_GIVEN, RN_TEMPLATE_AS_OBJECT, RN_TEMPLATE_AS_TEXT };
+
 /* The forms in which a template takes messages, where templates differ. A conversation in OpenAI's form is brought into
- * them before it is rendered. */
+ * them before it is rendered. All 0: it stays as it is, which is also so of what could not be found out. */
 struct rn_template_forms {
-    bool parts; /* writes a content that is a list of text parts as its text. Most take a string alone, and write a list
-                 * as Python does: for them the parts become one string, with newlines between */
-    bool no_null;             /* of a turn with calls it needs a content that is text: null becomes "" */
-    bool arguments_as_text;   /* of a call: it writes JSON text well, an object not. Else text becomes an object */
-    bool developer_as_system; /* it does not write messages of the role "developer": they get the role "system" */
+    bool parts;       /* a user's content that is a list of text parts comes out as their text */
+    uint32_t joined;  /* 1 << enum rn_template_role: there such a list is lost, fails or comes out as Python writes it;
+                       * the parts become one string, with newlines between */
+    uint8_t unfit[2]; /* 1 << enum rn_template_content, of a turn without calls and of one with: it fails, is written as
+                       * a word or loses the call, where another of them does not; null or "" takes its place */
+    enum rn_template_arguments arguments; /* what those of a call become, JSON text or an object; AS_GIVEN where the
+                                           * template writes the one like the other */
+    bool developer_as_system; /* it does not know the role "developer": such messages get the role "system" */
     const char *reasoning_as; /* of an answer: the member it reads, as reasoning_content is not; NULL: none else, too */
     bool reasoning_is_part;   /* that is one of a first part of the content, of that type */
     bool reasoning_alone; /* it does not take reasoning and content beside calls: there the content goes behind it */
@@ -94,8 +113,9 @@ struct rn_template_traits {
     struct rn_template_forms forms;
 };
 
-/* Finds the traits, or the forms alone, out by rendering small conversations within narrow limits; a template that
- * fails with one does not have that trait. NO_MEMORY. */
+/* Finds the traits, or the forms alone, out by rendering small conversations within narrow limits. A template that
+ * fails with one does not have that trait; a message changes its form only where the template was seen to take the
+ * other one. NO_MEMORY. */
 runnel_status rn_template_probe(const struct rn_template *tmpl, struct rn_heap *heap,
                                 struct rn_template_traits *traits);
 runnel_status rn_template_probe_forms(const struct rn_template *tmpl, struct rn_heap *heap,
