@@ -57,7 +57,8 @@ static void route_of(const struct routing *c)
                                   c->used,      c->gating,
                                   c->normalise, op.scale,
                                   1e-3f,        c->groups,
-                                  c->best,      c->per};
+                                  c->best,      c->per,
+                                  0};
     rig_run(&rig, RN_KERNEL_route, &args);
     assert_memory_equal(ids, judge_run(&judge, op, false), ROWS * c->used * sizeof *ids);
     rig_expect("route", weights, judge.memory[3], ROWS * c->used, 1e-11); /* sums of 300 floats */
