@@ -273,6 +273,21 @@ static bool read_encoding(struct openai_reader *reader, const char *name, const 
     return openai_refuse(reader->error, "invalid_value", name, "%s must be 'float' or 'base64'", name);
 }
 
+static bool read_pooling(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    static const char *const words[] = {
+        [RUNNEL_POOLING_MEAN] = "mean", [RUNNEL_POOLING_FIRST] = "first", [RUNNEL_POOLING_LAST] = "last"};
+
+    if (!openai_expect(reader->error, name, value, JSON_STRING))
+        return false;
+    for (int i = RUNNEL_POOLING_MEAN; i <= RUNNEL_POOLING_LAST; i++)
+        if (strcmp(openai_word(value), words[i]) == 0) {
+            reader->r->pooling = (runnel_pooling)i;
+            return true;
+        }
+    return openai_refuse(reader->error, "invalid_value", name, "%s must be 'mean', 'first' or 'last'", name);
+}
+
 /* ---- Chats ------------------------------------------------------------------------------- */
 
 static bool read_messages(struct openai_reader *reader, const char *name, const json_t *value)
@@ -386,6 +401,7 @@ static const struct field fields[] = {
     {"encoding_format", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_encoding, OPENAI_STRING},
     {"dimensions", OPENAI_EMBEDDINGS, INTEGER, AT(dimensions), 1, INT32_MAX, NULL, 0},
     {"normalize", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_normalize, OPENAI_BOOLEAN},
+    {"pooling", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_pooling, OPENAI_STRING},
     {"max_tokens", OPENAI_CHAT, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL, 0},
     {"max_tokens", OPENAI_COMPLETIONS, INTEGER, AT(max_tokens), 0, INT32_MAX, NULL, 0},
     {"max_completion_tokens", OPENAI_CHAT, SPECIAL, 0, 1, INT32_MAX, read_chat_tokens, OPENAI_WHOLE},
@@ -698,6 +714,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     out->n_stop_tokens = request->n_stop_ids;
     out->keep_stop = request->keep_stop;
     out->priority = (int32_t)request->priority;
+    out->deadline_ms = (uint32_t)request->deadline_ms;
     if (request->grammar.kind != RUNNEL_GRAMMAR_NONE || request->tools != NULL)
         out->grammar = &request->grammar;
     if ((request->endpoint & TALK) != 0) {
@@ -730,5 +747,6 @@ void openai_request_embed(const struct openai_request *request, size_t index, ru
     out->tokens = input->tokens;
     out->n_tokens = input->n_tokens;
     out->dimensions = (uint32_t)request->dimensions;
+    out->pooling = request->pooling;
     out->raw = request->as_it_is;
 }

@@ -83,11 +83,11 @@ struct openai_text_bias {
 struct openai_request {
     enum openai_endpoint endpoint;
     enum openai_rules rules;
-    bool stream;       /* served: the answer comes in pieces ... */
-    bool usage_at_end; /* ... with the usage behind them ... */
-    bool usage_always; /* ... and in each */
-    int64_t priority;  /* served: of runnel_request */
-    int32_t *stop_ids; /* [n_stop_ids]: served: tokens that end an answer; owned */
+    bool stream;                   /* served: the answer comes in pieces ... */
+    bool usage_at_end;             /* ... with the usage behind them ... */
+    bool usage_always;             /* ... and in each */
+    int64_t priority, deadline_ms; /* served: of runnel_request */
+    int32_t *stop_ids;             /* [n_stop_ids]: served: tokens that end an answer; owned */
     size_t n_stop_ids;
     char *cache_salt;   /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
     char *model;        /* as the body names it; NULL: it does not. Owned, like all below */
@@ -123,9 +123,10 @@ struct openai_request {
     int64_t context_keep; /* -1: it ends then */
     int64_t top_logprobs;
     int64_t dimensions; /* embeddings: 0: all */
-    bool base64;        /* embeddings: little-endian floats in base64, not a list of numbers */
-    bool as_it_is;      /* embeddings: not scaled to length 1 */
-    char *query;        /* [query_bytes]: rerank */
+    runnel_pooling pooling;
+    bool base64;   /* embeddings: little-endian floats in base64, not a list of numbers */
+    bool as_it_is; /* embeddings: not scaled to length 1 */
+    char *query;   /* [query_bytes]: rerank */
     size_t query_bytes;
     int64_t top_n;                      /* rerank: only the best so many are shown; 0: all */
     bool return_documents;              /* rerank: with their texts */

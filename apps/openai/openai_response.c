@@ -231,20 +231,26 @@ static void put_usage(FILE *to, const struct openai_request *request, struct ope
 /* A member as the request has it, or what it is where it has none. */
 static void put_given(FILE *to, const char *name, const char *given, const char *usual)
 {
-    fprintf(to, ",\"%s\":%s", name, given != NULL ? given : usual);
+    const char *text = given != NULL ? given : usual;
+
+    fprintf(to, "\"%s\":", name);
+    app_json_line(to, text, strlen(text));
 }
 
 /* What the request asked for, as it was asked. */
 static void put_settings(FILE *to, const struct openai_request *request)
 {
-    fprintf(to, ",\"parallel_tool_calls\":%s,\"previous_response_id\":null", request->one_call ? "false" : "true");
+    fprintf(to, ",\"parallel_tool_calls\":%s,\"previous_response_id\":null,", request->one_call ? "false" : "true");
     put_given(to, "metadata", request->given.metadata, "{}");
     put_setting(to, "temperature", request->sampling.temperature);
     put_setting(to, "top_p", request->sampling.top_p);
-    fprintf(to, ",\"text\":{\"format\":%s}",
-            request->given.format != NULL ? request->given.format : "{\"type\":\"text\"}");
+    fputs(",\"text\":{", to);
+    put_given(to, "format", request->given.format, "{\"type\":\"text\"}");
+    fputs("},", to);
     put_given(to, "tool_choice", request->given.tool_choice, "\"auto\"");
+    fputc(',', to);
     put_given(to, "tools", request->given.tools, "[]");
+    fputc(',', to);
     put_given(to, "reasoning", request->given.reasoning, "{\"effort\":null,\"summary\":null}");
     fprintf(to, ",\"top_logprobs\":%lld,\"store\":false,\"truncation\":\"disabled\"", (long long)request->top_logprobs);
 }
@@ -258,13 +264,14 @@ void openai_response_write(FILE *to, const struct openai_request *request, struc
     openai_string_write(to, head->id);
     fprintf(to,
             ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"background\":false,\"error\":null,"
-            "\"incomplete_details\":%s,\"instructions\":%s,\"max_output_tokens\":",
+            "\"incomplete_details\":%s,",
             (long long)head->created,
             choice->end == 0 ? "in_progress"
             : cut            ? "incomplete"
                              : "completed",
-            cut ? "{\"reason\":\"max_output_tokens\"}" : "null",
-            request->given.instructions != NULL ? request->given.instructions : "null");
+            cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    put_given(to, "instructions", request->given.instructions, "null");
+    fputs(",\"max_output_tokens\":", to);
     if (request->max_tokens >= 0)
         fprintf(to, "%lld", (long long)request->max_tokens);
     else

@@ -40,6 +40,11 @@ static bool read_priority(struct openai_request *r, const char *name, const json
     return openai_read_integer(error, name, value, INT32_MIN, INT32_MAX, &r->priority);
 }
 
+static bool read_deadline(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    return openai_read_integer(error, name, value, 0, UINT32_MAX, &r->deadline_ms);
+}
+
 static bool read_stop_ids(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
 {
     size_t n = json_array_size(value);
@@ -133,6 +138,7 @@ static const struct {
               {"stream_options", ALL, read_stream_options, OPENAI_OBJECT, 0, 0},
               {"continuous_usage_stats", ALL, read_usage_always, OPENAI_BOOLEAN, 0, 0},
               {"priority", ALL, read_priority, OPENAI_WHOLE, INT32_MIN, INT32_MAX},
+              {"deadline_ms", ALL, read_deadline, OPENAI_WHOLE, 0, UINT32_MAX},
               {"stop_token_ids", ALL, read_stop_ids, OPENAI_ARRAY, 0, 0},
               {"cache_salt", ALL, read_cache_salt, OPENAI_STRING, 0, 0},
               {"return_token_ids", TEXTS, read_token_ids, OPENAI_BOOLEAN, 0, 0},

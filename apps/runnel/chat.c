@@ -190,14 +190,16 @@ static bool can_make(const char *path)
 /* Whether a conversation can be kept there: told before one is had. *there: it has one. */
 static bool look_at_session_file(const char *path, bool *there)
 {
-    char *real = realpath(path, NULL);
-    bool good = real != NULL || errno == ENOENT;
+    char *target = app_target(path);
+    size_t n = target != NULL ? strlen(target) : 0;
+    bool good = false;
 
-    *there = real != NULL;
-    good = good && can_make(real != NULL ? real : path);
+    errno = ENOENT;
+    *there = access(path, F_OK) == 0;
+    good = (*there || errno == ENOENT) && n > 0 && target[n - 1] != '/' && can_make(target);
     if (!good)
         app_error("--session %s: nothing can be written there: %s", path, strerror(errno));
-    free(real);
+    free(target);
     return good;
 }
 

@@ -124,8 +124,10 @@ const char *chat_read_turn(struct chat *chat, size_t *n, bool *command);
 void chat_remember(struct chat *chat, const char *line);
 
 /* The file of the lines of earlier runs, NUL-terminated into path[capacity]: $XDG_STATE_HOME/runnel/chat_history, or
- * below ~/.local/state. False: there is none, for HOME is not set. Makes its directories. */
+ * below ~/.local/state. False: there is none, for HOME is not set. folders: makes those of the path, for its owner
+ * alone. */
 bool chat_history_path(char *path, size_t capacity);
+void chat_history_folders(char *path);
 
 /* Leaves the last `most` lines in the file, which is replaced as a whole; several programs at once lose nothing. What
  * is no such file is left alone. */

@@ -11,8 +11,7 @@
 
 #include "chat.h"
 
-/* Each directory of the path, for its owner alone where it is made. */
-static void make_directories(char *path)
+void chat_history_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -30,10 +29,7 @@ bool chat_history_path(char *path, size_t capacity)
         return false;
     n = state != NULL && *state == '/' ? snprintf(path, capacity, "%s/runnel/chat_history", state)
                                        : snprintf(path, capacity, "%s/.local/state/runnel/chat_history", home);
-    if (n < 0 || (size_t)n >= capacity || *path != '/')
-        return false;
-    make_directories(path);
-    return true;
+    return n >= 0 && (size_t)n < capacity && *path == '/';
 }
 
 /* What the line editor would write of a history with this line alone; behind its heading where the file has one. */

@@ -106,8 +106,10 @@ static void history_open(struct chat_input *input, const struct app_options *opt
     history(input->history, &event, H_SETSIZE, LINES);
     if (options->no_history || !chat_history_path(input->history_path, sizeof input->history_path))
         input->history_path[0] = '\0';
-    if (input->history_path[0] != '\0')
+    if (input->history_path[0] != '\0') {
+        chat_history_folders(input->history_path);
         chat_history_trim(input->history_path, LINES);
+    }
     if (input->history_path[0] == '\0' || access(input->history_path, F_OK) != 0)
         return;
     if (history(input->history, &event, H_LOAD, input->history_path) < 0) {

@@ -59,6 +59,7 @@ void app_error(const char *format, ...)
     va_list args;
     int n;
 
+    flockfile(stderr);
     app_progress_clear();
     fflush(stdout); /* on a terminal the answer so far stands above the message */
     va_start(args, format);
@@ -68,6 +69,7 @@ void app_error(const char *format, ...)
     put_error(to != NULL ? to : stderr, n >= 0 ? text : "not enough memory");
     if (to != NULL && fclose(to) == 0)
         fwrite(line, 1, length, stderr);
+    funlockfile(stderr);
     free(line);
     if (n >= 0)
         free(text);
@@ -169,7 +171,7 @@ void app_hangup_raise(void)
 
 enum { BAR = 40, LEAST_BAR = 8, COLUMNS = 80, LINE = 512 };
 
-static bool bar_shown;
+static bool bar_shown; /* under the lock of stderr: messages come from the threads of the server's work, too */
 
 static bool is_dumb(void)
 {
@@ -247,16 +249,20 @@ void app_progress(const struct app_options *options, const char *what, double fr
     if (n < 0)
         return;
     shorten(line, room);
+    flockfile(stderr);
     fprintf(stderr, "\r%s\033[K", line);
     fflush(stderr);
     bar_shown = true;
+    funlockfile(stderr);
 }
 
 void app_progress_clear(void)
 {
+    flockfile(stderr);
     if (bar_shown)
         fputs("\r\033[K", stderr);
     bar_shown = false;
+    funlockfile(stderr);
 }
 
 /* ---- Standard output --------------------------------------------------------------------- */
@@ -349,7 +355,9 @@ void app_put_time(FILE *to)
     fprintf(to, "%s.%03dZ", text, (int)(now.tv_usec / 1000));
 }
 
-const char *app_json_line_end(const char *text, size_t n, size_t *length)
+/* The escape of what stands at text[0..n) if some clients take it for the end of a line; *length: its bytes. NULL: it
+ * is none of these. */
+static const char *line_end(const char *text, size_t n, size_t *length)
 {
     static const struct {
         char bytes[4];
@@ -370,7 +378,7 @@ static char *put_character(char *to, const unsigned char *text, size_t n, size_t
     static const char digits[] = "0123456789abcdef";
     unsigned char c = text[0];
     char letter = c == '"' ? '"' : short_escape(c);
-    const char *escape = c >= 0x80 ? app_json_line_end((const char *)text, n, length) : NULL;
+    const char *escape = c >= 0x80 ? line_end((const char *)text, n, length) : NULL;
 
     if (escape != NULL)
         return mempcpy(to, escape, 6);
@@ -419,6 +427,24 @@ void app_json_string(FILE *to, const char *text, size_t n)
     }
     *end++ = '"';
     fwrite(piece, 1, (size_t)(end - piece), to);
+}
+
+void app_json_line(FILE *to, const char *text, size_t n)
+{
+    size_t from = 0, length = 0;
+
+    for (size_t i = 0; i < n; i += length) {
+        bool blank = text[i] == '\n' || text[i] == '\r';
+        const char *put = blank ? " " : (unsigned char)text[i] >= 0x80 ? line_end(text + i, n - i, &length) : NULL;
+
+        length = blank || put == NULL ? 1 : length;
+        if (put == NULL)
+            continue;
+        fwrite(text + from, 1, i - from, to);
+        fputs(put, to);
+        from = i + length;
+    }
+    fwrite(text + from, 1, n - from, to);
 }
 
 void app_number(FILE *to, double value)

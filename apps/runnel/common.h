@@ -84,9 +84,10 @@ int app_worse(int code, int output);
 void app_json_string(FILE *to, const char *text, size_t n);
 size_t app_json_bytes(char *to, const char *text, size_t n);
 
-/* The escape of what stands at text[0..n) if some clients take it for the end of a line, though JSON allows it within
- * strings: U+0085, U+2028, U+2029; *length: its bytes. NULL: it is none of these. */
-const char *app_json_line_end(const char *text, size_t n, size_t *length);
+/* text[0..n), which is JSON, in one line: blanks for line ends between its values, and escapes for what some clients
+ * take for the end of a line though JSON allows it within strings, which app_json_string escapes too: U+0085, U+2028,
+ * U+2029. */
+void app_json_line(FILE *to, const char *text, size_t n);
 
 /* Leaves out the characters of UTF-8 of which a precision as in "%.60s" has left only the beginning. */
 void app_whole(char *text);
@@ -121,8 +122,13 @@ bool app_is_standard(const char *path);
  * as operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
 bool app_files_apart(const struct app_options *options, unsigned command);
 
-/* Whether a further output `path`, called `name`, is none of these, but for --session. False after a message. */
+/* Whether a further output `path`, called `name`, is none of these, but for --session; and whether a further model is
+ * none of the outputs. False after a message. */
 bool app_file_apart(const struct app_options *options, unsigned command, const char *name, const char *path);
+bool app_model_apart(const struct app_options *options, unsigned command, const char *path);
+
+/* The path behind the symbolic links, also where nothing is there yet; to be freed. NULL: no memory. */
+char *app_target(const char *path);
 
 /* The whole of a file, or of standard input for "-". False after a message; app_take_file: `why` has it. */
 bool app_read_file(const char *path, struct app_text *text);

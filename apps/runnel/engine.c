@@ -389,6 +389,11 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->keep_stop = options->keep_stop;
     request->grammar = app_grammar(options);
     request->label = options->label;
+    request->cache_salt = options->salt.value;
+    if (options->cache_wait_ms >= 0) {
+        request->cache_wait = options->cache_wait_ms > 0 ? RUNNEL_CACHE_DEADLINE : RUNNEL_CACHE_BEST_EFFORT;
+        request->cache_wait_ms = (uint32_t)options->cache_wait_ms;
+    }
     request->deadline_ms = options->deadline_s > 0 ? (uint32_t)ceil(options->deadline_s * 1000) : 0;
     app_draft(options, request);
 }

@@ -61,7 +61,7 @@
     X(request, on_event, NULL, "the program's own", NULL, "the program's own")                                        \
     X(request, user, NULL, "the program's own", NULL, "the program's own")                                            \
     X(request, label, "--label", "one", NULL, "the line's custom_id")                                                 \
-    X(request, cache_salt, NULL, "one user; cache warm has --salt", NULL, "the job is of one user")                   \
+    X(request, cache_salt, "--salt", "7", NULL, "the job is of one user")                                             \
     X(request, tenant, NULL, "one user", NULL, "the job is of one user")                                              \
     X(request, priority, NULL, "one request at a time", NULL, "the job's: below those of others")                     \
     X(request, deadline_ms, "--deadline", "7", NULL, "a job waits for its answers")                                   \
@@ -69,8 +69,8 @@
     X(request, coalesce_bytes, NULL, "the program reads each token at once", NULL, "the job's")                       \
     X(request, draft, "--draft", "ngram", NULL, "the job's: --draft")                                                 \
     X(request, draft_max, "--draft-max", "7", NULL, "the job's: --draft-max")                                         \
-    X(request, cache_wait, NULL, "nobody else waits", NULL, "nobody else waits")                                      \
-    X(request, cache_wait_ms, NULL, "nobody else waits", NULL, "nobody else waits")                                   \
+    X(request, cache_wait, "--cache-wait", "7", NULL, "the job waits for them")                                       \
+    X(request, cache_wait_ms, "--cache-wait", "7", NULL, "the job waits for them")                                    \
     X(request, parse_special, "--special", "", NULL, "texts of others write no control tokens")                       \
     X(request, ignore_eos, "--ignore-eos", "", "ignore_eos", "true")                                                  \
     X(request, want_logprobs, "--logprobs", "0", "logprobs", "0")                                                     \

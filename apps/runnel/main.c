@@ -83,12 +83,13 @@ static const struct app_command commands[] = {
      "  runnel info model.gguf --plan\n"
      "  runnel info model.gguf --json | python3 -m json.tool\n",
      app_info},
-    {"tokenize", APP_TOKENIZE, 1, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
+    {"tokenize", APP_TOKENIZE, 1, 1, "MODEL (-p TEXT | -f FILE | --tokens 1,2,3)", "a text's tokens, and back",
      "One token per line: its id, a tab, its text with \\n, \\t, \\r, \\\\ and \\xNN escaped. Only the\n"
      "vocabulary is loaded. With --show the text itself, each token in brackets or, on a terminal, on a\n"
-     "ground of its own.\n",
+     "ground of its own. Of --tokens the text, control tokens by their names.\n",
      "  runnel tokenize model.gguf -p \"Hello world\"\n"
-     "  runnel tokenize model.gguf -f text.txt --ids\n",
+     "  runnel tokenize model.gguf -f text.txt --ids\n"
+     "  runnel tokenize model.gguf --tokens 1,15043,3186\n",
      app_tokens},
     {"logits", APP_LOGITS, 1, 1, "MODEL (-p TEXT | --tokens 1,2,3) -o FILE", "logits of every position, to a file",
      "Writes u32 n_tokens, u32 n_vocab, i32 tokens[n_tokens], f32 logits[n_tokens][n_vocab], all little\n"

@@ -151,6 +151,7 @@ struct app_options {
     /* a cache folder */
     const char *fingerprint;
     struct app_number salt;
+    int64_t cache_wait_ms; /* below 0: for all that is on its way */
     uint64_t keep_bytes;
     bool purge_all;
     /* a head to be trained; 0: the library's own default */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "chat.h"
 
 enum { READ = 1, WRITTEN = 2, STREAM = 4 /* "-" is a standard stream, and no file */ };
 enum { MOST = APP_MAX_OPERANDS + 64, MOST_LINKS = 40 };
@@ -33,52 +33,70 @@ struct place {
 
 /* ---- Places ------------------------------------------------------------------------------ */
 
-static bool place_in_folder(const char *path, struct place *place, int links);
+/* What a symbolic link says, as a path, to be freed; NULL: it is none, or memory is short. */
+static char *next_of(const char *path)
+{
+    char target[PATH_MAX], *folder = NULL, *next = NULL;
+    ssize_t n = readlink(path, target, sizeof target - 1);
+
+    if (n <= 0 || (folder = strdup(path)) == NULL)
+        return NULL;
+    target[n] = '\0';
+    if (asprintf(&next, "%s%s%s", target[0] == '/' ? "" : dirname(folder), target[0] == '/' ? "" : "/", target) < 0)
+        next = NULL;
+    free(folder);
+    return next;
+}
+
+char *app_target(const char *path)
+{
+    char *at = realpath(path, NULL), *next = NULL;
+
+    if (at != NULL)
+        return at;
+    at = strdup(path);
+    for (int links = 0; at != NULL && links < MOST_LINKS && (next = next_of(at)) != NULL; links++) {
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
+/* Where a file would be made, behind the links. False: nowhere. */
+static bool place_in_folder(const char *path, struct place *place)
+{
+    char *target = app_target(path), *folder = target != NULL ? strdup(target) : NULL;
+    struct stat status;
+    bool found = folder != NULL && stat(dirname(folder), &status) == 0;
+
+    if (found) {
+        place->device = status.st_dev;
+        place->node = status.st_ino;
+        found = snprintf(place->name, sizeof place->name, "%s", basename(target)) < (int)sizeof place->name;
+    }
+    free(folder);
+    free(target);
+    return found;
+}
 
 /* False: there is none, or it is no regular file: a device or a pipe can be written to twice. */
-static bool place_of(const char *path, struct place *place, int links)
+static bool place_of(const char *path, struct place *place)
 {
     struct stat status;
 
     *place = (struct place){0};
     if (stat(path, &status) != 0)
-        return place_in_folder(path, place, links);
+        return place_in_folder(path, place);
     place->device = status.st_dev;
     place->node = status.st_ino;
     return S_ISREG(status.st_mode);
-}
-
-/* Of a path where nothing is, or a link that leads to nothing. */
-static bool place_in_folder(const char *path, struct place *place, int links)
-{
-    char target[PATH_MAX], *folder = strdup(path), *name = strdup(path), *next = NULL;
-    ssize_t n = readlink(path, target, sizeof target - 1);
-    bool found = false;
-    struct stat status;
-
-    if (folder == NULL || name == NULL) {
-        n = -1;
-    } else if (n > 0 && links < MOST_LINKS) {
-        target[n] = '\0';
-        if (asprintf(&next, "%s%s%s", target[0] == '/' ? "" : dirname(folder), target[0] == '/' ? "" : "/", target) >=
-            0)
-            found = place_of(next, place, links + 1);
-    } else if (n < 0 && stat(dirname(folder), &status) == 0) {
-        place->device = status.st_dev;
-        place->node = status.st_ino;
-        found = snprintf(place->name, sizeof place->name, "%s", basename(name)) < (int)sizeof place->name;
-    }
-    free(next);
-    free(name);
-    free(folder);
-    return found;
 }
 
 static bool is_at(const char *path, const struct place *place)
 {
     struct place other;
 
-    return place_of(path, &other, 0) && other.device == place->device && other.node == place->node &&
+    return place_of(path, &other) && other.device == place->device && other.node == place->node &&
            strcmp(other.name, place->name) == 0;
 }
 
@@ -89,7 +107,8 @@ static unsigned parts_of(const char *path, size_t *front)
     size_t n = strlen(path), tail = strlen("-00001-of-00003.gguf");
 
     *front = n > tail ? n - tail : 0;
-    if (n <= tail || strncmp(path + *front, first, strlen(first)) != 0 || strcmp(path + n - 5, ".gguf") != 0)
+    if (n <= tail || strncmp(path + *front, first, strlen(first)) != 0 ||
+        strspn(path + *front + strlen(first), "0123456789") != 5 || strcmp(path + n - 5, ".gguf") != 0)
         return 1;
     return (unsigned)strtoul(path + *front + strlen(first), NULL, 10);
 }
@@ -130,19 +149,60 @@ static void add_beside(struct files *files, const char *name, const char *path, 
     files->list[files->n++] = (struct named){name, whole, whole, WRITTEN};
 }
 
+/* Likewise, beside the file that the path leads to. */
+static void add_behind(struct files *files, const char *name, const char *path, const char *ending)
+{
+    char *target = path != NULL ? app_target(path) : NULL;
+
+    add_beside(files, name, target, ending);
+    free(target);
+}
+
+/* And what SQLite keeps beside it. */
+static void add_journal(struct files *files, const char *journal, const char *output)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s%s", journal != NULL ? journal : output, journal != NULL ? "" : ".journal") < 0)
+        return;
+    files->list[files->n++] = (struct named){"the journal", path, path, WRITTEN};
+    add_behind(files, "the journal with -wal", path, "-wal");
+    add_behind(files, "the journal with -shm", path, "-shm");
+}
+
+/* A head is written under another name first, and so is how far its training is. */
+static void add_training(struct files *files, const char *out)
+{
+    char *state = NULL;
+
+    if (out == NULL || asprintf(&state, "%s.training", out) < 0)
+        return;
+    add_behind(files, "--output with .new", out, ".new");
+    add_beside(files, "--output with .training", out, ".training");
+    add_behind(files, "--output with .training.new", state, ".new");
+    free(state);
+}
+
+/* The lines of earlier runs, which are no conversation. */
+static void add_history(struct files *files, const struct app_options *options)
+{
+    char path[PATH_MAX], *own = NULL;
+
+    if (!options->no_history && chat_history_path(path, sizeof path) && (own = strdup(path)) != NULL)
+        files->list[files->n++] = (struct named){"the history", own, own, READ};
+}
+
 static void add_job(struct files *files, const struct app_options *options)
 {
     bool passing = app_is_standard(options->operands[1]) || app_is_standard(options->operands[2]);
 
     add(files, "the output", options->operands[2], WRITTEN | STREAM);
-    if (options->journal != NULL || passing)
-        add(files, "the journal", options->journal, WRITTEN);
-    else
-        add_beside(files, "the journal", options->operands[2], ".journal");
+    if (options->journal != NULL || !passing)
+        add_journal(files, options->journal, options->operands[2]);
     add(files, "--errors", options->errors_file, WRITTEN | STREAM);
     add(files, "--summary", options->summary_file, WRITTEN | STREAM);
     if (options->summary_file != NULL && !app_is_standard(options->summary_file))
-        add_beside(files, "--summary with .part", options->summary_file, ".part");
+        add_behind(files, "--summary with .part", options->summary_file, ".part");
 }
 
 /* NAME=FILE */
@@ -196,7 +256,9 @@ static void add_options(struct files *files, const struct app_options *options, 
     add(files, "--session", options->session_file, READ | WRITTEN);
     add(files, "--output", options->out, WRITTEN | STREAM);
     if (command == APP_EAGLE)
-        add_beside(files, "--output with .training", options->out, ".training");
+        add_training(files, options->out);
+    if (command == APP_CHAT)
+        add_history(files, options);
     add(files, "--metrics", options->metrics_file, WRITTEN | STREAM);
     add(files, "--experts", options->experts_file, WRITTEN);
     add(files, "--trace", options->trace_file, WRITTEN);
@@ -220,7 +282,7 @@ static bool is_apart(const struct files *files, size_t at)
         const struct named *written = (file->kind & WRITTEN) != 0 ? file : other,
                            *beside = written == file ? other : file;
 
-        if ((written->kind & WRITTEN) == 0 || !place_of(written->path, &place, 0) || !leads_to(beside->path, &place))
+        if ((written->kind & WRITTEN) == 0 || !place_of(written->path, &place) || !leads_to(beside->path, &place))
             continue;
         app_error("%s is %s and %s at once", file->path, other->name, file->name);
         return false;
@@ -237,6 +299,18 @@ bool app_files_apart(const struct app_options *options, unsigned command)
     add_options(&files, options, command);
     for (size_t i = 0; i < files.n && apart; i++)
         apart = is_apart(&files, i);
+    free_files(&files);
+    return apart;
+}
+
+bool app_model_apart(const struct app_options *options, unsigned command, const char *path)
+{
+    struct files files = {.n = 0};
+    bool apart;
+
+    add_options(&files, options, command);
+    add(&files, "the model", path, READ);
+    apart = is_apart(&files, files.n - 1);
     free_files(&files);
     return apart;
 }

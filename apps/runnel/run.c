@@ -86,7 +86,7 @@ static int answer(struct app *app, const struct app_text *text)
         free(tokens);
         return code;
     }
-    if (options->n_answers > 1 || options->best_of > 1)
+    if (options->n_answers > 1 || options->best_of > (options->json ? 0 : 1))
         code = app_answers(app, &request, &outcome);
     else
         code = app_stream(app, &request, options->json ? on_json : on_text, (void *)options, &outcome);

@@ -170,7 +170,7 @@ static bool submit(struct serve_task *task, runnel_error *error)
 /* What a stream cannot show as it comes. */
 static bool can_stream(const struct openai_request *request, struct openai_error *error)
 {
-    if (!request->stream || request->best_of <= request->n)
+    if (!request->stream || request->best_of <= 1)
         return true;
     return openai_refuse(error, "unsupported_value", "best_of",
                          "best_of: which answers are the best is known at their end; stream must be false");
@@ -486,17 +486,17 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
     }
     task->names_used = serve_names_used(task->dialect, given);
     good = openai_request_read(&task->request, endpoint, task->dialect->free_ranges ? OPENAI_FREE : OPENAI_SERVED, body,
-                               error) &&
-           can_stream(&task->request, error);
+                               error);
     json_decref(translated);
-    if (!good)
-        serve_name_field(task->dialect, task->names_used, error);
     if (good && task->dialect->llama_entries) {
         task->request.llama_entries = true;
         task->request.echo = false; /* OpenAI's alone, like best_of and return_token_ids */
         task->request.best_of = 0;
         task->request.tells_ids = task->request.keeps_ids = false;
     }
+    good = good && can_stream(&task->request, error);
+    if (!good)
+        serve_name_field(task->dialect, task->names_used, error);
     if (good && task->dialect->wish != NULL)
         task->dialect->wish(task, given);
     return good;

@@ -23,6 +23,7 @@ enum { TICK_MS = 20, AGAIN_MS = 1000, PATH_BYTES = 4096, MOST_REQUESTS = 50000, 
 struct serve_batch {
     json_t *record; /* a reference */
     struct serve_model *model;
+    struct serve_key *key; /* that pays, once it was found; a reference */
     struct app_options options;
     struct batch *batch; /* owned */
     char input[PATH_BYTES], output[PATH_BYTES], errors[PATH_BYTES], journal[PATH_BYTES];
@@ -190,6 +191,7 @@ static void finish(struct serve *serve, struct serve_batch *run, const char *fin
     serve_model_leave(run->model);
     serve->files->running = NULL;
     json_decref(record);
+    key_unref(run->key);
     free(run->batch);
     free(run);
 }
@@ -231,32 +233,45 @@ static bool set_paths(struct serve *serve, struct serve_batch *run)
            store_path(store, id, ".journal", run->journal, sizeof run->journal);
 }
 
-/* Whose the batch is; NULL: the key is no longer there, and its batch goes on as it was let in. */
-static struct serve_key *key_of(struct serve *serve, uint64_t tenant)
+static struct serve_key *find_key(struct serve_key *const *keys, size_t n, uint64_t tenant)
 {
-    for (size_t i = 0; i < serve->keys.n; i++)
-        if (serve->keys.at[i]->tenant == tenant)
-            return serve->keys.at[i];
+    for (size_t i = 0; i < n; i++)
+        if (keys[i]->tenant == tenant)
+            return keys[i];
     return NULL;
 }
 
-/* A line counts as the request that it is. */
+/* A line counts as the request that it is. Where the key is no longer there, its batch goes on as it was let in. */
 static enum batch_leave ask(void *user, uint64_t *retry_ms, struct openai_error *error)
 {
     struct serve *serve = user;
-    struct serve_key *key = key_of(serve, serve->files->running->batch->tenant);
+    struct serve_key *key = find_key(serve->keys.at, serve->keys.n, serve->files->running->batch->tenant);
     enum serve_excess excess = key != NULL ? serve_ask_key(serve, key, retry_ms, error) : EXCESS_NONE;
 
     return excess == EXCESS_NONE ? BATCH_GO : excess == EXCESS_BUDGET ? BATCH_NEVER : BATCH_LATER;
 }
 
+/* Also one that is out of the table: it may come back, and pays for what its batch has used meanwhile. */
+static void hold_key(const struct serve *serve, struct serve_batch *run)
+{
+    const struct serve_keys *keys = &serve->keys;
+
+    run->key = find_key(keys->at, keys->n, run->batch->tenant);
+    if (run->key == NULL)
+        run->key = find_key(keys->gone, keys->n_gone, run->batch->tenant);
+    if (run->key != NULL)
+        key_ref(run->key);
+}
+
 static void pay(void *user, uint64_t tokens)
 {
     struct serve *serve = user;
-    struct serve_key *key = key_of(serve, serve->files->running->batch->tenant);
+    struct serve_batch *run = serve->files->running;
 
-    if (key != NULL)
-        serve_limits_charge(&key->limits, (int64_t)tokens, uv_now(&serve->loop));
+    if (run->key == NULL)
+        hold_key(serve, run);
+    if (run->key != NULL)
+        serve_limits_charge(&run->key->limits, (int64_t)tokens, uv_now(&serve->loop));
 }
 
 /* A long line, read on another thread. */
@@ -325,6 +340,7 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     batch->model_name = model->name;
     batch->template_text = serve->template_text;
     batch->tenant = owner_of(record);
+    hold_key(serve, run);
     batch->owner = (struct batch_owner){ask, pay, read_apart, SERVE_LOOP_BYTES, serve};
     batch->only_model = model->name;
     batch->only_url = openai_word(json_object_get(object, "endpoint"));
@@ -500,6 +516,7 @@ void serve_end_batches(struct serve *serve)
         return;
     batch_end(run->batch);
     json_decref(run->record);
+    key_unref(run->key);
     free(run->batch);
     free(run);
     files->running = NULL;
@@ -516,6 +533,7 @@ struct wish {
     char model[SERVE_NAME_BYTES];
     size_t n_requests;
     struct openai_error error; /* http 0: there is none */
+    char why[512];             /* the file could not be read; "": it was */
 };
 
 const struct openai_field serve_batch_fields[] = {{"input_file_id", OPENAI_STRING, true, 0, 0},
@@ -549,7 +567,7 @@ static void look_into(struct serve_work *work)
 {
     struct wish *wish = (struct wish *)work;
     size_t n = 0;
-    char *text = store_read(&work->serve->files->store, wish->input, &n);
+    char *text = store_read(&work->serve->files->store, wish->input, &n, wish->why);
 
     if (text == NULL) {
         openai_refuse(&wish->error, "invalid_value", "input_file_id", "the file could not be read");
@@ -588,10 +606,8 @@ static bool make_room(struct serve_store *store)
     return false;
 }
 
-static bool has_input(const struct serve_store *store, const struct wish *wish, struct openai_error *error)
+static bool refuse_unknown(const struct wish *wish, struct openai_error *error)
 {
-    if (store_find(store, STORE_FILES, wish->input, wish->owner) != NULL)
-        return true;
     openai_refuse(error, "not_found", "input_file_id", "there is no file '%.60s'", wish->input);
     error->http = 404;
     error->type = "not_found_error";
@@ -611,7 +627,8 @@ static bool read_wish(struct serve *serve, const json_t *body, struct wish *wish
         return openai_refuse(error, "invalid_value", "completion_window", "completion_window must be '24h'");
     if (openai_endpoint_of(wish->endpoint) == 0)
         return openai_refuse(error, "invalid_value", "endpoint", "endpoint: '%.60s' takes no batches", wish->endpoint);
-    return has_input(&serve->files->store, wish, error);
+    return store_find(&serve->files->store, STORE_FILES, wish->input, wish->owner) != NULL ||
+           refuse_unknown(wish, error);
 }
 
 static json_t *new_object(const struct wish *wish, const char *id)
@@ -660,11 +677,15 @@ static void is_looked_into(struct serve_work *work, bool ran)
     struct wish *wish = (struct wish *)work;
     struct http_exchange *exchange = work->visit->exchange;
     struct serve_store *store = &work->serve->files->store;
-    bool good = exchange != NULL && wish->error.http == 0;
+    bool there = store_find(store, STORE_FILES, wish->input, wish->owner) != NULL; /* it may have been deleted */
+    bool good = exchange != NULL && ran && there && wish->error.http == 0;
 
     if (!ran)
-        good = openai_no_memory(&wish->error);
-    good = good && has_input(store, wish, &wish->error); /* it may have been deleted meanwhile */
+        openai_no_memory(&wish->error);
+    else if (!there)
+        refuse_unknown(wish, &wish->error);
+    else if (wish->why[0] != '\0')
+        app_error("%s", wish->why);
     if (good && !make_room(store))
         good = openai_refuse(&wish->error, "storage_full", NULL, "%d batches wait: no more are taken", STORE_RECORDS);
     if (good)

@@ -188,13 +188,15 @@ json_t *files_keep(struct serve *serve, uint64_t owner, const char *id, const ch
     return object;
 }
 
+/* An upload is read by its boundary and then written, both on another thread. In between it gets its room. */
 struct upload {
     struct serve_work work; /* first */
     char id[48], purpose[32], filename[MULTIPART_FILENAME];
     uint64_t owner;
-    char *body;        /* [body_bytes], owned; NULL: the exchange's */
+    char *type, *body; /* Content-Type, or NULL; [body_bytes]; owned */
     const char *bytes; /* [n], in the body; NULL: there is no file */
     size_t body_bytes, n;
+    struct openai_error error; /* http 0: the form is good */
     bool written;
 };
 
@@ -203,16 +205,14 @@ static bool bad_form(struct openai_error *error, const char *why)
     return openai_refuse(error, "invalid_form", "file", "%s", why);
 }
 
-static bool read_upload(struct http_exchange *exchange, struct upload *upload, struct openai_error *error)
+static bool read_form(struct upload *upload, struct openai_error *error)
 {
     struct multipart form;
     struct multipart_part part;
     enum multipart_step step = MULTIPART_BAD;
     const char *why = NULL;
-    size_t n = 0;
-    const char *body = http_body(exchange, &n);
 
-    if (!multipart_open(&form, http_field(exchange, "content-type"), body, n, &why))
+    if (!multipart_open(&form, upload->type, upload->body != NULL ? upload->body : "", upload->body_bytes, &why))
         return bad_form(error, why);
     while ((step = multipart_next(&form, &part, &why)) == MULTIPART_PART) {
         if (strcmp(part.name, "file") == 0) {
@@ -247,10 +247,12 @@ static const char *name_of(const struct upload *upload)
 
 static bool has_room(const struct serve_store *store, size_t n, struct openai_error *error)
 {
-    if (json_array_size(store->records[STORE_FILES]) < STORE_RECORDS && store->bytes + n <= store->most_bytes)
+    size_t n_files = json_array_size(store->records[STORE_FILES]) + store->n_writing;
+
+    if (n_files < STORE_RECORDS && store->bytes + n <= store->most_bytes)
         return true;
-    openai_refuse(error, "storage_full", "file", "there is no room for the file: %zu files have %llu bytes",
-                  json_array_size(store->records[STORE_FILES]), (unsigned long long)store->bytes);
+    openai_refuse(error, "storage_full", "file", "there is no room for the file: %zu files have %llu bytes", n_files,
+                  (unsigned long long)store->bytes);
     error->http = 507;
     error->type = "unavailable_error";
     return false;
@@ -263,6 +265,14 @@ static void write_upload(struct serve_work *work)
     upload->written = store_write(&work->serve->files->store, upload->id, upload->bytes, upload->n);
 }
 
+static void free_upload(struct serve *serve, struct upload *upload)
+{
+    serve_body_freed(serve, upload->body_bytes);
+    free(upload->body);
+    free(upload->type);
+    free(upload);
+}
+
 /* A file whose client has left is not kept: nobody knows its name. */
 static void upload_written(struct serve_work *work, bool ran)
 {
@@ -273,6 +283,7 @@ static void upload_written(struct serve_work *work, bool ran)
     json_t *object = NULL;
 
     store->bytes -= upload->n;
+    store->n_writing--;
     if (ran && upload->written && exchange != NULL)
         object = files_keep(serve, upload->owner, upload->id, name_of(upload), "batch", upload->n);
     if (object == NULL)
@@ -281,32 +292,55 @@ static void upload_written(struct serve_work *work, bool ran)
         files_reply(serve, exchange, object);
     else if (exchange != NULL)
         serve_refuse_as(serve, exchange, 500, "server_error", NULL, "the file could not be written", 0);
-    serve_body_freed(serve, upload->body_bytes);
-    free(upload->body);
-    free(upload);
+    free_upload(serve, upload);
+}
+
+static void read_upload(struct serve_work *work)
+{
+    struct upload *upload = (struct upload *)work;
+
+    read_form(upload, &upload->error);
+}
+
+static void upload_read(struct serve_work *work, bool ran)
+{
+    struct upload *upload = (struct upload *)work;
+    struct serve *serve = work->serve;
+    struct http_exchange *exchange = work->visit->exchange;
+    struct serve_store *store = &serve->files->store;
+
+    if (!ran)
+        openai_no_memory(&upload->error);
+    if (upload->error.http != 0 || exchange == NULL || !has_room(store, upload->n, &upload->error)) {
+        if (exchange != NULL)
+            serve_refuse(serve, exchange, &upload->error, 0);
+        free_upload(serve, upload);
+        return;
+    }
+    files_new_id(serve, "file-", upload->id);
+    store->bytes += upload->n; /* taken, until it is known what becomes of it */
+    store->n_writing++;
+    serve_work_begin(serve, work->visit, work, write_upload, upload_written);
 }
 
 void serve_files_upload(struct serve *serve, struct http_exchange *exchange, const char *rest)
 {
     struct serve_files *files = files_of(serve, exchange);
     struct upload *upload = files != NULL ? calloc(1, sizeof *upload) : NULL;
-    struct openai_error error;
+    const char *type = NULL;
 
     (void)rest;
-    if (files == NULL)
+    if (files == NULL) /* it was answered, and the exchange is gone */
         return;
-    if (upload == NULL)
-        openai_no_memory(&error);
-    if (upload == NULL || !read_upload(exchange, upload, &error) || !has_room(&files->store, upload->n, &error)) {
-        serve_refuse(serve, exchange, &error, 0);
+    type = http_field(exchange, "content-type");
+    if (upload == NULL || (type != NULL && (upload->type = strdup(type)) == NULL)) {
+        serve_refuse_as(serve, exchange, 500, "server_error", NULL, "not enough memory for the file", 0);
         free(upload);
         return;
     }
-    files_new_id(serve, "file-", upload->id);
     upload->owner = owner_of(exchange);
-    upload->body = http_take_body(exchange, &upload->body_bytes); /* `bytes` stay where they are */
-    files->store.bytes += upload->n;                              /* taken, until it is known what becomes of it */
-    serve_work_begin(serve, visit_of(exchange), &upload->work, write_upload, upload_written);
+    upload->body = http_take_body(exchange, &upload->body_bytes);
+    serve_work_begin(serve, visit_of(exchange), &upload->work, read_upload, upload_read);
 }
 
 /* ---- One file ---------------------------------------------------------------------------- */
@@ -314,26 +348,32 @@ void serve_files_upload(struct serve *serve, struct http_exchange *exchange, con
 struct content {
     struct serve_work work; /* first */
     char id[64];
-    char *bytes; /* [n], owned; NULL: it could not be read */
+    char *bytes; /* [n], owned; NULL: it could not be read, and why */
     size_t n;
+    char why[512];
 };
 
 static void read_content(struct serve_work *work)
 {
     struct content *content = (struct content *)work;
 
-    content->bytes = store_read(&work->serve->files->store, content->id, &content->n);
+    content->bytes = store_read(&work->serve->files->store, content->id, &content->n, content->why);
 }
 
 static void content_read(struct serve_work *work, bool ran)
 {
     struct content *content = (struct content *)work;
     struct http_exchange *exchange = work->visit->exchange;
+    bool there = exchange != NULL && store_find(&work->serve->files->store, STORE_FILES, content->id,
+                                                owner_of(exchange)) != NULL; /* it may have been deleted meanwhile */
 
-    (void)ran;
+    if (there && ran && content->bytes == NULL)
+        app_error("%s", content->why);
     if (exchange != NULL && content->bytes != NULL) {
         fwrite(content->bytes, 1, content->n, serve_write(work->serve));
         serve_reply(work->serve, exchange, 200, "application/octet-stream");
+    } else if (exchange != NULL && !there) {
+        files_refuse_unknown(work->serve, exchange, "file", content->id);
     } else if (exchange != NULL) {
         serve_refuse_as(work->serve, exchange, 500, "server_error", NULL, "the file could not be read", 0);
     }

@@ -18,7 +18,7 @@ struct serve_files {
 /* NULL: the exchange was refused, since nothing is kept. */
 struct serve_files *files_of(struct serve *serve, struct http_exchange *exchange);
 
-/* "file-" or "batch-", and digits that grow with time. */
+/* "file-" or "batch-", and STORE_ID_DIGITS that grow with time. */
 void files_new_id(struct serve *serve, const char *prefix, char id[48]);
 
 /* A file of bytes that lie in the folder by now; a new reference to its object, NULL: not kept. */

@@ -136,7 +136,6 @@ const char *http_body(const struct http_exchange *exchange, size_t *n); /* NUL b
 char *http_take_body(struct http_exchange *exchange, size_t *n);
 void http_body_done(struct http_server *server, size_t n);
 
-uint64_t http_number(const struct http_exchange *exchange);  /* of the exchange in this server, from 1 */
 const char *http_peer(const struct http_exchange *exchange); /* "127.0.0.1:5000", "unix" */
 
 /* Of the answer so far: its status, 0 where none has begun; the bytes of its body. */
@@ -161,8 +160,7 @@ void http_answer(struct http_exchange *exchange, int status, const char *type, c
 void http_answer_take(struct http_exchange *exchange, int status, const char *type, char *bytes, size_t n);
 
 /* One by one (chunked; of HTTP/1.0 until the connection closes). write returns the bytes that wait for the reader now.
- * What is written in one turn of the loop leaves in one write where possible. end: the exchange is gone afterwards;
- * cut: the connection is closed without the last chunk, so that the reader sees that the answer is not whole. */
+ * What is written in one turn of the loop leaves in one write where possible. end: the exchange is gone afterwards. */
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type);
 
 /* Whether what is written from now on may wait for more: until the next multiple of gather_ms behind what the stream
@@ -170,6 +168,5 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
 void http_stream_gather(struct http_exchange *exchange, bool gathers);
 size_t http_stream_write(struct http_exchange *exchange, const char *bytes, size_t n);
 void http_stream_end(struct http_exchange *exchange);
-void http_stream_cut(struct http_exchange *exchange);
 
 #endif

@@ -402,14 +402,3 @@ void http_stream_end(struct http_exchange *exchange)
         put_text(exchange->connection, "0\r\n\r\n");
     finish(exchange);
 }
-
-void http_stream_cut(struct http_exchange *exchange)
-{
-    struct http_connection *connection = exchange->connection;
-
-    if (exchange->over)
-        return;
-    connection->keep = false;
-    connection->reset = !exchange->chunked && !exchange->silent;
-    finish(exchange);
-}

@@ -52,11 +52,6 @@ char *http_take_body(struct http_exchange *exchange, size_t *n)
     return body;
 }
 
-uint64_t http_number(const struct http_exchange *exchange)
-{
-    return exchange->number;
-}
-
 const char *http_peer(const struct http_exchange *exchange)
 {
     return exchange->connection->peer;

@@ -40,7 +40,6 @@ static void take_head(struct http_connection *connection, bool more)
     struct http_exchange *exchange = connection->exchange;
     bool whole = exchange->request.place == HTTP_AT_END;
 
-    exchange->number = ++server->numbers;
     exchange->announced = true;
     server->stats.requests++;
     connection->state = HTTP_READING_BODY;

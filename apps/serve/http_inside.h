@@ -73,7 +73,7 @@ struct http_exchange {
     struct http_connection *connection;
     struct http_request request;
     void *user;
-    uint64_t number, sent;    /* sent: bytes of the answer's body */
+    uint64_t sent;            /* bytes of the answer's body */
     uint64_t held;            /* bytes of the request's body that count in the server's */
     int status;               /* of the answer; 0: none */
     struct http_bytes fields; /* of the answer, as lines */
@@ -144,7 +144,7 @@ struct http_server {
     struct http_stats stats;
     size_t n_refused, handles;
     uint64_t held; /* bytes of bodies: those of exchanges, and those that were taken */
-    uint64_t numbers, date_second;
+    uint64_t date_second;
     bool draining, freed;
     void (*on_drained)(void *user);
     void *drained_user;

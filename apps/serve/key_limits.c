@@ -108,6 +108,12 @@ bool serve_limits_charge(struct serve_limits *limits, int64_t tokens, uint64_t n
     return limits->budget == 0 || limits->used < limits->budget;
 }
 
+bool serve_limits_are_new(struct serve_limits *limits, uint64_t now_ms)
+{
+    return limits->used == 0 && limits->live == 0 && serve_bucket_full_ms(&limits->requests, now_ms) == 0 &&
+           serve_bucket_full_ms(&limits->tokens, now_ms) == 0;
+}
+
 void serve_limits_set(struct serve_limits *limits, const struct serve_limits *to, uint64_t now_ms)
 {
     serve_bucket_set(&limits->requests, to->requests.per_minute, now_ms);

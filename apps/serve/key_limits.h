@@ -52,6 +52,9 @@ void serve_limits_close(struct serve_limits *limits, int64_t n);
 /* Tokens were read or written. False: the budget is used up. */
 bool serve_limits_charge(struct serve_limits *limits, int64_t tokens, uint64_t now_ms);
 
+/* Whether they say the same as on the first day: no token was used, no answer runs, and the buckets are full. */
+bool serve_limits_are_new(struct serve_limits *limits, uint64_t now_ms);
+
 /* Other limits; what was used stays used. */
 void serve_limits_set(struct serve_limits *limits, const struct serve_limits *to, uint64_t now_ms);
 

@@ -230,11 +230,20 @@ static void name_by_place(const struct serve_keys *keys, char name[KEY_NAME_BYTE
     while (has_name(keys, name));
 }
 
+/* Of a file's own lines: who reads how long it takes has written them. */
+static bool has_digest(const struct serve_keys *keys, const uint8_t digest[DIGEST_BYTES])
+{
+    for (size_t i = 0; i < keys->n; i++)
+        if (memcmp(keys->at[i]->digest, digest, DIGEST_BYTES) == 0)
+            return true;
+    return false;
+}
+
 static bool add(struct serve_keys *keys, struct line *line)
 {
     struct serve_key **grown = NULL;
 
-    if (keys_find(keys, line->key->digest) != NULL)
+    if (has_digest(keys, line->key->digest))
         return complain(line, "this key was there before");
     if (has_name(keys, line->key->name))
         return complain(line, "this name was there before");
@@ -293,25 +302,6 @@ bool keys_add_text(struct serve_keys *keys, const char *text, uint64_t now_ms, c
     return true;
 }
 
-/* 1 where all bytes are the same: no byte ends the comparison early. */
-static size_t is_same(const uint8_t *a, const uint8_t *b)
-{
-    unsigned difference = 0;
-
-    for (size_t i = 0; i < DIGEST_BYTES; i++)
-        difference |= a[i] ^ b[i];
-    return (difference - 1) >> 31;
-}
-
-static struct serve_key *find(struct serve_key *const *at, size_t n, const uint8_t digest[DIGEST_BYTES])
-{
-    size_t found = 0;
-
-    for (size_t i = 0; i < n; i++)
-        found |= (i + 1) * is_same(digest, at[i]->digest);
-    return found > 0 ? at[found - 1] : NULL;
-}
-
 static void unref_all(struct serve_key **at, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -319,36 +309,63 @@ static void unref_all(struct serve_key **at, size_t n)
     free(at);
 }
 
-/* Those that were there and are not in `fresh`: references. false: no memory. */
-static bool list_gone(const struct serve_keys *keys, struct serve_keys *fresh)
+static int by_digest(const void *a, const void *b)
 {
-    fresh->gone = calloc(keys->n + keys->n_gone + 1, sizeof *fresh->gone);
-    for (size_t i = 0; fresh->gone != NULL && i < keys->n + keys->n_gone; i++) {
-        struct serve_key *key = i < keys->n ? keys->at[i] : keys->gone[i - keys->n];
+    const struct serve_key *const *one = a, *const *other = b;
 
-        if (keys_find(fresh, key->digest) == NULL)
-            fresh->gone[fresh->n_gone++] = key_ref(key);
+    return memcmp((*one)->digest, (*other)->digest, DIGEST_BYTES);
+}
+
+/* A key of the new table: the object of `old` [n], sorted, that has its digest, with the new rights. */
+static struct serve_key *take_over(struct serve_key **old, size_t n, struct serve_key *key, uint64_t now_ms)
+{
+    struct serve_key **found = bsearch(&key, old, n, sizeof *old, by_digest), *same = found != NULL ? *found : NULL;
+
+    if (same == NULL)
+        return key;
+    serve_limits_set(&same->limits, &key->limits, now_ms);
+    memcpy(same->name, key->name, sizeof same->name);
+    same->scopes = key->scopes;
+    same->stays = true;
+    key_unref(key);
+    return key_ref(same);
+}
+
+/* The keys that are not in the new table, as far as there is room: first those that have used something, or of which
+ * something runs. */
+static void list_gone(const struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < keys->n + keys->n_gone && fresh->n_gone < KEYS_MOST; i++) {
+            struct serve_key *key = i < keys->n ? keys->at[i] : keys->gone[i - keys->n];
+            bool used = !key->stays && (key->refs > 1 || !serve_limits_are_new(&key->limits, now_ms));
+
+            if (!key->stays && used == (pass == 0))
+                fresh->gone[fresh->n_gone++] = key_ref(key);
+        }
     }
-    return fresh->gone != NULL;
 }
 
 bool keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms)
 {
-    if (!list_gone(keys, fresh))
-        return false;
-    for (size_t i = 0; i < fresh->n; i++) {
-        struct serve_key *old = keys_find(keys, fresh->at[i]->digest), *key = fresh->at[i];
+    size_t n = keys->n + keys->n_gone;
+    struct serve_key **sorted = calloc(n + 1, sizeof *sorted), **gone = calloc(KEYS_MOST, sizeof *gone);
 
-        if (old == NULL)
-            old = find(keys->gone, keys->n_gone, key->digest);
-        if (old == NULL)
-            continue;
-        serve_limits_set(&old->limits, &key->limits, now_ms);
-        memcpy(old->name, key->name, sizeof old->name);
-        old->scopes = key->scopes;
-        fresh->at[i] = key_ref(old);
-        key_unref(key);
+    if (sorted == NULL || gone == NULL) {
+        free(sorted);
+        free(gone);
+        return false;
     }
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = i < keys->n ? keys->at[i] : keys->gone[i - keys->n];
+    qsort(sorted, n, sizeof *sorted, by_digest);
+    for (size_t i = 0; i < fresh->n; i++)
+        fresh->at[i] = take_over(sorted, n, fresh->at[i], now_ms);
+    free(sorted);
+    fresh->gone = gone;
+    list_gone(keys, fresh, now_ms);
+    for (size_t i = 0; i < fresh->n; i++)
+        fresh->at[i]->stays = false;
     keys_fini(keys);
     *keys = *fresh;
     *fresh = (struct serve_keys){0};
@@ -362,9 +379,23 @@ void keys_fini(struct serve_keys *keys)
     *keys = (struct serve_keys){0};
 }
 
+/* 1 where all bytes are the same: no byte ends the comparison early. */
+static size_t is_same(const uint8_t *a, const uint8_t *b)
+{
+    unsigned difference = 0;
+
+    for (size_t i = 0; i < DIGEST_BYTES; i++)
+        difference |= a[i] ^ b[i];
+    return (difference - 1) >> 31;
+}
+
 struct serve_key *keys_find(const struct serve_keys *keys, const uint8_t digest[DIGEST_BYTES])
 {
-    return find(keys->at, keys->n, digest);
+    size_t found = 0;
+
+    for (size_t i = 0; i < keys->n; i++)
+        found |= (i + 1) * is_same(digest, keys->at[i]->digest);
+    return found > 0 ? keys->at[found - 1] : NULL;
 }
 
 struct serve_key *key_ref(struct serve_key *key)

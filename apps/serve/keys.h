@@ -6,8 +6,9 @@
  *     KEY [name=NAME] [the same]
  *
  * A table is read whole or not at all. Keys are counted by references, so that one that a reload has dropped stays
- * until what it has asked for has ended; one that is in the new table too goes on counting, also where it was dropped
- * in between. */
+ * until what it has asked for has ended; one that is in the new table too goes on counting. So does one that was out of
+ * the table in between: of those that are out, KEYS_MOST are remembered, before others those that have used
+ * something. */
 #ifndef RUNNEL_SERVE_KEYS_H
 #define RUNNEL_SERVE_KEYS_H
 
@@ -36,12 +37,13 @@ struct serve_key {
     uint64_t tenant; /* follows from the digest: the same after a reload, and in each process */
     struct serve_limits limits;
     uint32_t refs;
+    bool stays; /* within keys_replace: it is in the new table */
 };
 
 struct serve_keys {
     struct serve_key **at; /* [n]; owned */
     size_t n;
-    struct serve_key **gone; /* [n_gone]: those that a reload has dropped, for the case that one takes them in again */
+    struct serve_key **gone; /* [n_gone]: those that reloads have dropped and that are remembered */
     size_t n_gone;
 };
 
@@ -54,8 +56,8 @@ bool keys_add_plain(struct serve_keys *keys, const char *key, const char *name, 
 /* Each line of a text. */
 bool keys_add_text(struct serve_keys *keys, const char *text, uint64_t now_ms, char sentence[256]);
 
-/* `fresh` takes the place of *keys: of a key that both have, or that *keys has had, the old object
- * stays, with what it has used, and gets the new rights. False: no memory; both are as they were. */
+/* `fresh` takes the place of *keys: of a key that both have, or that *keys remembers, the old object stays, with what
+ * it has used, and gets the new rights. False: no memory; both are as they were. */
 bool keys_replace(struct serve_keys *keys, struct serve_keys *fresh, uint64_t now_ms);
 
 void keys_fini(struct serve_keys *keys);

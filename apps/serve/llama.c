@@ -143,7 +143,10 @@ static void put_fields(FILE *to, const json_t *fields, const char *text, size_t 
             json_object_set(picked, path, value);
     }
     told = openai_dump(picked);
-    fputs(told != NULL ? told : "{}", to);
+    if (told != NULL)
+        app_json_line(to, told, strlen(told));
+    else
+        fputs("{}", to);
     free(told);
     json_decref(whole);
     json_decref(picked);

@@ -244,6 +244,21 @@ static bool add_limit(const json_t *body, json_t *out, struct openai_error *erro
            0;
 }
 
+/* What an answer is to show. */
+static bool check_picked(const json_t *fields, struct openai_error *error)
+{
+    if (json_array_size(fields) > MOST_FIELDS)
+        return openai_refuse(error, "invalid_value", "response_fields", "response_fields: at most %d", MOST_FIELDS);
+    for (size_t i = 0; i < json_array_size(fields); i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "response_fields[%zu]", i);
+        if (!openai_expect(error, name, json_array_get(fields, i), JSON_STRING))
+            return false;
+    }
+    return true;
+}
+
 json_t *llama_translate(const json_t *body, struct openai_error *error)
 {
     json_t *out = json_copy((json_t *)(uintptr_t)body);
@@ -252,8 +267,7 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
 
     if (good && json_array_size(json_object_get(body, "lora")) > 0)
         good = openai_refuse(error, "unsupported_value", "lora", "adapters are not supported");
-    if (good && json_array_size(json_object_get(body, "response_fields")) > MOST_FIELDS)
-        good = openai_refuse(error, "invalid_value", "response_fields", "response_fields: at most %d", MOST_FIELDS);
+    good = good && check_picked(json_object_get(body, "response_fields"), error);
     if (good && json_is_integer(seed) && json_integer_value(seed) == -1)
         json_object_del(out, "seed");
     good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&

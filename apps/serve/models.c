@@ -519,6 +519,8 @@ int serve_read_models(struct serve *serve)
         app_error("%s", sentence);
         return options->models_file == NULL && options->models_dir == NULL ? APP_USAGE : APP_FAILURE;
     }
+    for (size_t i = 0; i < serve->models.n && code == APP_OK; i++)
+        code = app_model_apart(options, APP_SERVE, serve->models.at[i]->path) ? APP_OK : APP_USAGE;
     return code;
 }
 

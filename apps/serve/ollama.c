@@ -474,22 +474,6 @@ static void put_call_id(FILE *to, const struct serve_task *task, struct openai_c
         fprintf(to, "\"call_%s_%zu\"", strchr(task->head.id, '-') + 1, i);
 }
 
-/* Arguments as the model has written them, on one line: an end of line between their parts is a blank, and what clients
- * take for one within strings is escaped. */
-static void put_arguments(FILE *to, const char *bytes, size_t n)
-{
-    for (size_t i = 0, length = 0; i < n; i += length) {
-        const char *escape = app_json_line_end(bytes + i, n - i, &length);
-
-        if (escape != NULL) {
-            fputs(escape, to);
-            continue;
-        }
-        length = 1;
-        fputc(bytes[i] == '\n' || bytes[i] == '\r' ? ' ' : bytes[i], to);
-    }
-}
-
 static void put_calls(FILE *to, struct serve_task *task)
 {
     struct openai_choice *choice = &task->choices[0];
@@ -508,7 +492,7 @@ static void put_calls(FILE *to, struct serve_task *task)
         put_buffer(to, &call->name);
         fputs(",\"arguments\":", to);
         if (call->arguments.n > 0)
-            put_arguments(to, call->arguments.bytes, call->arguments.n);
+            app_json_line(to, call->arguments.bytes, call->arguments.n); /* as the model has written them */
         else
             fputs("{}", to);
         fputs("}}", to);

@@ -155,16 +155,23 @@ static int64_t numbers_at_once(const struct serve_task *task)
 
 bool serve_open_answers(struct serve_task *task, struct openai_error *error)
 {
+    const struct openai_request *request = &task->request;
     long long most = task->serve->options->max_streams, own = task->visit->key->limits.streams;
-    bool numbers = (task->request.endpoint & OPENAI_POOLED) != 0;
+    bool numbers = (request->endpoint & OPENAI_POOLED) != 0;
     int64_t n = numbers ? numbers_at_once(task) : (int64_t)task->n_choices;
 
     if (n > most) /* no time helps */
         return openai_refuse(error, "invalid_value", NULL, "%zu answers are asked for; at most %lld run at once",
                              task->n_choices, most);
-    if (own > 0 && n > own)
-        return openai_refuse(error, "invalid_value", task->request.n_prompts > 1 ? "prompt" : "n",
-                             "%zu answers are asked for; this key may have %lld at once", task->n_choices, own);
+    if (own > 0 && n > own) {
+        openai_refuse(error, "invalid_value",
+                      request->n_prompts > 1 ? "prompt"
+                      : request->best_of > 0 ? "best_of"
+                                             : "n",
+                      "%zu answers are asked for; this key may have %lld at once", task->n_choices, own);
+        serve_name_field(task->dialect, task->names_used, error);
+        return false;
+    }
     if (!serve_limits_open(&task->visit->key->limits, n)) {
         rate_error(error, "requests", "answers at once");
         return false;

@@ -101,13 +101,15 @@ bool store_write(const struct serve_store *store, const char *id, const char *by
     return store_path(store, id, "", path, sizeof path) && write_whole(path, bytes, n);
 }
 
-char *store_read(const struct serve_store *store, const char *id, size_t *n)
+char *store_read(const struct serve_store *store, const char *id, size_t *n, char why[512])
 {
     struct app_text text = {0};
     char path[PATH_BYTES];
 
-    if (!store_path(store, id, "", path, sizeof path) || !app_read_file(path, &text))
+    snprintf(why, 512, "%s: its path is too long", id);
+    if (!store_path(store, id, "", path, sizeof path) || !app_take_file(path, &text, why))
         return NULL;
+    why[0] = '\0';
     *n = text.size;
     return text.bytes;
 }
@@ -142,11 +144,13 @@ bool store_add(struct serve_store *store, enum store_kind kind, uint64_t owner, 
 
 void store_unlink(const struct serve_store *store, const char *id)
 {
-    static const char *const endings[] = {"", ".json", ".out", ".err", ".journal", ".journal-wal", ".journal-shm"};
+    static const char *const of_file[] = {"", ".json", ".new", NULL};
+    static const char *const of_batch[] = {".json",    ".new",         ".out",         ".err",
+                                           ".journal", ".journal-wal", ".journal-shm", NULL};
     char path[PATH_BYTES];
 
-    for (size_t k = 0; k < sizeof endings / sizeof endings[0]; k++)
-        if (store_path(store, id, endings[k], path, sizeof path))
+    for (const char *const *ending = strncmp(id, "batch-", 6) == 0 ? of_batch : of_file; *ending != NULL; ending++)
+        if (store_path(store, id, *ending, path, sizeof path))
             unlink(path);
 }
 
@@ -208,10 +212,13 @@ static int is_record(const struct dirent *entry)
            (strncmp(entry->d_name, "file-", 5) == 0 || strncmp(entry->d_name, "batch-", 6) == 0);
 }
 
-/* What a file may hold: a name without an ending. */
+/* A name as files_new_id makes it, without an ending. */
 static int is_content(const struct dirent *entry)
 {
-    return strncmp(entry->d_name, "file-", 5) == 0 && strchr(entry->d_name, '.') == NULL;
+    const char *digits = entry->d_name + 5;
+
+    return strncmp(entry->d_name, "file-", 5) == 0 && strlen(digits) == STORE_ID_DIGITS &&
+           strspn(digits, "0123456789abcdef") == STORE_ID_DIGITS;
 }
 
 /* Whether a batch has moved its results there, and a record is still to be made. */
@@ -233,19 +240,26 @@ static bool is_result(const struct serve_store *store, const char *id)
     return false;
 }
 
-/* Contents that no record tells of: the process ended between the one and the other. Nobody knows their names. */
+static bool is_orphan(const struct serve_store *store, const char *id)
+{
+    char path[PATH_BYTES];
+    struct stat status;
+
+    return store_path(store, id, "", path, sizeof path) && lstat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+           store_path(store, id, ".json", path, sizeof path) && lstat(path, &status) != 0 && errno == ENOENT &&
+           !is_result(store, id);
+}
+
+/* Contents that no record tells of: the process ended between the one and the other. Nobody knows their names. The
+ * record may lie beside its place. */
 static bool unlink_orphans(const struct serve_store *store)
 {
     struct dirent **entries = NULL;
-    char path[PATH_BYTES];
     int n = scandir(store->folder, &entries, is_content, NULL);
 
     for (int i = 0; i < n; i++) {
-        const char *id = entries[i]->d_name;
-
-        if (store_path(store, id, ".json", path, sizeof path) && access(path, F_OK) != 0 && errno == ENOENT &&
-            !is_result(store, id))
-            store_unlink(store, id);
+        if (is_orphan(store, entries[i]->d_name))
+            store_unlink(store, entries[i]->d_name);
         free(entries[i]);
     }
     free(entries);

@@ -436,8 +436,14 @@ class Outputs(unittest.TestCase):
         shutil.copy(MODEL, self.model)
         for name, text in (("text", "Once upon a time"), ("t.gguf.training", "a corpus"),
                            ("in", '{"custom_id": "a"}\n'), ("p-00001-of-00002.gguf", "x"),
-                           ("p-00002-of-00002.gguf", "y")):
+                           ("p-00002-of-00002.gguf", "y"), ("sum.part", '{"custom_id": "a"}\n'), ("sum", "old"),
+                           ("t.gguf.new", "a model"), ("t.gguf.training.new", "a corpus"), ("out.journal-wal", "x")):
             pathlib.Path(self.path(name)).write_text(text)
+        os.mkdir(self.path("models"))
+        shutil.copy(MODEL, self.path("models/a.gguf"))
+        pathlib.Path(self.path("list")).write_text(json.dumps({"models": [{"path": "models/a.gguf"}]}))
+        os.symlink("sum", self.path("link"))
+        os.symlink("t.gguf", self.path("head"))
         os.link(self.model, self.path("hard.gguf"))
         os.symlink("m.gguf", self.path("soft.gguf"))
         os.symlink("new", self.path("nothing"))
@@ -447,7 +453,7 @@ class Outputs(unittest.TestCase):
         return str(self.folder / name)
 
     def whole(self):
-        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        return {path.name: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
     def test_refused(self):
         model, path, before = self.model, self.path, self.whole()
@@ -478,6 +484,15 @@ class Outputs(unittest.TestCase):
                 ([*job, "--check", "--trace", path("in")], "the input", "--trace"),
                 (["cache", "warm", model, text, "--trace", text], "the file of prompts", "--trace"),
                 (["serve", f"name={model}", "--trace", model], "the model", "--trace"),
+                (["serve", "--models-dir", path("models"), "--trace", path("models/a.gguf")], "--trace", "the model"),
+                (["serve", "--models-file", path("list"), "--metrics", path("self/models/a.gguf")], "--metrics",
+                 "the model"),
+                (["batch", model, path("sum.part"), path("out"), "--summary", path("link")], "the input",
+                 "--summary with .part"),
+                (["batch", model, path("out.journal-wal"), path("out")], "the input", "the journal with -wal"),
+                (["eagle-train", path("t.gguf.new"), text, "-o", path("head")], "the model", "--output with .new"),
+                (["eagle-train", model, path("t.gguf.training.new"), "-o", path("t.gguf")], "the corpus",
+                 "--output with .training.new"),
                 (["eagle-train", model, text, "-o", model], "the model", "--output"),
                 (["eagle-train", model, text, "-o", text], "the corpus", "--output"),
                 (["eagle-train", model, path("t.gguf.training"), "-o", path("t.gguf")], "the corpus",
@@ -497,11 +512,32 @@ class Outputs(unittest.TestCase):
         self.assertIn("is the model and /save at once", result.stderr.decode())
         self.assertEqual(self.whole(), before)
 
+    def test_the_lines_of_earlier_runs(self):
+        lines = self.folder / "runnel/chat_history"
+        lines.parent.mkdir()
+        lines.write_text("_HiStOrY_V2_\nHello\n")
+        env, before = {**os.environ, "XDG_STATE_HOME": str(self.folder)}, self.whole()
+        chat = [common.program, "chat", self.model, "-q"]
+        for words, stdin, part in (([], f"/save {lines}\n", "the history and /save"),
+                                   (["--session", lines], "", "--session and the history")):
+            result = subprocess.run([*chat, *words], input=stdin.encode(), capture_output=True, env=env,
+                                    timeout=common.PATIENCE)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"is {part} at once", result.stderr.decode())
+            self.assertEqual(self.whole(), before)
+
     def test_allowed(self):
         """What keeps nothing may be written twice; files that differ are made."""
         for trace, metrics in (("/dev/null", "/dev/null"), (self.path("a"), self.path("b"))):
             result = run("run", self.model, "hi", "-n", "1", "-q", "--trace", trace, "--metrics", metrics)
             self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+    def test_a_name_that_is_no_part_of_a_model(self):
+        """A number of parts has five digits and no sign: what is no number does not become four billion names."""
+        odd = self.path("m-00001-of--0001.gguf")
+        os.link(self.model, odd)
+        result = run("run", odd, "hi", "-n", "1", "-q", "--trace", self.path("new"))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
 
 
 if __name__ == "__main__":

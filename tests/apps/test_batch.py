@@ -145,6 +145,9 @@ class Same(unittest.TestCase):
         self.assertEqual(every.stdout.decode(), "\n---\n".join(texts[i] for i in order))
         last = self.events(*args, "--seed", "5", "--n", "4", "--best-of", "4")[-1]
         self.assertEqual(last, {"type": "best", "answers": order})
+        one = self.events(*args, "--seed", "5", "--best-of", "1")
+        self.assertEqual("".join(e["text"] for e in one if e["type"] == "token"), texts[0])
+        self.assertEqual(one[-1], {"type": "best", "answers": [0]})
         self.assertEqual(run(*args, "--n", "2", "--grammar", "root").returncode, 2)
         bad = run(*args, "--n", "3", "--best-of", "2")
         self.assertEqual((bad.returncode, bad.stderr.decode()), (2, "runnel: --best-of must be at least --n\n"))
@@ -353,6 +356,13 @@ class Embeddings(unittest.TestCase):
                 data = base64.b64decode(got["data"][0]["embedding"], validate=True)
                 self.assertEqual(list(struct.unpack(f"<{n}f", data)), [struct.unpack("f", struct.pack("f", x))[0]
                                                                        for x in expected])
+
+    def test_pooling(self):
+        told = [self.vectors("Hello there", options=("--pooling", how))[0] for how in ("mean", "first", "last")]
+        self.assertTrue(told[0] != told[1] != told[2] != told[0])
+        for how, expected in zip(("mean", "first", "last"), told):
+            got = self.body({"input": "Hello there", "pooling": how})
+            self.assertEqual(got["data"][0]["embedding"], expected)
 
     def test_at_fault(self):
         got = answers([line("empty", EMBED, {"input": ["a", ""]}),

@@ -89,6 +89,7 @@ BAD_BODIES = [  # url, body, code, param
     (EMBED, {"input": ["a", 5]}, "invalid_type", "input[1]"),
     (EMBED, {"input": [[1, 2], [-1]]}, "invalid_value", "input[1][0]"),
     (EMBED, {"input": "a", "encoding_format": "hex"}, "invalid_value", "encoding_format"),
+    (EMBED, {"input": "a", "pooling": "none"}, "invalid_value", "pooling"),
     (EMBED, {"input": "a", "dimensions": 0}, "invalid_value", "dimensions"),
     (EMBED, {"input": "a", "prompt": "b"}, "unknown_parameter", "prompt"),
     (TEXT, {"prompt": "a", "input": "b"}, "unknown_parameter", "input"),
@@ -278,6 +279,10 @@ class Bad(unittest.TestCase):
         self.assertEqual(answers(b"\n\n"), [])
         odd = json.loads(json.dumps("\0\u2028\ud83e\udd89\"\\"))
         self.assertEqual(answers([line(odd, TEXT, {"prompt": "a", "max_tokens": 1})])[0]["custom_id"], odd)
+        job = Job([line(odd, RESPONSES, {"input": "a", "max_output_tokens": 1, "instructions": "a\u2028b\x85c"})])
+        self.assertEqual(job.run().returncode, 0)
+        self.assertEqual(len(job.output.read_text().splitlines()), 1)  # splits at U+0085 and U+2028, too
+        self.assertEqual(job.answers()[0]["response"]["body"]["instructions"], "a\u2028b\x85c")
 
     def test_long_lines(self):
         at_limit = story(1)

@@ -398,13 +398,31 @@ static void strings_are_one_line(void **state)
     assert_memory_equal(bytes, want, n);
 }
 
+/* Likewise what is passed on as it came. */
+static void json_is_one_line(void **state)
+{
+    static const char text[] = "{\n \"a\xe2\x80\xa8\": \"\xc2\x85\xe2\x80\xa9\xc2\x86\",\r\n \"b\": \"\xe2\x80\"}";
+    static const char want[] = "{  \"a\\u2028\": \"\\u0085\\u2029\xc2\x86\",   \"b\": \"\xe2\x80\"}";
+    char *bytes = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&bytes, &n);
+
+    (void)state;
+    assert_non_null(to);
+    app_json_line(to, text, sizeof text - 1);
+    assert_int_equal(fclose(to), 0);
+    assert_int_equal(n, sizeof want - 1);
+    assert_memory_equal(bytes, want, n);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_are_one_line),     cmocka_unit_test(every_member_has_a_row),
-        cmocka_unit_test(options_arrive),           cmocka_unit_test(lines_arrive),
-        cmocka_unit_test(whole_numbers_stay_whole), cmocka_unit_test(variables_of_a_server),
-        cmocka_unit_test(strings_of_json),
+        cmocka_unit_test(strings_are_one_line),   cmocka_unit_test(json_is_one_line),
+        cmocka_unit_test(every_member_has_a_row), cmocka_unit_test(options_arrive),
+        cmocka_unit_test(lines_arrive),           cmocka_unit_test(whole_numbers_stay_whole),
+        cmocka_unit_test(variables_of_a_server),  cmocka_unit_test(strings_of_json),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

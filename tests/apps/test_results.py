@@ -535,6 +535,19 @@ class Show(unittest.TestCase):
         self.assertEqual(shown.count("["), len(ids))
         self.assertEqual(shown.replace("[", "").replace("]", ""), "Once upon\n")
 
+    def test_the_text_of_ids(self):
+        text = " Once upon\n a café\\<|im_end|>"
+        ids = ",".join(run("tokenize", MODEL, "-p", text, "--special", "--ids").stdout.decode().split())
+        for words, out in (((), text + "\n"), (("--ids",), ids.replace(",", " ") + "\n"),
+                           (("--show",), run("tokenize", MODEL, "-p", text, "--special", "--show").stdout.decode())):
+            self.assertEqual(run("tokenize", MODEL, "--tokens", ids, "-q", *words).stdout.decode(), out)
+        for words, code, part in ((("--tokens", "1", "-p", "a"), 2, "give one of them"),
+                                  (("--tokens", "1", "--bos"), 2, "--bos and --special are for texts"),
+                                  (("--tokens", "1000000"), 2, "vocabulary has no such id")):
+            result = run("tokenize", MODEL, *words)
+            self.assertEqual((result.returncode, result.stdout), (code, b""))
+            self.assertIn(part, result.stderr.decode())
+
 
 if __name__ == "__main__":
     common.need_shared()

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import select
+import signal
 import tempfile
 import unittest
 
@@ -13,6 +15,7 @@ from server import Server
 STORY = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
 LINES = [line("a", TEXT, STORY), line("b", TEXT, {"prompt": "The fox", "temperature": "hot"}),
          line("c", TEXT, {"prompt": "The fox", "max_tokens": 8}), "", line("d", TEXT, {**STORY, "n": 2}), "no JSON"]
+ENDLESS = {**STORY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0}
 DONE = ("completed", "failed", "cancelled")
 
 
@@ -116,17 +119,22 @@ class Batches(unittest.TestCase):
             self.assertEqual((status, json.loads(answer).get("filename")), (200, "ü" * 511), answer)
 
     def test_contents_without_a_record_go(self):
-        """As a server leaves them that was killed between the one and the other; nobody knows their names."""
+        """As a server leaves them that was killed between the one and the other; nobody knows their names. What has
+        another name, or is no file, is somebody's own."""
         client = Client(self.server)
         file = client.upload(b"kept")[1]
         self.assertEqual(self.server.stop()[0], 0)
         folder = pathlib.Path(self.folder, "files")
-        for name in ("file-lost", "file-torn", "file-torn.json", "mine"):
+        lost, torn, made, linked = ("file-" + "0189abcdef7" + 15 * "0" + digit for digit in "1234")
+        kept = {torn, torn + ".json", "mine", "file-notes", "file-list", "file-list.out", "file-list.journal", made,
+                linked, lost + "0", lost[:-1], lost.replace("a", "A"), lost + ".out", lost + ".journal"}
+        for name in kept - {made, linked} | {lost, lost + ".new"}:
             (folder / name).write_bytes(b"{")
+        (folder / made).mkdir()
+        (folder / linked).symlink_to("mine")
         self.server = self.start()
         self.assertEqual(Client(self.server).content(file["id"]), b"kept")
-        self.assertEqual({path.name for path in folder.iterdir()},
-                         {"lock", "mine", "file-torn", "file-torn.json", file["id"], file["id"] + ".json"})
+        self.assertEqual({path.name for path in folder.iterdir()}, kept | {"lock", file["id"], file["id"] + ".json"})
 
     def test_bad_forms(self):
         whole, good = form([("purpose", None, b"batch"), ("file", "a", b"x")])
@@ -189,7 +197,7 @@ class Batches(unittest.TestCase):
         self.assertEqual(batch["request_counts"], {"total": 6, "completed": 2, "failed": 4})
         self.assertEqual(plain(client.content(batch["output_file_id"])), plain(job.output.read_bytes()))
         self.assertEqual(plain(client.content(batch["error_file_id"])), plain(job.errors.read_bytes()))
-        batch = client.begin([line(str(i), TEXT, STORY) + blanks * 10 for i in range(20)])[1]
+        batch = client.begin([line(str(i), TEXT, ENDLESS) + blanks * 10 for i in range(20)])[1]
         batch = client.json("POST", f"/v1/batches/{batch['id']}/cancel")[1]
         self.assertEqual(client.wait(batch)["status"], "cancelled")
 
@@ -250,7 +258,8 @@ class Batches(unittest.TestCase):
 
     def test_cancel(self):
         client = Client(self.server)
-        running = client.wait(client.begin(self.long(500))[1], until=("in_progress",))
+        endless = [line(f"l{i}", TEXT, ENDLESS) for i in range(500)]
+        running = client.wait(client.begin(endless)[1], until=("in_progress",))
         _, waiting = client.begin(LINES)
         self.assertEqual(client.json("DELETE", f"/v1/files/{running['input_file_id']}")[0], 409)
         _, waiting = client.json("POST", f"/v1/batches/{waiting['id']}/cancel")
@@ -300,6 +309,39 @@ class Batches(unittest.TestCase):
         for item in map(json.loads, client.content(batch["error_file_id"]).splitlines()):
             self.assertEqual((item["response"]["status_code"], item["response"]["body"]["error"]["code"]),
                              (429, "insufficient_quota"))
+
+    def test_a_key_that_is_out_of_the_table_pays(self):
+        """Its batch goes on meanwhile; back again, it has no budget any more."""
+        path = os.path.join(self.folder, "keys")
+        self.server.stop()
+
+        def write(text):
+            pathlib.Path(path).write_text(text)
+
+        def reload(text):
+            write(text)
+            before = self.server.said().count("read again")
+            self.server.process.send_signal(signal.SIGHUP)
+            while self.server.said().count("read again") == before:
+                self.server.get("/health")
+
+        write("one budget=30\nadmin\n")
+        self.server = self.start("--api-key-file", path)
+        client, admin = Client(self.server, "one"), Client(self.server, "admin")
+        _, first = admin.begin([line("a", TEXT, ENDLESS)])
+        _, batch = client.begin([line(f"b{i}", TEXT, {**STORY, "max_tokens": 20, "ignore_eos": True})
+                                 for i in range(2)])
+        reload("admin\n")
+        self.assertEqual(client.json("GET", "/v1/models")[0], 401)
+        self.assertEqual(admin.json("POST", f"/v1/batches/{first['id']}/cancel")[0], 200)
+        record = pathlib.Path(self.folder, "files", batch["id"] + ".json")
+        while json.loads(record.read_bytes())["object"]["status"] not in DONE:
+            admin.json("GET", "/v1/models")
+        reload("one budget=30\nadmin\n")
+        batch = client.json("GET", f"/v1/batches/{batch['id']}")[1]
+        self.assertEqual((batch["status"], batch["request_counts"]["completed"]), ("completed", 2))
+        status, answer = client.json("POST", TEXT, {"prompt": "a", "max_tokens": 1})
+        self.assertEqual((status, answer["error"]["code"]), (429, "insufficient_quota"))
 
     def test_killed_and_started_again(self):
         """The files are those of an undisturbed batch, also where the server was killed in the middle."""
@@ -420,6 +462,105 @@ class Batches(unittest.TestCase):
             self.assertEqual(server.ask(method, path)[0], 501)
         self.assertEqual(server.ask("POST", "/v1/files", *form([]))[0], 501)
         self.assertEqual(server.stop()[0], 0)
+
+
+class Apart(unittest.TestCase):
+    """What is done on libuv's threads: here there is one, which waits for a file's content to come out of a pipe."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.connections = []
+
+    def start(self):
+        self.server = Server("--files-dir", self.folder, "--quiet",
+                             env={**os.environ, "RUNNEL_NICE": "0", "UV_THREADPOOL_SIZE": "1"})
+        self.client = Client(self.server)
+        self.addCleanup(self.stop)
+
+    def hold(self):
+        held = self.client.upload(b"x")[1]["id"]
+        self.pipe = self.folder / held
+        self.pipe.unlink()
+        os.mkfifo(self.pipe)
+        return self.begin("GET", f"/v1/files/{held}/content")
+
+    def in_flight(self):
+        """Requests that were read and not answered."""
+        lines = [text.rpartition(" ") for text in self.server.get("/metrics")[1].decode().splitlines()]
+        return (sum(int(n) for name, _, n in lines if name == "runnel_http_requests_total") -
+                sum(int(n) for name, _, n in lines if name.startswith("runnel_http_answers_total{")))
+
+    def begin(self, method, path, body=None, headers=None):
+        before, connection = self.in_flight(), self.server.connect()
+        connection.request(method, path, body, headers or {})
+        self.connections.append(connection)
+        while self.in_flight() == before and not self.is_answered(connection):
+            pass
+        return connection
+
+    def is_answered(self, connection):
+        return bool(select.select([connection.sock], [], [], 0)[0])
+
+    def release(self):
+        with open(self.pipe, "wb") as pipe:
+            pipe.write(b"there")
+
+    def answer(self, connection):
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    def stop(self):
+        for connection in self.connections:
+            connection.close()
+        try:  # a thread that still waits, since the test has failed
+            os.close(os.open(self.pipe, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            pass
+        code, said = self.server.stop()
+        self.assertEqual((code, said), (0, ""))
+
+    def test_forms_are_read_there(self):
+        self.start()
+        held = self.hold()
+        body, headers = form([("purpose", None, b"batch"), ("file", "a", b"x")])
+        upload = self.begin("POST", "/v1/files", body[:-6], headers)
+        self.assertFalse(self.is_answered(upload))
+        self.release()
+        self.assertEqual(self.answer(held), (200, b"there"))
+        self.assertEqual(self.answer(upload)[0], 400)
+
+    def test_deleted_meanwhile(self):
+        """What was there when it was asked for and is not when it is read."""
+        self.start()
+        files = [self.client.upload(data)[1]["id"] for data in (b"a", line("a", TEXT, STORY).encode())]
+        held = self.hold()
+        content = self.begin("GET", f"/v1/files/{files[0]}/content")
+        batch = self.begin("POST", "/v1/batches", json.dumps(
+            {"input_file_id": files[1], "endpoint": TEXT, "completion_window": "24h"}))
+        for file in files:
+            self.assertEqual(self.client.ask("DELETE", f"/v1/files/{file}")[0], 200)
+        self.release()
+        self.assertEqual(self.answer(held), (200, b"there"))
+        for connection, file in ((content, files[0]), (batch, files[1])):
+            status, answer = self.answer(connection)
+            self.assertEqual((status, json.loads(answer)["error"]["code"]), (404, "not_found"), answer)
+            self.assertIn(file, answer.decode())
+
+    def test_files_that_are_being_written_count(self):
+        for i in range(998):
+            name = f"file-0189abcdef7{i:016x}"
+            (self.folder / name).write_bytes(b"")
+            (self.folder / f"{name}.json").write_text(json.dumps({"owner": "0" * 16, "object": {
+                "id": name, "object": "file", "bytes": 0, "created_at": 1, "filename": "a", "purpose": "batch",
+                "status": "processed"}}))
+        self.start()
+        held = self.hold()
+        body, headers = form([("purpose", None, b"batch"), ("file", "a", b"x")])
+        uploads = [self.begin("POST", "/v1/files", body, headers) for _ in range(2)]
+        self.release()
+        self.assertEqual(self.answer(held)[0], 200)
+        self.assertEqual(sorted(self.answer(upload)[0] for upload in uploads), [200, 507])
+        self.assertEqual(len(self.client.json("GET", "/v1/files?limit=10000")[1]["data"]), 1000)
 
 
 if __name__ == "__main__":

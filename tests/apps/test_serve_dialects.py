@@ -535,6 +535,23 @@ class Dialects(unittest.TestCase):
                     called += 1
         self.assertGreater(called, 0)
 
+    def test_what_is_told_back_is_on_lines_for_all_clients(self):
+        text = "a\u2028b\u2029c\u0085d"
+        given = {"instructions": text, "metadata": {text: text}, "tools": [
+            {"type": "function", "name": "f", "description": text, "parameters": CLOSED}], "text": {"format": {
+                "type": "json_schema", "name": "a", "schema": {"const": text}, "description": text}}}
+        data = self.server.ask("POST", "/v1/responses", json.dumps(
+            {"input": "x", "max_output_tokens": 16, "stream": True, **given}))[1].decode()
+        self.assertEqual(data.splitlines(), data.split("\n")[:-1])
+        last = [json.loads(line[6:]) for line in data.split("\n") if line.startswith("data: ")][-1]["response"]
+        self.assertEqual((last["instructions"], last["metadata"], last["tools"][0]["description"],
+                          last["text"]["format"]["schema"]),
+                         (text, {text: text}, text, {"const": text}))
+        data = self.server.ask("POST", "/completion", json.dumps(
+            {"prompt": text, "n_predict": 2, "stream": True, "response_fields": ["prompt", "stop"]}))[1].decode()
+        self.assertEqual(data.splitlines(), data.split("\n")[:-1])
+        self.assertEqual(json.loads(data.split("\n")[-3][6:]), {"prompt": text, "stop": True})
+
     def test_ollama_lists(self):
         get = self.server.get
         self.assertEqual(json.loads(get("/api/version")[1]), {"version": json.loads(

@@ -328,11 +328,19 @@ class Fields(unittest.TestCase):
                     answer = self.post(path, json.dumps(body).replace('"HERE"', digits) + pad)
                     self.assertEqual(text_of(answer), digits)
         for path, body in ((TEXT, {"prompt": "x"}), (CHAT, {"messages": USER})):
-            for name in ("seed", "max_tokens", "priority", "top_k"):
+            for name in ("seed", "max_tokens", "priority", "top_k", "deadline_ms"):
                 status, answer = self.server.post(path, {**body, name: 1 << 64})
                 self.assertEqual((status, answer["error"]["param"], answer["error"]["code"]),
                                  (400, name, "invalid_value"), answer)
             self.post(path, {**body, "max_tokens": 2, "not_known": 1 << 70, "user": None})
+
+    def test_deadline(self):
+        """Of answers that never end by themselves."""
+        endless = {"max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0, "deadline_ms": 20}
+        for path, body in ((TEXT, {"prompt": "x"}), (CHAT, {"messages": USER})):
+            status, answer = self.server.post(path, {**body, **endless})
+            self.assertEqual((status, answer["error"]["code"]), (504, "timeout"), answer)
+            self.assertEqual(self.server.post(path, {**body, "max_tokens": 2, "deadline_ms": 0})[0], 200)
 
     def test_one_value(self):
         for path, kinds in ONLY.items():

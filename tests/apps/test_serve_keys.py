@@ -149,8 +149,10 @@ class Limits(unittest.TestCase):
 
     def test_answers_at_once(self):
         server = self.serve("streams=2")
-        for more, param in (({"n": 3}, "n"), ({"prompt": ["a", "b", "c"]}, "prompt")):  # no time helps
-            status, answer, headers = self.ask(server, {**SHORT, **more})
+        for more, param, path in (({"n": 3}, "n", TEXT), ({"prompt": ["a", "b", "c"]}, "prompt", TEXT),
+                                  ({"n": 1, "best_of": 3}, "best_of", TEXT), ({"n_cmpl": 3}, "n_cmpl", "/completion"),
+                                  ({"n": 3}, "n", "/completion")):  # no time helps
+            status, answer, headers = self.ask(server, {**SHORT, **more}, path)
             self.assertEqual((status, answer["error"]["param"]), (400, param))
             self.assertIn("this key may have 2", answer["error"]["message"])
             self.assertNotIn("retry-after", headers)

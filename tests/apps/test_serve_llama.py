@@ -27,7 +27,8 @@ class Llama(Served):
                             ({"max_tokens": -5}, "max_tokens"), ({"n_cmpl": 128, "prompt": [STORY] * 20}, "n_cmpl"),
                             ({"n": 128, "prompt": [STORY] * 20}, "n"), ({"stop": ["a" * 1025]}, "stop[0]"),
                             ({"stop": ["a"] * 257}, "stop"),
-                            ({"response_fields": ["content"] * 257}, "response_fields")):
+                            ({"response_fields": ["content"] * 257}, "response_fields"),
+                            ({"response_fields": ["content", 1]}, "response_fields[1]")):
             with self.subTest(body=body):
                 status, got = self.server.post("/completion", {"prompt": STORY, **body})
                 self.assertEqual((status, got["error"]["param"]), (400, param), got)

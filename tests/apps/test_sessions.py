@@ -128,9 +128,12 @@ class Sessions(unittest.TestCase):
 
     def test_no_place_for_it(self):
         """Told before there is a conversation."""
-        result = chat(["Hello"], "--session", self.folder / "no/such/talk.session")
-        self.assertEqual((result.returncode, result.stdout), (1, b""))
-        self.assertIn("No such file", result.stderr.decode())
+        (self.folder / "link").symlink_to("no/such/talk.session")
+        for path in (self.folder / "no/such/talk.session", self.folder / "link", "", f"{self.folder}/new/"):
+            result = chat(["Hello"], "--session", path)
+            self.assertEqual((result.returncode, result.stdout), (1, b""), path)
+            self.assertIn(f"--session {path}: nothing can be written there: No such file", result.stderr.decode())
+        self.assertEqual(os.listdir(self.folder), ["link"])
 
 
 if __name__ == "__main__":

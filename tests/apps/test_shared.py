@@ -45,6 +45,18 @@ class Folder(unittest.TestCase):
                 self.assertGreater(usage["cold_tokens"], without["prompt_tokens"] * 3 // 4)
                 self.assertEqual(without.get("cold_tokens", 0), 0)
 
+    def test_salt(self):
+        """What was warmed under a salt is for runs of this salt."""
+        with tempfile.TemporaryDirectory() as cache:
+            done = run("cache", "warm", MODEL, "-", "--cache-dir", cache, "--salt", 7, "-q", stdin=PROMPTS[0].encode())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            plain = answer(PROMPTS[0])[0]
+            for options, found in ((("--salt", "8"), False), ((), False), (("--salt", "7"), True)):
+                text, usage, _ = answer(PROMPTS[0], "--cache-dir", cache, *options)
+                self.assertEqual((text, usage.get("cold_tokens", 0) > 0), (plain, found), options)
+            for wait in (0, 1, 1000000):  # the text does not depend on what has arrived
+                self.assertEqual(answer(PROMPTS[0], "--cache-dir", cache, "--salt", "7", "--cache-wait", wait)[0], plain)
+
     def test_not_kept(self):
         """A tier that takes nothing, or not all: exit code 1, and what is said of a folder is true."""
         prompts = "".join(f"Number {i}: " + PROMPTS[0] + "\n" for i in range(8)).encode()

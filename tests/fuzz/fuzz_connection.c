@@ -42,15 +42,12 @@ struct play {
 
 static char big[BIG_BYTES];
 
-static void stream(struct http_exchange *exchange, bool whole)
+static void stream(struct http_exchange *exchange)
 {
     http_stream_begin(exchange, 200, "text/plain");
     for (int i = 0; i < 3; i++)
         http_stream_write(exchange, "a piece\r\n0\r\n\r\n", 14);
-    if (whole)
-        http_stream_end(exchange);
-    else
-        http_stream_cut(exchange);
+    http_stream_end(exchange);
 }
 
 static char *copy(const char *bytes, size_t n)
@@ -71,10 +68,7 @@ static void answer(struct http_exchange *exchange)
     http_add_field(exchange, "X-Seen", http_path(exchange));
     switch (http_path(exchange)[1]) {
     case 's':
-        stream(exchange, true);
-        break;
-    case 'c':
-        stream(exchange, false);
+        stream(exchange);
         break;
     case 'b':
         http_answer_take(exchange, 200, "text/plain", copy(big, sizeof big), sizeof big);

@@ -112,8 +112,8 @@ static void test_by_itself(void **state)
     say(two, false, "told");
     expect_write(&rig, fd_two, "4\r\ntold\r\n");
     expect_silence(&rig, fd_one);
-    http_stream_cut(one);
-    expect_end(&rig, fd_one, "4\r\nheld\r\n");
+    http_stream_end(one);
+    expect_end(&rig, fd_one, "4\r\nheld\r\n0\r\n\r\n");
     close(fd_one);
     close(fd_two);
     rig_close(&rig);

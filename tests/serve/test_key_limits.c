@@ -237,13 +237,58 @@ static void test_replace(void **state)
     keys_fini(&keys);
 }
 
+/* A whole table of other keys, each of which has used a token where it is `used`. */
+static void turn_over(struct serve_keys *keys, unsigned generation, bool used, uint64_t now_ms)
+{
+    struct serve_keys fresh = {0};
+    char line[64], sentence[256] = "";
+
+    for (unsigned i = 0; i < KEYS_MOST; i++) {
+        int n = snprintf(line, sizeof line, "key-of-%u-%u requests=10 tokens=10", generation, i);
+
+        assert_true(keys_add_line(&fresh, line, (size_t)n, i + 1, now_ms, sentence));
+    }
+    assert_true(keys_replace(keys, &fresh, now_ms));
+    for (size_t i = 0; used && i < keys->n; i++)
+        serve_limits_charge(&keys->at[i]->limits, 1, now_ms);
+}
+
+/* KEYS_MOST keys that are out of the table are remembered: before others those that have used something, the last
+ * first. */
+static void test_gone(void **state)
+{
+    struct serve_keys keys = {0};
+    struct serve_key *held = NULL;
+
+    (void)state;
+    turn_over(&keys, 0, false, 0);
+    held = key_ref(keys.at[7]); /* a batch runs for it, and has paid nothing yet */
+    serve_bucket_take(&keys.at[8]->limits.requests, 1, 0);
+    turn_over(&keys, 1, true, 0);
+    assert_int_equal(keys.n_gone, KEYS_MOST);
+    assert_ptr_equal(keys.gone[0], held);
+    assert_int_equal(serve_bucket_left(&keys.gone[1]->limits.requests, 0), 9);
+    key_unref(held);
+    turn_over(&keys, 2, true, 60000);
+    assert_int_equal(keys.n_gone, KEYS_MOST);
+    turn_over(&keys, 3, false, 60000);
+    turn_over(&keys, 4, false, 60000);
+    assert_int_equal(keys.n_gone, KEYS_MOST);
+    turn_over(&keys, 2, false, 60000); /* those of the second table, which were the last to be remembered */
+    for (size_t i = 0; i < keys.n; i++)
+        assert_int_equal(keys.at[i]->limits.used, 1);
+    assert_int_equal(keys.n_gone, KEYS_MOST);
+    keys_fini(&keys);
+}
+
 int main(void)
 {
     static const struct CMUnitTest limits[] = {cmocka_unit_test(test_bucket), cmocka_unit_test(test_debt),
                                                cmocka_unit_test(test_extremes), cmocka_unit_test(test_other_rate),
                                                cmocka_unit_test(test_ask)};
     static const struct CMUnitTest keys[] = {cmocka_unit_test(test_file), cmocka_unit_test(test_bad_files),
-                                             cmocka_unit_test(test_long_key), cmocka_unit_test(test_replace)};
+                                             cmocka_unit_test(test_long_key), cmocka_unit_test(test_replace),
+                                             cmocka_unit_test(test_gone)};
     int failed = cmocka_run_group_tests(limits, NULL, NULL);
 
     return digest_is_there() ? failed + cmocka_run_group_tests(keys, NULL, NULL) : failed;
