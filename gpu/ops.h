@@ -69,15 +69,15 @@ rn_gpu_match rn_gpu_match_add_norm; /* ADD, and a norm of that */
 rn_gpu_run_several rn_gpu_run_add_norm;
 
 /* ops_parts.c: parts of rows, and the products of heads. features.c: TAP. */
-rn_gpu_run rn_gpu_run_part, rn_gpu_run_grams, rn_gpu_run_scatter, rn_gpu_run_hyper, rn_gpu_run_part_sum, rn_gpu_run_tail,
-    rn_gpu_run_resize, rn_gpu_run_head, rn_gpu_run_tap;
+rn_gpu_run rn_gpu_run_part, rn_gpu_run_grams, rn_gpu_run_scatter, rn_gpu_run_hyper, rn_gpu_run_part_sum,
+    rn_gpu_run_tail, rn_gpu_run_resize, rn_gpu_run_head, rn_gpu_run_tap;
 
 /* ops_products.c: products with weights, and experts. */
 rn_gpu_can rn_gpu_can_product;
 rn_gpu_match rn_gpu_match_group, rn_gpu_match_add, rn_gpu_match_gate; /* of one input; + ADD (+ norm); two + GATE */
 rn_gpu_run_several rn_gpu_run_group, rn_gpu_run_add, rn_gpu_run_gate;
-rn_gpu_run rn_gpu_run_embed, rn_gpu_run_embed_ids, rn_gpu_run_look_up, rn_gpu_run_matmul, rn_gpu_run_route, rn_gpu_run_expert_matmul,
-    rn_gpu_run_expert_sum;
+rn_gpu_run rn_gpu_run_embed, rn_gpu_run_embed_ids, rn_gpu_run_look_up, rn_gpu_run_matmul, rn_gpu_run_route,
+    rn_gpu_run_expert_matmul, rn_gpu_run_expert_sum;
 
 /* ops_cache.c: rotation, the cache, attention. */
 rn_gpu_can rn_gpu_can_attention, rn_gpu_can_choose;

@@ -64,8 +64,8 @@ static bool rope_ok(const struct rn_rope *rope)
 {
     uint32_t i;
 
-    if (rope->dims == 0 || rope->dims % 2 != 0 || rope->shift >= RN_MOST_SHIFT || rope->shift <= -RN_MOST_SHIFT || rope->inv_freq == NULL ||
-        !isfinite(rope->magnitude))
+    if (rope->dims == 0 || rope->dims % 2 != 0 || rope->shift >= RN_MOST_SHIFT || rope->shift <= -RN_MOST_SHIFT ||
+        rope->inv_freq == NULL || !isfinite(rope->magnitude))
         return false;
     for (i = 0; i < rope->dims / 2; i++)
         if (!isfinite(rope->inv_freq[i]))

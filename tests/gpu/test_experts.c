@@ -51,13 +51,20 @@ static void route_of(const struct routing *c)
     judge_open(&rig, &judge, ROWS, (uint32_t[]){c->experts, 1, c->used, c->used});
     judge_weight(&judge, 0, RN_F32, c->experts, 1, 1, more);
     memcpy(judge.memory[0], a, ROWS * c->experts * sizeof *a);
-    args = (struct rn_route_args){rig_at(a),    c->with_more ? rig_at(more) : 0,
-                                  rig_at(ids),  rig_at(weights),
-                                  ROWS,         c->experts,
-                                  c->used,      c->gating,
-                                  c->normalise, op.scale,
-                                  1e-3f,        c->groups,
-                                  c->best,      c->per,
+    args = (struct rn_route_args){rig_at(a),
+                                  c->with_more ? rig_at(more) : 0,
+                                  rig_at(ids),
+                                  rig_at(weights),
+                                  ROWS,
+                                  c->experts,
+                                  c->used,
+                                  c->gating,
+                                  c->normalise,
+                                  op.scale,
+                                  1e-3f,
+                                  c->groups,
+                                  c->best,
+                                  c->per,
                                   0};
     rig_run(&rig, RN_KERNEL_route, &args);
     assert_memory_equal(ids, judge_run(&judge, op, false), ROWS * c->used * sizeof *ids);
