@@ -197,7 +197,10 @@ static napi_value engine_close(napi_env env, napi_callback_info info)
     if (napi_create_string_latin1(env, "runnel close", NAPI_AUTO_LENGTH, &name) != napi_ok ||
         napi_create_async_work(env, NULL, name, run_close, end_close, engine, &engine->work) != napi_ok)
         return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
-    napi_create_promise(env, &engine->deferred, &promise);
+    if (napi_create_promise(env, &engine->deferred, &promise) != napi_ok) { /* a worker that is being terminated */
+        napi_delete_async_work(env, engine->work);
+        return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
+    }
     begin_closing(engine);
     napi_queue_async_work(env, engine->work);
     watcher_deliver_rest(&engine->watcher);

@@ -561,6 +561,7 @@ export class Engine {
   ): AsyncGenerator<TrainingProgress, void, void>;
   /** highWater: pieces that wait unread until the streams are paused; 4096. */
   group(options?: { highWater?: number }): Group;
+  /** Refuses new requests, and waits until those that run have ended. One that nobody reads is paused: it does not. */
   drain(): Promise<void>;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

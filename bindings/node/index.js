@@ -124,6 +124,8 @@ class Engine extends Uncloneable {
   #busy = 0;
   #closing;
   #idle = [];
+  #onLog;
+  #onTrace;
 
   /**
    * Options: those of runnel_engine_options, with gatherUs (how long events gather before they are looked at again) a
@@ -132,7 +134,7 @@ class Engine extends Uncloneable {
    */
   constructor(given = {}) {
     super();
-    const { transport = 'thread', holdUs = HOLD_US, onLog, onTrace, ...rest } = options.object(given);
+    const { transport = 'thread', holdUs = HOLD_US, onLog, onTrace, ...rest } = options.given(given);
     rest.gatherUs ??= GATHER_US;
     for (const call of [onLog, onTrace])
       if (call !== undefined && typeof call !== 'function') throw invalid('onLog and onTrace must be functions');
@@ -140,14 +142,16 @@ class Engine extends Uncloneable {
     if (transport !== 'thread' && transport !== 'uv') throw invalid("transport must be 'thread' or 'uv'");
     if (!Number.isInteger(holdUs) || holdUs < 0 || holdUs >= 2 ** 32)
       throw invalid('holdUs must be an integer from 0 to 4294967295');
-    const engine = new WeakRef(this); // the addon keeps the functions
+    this.#onLog = onLog;
+    this.#onTrace = onTrace;
+    const engine = new WeakRef(this); // the addon keeps the functions, and the caller's own may refer to the engine
     const functions = {
       onEvents: (pack, n, texts) => engine.deref()?.#onEvents(pack, n, texts),
       onFirst: () => setImmediate(() => engine.deref()?.#flush()),
       onChoose: (slot, ...candidates) => engine.deref()?.#running[slot]._choose(...candidates),
       extras: this.#extras,
-      onLog: onLog && ((level, line) => onLog(LEVELS[level], line)),
-      onTrace,
+      onLog: onLog && ((level, line) => engine.deref()?.#onLog.call(undefined, LEVELS[level], line)),
+      onTrace: onTrace && ((span) => engine.deref()?.#onTrace.call(undefined, span)),
     };
     this.#handle = native.engineNew(options.engine(rest), transport === 'uv', functions, holdUs);
     this.#words = functions.words.map((buffer) => new Int32Array(buffer));
@@ -162,7 +166,7 @@ class Engine extends Uncloneable {
   /** Options: those of runnel_model_options; onProgress(fraction), signal. */
   loadModel(path, given = {}) {
     return new Promise((resolve, reject) => {
-      const { onProgress, signal, ...rest } = options.object(given);
+      const { onProgress, signal, ...rest } = options.given(given);
       checkSignal(signal);
       if (signal?.aborted) throw new AbortError(signal.reason);
       if (onProgress !== undefined && typeof onProgress !== 'function') throw invalid('onProgress must be a function');
@@ -219,7 +223,7 @@ class Engine extends Uncloneable {
    * runnel_eagle_options; signal.
    */
   async *trainEagle(model, corpus, head, given = {}) {
-    const { signal, ...rest } = options.object(given);
+    const { signal, ...rest } = options.given(given);
     checkSignal(signal);
     if (signal?.aborted) throw new AbortError(signal.reason);
     const training = native.trainingNew(this.#open, options.path(model), corpus, options.path(head), rest);
@@ -250,7 +254,7 @@ class Engine extends Uncloneable {
     return new Group(this, given);
   }
 
-  /** Refuses new requests, and waits until those that run have ended, also those that nobody reads. */
+  /** Refuses new requests, and waits until those that run have ended. One that nobody reads is paused: it does not. */
   async drain() {
     native.engineDrain(this.#open);
     if (this.#live === 0) return;
@@ -467,7 +471,7 @@ class Model extends Uncloneable {
 
   /** Submits a request. The pieces of its answer are read from the stream, with `for await`. */
   stream(given) {
-    const { signal, onAbort, highWater, choose, group, ...rest } = options.object(given);
+    const { signal, onAbort, highWater, choose, group, ...rest } = options.given(given);
     if (group !== undefined) {
       if (!(group instanceof Group)) throw invalid("group must be one of the engine's");
       group._check(this.#engine);
@@ -478,7 +482,7 @@ class Model extends Uncloneable {
 
   /** The whole answer. */
   async generate(given) {
-    const { signal, onAbort, choose, ...rest } = options.object(given);
+    const { signal, onAbort, choose, ...rest } = options.given(given);
     if (rest.wantLogits) throw invalid('wantLogits goes with stream(): a whole answer has no logits');
     return this.#stream(rest, { signal, onAbort, choose, collect: true, wantLogprobs: rest.wantLogprobs }).result;
   }
@@ -492,7 +496,7 @@ class Model extends Uncloneable {
 
   /** The embedding of a text: {embedding, usage, timings}. */
   async embed(given) {
-    const { signal, onAbort, ...rest } = options.object(options.isText(given) ? { text: given } : given);
+    const { signal, onAbort, ...rest } = options.given(options.isText(given) ? { text: given } : given);
     const request = options.embedding(rest);
     const submit = (slot) => native.embed(this.#handle, request, slot);
     return new Stream(this.#engine, this, { signal, onAbort, collect: true }, submit).result;
@@ -500,7 +504,7 @@ class Model extends Uncloneable {
 
   /** Scores of a text, or of a text with a query: {scores, usage, timings}. Options: those of runnel_score_request. */
   async score(given) {
-    const { signal, onAbort, ...rest } = options.object(given);
+    const { signal, onAbort, ...rest } = options.given(given);
     const request = options.scoring(rest);
     const submit = (slot) => native.score(this.#handle, request, slot);
     const stream = new Stream(this.#engine, this, { signal, onAbort, collect: true }, submit);

@@ -153,19 +153,20 @@ static void complete(napi_env env, napi_status status, void *data)
 
 static napi_value start(napi_env env, napi_value handle, struct job *job)
 {
+    bool has_handle = job->operation->of != JOB_OF_NOTHING;
     napi_value name, promise;
 
+    /* A worker that is being terminated has no promises any more. */
     if (napi_create_string_latin1(env, job->operation->name, NAPI_AUTO_LENGTH, &name) != napi_ok ||
-        napi_create_async_work(env, NULL, name, run, complete, job, &job->work) != napi_ok) {
+        napi_create_async_work(env, NULL, name, run, complete, job, &job->work) != napi_ok ||
+        (has_handle && napi_create_reference(env, handle, 1, &job->handle) != napi_ok) ||
+        napi_create_promise(env, &job->deferred, &promise) != napi_ok ||
+        napi_queue_async_work(env, job->work) != napi_ok) {
         free_job(env, job);
         return addon_fail(env, RUNNEL_NO_MEMORY, NULL);
     }
-    if (job->operation->of != JOB_OF_NOTHING)
-        napi_create_reference(env, handle, 1, &job->handle);
     if (job->node_model != NULL)
         job->node_model->jobs++;
-    napi_create_promise(env, &job->deferred, &promise);
-    napi_queue_async_work(env, job->work);
     return promise;
 }
 

@@ -106,6 +106,9 @@ function sessionId(value, model) {
   return value.id;
 }
 
+// Options that are functions: the methods of a class by these names are options, others are its own.
+const CALLBACKS = new Set(['choose', 'onLog', 'onProgress', 'onTrace']);
+
 /** The options as an object whose own members they are: what a class or a prototype adds is there, too. */
 function object(options) {
   if (options === null || typeof options !== 'object' || Array.isArray(options))
@@ -114,8 +117,21 @@ function object(options) {
   if (above === null || Object.getPrototypeOf(above) === null) return options;
   const all = {};
   for (let level = options, next; (next = Object.getPrototypeOf(level)) !== null; level = next)
-    for (const [name, { enumerable, get }] of Object.entries(Object.getOwnPropertyDescriptors(level)))
-      if ((enumerable || get !== undefined) && !Object.hasOwn(all, name)) all[name] = options[name];
+    for (const [name, { enumerable, get, value }] of Object.entries(Object.getOwnPropertyDescriptors(level))) {
+      if (Object.hasOwn(all, name)) continue;
+      if (level !== options && typeof value === 'function') {
+        if (CALLBACKS.has(name)) all[name] = value.bind(options);
+      } else if (enumerable || get !== undefined) {
+        all[name] = options[name];
+      }
+    }
+  return all;
+}
+
+/** The options' own members without those that are null, which is not given. */
+function given(options) {
+  const all = {};
+  for (const [name, value] of Object.entries(object(options))) if (value !== null) all[name] = value;
   return all;
 }
 
@@ -180,4 +196,19 @@ function engine(options) {
   return out;
 }
 
-module.exports = { named, flags, isText, json, path, chat, object, own, request, embedding, scoring, model, engine };
+module.exports = {
+  named,
+  flags,
+  isText,
+  json,
+  path,
+  chat,
+  given,
+  object,
+  own,
+  request,
+  embedding,
+  scoring,
+  model,
+  engine,
+};

@@ -22,8 +22,11 @@ async def main(path, source, target, column):
 
     async def answer(row):
         nonlocal done
+        more = row.pop(None, None)  # cells behind those of the last column
         async with room:
             try:
+                if more:
+                    raise runnel.InvalidError(f"the row has more cells than there are columns: {more}")
                 row["answer"] = (await model.generate(row[column] or "", max_tokens=40)).text
             except runnel.Error as error:
                 row["error"] = str(error)

@@ -159,9 +159,10 @@ typedef struct rnpy_engine {
     PyObject_HEAD runnel_engine *engine; /* NULL: closed */
     pid_t process;                       /* in a fork's child the engine has no threads */
     uint32_t gather_us;                  /* its option */
-    atomic_int calls;   /* calls that have entered. Partner: `closing`, which close sets before it reads this */
-    atomic_int closing; /* read by enter after it has counted itself */
-    rnpy_news *news;    /* lines and spans that the engine's threads leave for Python */
+    atomic_int calls;        /* calls that have entered. Partner: `closing`, which close sets before it reads this */
+    atomic_int closing;      /* read by enter after it has counted itself */
+    atomic_uintptr_t closer; /* the thread that closes, 0: none; who takes it has seen all that the one before did */
+    rnpy_news *news;         /* lines and spans that the engine's threads leave for Python */
     PyObject *on_log, *on_trace, *weak;
 } rnpy_engine;
 
@@ -174,8 +175,9 @@ runnel_engine *rnpy_engine_enter(rnpy_engine *engine);
 void rnpy_engine_leave(rnpy_engine *engine);
 /* Without an exception, for destructors: false: closed. */
 bool rnpy_engine_try_enter(rnpy_engine *engine);
-/* Hands the lines of the log and the spans of the trace to Python. */
-void rnpy_engine_tell(rnpy_engine *engine);
+/* Hands the lines of the log and the spans of the trace to Python. 0; -1: a function has raised what is no Exception
+ * (KeyboardInterrupt, SystemExit), and it is set; the rest waits. Called with no exception set. */
+int rnpy_engine_tell(rnpy_engine *engine);
 /* A callback begins and ends: takes the GIL where its thread has released it; what take returns is for give. Calls
  * nest: inside a callback another engine may be closed. */
 PyThreadState *rnpy_gil_take(void);
@@ -193,7 +195,7 @@ rnpy_news *rnpy_news_new(void);
 void rnpy_news_free(rnpy_news *news);
 void rnpy_news_on_log(void *news, runnel_log_level level, const char *line);
 void rnpy_news_on_trace(void *news, const runnel_trace_event *event);
-void rnpy_news_tell(rnpy_news *news, PyObject *on_log, PyObject *on_trace);
+int rnpy_news_tell(rnpy_news *news, PyObject *on_log, PyObject *on_trace); /* as rnpy_engine_tell */
 
 /* ---- Model (model.c) -------------------------------------------------------------- */
 
@@ -202,9 +204,11 @@ typedef struct rnpy_model {
     runnel_model *model;
     atomic_int users; /* calls that have entered, and one until it is closed; the last frees the model */
     atomic_int closed;
-    PyObject *host, *on_progress; /* while the load runs, on an event loop; else NULL */
-    PyObject *waiter;             /* woken at the load's end */
-    float told;                   /* the fraction that on_progress has been told */
+    PyObject *host;        /* of a load on an event loop; else NULL */
+    PyObject *on_progress; /* until the load has ended; NULL: nobody is told */
+    PyObject *raised;      /* by on_progress, and no Exception: who waits gets it */
+    PyObject *waiter;      /* woken at the load's end */
+    float told;            /* the fraction that on_progress has been told */
     bool loading;
     runnel_status status; /* of the load, with its sentence */
     runnel_error error;

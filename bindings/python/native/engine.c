@@ -3,6 +3,7 @@
 
 #include <structmember.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,6 +16,7 @@ PyTypeObject *rnpy_engine_type;
 static _Thread_local PyThreadState *released;
 static _Thread_local PyObject *dispatching;
 static _Thread_local int entered;
+static _Thread_local char here; /* its address says which thread closes */
 
 /* ---- The GIL ------------------------------------------------------------------------------- */
 
@@ -84,9 +86,9 @@ void rnpy_engine_leave(rnpy_engine *engine)
     atomic_fetch_sub(&engine->calls, 1);
 }
 
-void rnpy_engine_tell(rnpy_engine *engine)
+int rnpy_engine_tell(rnpy_engine *engine)
 {
-    rnpy_news_tell(engine->news, engine->on_log, engine->on_trace);
+    return rnpy_news_tell(engine->news, engine->on_log, engine->on_trace);
 }
 
 /* ---- Opening and closing ------------------------------------------------------------------- */
@@ -223,20 +225,33 @@ double rnpy_seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Waits for the calls inside: those of the library end within a step, a function of the caller's own may never.
- * timeout_s < 0: as long as it takes, but for a signal whose handler raises. 0; -1: an exception. */
-static int await_calls(rnpy_engine *self, double timeout_s)
+static bool has_calls(rnpy_engine *self)
+{
+    return atomic_load(&self->calls) > 0;
+}
+
+/* Not where this thread closes it: it would wait for itself. */
+static bool another_closes(rnpy_engine *self)
+{
+    uintptr_t closer = 0;
+
+    return !atomic_compare_exchange_strong(&self->closer, &closer, (uintptr_t)&here) && closer != (uintptr_t)&here;
+}
+
+/* Waits while other threads have the engine. Calls of the library end within a step, a function of the caller's own may
+ * never. timeout_s < 0: as long as it takes, but for a signal whose handler raises. 0; -1: an exception. */
+static int await(rnpy_engine *self, bool (*others)(rnpy_engine *self), double timeout_s)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     double begin = rnpy_seconds_now();
 
-    while (atomic_load(&self->calls) > 0) {
+    while (others(self)) {
         if (timeout_s >= 0 && rnpy_seconds_now() - begin >= timeout_s) {
             rnpy_raise(RUNNEL_TIMEOUT, "calls of other threads are still inside the engine", 0);
             return -1;
         }
         rnpy_gil_release();
-        for (int i = 0; i < 20 && atomic_load(&self->calls) > 0; i++)
+        for (int i = 0; i < 20 && others(self); i++)
             nanosleep(&moment, NULL);
         rnpy_gil_restore();
         if (PyErr_CheckSignals() < 0)
@@ -245,13 +260,12 @@ static int await_calls(rnpy_engine *self, double timeout_s)
     return 0;
 }
 
-/* Refuses new calls, waits for those inside, frees. The second of two closers returns at once. 0; -1: an exception, and
- * the engine is open as before. */
-static int close_engine(rnpy_engine *self, double timeout_s)
+/* By the one thread that closes: refuses new calls, waits for those inside, frees. 0; -1: an exception: the engine is
+ * open as before, or it is closed and a function has raised it that was told of that. */
+static int free_engine(rnpy_engine *self, double timeout_s)
 {
-    if (self->engine == NULL || self->process != getpid() || atomic_exchange(&self->closing, 1))
-        return 0;
-    if (await_calls(self, timeout_s) < 0) {
+    atomic_store(&self->closing, 1);
+    if (await(self, has_calls, timeout_s) < 0) {
         atomic_store(&self->closing, 0);
         return -1;
     }
@@ -259,8 +273,25 @@ static int close_engine(rnpy_engine *self, double timeout_s)
     runnel_engine_free(self->engine);
     rnpy_gil_restore();
     self->engine = NULL;
-    rnpy_engine_tell(self);
-    return 0;
+    return rnpy_engine_tell(self);
+}
+
+/* The second of two closers waits for the first. 0 or -1, as free_engine. */
+static int close_engine(rnpy_engine *self, double timeout_s)
+{
+    double begin = rnpy_seconds_now(), left_s = timeout_s;
+    uintptr_t own = (uintptr_t)&here;
+    int result;
+
+    if (self->process != getpid() || atomic_load(&self->closer) == own)
+        return 0;
+    result = await(self, another_closes, timeout_s);
+    if (timeout_s >= 0)
+        left_s = fmax(0, timeout_s - (rnpy_seconds_now() - begin));
+    if (result == 0 && self->engine != NULL)
+        result = free_engine(self, left_s);
+    atomic_compare_exchange_strong(&self->closer, &own, 0);
+    return result;
 }
 
 /* close(timeout_s=-1) */
@@ -299,10 +330,14 @@ static int engine_clear(PyObject *object)
 static void engine_dealloc(PyObject *object)
 {
     rnpy_engine *self = (rnpy_engine *)object;
+    PyObject *type, *value, *trace;
 
     PyObject_GC_UnTrack(object);
     PyObject_ClearWeakRefs(object);
-    close_engine(self, -1); /* no call is inside: each holds a reference */
+    PyErr_Fetch(&type, &value, &trace); /* of whose end this is a part */
+    if (close_engine(self, -1) < 0)     /* no call is inside: each holds a reference */
+        PyErr_WriteUnraisable(self->on_log);
+    PyErr_Restore(type, value, trace);
     engine_clear(object);
     if (self->process == getpid()) /* in a fork's child the lock may be held for ever */
         rnpy_news_free(self->news);
@@ -352,9 +387,8 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
     if ((watch = rnpy_watch_of(host)) != NULL)
         rnpy_watch_dispatched(watch, n > 0, most > 0 && n >= (size_t)most);
     Py_DECREF(host);
-    if (woken < 0)
+    if (woken < 0 || rnpy_engine_tell(self) < 0)
         return NULL;
-    rnpy_engine_tell(self);
     return PyLong_FromSize_t(n);
 }
 
@@ -385,7 +419,8 @@ static PyObject *engine_drain(PyObject *object, PyObject *argument)
         if (status != RUNNEL_TIMEOUT || timeout == 0)
             break;
     }
-    rnpy_engine_tell(self);
+    if (rnpy_engine_tell(self) < 0)
+        return NULL;
     if (status != RUNNEL_OK && status != RUNNEL_TIMEOUT)
         return rnpy_raise(status, NULL, 0);
     return PyBool_FromLong(status == RUNNEL_OK);

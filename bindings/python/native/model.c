@@ -56,6 +56,25 @@ static void close_model(rnpy_model *self)
 
 /* ---- Loading ------------------------------------------------------------------------------- */
 
+/* What on_progress has raised. An Exception is told as one that nobody can catch is. */
+static void note_raised(rnpy_model *self)
+{
+    PyObject *type, *value, *trace;
+
+    if (PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_WriteUnraisable(self->on_progress);
+        return;
+    }
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(value, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    Py_XDECREF(self->raised);
+    self->raised = value;
+}
+
 /* Each fraction once; the last one of a load that succeeds is 1. */
 static void tell_progress(rnpy_model *self, float fraction)
 {
@@ -66,7 +85,7 @@ static void tell_progress(rnpy_model *self, float fraction)
     self->told = fraction;
     result = PyObject_CallFunction(self->on_progress, "d", (double)fraction);
     if (result == NULL)
-        PyErr_WriteUnraisable(self->on_progress);
+        note_raised(self);
     Py_XDECREF(result);
 }
 
@@ -92,6 +111,7 @@ static void load_ended(rnpy_model *self, const runnel_load_event *event)
 {
     PyObject *waiter = note_end(self, event), *result;
 
+    Py_CLEAR(self->on_progress); /* it may refer to the model */
     if (waiter != NULL) {
         rnpy_wake_by_host(self->host, waiter);
         Py_DECREF(waiter);
@@ -254,6 +274,24 @@ static runnel_status wait_slice(rnpy_model *self, runnel_model *model, runnel_er
     return delivers ? status_now(self, error) : status;
 }
 
+/* -1: an exception of a signal's handler or of on_progress. */
+static int check_raised(rnpy_model *self)
+{
+    PyObject *raised;
+
+    if (PyErr_CheckSignals() < 0)
+        return -1;
+    RNPY_LOCK((PyObject *)self);
+    raised = self->raised;
+    self->raised = NULL;
+    RNPY_UNLOCK();
+    if (raised == NULL)
+        return 0;
+    PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+    Py_DECREF(raised);
+    return -1;
+}
+
 /* Blocks until the load has ended. */
 static PyObject *model_block(PyObject *object, PyObject *unused)
 {
@@ -269,10 +307,11 @@ static PyObject *model_block(PyObject *object, PyObject *unused)
             return NULL;
         status = wait_slice(self, model, &error);
         rnpy_model_leave(self);
-        if (PyErr_CheckSignals() < 0)
+        if (check_raised(self) < 0)
             return NULL;
     } while (status == RUNNEL_TIMEOUT);
-    rnpy_engine_tell(self->engine);
+    if (rnpy_engine_tell(self->engine) < 0)
+        return NULL;
     if (status != RUNNEL_OK)
         return rnpy_raise_error(status, &error);
     Py_RETURN_NONE;
@@ -375,6 +414,7 @@ static int model_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT((PyObject *)self->engine);
     Py_VISIT(self->host);
     Py_VISIT(self->on_progress);
+    Py_VISIT(self->raised);
     Py_VISIT(self->waiter);
     return 0;
 }
@@ -384,6 +424,7 @@ static int model_clear(PyObject *object)
     rnpy_model *self = (rnpy_model *)object;
 
     Py_CLEAR(self->on_progress);
+    Py_CLEAR(self->raised);
     Py_CLEAR(self->waiter);
     return 0;
 }

@@ -152,32 +152,37 @@ static PyObject *span_dict(const span *at)
                          event->prompt_tokens, "tokens", event->tokens, "label", rnpy_str(at->label));
 }
 
-/* What Python's function raises is told as an exception that nobody can catch is. */
-static void call(PyObject *function, PyObject *arguments)
+/* An Exception that Python's function raises is told as one that nobody can catch is. What is none stays set: false. */
+static bool call(PyObject *function, PyObject *arguments)
 {
     PyObject *result = arguments == NULL ? NULL : PyObject_CallObject(function, arguments);
+    bool goes_on = result != NULL || PyErr_ExceptionMatches(PyExc_Exception);
 
-    if (result == NULL)
+    if (result == NULL && goes_on)
         PyErr_WriteUnraisable(function);
     Py_XDECREF(result);
     Py_XDECREF(arguments);
+    return goes_on;
 }
 
-void rnpy_news_tell(rnpy_news *news, PyObject *on_log, PyObject *on_trace)
+int rnpy_news_tell(rnpy_news *news, PyObject *on_log, PyObject *on_trace)
 {
     line text;
     span at;
     uint64_t lost;
 
     if (atomic_load(&news->waiting) == 0)
-        return;
+        return 0;
     while (on_log != NULL && take_line(news, &text))
-        call(on_log, Py_BuildValue("(iN)", (int)text.level, rnpy_str(text.text)));
+        if (!call(on_log, Py_BuildValue("(iN)", (int)text.level, rnpy_str(text.text))))
+            return -1;
     while (on_trace != NULL && take_span(news, &at))
-        call(on_trace, Py_BuildValue("(N)", span_dict(&at)));
+        if (!call(on_trace, Py_BuildValue("(N)", span_dict(&at))))
+            return -1;
     lost = on_log == NULL ? 0 : take_lost(news);
-    if (lost > 0)
-        call(on_log,
-             Py_BuildValue("(iN)", RUNNEL_LOG_WARNING,
-                           PyUnicode_FromFormat("%llu lines or spans found no room", (unsigned long long)lost)));
+    if (lost > 0 && !call(on_log, Py_BuildValue("(iN)", RUNNEL_LOG_WARNING,
+                                                PyUnicode_FromFormat("%llu lines or spans found no room",
+                                                                     (unsigned long long)lost))))
+        return -1;
+    return 0;
 }

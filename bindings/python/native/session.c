@@ -18,6 +18,10 @@ static runnel_session session_of(PyObject *id)
 
 static PyObject *session_id(runnel_status status, runnel_session session)
 {
+    if (status == RUNNEL_BUSY)
+        return rnpy_raise(status, "all sessions that the engine may have (max_sessions) are taken: close one", 0);
+    if (status == RUNNEL_STATE)
+        return rnpy_raise(status, "the model is not loaded for generation", 0);
     return status == RUNNEL_OK ? PyLong_FromUnsignedLongLong(session.id) : rnpy_raise(status, NULL, 0);
 }
 
@@ -168,7 +172,9 @@ PyObject *rnpy_scores(PyObject *object, PyObject *unused)
     if (model == NULL)
         return NULL;
     status = runnel_model_scores(model, &info);
-    if (status != RUNNEL_OK)
+    if (status == RUNNEL_UNSUPPORTED)
+        rnpy_raise(status, "the model has no head that ranks or classifies", 0);
+    else if (status != RUNNEL_OK)
         rnpy_raise(status, NULL, 0);
     else
         dict = rnpy_get_fields(&rnpy_scores_fields, &info);

@@ -168,6 +168,8 @@ static void keep_failure(rnpy_stream *self)
 
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(value, trace);
     if (self->failure == NULL) {
         self->failure = value;
         value = NULL;
@@ -315,12 +317,20 @@ PyObject *rnpy_stream_began(rnpy_stream *stream, runnel_stream id, runnel_status
     return rnpy_raise_error(status, error);
 }
 
+/* The engine's reference to a running stream is visited as one of the stream's own. So the collector finds a stream
+ * that is reachable from its own `choose` alone; its reader's finalizer abandons it, and it is freed once it has ended.
+ * Where a reader waits, nothing else may hold that reader's task: then the reference counts. The engine of a running
+ * stream is not visited, which keeps it. */
 static int stream_traverse(PyObject *object, visitproc visit, void *arg)
 {
     rnpy_stream *self = (rnpy_stream *)object;
+    bool runs = self->live && self->host != NULL;
 
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT((PyObject *)self->engine);
+    if (runs && !self->abandoned && self->waiter == NULL)
+        Py_VISIT(object);
+    if (!runs)
+        Py_VISIT((PyObject *)self->engine);
     Py_VISIT((PyObject *)self->model);
     Py_VISIT(self->host);
     Py_VISIT(self->waiter);
@@ -525,8 +535,7 @@ static int read_one(rnpy_stream *self)
     rnpy_engine_leave(self->engine);
     if (PyErr_Occurred())
         return -1;
-    rnpy_engine_tell(self->engine);
-    return PyErr_CheckSignals() < 0 ? -1 : result;
+    return rnpy_engine_tell(self->engine) < 0 || PyErr_CheckSignals() < 0 ? -1 : result;
 }
 
 /* Is another thread about to close the stream, which ends it within a step? Not where this one is: it would wait for

@@ -53,20 +53,28 @@ typedef struct text_job {
     long long now_s;
 } text_job;
 
+/* Of a call that fills no error: why its arguments are invalid. */
+static runnel_status explained(runnel_status status, const char *invalid, runnel_error *error)
+{
+    if (status == RUNNEL_INVALID)
+        snprintf(error->message, sizeof error->message, "%s", invalid);
+    return status;
+}
+
 static runnel_status write_tokens(void *user, void *room, size_t capacity, size_t *n, runnel_error *error)
 {
     text_job *job = user;
 
-    (void)error;
-    return runnel_tokenize(job->model, job->text, job->bytes, job->flags, room, capacity, n);
+    return explained(runnel_tokenize(job->model, job->text, job->bytes, job->flags, room, capacity, n),
+                     "the text is not UTF-8, or has 2 GiB or more", error);
 }
 
 static runnel_status write_text(void *user, void *room, size_t capacity, size_t *n, runnel_error *error)
 {
     text_job *job = user;
 
-    (void)error;
-    return runnel_detokenize(job->model, job->tokens, job->n_tokens, (int)job->flags, room, capacity, n);
+    return explained(runnel_detokenize(job->model, job->tokens, job->n_tokens, (int)job->flags, room, capacity, n),
+                     "one of the tokens is not in the vocabulary", error);
 }
 
 static runnel_status write_chat_tokens(void *user, void *room, size_t capacity, size_t *n, runnel_error *error)

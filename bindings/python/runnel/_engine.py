@@ -31,7 +31,7 @@ def _close_all():
     for core in list(open_engines):
         try:
             core.close(EXIT_TIMEOUT_S)
-        except Exception:  # the others are closed all the same
+        except BaseException:  # the others are closed all the same
             sys.excepthook(*sys.exc_info())
 
 
@@ -54,13 +54,12 @@ class Engine(EngineBase):
         await self.aclose()
 
     async def aclose(self):
-        """Cancels what runs, waits for its end and frees the engine. Idempotent. A task that is cancelled meanwhile
-        closes it all the same, and is cancelled then."""
+        """Cancels what runs, waits for its end and frees the engine. Idempotent; a second call waits for the first. A
+        task that is cancelled meanwhile closes it all the same, and is cancelled then."""
         host = self._hosts.current()
-        if not self._core.closed:
-            end = host.begin_thread(self._core.close)
-            host.forget()  # what is left comes while it closes, on that thread
-            await end
+        end = host.begin_thread(self._core.close)
+        host.forget()  # what is left comes while it closes, on that thread
+        await end
 
     async def drain(self):
         """Refuses new requests from now on, and waits until all streams have ended."""
@@ -116,11 +115,11 @@ class Model(ModelBase):
         """Submits a request and returns its Stream. Options are the members of runnel_request, runnel_sampling,
         runnel_samplers and runnel_chat by their names; `messages` is a list of messages in OpenAI's form, `grammar`
         a runnel.Grammar, `choose` a function that draws."""
-        return self._submit(request_options(prompt, options), False)
+        return self._submit(request_options(prompt, options, self), False)
 
     async def generate(self, prompt=None, **options):
         """The same, to its end: a Result. Its pieces are not made one by one."""
-        return await self._submit(request_options(prompt, options), True).result()
+        return await self._submit(request_options(prompt, options, self), True).result()
 
     def _submit(self, options, collect):
         return self._begin(lambda host: self._core.generate(options, host, collect))
@@ -164,8 +163,14 @@ class Model(ModelBase):
             made.append(id)
             return core
 
-        await self._begin(begin).result()
-        return Session(self, made[0])
+        stream = self._begin(begin)
+        session = Session(self, made[0])
+        try:
+            await stream.result()
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     async def __aenter__(self):
         return self

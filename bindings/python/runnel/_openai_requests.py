@@ -10,6 +10,7 @@ from ._shared import Grammar
 _RENAMED = {"max_completion_tokens": "max_tokens", "stop": "stops"}
 _WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity",
                    "prompt_cache_retention", "prediction", "extra_headers", "extra_query"}
+_MOST_TOKENS = 2**31 - 1
 _MASK = 2**64 - 1
 #: the smallest float that is not denormal: a top_p of 0 is the likeliest token alone
 _SMALLEST = 2.0**-126
@@ -38,9 +39,17 @@ def is_left_out(value):
                              and type(value).__name__ in ("NotGiven", "Omit"))
 
 
-def given(parameters):
-    """Without those that are left out."""
+def _given(parameters):
     return {name: value for name, value in parameters.items() if not is_left_out(value)}
+
+
+def given(parameters):
+    """Without those that are left out, and with those of extra_body."""
+    parameters = _given(parameters)
+    body = parameters.pop("extra_body", {})
+    if not isinstance(body, dict):
+        raise _wrong_type("extra_body", "a dict", body)
+    return {**parameters, **_given(body)}
 
 
 def _wrong_type(name, wanted, value):
@@ -57,6 +66,21 @@ def whole(name, value, least=None, most=None):
     return number
 
 
+def flag(name, value):
+    if not isinstance(value, bool):
+        raise _wrong_type(name, "True or False", value)
+    return value
+
+
+def wants_usage(options):
+    """Does stream_options ask for the usage?"""
+    if is_left_out(options):
+        return False
+    if not isinstance(options, dict):
+        raise _wrong_type("stream_options", "a dict", options)
+    return flag("stream_options.include_usage", _given(options).get("include_usage", False))
+
+
 def take_n(parameters):
     """How many answers each prompt gets."""
     n, best_of = whole("n", parameters.pop("n", 1), 1, 128), parameters.pop("best_of", None)
@@ -65,13 +89,27 @@ def take_n(parameters):
     return n
 
 
+def _token_of(key):
+    """The id that a name in logit_bias is, or spells."""
+    if isinstance(key, str) and key.isascii() and key.isdigit():
+        key = int(key)
+    if isinstance(key, (bool, str)) or not hasattr(key, "__index__") or not 0 <= operator.index(key) <= _MOST_TOKENS:
+        raise InvalidError(f"logit_bias: token ids are wanted, not {key!r}")
+    return operator.index(key)
+
+
+def _bias_of(key, value):
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise _wrong_type(f"logit_bias[{key!r}]", "a number", value)
+    if not -100 <= value <= 100:
+        raise InvalidError(f"logit_bias[{key!r}] is {value}; allowed is -100 to 100")
+    return value
+
+
 def _biases(logit_bias):
     if not isinstance(logit_bias, dict):
         raise _wrong_type("logit_bias", "a dict of token ids and biases", logit_bias)
-    try:
-        return {int(token): bias for token, bias in logit_bias.items()}
-    except (TypeError, ValueError):
-        raise InvalidError(f"logit_bias: token ids are wanted, not {list(logit_bias)!r}") from None
+    return {_token_of(key): _bias_of(key, value) for key, value in logit_bias.items()}
 
 
 def _deadline_ms(timeout):
@@ -89,9 +127,11 @@ def _deadline_ms(timeout):
 def _options(parameters):
     """What chats and completions have in common, as options of Model.stream."""
     options = {"temperature": 1, "top_p": 1, "repetition_penalty": 1}
-    for name, value in {**parameters, **parameters.get("extra_body", {})}.items():
-        if value is not None and name not in _WITHOUT_EFFECT and name != "extra_body":
+    for name, value in parameters.items():
+        if name not in _WITHOUT_EFFECT:
             options[_RENAMED.get(name, name)] = value
+    if "stop" in parameters and not hasattr(parameters["stop"], "__iter__"):
+        raise _wrong_type("stop", "a text or a list of texts", parameters["stop"])
     options["seed"] = whole("seed", options.get("seed", secrets.randbits(64))) & _MASK
     options["top_p"] = options["top_p"] or _SMALLEST
     if "logit_bias" in options:
@@ -148,7 +188,9 @@ def _message(message, where):
         message["role"] = "tool"
     if "function_call" in message:
         message["tool_calls"] = [{"id": "call_0", "type": "function", "function": message.pop("function_call")}]
-    calls = message.pop("tool_calls", None)
+    calls = message.pop("tool_calls", [])
+    if not isinstance(calls, (list, tuple)):
+        raise InvalidError(f"{where}.tool_calls: a list is wanted, not {type(calls)!r}")
     if calls:
         message["tool_calls"] = [_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls)]
     return message
@@ -180,6 +222,29 @@ def _grammar(form, tools, choice):
     return Grammar("none", allow_unenforced=not any(tool["function"].get("strict") for tool in tools))
 
 
+def _function(function, where):
+    """What a tool says of its function."""
+    function = _plain(function, where)
+    if not isinstance(function.get("name"), str):
+        raise InvalidError(f"{where}.name: a str is wanted, not {type(function.get('name'))!r}")
+    if function.get("strict") is not None:
+        flag(f"{where}.strict", function["strict"])
+    return function
+
+
+def _tool(tool, where):
+    tool = _plain(tool, where)
+    if tool.get("type") != "function":
+        raise InvalidError(f"{where}.type: 'function' is wanted, not {tool.get('type')!r}")
+    return {**tool, "function": _function(tool.get("function"), f"{where}.function")}
+
+
+def _each(name, make, values):
+    if not isinstance(values, (list, tuple)):
+        raise _wrong_type(name, "a list", values)
+    return [make(value, f"{name}[{i}]") for i, value in enumerate(values)]
+
+
 def _functions(options):
     """`functions` and `function_call`, the form before tools, as tools of which one is called at most. True: the answer
     has that form, too."""
@@ -190,15 +255,19 @@ def _functions(options):
         options["tool_choice"] = call if isinstance(call, str) else {"function": call}
     if functions is None:
         return False
-    options["tools"] = [{"type": "function", "function": function} for function in functions]
+    options["tools"] = [{"type": "function", "function": function}
+                        for function in _each("functions", _function, functions)]
     options["parallel_tool_calls"] = False
     return True
 
 
 def chat_options(messages, parameters):
     options = _options(parameters)
+    for name in ("max_tokens", "max_completion_tokens"):  # where both are given, the second counts
+        if parameters.get(name, -1) != -1:  # -1 as an option of Model.stream: no limit
+            options["max_tokens"] = whole(name, parameters[name], 1, _MOST_TOKENS)
     options["in_old_form"] = _functions(options)
-    tools, choice = options.pop("tools", None), options.pop("tool_choice", None)
+    tools, choice = _each("tools", _tool, options.pop("tools", [])), options.pop("tool_choice", None)
     if isinstance(choice, dict):
         choice = choice.get("function")
         choice = choice.get("name") if isinstance(choice, dict) else choice
@@ -209,25 +278,37 @@ def chat_options(messages, parameters):
             raise InvalidError("tool_choice asks for a call, and there are no tools")
         tools = choice = None
     options.update(messages=_messages(messages), tools=tools, tool_choice=choice,
-                   single_call=options.pop("parallel_tool_calls", True) is False)
+                   single_call=not flag("parallel_tool_calls", options.pop("parallel_tool_calls", True)))
     options.setdefault("grammar", _grammar(options.pop("response_format", None), tools, choice))
-    variables = dict(options.pop("chat_template_kwargs", {}))
+    variables = options.pop("chat_template_kwargs", {})
+    if not isinstance(variables, dict):
+        raise _wrong_type("chat_template_kwargs", "a dict", variables)
+    variables = dict(variables)
     if "reasoning_effort" in options:
         variables.setdefault("reasoning_effort", options.pop("reasoning_effort"))
     if variables:
         options.setdefault("variables", variables)
     n_top = whole("top_logprobs", options.pop("top_logprobs", 0), 0, _MOST_TOP)
-    if options.pop("logprobs", False):
+    if flag("logprobs", options.pop("logprobs", False)):
         options.update(want_logprobs=True, n_top=n_top)
     elif n_top > 0:
         raise InvalidError("top_logprobs needs logprobs to be true")
     return options
 
 
+def _is_row(value):
+    """A text or a list, also an array that is no number by itself."""
+    try:
+        len(value)
+    except TypeError:
+        return False
+    return hasattr(value, "__getitem__")
+
+
 def _prompt(name, one):
     if isinstance(one, str):
         return {"prompt": one}
-    if isinstance(one, (bytes, dict)) or not hasattr(one, "__len__"):
+    if isinstance(one, (bytes, dict)) or not _is_row(one):
         raise _wrong_type(name, "a text, a list of token ids or a list of these", one)
     return {"tokens": one}
 
@@ -237,9 +318,21 @@ def prompts(name, input):
     _prompt(name, input)
     if len(input) == 0 and not isinstance(input, str):
         raise InvalidError(f"{name} is empty: at least one is needed")
-    if isinstance(input, str) or hasattr(input[0], "__index__"):
+    if isinstance(input, str) or not _is_row(input[0]):
         input = [input]
     return [_prompt(name, one) for one in input]
+
+
+def embedding_options(parameters, dimensions, form):
+    """What embeddings have besides their inputs, as options of Model.embed."""
+    if not is_left_out(form) and form not in ("float", "base64"):
+        raise InvalidError(f"encoding_format: float or base64 is wanted, not {form!r}")
+    options = {name: value for name, value in given(parameters).items() if name not in _WITHOUT_EFFECT}
+    if not is_left_out(dimensions):
+        options["dimensions"] = whole("dimensions", dimensions, 1, _MOST_TOKENS)
+    if "timeout" in options:
+        options["deadline_ms"] = _deadline_ms(options.pop("timeout"))
+    return options
 
 
 def completion_options(parameters):

@@ -72,15 +72,18 @@ def plain_options(options):
             value = json.dumps(value)
         elif name in _PATHS and value is not None:
             value = os.fsencode(value)
-        elif isinstance(value, SessionBase):
-            value = value._open_id()
         plain[name] = value
     return plain
 
 
-def request_options(prompt, options):
-    """Options of a request; a list of messages becomes their JSON."""
+def request_options(prompt, options, model):
+    """Options of a request to the model; a list of messages becomes their JSON, a session its id."""
     options = dict(options)
+    session = options.get("session")
+    if isinstance(session, SessionBase):
+        if session._model._core is not model._core:
+            raise _runnel.InvalidError("session: it belongs to another model")
+        options["session"] = session._open_id()
     if prompt is not None:
         options["prompt"] = prompt
     if options.get("messages") is not None:
@@ -338,9 +341,10 @@ class EngineBase(Unique):
         return self._core.closed
 
     def close(self, timeout=None):
-        """Cancels what runs, waits for its end, for a step of a model at most, and frees the engine. Idempotent. A
-        function of yours that another thread runs inside the engine (`choose`, `on_progress`) is waited for, too: at
-        most `timeout` seconds, then TimeoutError is raised, and the engine is open as before."""
+        """Cancels what runs, waits for its end, for a step of a model at most, and frees the engine. Idempotent; a
+        second call waits for the first. A function of yours that another thread runs inside the engine (`choose`,
+        `on_progress`) is waited for, too: at most `timeout` seconds, then TimeoutError is raised, and the engine is
+        open as before."""
         self._core.close(seconds(timeout))
 
     def stats(self):
@@ -415,11 +419,11 @@ class ModelBase(Unique):
 
     def check_grammar(self, **options):
         """Raises what is wrong with the grammar or the tools of a request with these options."""
-        self._core.grammar_check(request_options(None, options))
+        self._core.grammar_check(request_options(None, options, self))
 
     def check_sampling(self, **options):
         """Raises what is wrong with how a request with these options has its tokens drawn."""
-        self._core.sampling_check(request_options(None, options))
+        self._core.sampling_check(request_options(None, options, self))
 
 
 def _templates(template):

@@ -72,11 +72,11 @@ class Model(ModelBase):
 
     def stream(self, prompt=None, **options):
         """Submits a request and returns its Stream."""
-        return self._submit(request_options(prompt, options), False)
+        return self._submit(request_options(prompt, options, self), False)
 
     def generate(self, prompt=None, **options):
         """The same, to its end: a Result."""
-        return self._submit(request_options(prompt, options), True).result()
+        return self._submit(request_options(prompt, options, self), True).result()
 
     def _submit(self, options, collect):
         return Stream(self._core.generate(options, None, collect))
@@ -100,8 +100,13 @@ class Model(ModelBase):
     def load_session(self, path, **options):
         """A session from a file."""
         id, core = self._core.session_import(plain_options({"path": path, **options}), None)
-        Stream(core).result()
-        return Session(self, id)
+        session = Session(self, id)
+        try:
+            Stream(core).result()
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def __enter__(self):
         return self

@@ -24,7 +24,7 @@ from ._runnel import InvalidError
 from ._shared import Grammar
 from .openai import AsyncOpenAI, OpenAI
 
-_STREAM = {"stream": True, "stream_options": {"include_usage": True}}
+_STREAM = {"stream_options": {"include_usage": True}}
 
 
 def _usage(usage):
@@ -129,6 +129,7 @@ class ChatRunnel(BaseChatModel):
         own = {**own, **further, **more, "messages": convert_to_openai_messages(messages)}
         if own.pop("n", None) not in (None, 1):
             raise InvalidError("n: a ChatRunnel gives one answer; batch() gives several")
+        own.pop("stream", None)  # which of the two it is, stream() or invoke(), has been decided
         return {**own, "stop": stop} if stop else own
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
@@ -141,7 +142,7 @@ class ChatRunnel(BaseChatModel):
 
     def _stream(self, messages, stop=None, run_manager=None, **kwargs):
         create = OpenAI(self.model).chat.completions.create
-        with create(**self._parameters(messages, stop, kwargs), **_STREAM) as stream:
+        with create(**{**_STREAM, **self._parameters(messages, stop, kwargs)}, stream=True) as stream:
             for part in stream:
                 chunk = _chunk(part)
                 if run_manager:
@@ -150,7 +151,7 @@ class ChatRunnel(BaseChatModel):
 
     async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
         create = AsyncOpenAI(self.model).chat.completions.create
-        async with await create(**self._parameters(messages, stop, kwargs), **_STREAM) as stream:
+        async with await create(**{**_STREAM, **self._parameters(messages, stop, kwargs)}, stream=True) as stream:
             async for part in stream:
                 chunk = _chunk(part)
                 if run_manager:

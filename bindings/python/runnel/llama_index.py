@@ -20,7 +20,7 @@ from llama_index.core.llms import (
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 
 from ._runnel import InvalidError
-from .openai import AsyncOpenAI, OpenAI
+from .openai import AsyncOpenAI, Object, OpenAI
 
 
 def _chat_response(content, calls, raw, delta=None):
@@ -37,7 +37,7 @@ class _Chats:
         self._calls = {}
 
     def __call__(self, chunk):
-        said = chunk.choices[0].delta
+        said = chunk.choices[0].delta if chunk.choices else Object()  # the usage alone
         for call in said.tool_calls or []:
             if call.index not in self._calls:
                 self._calls[call.index] = {"id": call.id, "type": call.type, "function": {
@@ -53,7 +53,7 @@ class _Texts:
         self._text = ""
 
     def __call__(self, chunk):
-        delta = chunk.choices[0].text
+        delta = chunk.choices[0].text if chunk.choices else ""  # the usage alone
         self._text += delta
         return CompletionResponse(text=self._text, delta=delta, raw=chunk.model_dump())
 
@@ -111,6 +111,7 @@ class Runnel(LLM):
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.additional_kwargs, **more}
         if own.pop("n", None) not in (None, 1):
             raise InvalidError("n: a Runnel gives one answer")
+        own.pop("stream", None)  # the method that is called says it
         return own
 
     def _chat(self, messages, more):

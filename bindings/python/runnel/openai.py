@@ -21,13 +21,15 @@ from . import _engine, blocking
 from ._openai_requests import (
     chat_options,
     completion_options,
+    embedding_options,
+    flag,
     given,
     is_left_out,
     needed,
     prompts,
     seed_of,
     take_n,
-    whole,
+    wants_usage,
 )
 from ._runnel import BusyError, CancelledError, InvalidError, NotFoundError, StateError, logprob_of
 from ._shared import TOKENIZE_BOS, request_options
@@ -87,7 +89,6 @@ class _Answer:
         self._logprobs = options[0].get("want_logprobs", False)
         self._top = options[0].get("n_top", 0)
         self.options = options
-        self.with_usage = False
         self._characters = [0] * len(options)
 
     def _piece(self, token):
@@ -345,22 +346,6 @@ def _ask_completion(model, name, prompt, parameters):
     return _Completion(model, name, n, _choices([{**options, **one} for one in each], n))
 
 
-def _submit(model, answer):
-    streams = []
-    try:
-        for options in answer.options:
-            streams.append(model._submit(request_options(None, options), False))
-    except BaseException:
-        _cancel(streams)
-        raise
-    return streams
-
-
-def _cancel(streams):
-    for stream in streams:
-        stream.cancel()
-
-
 class _Run:
     """Requests of which some run at once, and the results of all. The engine may have room for fewer: who finds it busy
     waits for one of these first."""
@@ -382,32 +367,53 @@ class _Run:
             self._left.popleft()
         return self.running[0] if self.running else None
 
+    def end(self):
+        """Cancels those that run and returns them; no other begins."""
+        self._left.clear()
+        streams, self.running = self.running, collections.deque()
+        for stream in streams:
+            stream.cancel()
+        return streams
+
 
 class _Chunks:
-    """The chunks of an answer. Its choices are computed together and come one after another. Leaving the loop and the
-    last reference that goes cancel what has not come."""
+    """The chunks of an answer. Its choices are computed together, as far as the engine has room for them, and come one
+    after another. Leaving the loop and the last reference that goes cancel what has not come."""
 
-    def __init__(self, model, answer, options):
-        answer.with_usage = not is_left_out(options) and bool(options.get("include_usage"))
+    def __init__(self, model, answer, with_usage):
         self._answer = answer
-        self._streams = collections.deque(_submit(model, answer))
+        self._with_usage = with_usage
+        self._run = _run_of(model, answer, False)
         self._results = []
-        self._ready = collections.deque(answer.begin(0))
+        self._ready = collections.deque()
+        self._stream = None  # of the choice whose chunks come
+        try:
+            self._current()
+        except BaseException:
+            self._run.end()
+            raise
+
+    def _current(self):
+        """The stream whose pieces come next; None: all have ended."""
+        if self._stream is None:
+            self._stream = self._run.next()
+            if self._stream is not None:
+                self._ready.extend(self._answer.begin(len(self._results)))
+        return self._stream
 
     def _take(self, piece):
         self._ready.extend(self._answer.take(len(self._results), piece))
 
     def _end(self, result):
-        """Of the first stream that is left."""
+        """Of the stream whose pieces have come."""
         if result.finish == "cancelled":
-            _cancel(self._streams)
+            self._run.end()
             raise CancelledError("the answer was cancelled before its end")
         self._ready.extend(self._answer.end(len(self._results), result))
         self._results.append(result)
-        self._streams.popleft()
-        if self._streams:
-            self._ready.extend(self._answer.begin(len(self._results)))
-        elif self._answer.with_usage:
+        self._run.running.popleft()
+        self._stream = None
+        if self._with_usage and len(self._results) == len(self._answer.options):
             self._ready.append(self._answer.usage_chunk(self._results))
 
 
@@ -419,18 +425,21 @@ class Stream(_Chunks):
 
     def __next__(self):
         while not self._ready:
-            if not self._streams:
+            stream = self._current()
+            if self._ready:
+                break
+            if stream is None:
                 raise StopIteration
-            piece = next(self._streams[0], None)
+            piece = next(stream, None)
             if piece is None:
-                self._end(self._streams[0].result())
+                self._end(stream.result())
             else:
                 self._take(piece)
         return self._ready.popleft()
 
     def close(self):
-        _cancel(self._streams)
-        self._streams.clear()
+        self._stream = None
+        self._run.end()
 
     def __enter__(self):
         return self
@@ -459,21 +468,22 @@ class AsyncStream(_Chunks):
         return self._ready.popleft()
 
     async def _read(self):
-        if not self._streams:
+        stream = self._current()
+        if self._ready:
+            return
+        if stream is None:
             raise StopAsyncIteration
-        stream = self._streams[0]
         try:
             self._take(await stream.__anext__())
         except StopAsyncIteration:
             result = await stream.result()
-            if not self._streams:  # another task has closed it
+            if self._stream is None:  # another task has closed it
                 raise
             self._end(result)
 
     async def close(self):
-        streams, self._streams = self._streams, collections.deque()
-        _cancel(streams)
-        for stream in streams:
+        self._stream = None
+        for stream in self._run.end():
             await stream.aclose()
 
     async def __aenter__(self):
@@ -490,7 +500,7 @@ def _results(run):
             results.append(stream.result())
             run.running.popleft()
     finally:
-        _cancel(run.running)
+        run.end()
     return results
 
 
@@ -501,22 +511,19 @@ async def _async_results(run):
             results.append(await stream.result())
             run.running.popleft()
     finally:
-        _cancel(run.running)
+        run.end()
     return results
 
 
-def _run_of(model, answer):
-    return _Run(lambda options: model._submit(request_options(None, options), True), answer.options)
+def _run_of(model, answer, collect):
+    return _Run(lambda options: model._submit(request_options(None, options, model), collect), answer.options)
 
 
 # ---- Embeddings ----------------------------------------------------------------------------
 
 
-def _embed(model, input, dimensions, form):
-    if not is_left_out(form) and form not in ("float", "base64"):
-        raise InvalidError(f"encoding_format: float or base64 is wanted, not {form!r}")
-    own = {} if is_left_out(dimensions) else {"dimensions": whole("dimensions", dimensions, 1, 2**31 - 1)}
-    each = [{"text" if name == "prompt" else name: value, **own}
+def _embed(model, input, options):
+    each = [{"text" if name == "prompt" else name: value, **options}
             for one in prompts("input", input) for name, value in one.items()]
     return _Run(model._embed, each)
 
@@ -550,20 +557,22 @@ class _Completions(_Resource):
     def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` a Stream of its chunks."""
         model, name = self._find(model)
+        with_usage = wants_usage(stream_options)
         answer = self._ask(model, name, given(parameters))
-        if stream and not is_left_out(stream):
-            return Stream(model, answer, stream_options)
-        return answer.whole(_results(_run_of(model, answer)))
+        if not is_left_out(stream) and flag("stream", stream):
+            return Stream(model, answer, with_usage)
+        return answer.whole(_results(_run_of(model, answer, True)))
 
 
 class _AsyncCompletions(_Resource):
     async def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` an AsyncStream of its chunks."""
         model, name = self._find(model)
+        with_usage = wants_usage(stream_options)
         answer = self._ask(model, name, given(parameters))
-        if stream and not is_left_out(stream):
-            return AsyncStream(model, answer, stream_options)
-        return answer.whole(await _async_results(_run_of(model, answer)))
+        if not is_left_out(stream) and flag("stream", stream):
+            return AsyncStream(model, answer, with_usage)
+        return answer.whole(await _async_results(_run_of(model, answer, True)))
 
 
 class _OfChats:
@@ -597,17 +606,19 @@ class AsyncCompletions(_OfTexts, _AsyncCompletions):
 class Embeddings(_Resource):
     """client.embeddings"""
 
-    def create(self, *, input, model=None, dimensions=None, encoding_format=None, user=None):
+    def create(self, *, input, model=None, dimensions=None, encoding_format=None, **parameters):
         model, name = self._find(model)
-        return _embeddings(name, encoding_format, _results(_embed(model, input, dimensions, encoding_format)))
+        options = embedding_options(parameters, dimensions, encoding_format)
+        return _embeddings(name, encoding_format, _results(_embed(model, input, options)))
 
 
 class AsyncEmbeddings(_Resource):
     """client.embeddings"""
 
-    async def create(self, *, input, model=None, dimensions=None, encoding_format=None, user=None):
+    async def create(self, *, input, model=None, dimensions=None, encoding_format=None, **parameters):
         model, name = self._find(model)
-        results = await _async_results(_embed(model, input, dimensions, encoding_format))
+        options = embedding_options(parameters, dimensions, encoding_format)
+        results = await _async_results(_embed(model, input, options))
         return _embeddings(name, encoding_format, results)
 
 

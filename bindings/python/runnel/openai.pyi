@@ -33,7 +33,7 @@ class Object(types.SimpleNamespace):
     def to_json(self, *, indent: int | None = None, exclude_none: bool = False, **_: object) -> str: ...
 
 class _Chunks:
-    def __init__(self, model: Any, answer: Any, options: Mapping[str, Any] | None) -> None: ...
+    def __init__(self, model: Any, answer: Any, with_usage: bool) -> None: ...
 
 class Stream(_Chunks):
     def __iter__(self) -> Self: ...
@@ -89,7 +89,7 @@ class Embeddings(_Resource):
         model: str | None = None,
         dimensions: int | None = None,
         encoding_format: str | None = None,
-        user: str | None = None,
+        **parameters: Any,
     ) -> Object: ...
 
 class AsyncEmbeddings(_Resource):
@@ -100,7 +100,7 @@ class AsyncEmbeddings(_Resource):
         model: str | None = None,
         dimensions: int | None = None,
         encoding_format: str | None = None,
-        user: str | None = None,
+        **parameters: Any,
     ) -> Object: ...
 
 class Chat:

@@ -149,7 +149,8 @@ test('numbers, names and paths that are none say so', async () => {
     assert.equal(await runnel.renderTemplate('{{ 1 }}', {}, { nowS: 1.5 }), '1');
     for (const messages of [() => [], Symbol('x')]) assert.throws(() => model.applyTemplateSync({ messages }), { code: 'INVALID' });
     for (const call of ['onLog', 'onTrace'])
-      for (const value of [5, 'x', {}, null, 0]) assert.throws(() => new runnel.Engine({ [call]: value }), { code: 'INVALID' });
+      for (const value of [5, 'x', {}, 0])
+        assert.throws(() => new runnel.Engine({ [call]: value }), { code: 'INVALID' });
     const session = model.session();
     await session.generate({ prompt: PROMPT, maxTokens: 1 });
     const { cache, ModelFile, readSessionNote } = runnel;
@@ -294,10 +295,15 @@ test('an engine that nobody holds is collected once nothing runs, and its thread
     const before = threads();
     const engines = [];
     const use = async () => {
-      const engine = new runnel.Engine({ computeThreads: 1, transport });
+      const service = { lines: 0, spans: 0 }; // functions that refer to the engine, as methods of its owner do
+      const onLog = () => (service.engine, service.lines++);
+      const onTrace = () => (service.engine, service.spans++);
+      const engine = new runnel.Engine({ computeThreads: 1, transport, logLevel: 'debug', onLog, onTrace });
+      service.engine = engine;
       engines.push(new WeakRef(engine));
       const model = await engine.loadModel(modelPath);
       await model.generate({ prompt: PROMPT, maxTokens: 2 });
+      await until(() => service.lines > 0 && service.spans > 0);
       return model.tokenize('word '.repeat(20000)); // the engine has to live until this is done
     };
     const collecting = setInterval(globalThis.gc, 1).unref();
@@ -388,10 +394,65 @@ test('options that a function does not have, and options of a class', async () =
     for (const options of [new Options(), new Derived(), inherited,
       Object.assign(Object.create(null), { prompt: PROMPT, maxTokens: 3, ignoreEos: 2 })])
       assert.equal((await model.generate(options)).tokens.length, 3);
+    function Old() {
+      Object.assign(this, { prompt: PROMPT, maxTokens: 3, ignoreEos: 2 });
+    }
+    Old.prototype.helper = function () {};
+    assert.equal((await model.generate(new Old())).tokens.length, 3);
+    const refused = { code: 'INVALID', message: 'there is no option helper' };
+    assert.throws(() => model.stream({ prompt: PROMPT, helper() {} }), refused);
     const { runInNewContext } = await import('node:vm');
     const biases = runInNewContext('new Map([[5, 100]])');
     assert.deepEqual((await model.generate({ prompt: PROMPT, maxTokens: 3, biases })).tokens, [5, 5, 5]);
   }, { transport: 'thread' });
+});
+
+test('functions that are methods of a class of options are called, with its object', async () => {
+  class ForEngine {
+    computeThreads = 1;
+    logLevel = 'debug';
+    onLog(level, line) { lines.push([level, line]); }
+    onTrace(span) { spans.push(span); }
+  }
+  const [lines, spans, fractions] = [[], [], []];
+  const engine = new runnel.Engine(new ForEngine());
+  const model = await engine.loadModel(modelPath, new (class {
+    onProgress(fraction) { fractions.push(fraction); }
+  })());
+  class Request {
+    prompt = PROMPT;
+    maxTokens = 3;
+    ignoreEos = 2;
+    temperature = 1;
+    #asked = 0;
+    choose({ draw }) {
+      this.#asked++;
+      return draw();
+    }
+    count() { return this.#asked; }
+  }
+  for (const ask of [(options) => model.generate(options), (options) => model.session().generate(options),
+    (options) => model.stream(options).result]) {
+    const options = new Request();
+    assert.equal((await ask(options)).tokens.length, 3);
+    assert.equal(options.count(), 3);
+  }
+  await until(() => lines.length > 0 && spans.length > 0);
+  assert.equal(fractions.at(-1), 1);
+  await engine.close();
+});
+
+test('null is an option that is not given', async () => {
+  const engine = new runnel.Engine({ computeThreads: 1, onLog: null, onTrace: null, holdUs: null, transport: null });
+  const model = await engine.loadModel(modelPath, { onProgress: null, signal: null });
+  const nothing = { signal: null, choose: null, onAbort: null, group: null, highWater: null, seed: null };
+  const expected = (await model.generate({ prompt: PROMPT, maxTokens: 5, temperature: 0 })).text;
+  const { highWater, group, ...ofWhole } = nothing;
+  for (const given of [model.stream({ prompt: PROMPT, maxTokens: 5, temperature: 0, ...nothing }).result,
+    model.generate({ prompt: PROMPT, maxTokens: 5, temperature: 0, ...ofWhole })])
+    assert.equal((await given).text, expected);
+  assert.ok((await model.embed({ text: 'a', signal: null, onAbort: null })).embedding.length > 0);
+  await engine.close();
 });
 
 test('errors speak of what the program wrote', async () => {

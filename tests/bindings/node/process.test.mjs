@@ -130,6 +130,26 @@ test('workers have engines of their own, and are terminated in the middle of str
   }, { transport: 'thread' });
 });
 
+// A worker that is being terminated goes on up to its next turn of JavaScript: until then no promise can be made.
+test('workers are terminated while they make promises', async () => {
+  const text = SETUP + `
+    const { parentPort } = require('node:worker_threads');
+    (async () => {
+      const engine = new Engine({ computeThreads: 1 });
+      const model = await engine.loadModel(path, { vocabOnly: true });
+      const text = 'word '.repeat(100000); // copied before a promise is made
+      parentPort.postMessage(1);
+      for (let i = 0; i < 200; i++) model.tokenize(text).catch(() => {});
+      engine.close();
+    })();
+  `;
+  for (let n = 0; n < 10; n++) {
+    const worker = new Worker(text, { eval: true });
+    await new Promise((resolve, reject) => worker.on('error', reject).once('message', resolve));
+    await worker.terminate();
+  }
+});
+
 test('a worker ends by itself when nothing runs', async () => {
   const text = SETUP + `(async () => {
     const [, model] = await open('thread');

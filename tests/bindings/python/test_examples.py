@@ -41,7 +41,8 @@ def test_csv_batch(tmp_path):
 
 
 @pytest.mark.parametrize("text, answers", [
-    ("id,prompt\n", []), ("id,prompt\n1,Once\n2,\n3\n4," + "a " * 5000 + "\n", [True, False, False, False])])
+    ("id,prompt\n", []), ("id,prompt\n1,Once\n2,\n3\n4," + "a " * 5000 + "\n", [True, False, False, False]),
+    ("id,prompt\n1,Once\n2,Once,more\n3,Once\n", [True, False, True])])
 def test_csv_batch_of_rows_without_an_answer(tmp_path, text, answers):
     """The others have theirs all the same."""
     source, target = tmp_path / "in.csv", tmp_path / "out.csv"

@@ -121,6 +121,17 @@ async def test_logprobs(chat):
     assert "logprobs" not in chat.invoke("Hello").response_metadata
 
 
+async def test_options_of_the_stream(chat):
+    text = chat.invoke("Hello").content
+    for include in (True, False):
+        bound = chat.bind(stream_options={"include_usage": include})
+        assert bound.invoke("Hello").content == text
+        for parts in (list(bound.stream("Hello")), [part async for part in bound.astream("Hello")]):
+            assert "".join(part.content for part in parts) == text
+            assert any(part.usage_metadata for part in parts) == include
+    assert chat.invoke("Hello", stream=True).content == text
+
+
 async def test_several_answers_are_refused(chat):
     assert chat.bind(n=1).invoke("Hello").content == chat.invoke("Hello").content
     for bound in (chat.bind(n=2), chat.model_copy(update={"model_kwargs": {"n": 2}})):

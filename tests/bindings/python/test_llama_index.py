@@ -37,6 +37,21 @@ async def test_chats(llm, blocking_model):
     assert llm.chat(HELLO, stop=[text[4:8]]).message.content == text[:4]
 
 
+async def test_usage_in_parts(llm):
+    """The last part has it where it is asked for; `stream` is the method's."""
+    asked = Runnel(model=llm.model, temperature=0, max_tokens=12,
+                   additional_kwargs={"stream_options": {"include_usage": True}, "stream": False})
+    whole = llm.chat(HELLO)
+    for part in (list(asked.stream_chat(HELLO))[-1], [one async for one in await asked.astream_chat(HELLO)][-1],
+                 asked.chat(HELLO, stream=True)):
+        assert part.message.content == whole.message.content
+        assert part.raw["usage"]["completion_tokens"] == whole.raw["usage"]["completion_tokens"]
+    whole = llm.complete("Once")
+    for part in (list(asked.stream_complete("Once"))[-1], asked.complete("Once", stream=True)):
+        assert part.text == whole.text
+        assert part.raw["usage"]["completion_tokens"] == whole.raw["usage"]["completion_tokens"]
+
+
 async def test_tool_calls(llm):
     parameters = {"template_text": TEMPLATE, "tools": TOOLS, "tool_choice": "required", "max_tokens": 200,
                   "parallel_tool_calls": False}

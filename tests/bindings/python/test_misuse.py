@@ -230,6 +230,67 @@ def test_errors_of_options_name_the_option(blocking_model, options, message):
     assert str(raised.value) == message
 
 
+async def test_a_session_of_another_model_is_refused(engine, model, model_path):
+    """Its number may be that of one of the model's own."""
+    other = await engine.load_model(model_path)
+    with runnel.blocking.Engine(compute_threads=1) as stranger:
+        blocking, own = stranger.load_model(model_path), model.session()
+        refused = {"match": "^session: it belongs to another model"}
+        for session in (other.session(), blocking.session()):
+            for call in (model.stream, model.check_sampling, model.check_grammar):
+                with pytest.raises(runnel.InvalidError, **refused):
+                    call(session=session)
+            with pytest.raises(runnel.InvalidError, **refused):
+                await model.generate(PROMPT, session=session, max_tokens=1)
+        with pytest.raises(runnel.InvalidError, **refused):
+            blocking.generate(PROMPT, session=own, max_tokens=1)
+    for session in (own, own.id):
+        assert (await model.generate(PROMPT, session=session, max_tokens=1)).usage.completion_tokens == 1
+    with pytest.raises(TypeError, match="session"):
+        await model.embed("a", session=own)
+
+
+def test_errors_say_what_is_wrong(model_path):
+    with runnel.blocking.Engine(compute_threads=1, max_sessions=1) as engine:
+        model, words = engine.load_model(model_path), engine.load_model(model_path, vocab_only=True)
+        session = model.session()
+        for call, kind, told in (
+                (model.session, runnel.BusyError, "max_sessions"), (session.fork, runnel.BusyError, "max_sessions"),
+                (words.session, runnel.StateError, "not loaded for generation"),
+                (lambda: model.detokenize([10**6]), runnel.InvalidError, "not in the vocabulary"),
+                (lambda: model.tokenize(b"\xff"), runnel.InvalidError, "not UTF-8"),
+                (model.scores, runnel.UnsupportedError, "no head that ranks")):
+            with pytest.raises(kind, match=told):
+                call()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_exception_leaves_the_functions_that_are_told(model_path, kind):
+    """As the interrupt of a terminal does that comes while one of them runs. Nothing of the stream is lost."""
+    raises = []
+
+    def told(*_):
+        if raises:
+            raise raises.pop()
+
+    with runnel.blocking.Engine(compute_threads=1, on_trace=told, on_log=told, log_level="debug") as engine:
+        model = engine.load_model(model_path)
+        expected = [piece.text for piece in model.stream(PROMPT, max_tokens=50, ignore_eos=2)]
+        stream, texts = model.stream(PROMPT, max_tokens=50, ignore_eos=2), []
+        raises.append(kind)
+        with pytest.raises(kind):
+            for piece in stream:
+                texts.append(piece.text)
+        assert texts + [piece.text for piece in stream] == expected
+        raises.append(kind)
+        with pytest.raises(kind):
+            model.generate(PROMPT, max_tokens=50, ignore_eos=2)
+        raises.append(kind)
+        with pytest.raises(kind):
+            engine.load_model(model_path, on_progress=told)
+        assert not raises and engine.load_model(model_path, on_progress=told).info().layers > 0
+
+
 def test_functions_that_are_none(model_path):
     for options in ({"on_log": 5}, {"on_trace": "x"}):
         with pytest.raises(TypeError):

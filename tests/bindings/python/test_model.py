@@ -87,6 +87,39 @@ async def test_a_session_in_a_file(model, tmp_path):
         await model.load_session(path)
 
 
+async def test_a_session_whose_load_is_cancelled_is_gone(engine, model, tmp_path, monkeypatch):
+    """Also where it has been loaded already, and its task has not gone on yet."""
+    path, result = tmp_path / "talk.session", runnel.Stream.result
+    with model.session() as session:
+        await session.generate(PROMPT, max_tokens=10)
+        await session.save(path)
+
+    async def cancelled(stream):
+        await result(stream)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(runnel.Stream, "result", cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await model.load_session(path)
+    assert engine.stats().sessions == 0
+
+
+def test_a_session_whose_load_is_interrupted_is_gone(blocking_model, tmp_path, monkeypatch):
+    path, result = tmp_path / "talk.session", runnel.blocking.Stream.result
+    with blocking_model.session() as session:
+        session.generate(PROMPT, max_tokens=10)
+        session.save(path)
+
+    def interrupted(stream):
+        result(stream)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runnel.blocking.Stream, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        blocking_model.load_session(path)
+    assert blocking_model._engine.stats().sessions == 0
+
+
 async def test_embeddings_and_logits_are_memory_for_numpy(model):
     numpy = pytest.importorskip("numpy")
     vector = await model.embed("a lamb")

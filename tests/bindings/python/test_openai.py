@@ -116,7 +116,13 @@ REFUSED = [("/v1/chat/completions", {"messages": HELLO, **more}) for more in (
     {"messages": ["hi"]}, {"messages": [{"content": "x"}]}, {"messages": [{"role": "banana", "content": "x"}]},
     {"messages": [{"role": "user"}]}, {"messages": [{"role": "user", "content": 5}]},
     {"messages": [{"role": "user", "content": ["x"]}]}, {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
-    {"messages": [{"role": "assistant", "tool_calls": [{}]}]})] + [
+    {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, {"messages": [{"role": "assistant", "tool_calls": 5}]},
+    {"tools": [{"type": "web_search"}], "tool_choice": "auto"}, {"tools": [{"type": "web_search"}]},
+    {"tools": [{"type": "function", "name": "f"}], "tool_choice": "auto"}, {"tools": [None]}, {"tools": "abc"},
+    {"tools": TOOLS[0]}, {"tools": [{"type": "function", "function": {"name": "f", "strict": 1}}]}, {"functions": "x"},
+    {"functions": [{}]}, {"max_tokens": 0}, {"max_completion_tokens": 0}, {"logit_bias": {"1.5": 1}},
+    {"logit_bias": {"-1": 1}}, {"logit_bias": {"5": 101}}, {"logit_bias": {"5": "x"}}, {"logprobs": "yes"},
+    {"logprobs": 0}, {"stream_options": 5}, {"chat_template_kwargs": 5}, {"parallel_tool_calls": 1}, {"stop": 5})] + [
     ("/v1/chat/completions", {"max_tokens": 5}), ("/v1/completions", {"max_tokens": 5}),
     ("/v1/completions", {"prompt": []}), ("/v1/completions", {"prompt": 5}), ("/v1/completions", {"prompt": ""}),
     ("/v1/completions", {"prompt": [5, 6], "suffix": "x"}), ("/v1/completions", {"prompt": "x", "logprobs": True}),
@@ -165,6 +171,84 @@ def test_what_openai_s_own_client_takes(blocking_model):
             create(messages=HELLO, timeout=timeout)
     with pytest.raises(TypeError, match="^response_format: a dict is wanted"):
         create(messages=HELLO, response_format=dict)
+
+
+def test_what_no_body_can_be(blocking_model):
+    """What is wrong in Python alone."""
+    create = OpenAI(blocking_model).chat.completions.create
+    for error, match, parameters in [
+            (runnel.InvalidError, "^logit_bias: .* 1.5", {"logit_bias": {1.5: 100}}),
+            (TypeError, "^extra_body: a dict", {"extra_body": [1]}), (TypeError, "^stream: ", {"stream": 1}),
+            (TypeError, "^stream_options: a dict", {"stream_options": 5, "stream": True}),
+            (TypeError, "^stream_options.include_usage: ", {"stream_options": {"include_usage": 1}, "stream": True})]:
+        with pytest.raises(error, match=match):
+            create(messages=HELLO, **parameters)
+    plain = create(messages=HELLO, max_tokens=5, temperature=0)
+    assert create(messages=HELLO, temperature=0, max_tokens=None, extra_body={"max_tokens": 5}).choices == plain.choices
+    assert len(create(messages=HELLO, max_tokens=2, extra_body={"n": 2}).choices) == 2
+    assert create(messages=HELLO, temperature=0, max_completion_tokens=5, max_tokens=2).choices == plain.choices
+
+
+class Row(list):
+    """As an array of numpy's has it: no number, though it has the method."""
+
+    def __index__(self):
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+
+
+def test_arrays_of_ids(blocking_model):
+    client = OpenAI(blocking_model)
+    ids = [[5, 6, 7], [8, 9, 10]]
+    arrays = [[Row(row) for row in ids], Row([Row(row) for row in ids])]
+    if importlib.util.find_spec("numpy"):
+        import numpy
+
+        arrays += [numpy.array(ids), [numpy.array(row) for row in ids]]
+    for create, name in ((client.completions.create, "prompt"), (client.embeddings.create, "input")):
+        more = {"max_tokens": 3, "temperature": 0} if name == "prompt" else {}
+        answers = [create(**{name: given}, **more).model_dump() for given in (ids, *arrays)]
+        parts = [answer["choices" if name == "prompt" else "data"] for answer in answers]
+        assert len(parts[0]) == 2 and all(part == parts[0] for part in parts)
+        one = [create(**{name: given}, **more).usage.prompt_tokens for given in (ids[0], Row(ids[0]))]
+        assert one == [3, 3]
+        with pytest.raises(TypeError, match=f"^{name}: "):
+            create(**{name: {"a set"}}, **more)
+
+
+def test_parameters_of_embeddings(blocking_model):
+    create = OpenAI(blocking_model).embeddings.create
+    expected = create(input="Hello").data
+    assert create(input="Hello", timeout=1000, user="me", extra_headers={}, extra_body={"priority": 1}).data == expected
+    with pytest.raises(runnel.InvalidError, match="^timeout: "):
+        create(input="Hello", timeout=-1)
+    with pytest.raises(TypeError, match="nonsense"):
+        create(input="Hello", nonsense=1)
+
+
+async def test_more_choices_than_the_engine_has_streams(model_path):
+    """Their chunks come as those of others."""
+    async with runnel.Engine(compute_threads=1, max_streams=3) as engine:
+        model = await engine.load_model(model_path)
+        parameters = {"messages": HELLO, "max_tokens": 4, "seed": 3, "n": 8, "ignore_eos": True}
+        whole = (await AsyncOpenAI(model).chat.completions.create(**parameters)).choices
+        more = {"stream": True, "stream_options": {"include_usage": True}}
+        awaited = await read_all(await AsyncOpenAI(model).chat.completions.create(**parameters, **more))
+        blocked = list(OpenAI(model).chat.completions.create(**parameters, **more))
+        for chunks in (awaited, blocked):
+            assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == 32
+            texts = [""] * 8
+            for chunk in chunks[:-1]:
+                texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+            assert texts == [choice.message.content for choice in whole]
+        stream = await AsyncOpenAI(model).chat.completions.create(**parameters, stream=True)
+        await stream.__anext__()
+        await stream.close()
+        assert await read_all(stream) == [] and engine.streams() == []
+        async with model.stream("x", max_tokens=-1, ignore_eos=True, context_keep=0), \
+                model.stream("x", max_tokens=-1, ignore_eos=True, context_keep=0), \
+                model.stream("x", max_tokens=-1, ignore_eos=True, context_keep=0):
+            with pytest.raises(runnel.BusyError):
+                await AsyncOpenAI(model).chat.completions.create(**parameters, stream=True)
 
 
 async def test_more_texts_than_the_engine_has_streams(model_path):

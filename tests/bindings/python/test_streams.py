@@ -392,6 +392,33 @@ async def test_closing_needs_none_of_the_loop_s_threads(model_path):
     await busy
 
 
+async def test_the_second_who_closes_waits_for_the_first(model_path):
+    engine = runnel.Engine(compute_threads=1)
+    model = runnel.blocking.Model(engine, (await engine.load_model(model_path))._core)
+    entered, leave = threading.Event(), threading.Event()
+
+    def choose(candidates):
+        entered.set()
+        leave.wait()
+
+    def read():
+        with pytest.raises(runnel.ClosedError):
+            model.generate(PROMPT, max_tokens=5, temperature=1, choose=choose)
+
+    reader = asyncio.create_task(asyncio.to_thread(read))
+    await asyncio.to_thread(entered.wait)
+    closers = [asyncio.create_task(engine.aclose()) for _ in range(2)]
+    closers.append(asyncio.create_task(asyncio.to_thread(engine.close)))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    with pytest.raises(runnel.TimeoutError):
+        await asyncio.to_thread(engine.close, 0.01)
+    assert not any(closer.done() for closer in closers)
+    leave.set()
+    await asyncio.gather(reader, *closers)
+    engine.close()
+
+
 async def test_cancelling_a_load(engine, model_path):
     task = asyncio.create_task(engine.load_model(model_path))
     await asyncio.sleep(0)
@@ -415,8 +442,9 @@ async def test_an_exception_in_choose_ends_the_stream(model):
     def choose(candidates):
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         await model.generate(PROMPT, max_tokens=5, temperature=1, choose=choose)
+    assert "choose" in [frame.name for frame in caught.traceback]  # where it was raised
 
 
 @pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])

@@ -17,6 +17,73 @@ PROMPT = "Once upon a time"
 ENDLESS = {"max_tokens": -1, "ignore_eos": 2, "context_keep": 0}
 
 
+class Owner:
+    """Holds a stream, and is held by it."""
+
+    def choose(self, candidates):
+        return None
+
+    def progress(self, fraction):
+        return None
+
+
+async def test_a_stream_that_its_own_function_holds_is_collected(engine, model):
+    """Nobody else has it: it is cancelled, and its slot is free again."""
+    for reads in (False, True):
+        owner = Owner()
+        owner.stream = model.stream(PROMPT, temperature=1, choose=owner.choose, **ENDLESS)
+        if reads:
+            await owner.stream.__anext__()
+        gone = weakref.ref(owner)
+        gc.collect()
+        assert gone() is not None and not owner.stream.ended
+        del owner
+        gc.collect()
+        while engine.streams():
+            await asyncio.sleep(0.001)
+        gc.collect()
+        assert gone() is None
+
+
+async def test_a_model_that_its_own_on_progress_holds_is_collected(engine, model_path):
+    owner = Owner()
+    owner.model = await engine.load_model(model_path, on_progress=owner.progress)
+    gone = weakref.ref(owner)
+    owner.stream = owner.model.stream(PROMPT, **ENDLESS)  # it holds its model while it runs
+    gc.collect()
+    assert gone() is not None
+    del owner
+    gc.collect()
+    assert gone() is None
+    while engine.streams():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_task_that_only_its_stream_holds_is_not_collected(model, whole):
+    """asyncio itself has but a weak reference to a task that waits."""
+    loop = asyncio.get_running_loop()
+    told = loop.create_future()
+
+    async def read():
+        stream, n = model.stream(PROMPT, max_tokens=30, ignore_eos=2), 0
+        if whole:
+            n = len((await stream.result()).tokens)
+        else:
+            async for piece in stream:
+                n += piece.kind == "token"
+        told.set_result(n)
+
+    def collect():
+        gc.collect()
+        if not told.done():
+            loop.call_soon(collect)
+
+    asyncio.create_task(read())
+    loop.call_soon(collect)
+    assert await told == 30
+
+
 class Counting(asyncio.SelectorEventLoop):
     """A loop that counts its futures."""
 
