@@ -140,7 +140,7 @@ static void refuse(const char *of, const char *head, const char *state, runnel_s
  * file is told at once. */
 static void test_own_files(void **state)
 {
-    char folder[] = "/tmp/runnel-own-files-XXXXXX", part[3][64], link_to[64], hard[64], dangling[64], none[64];
+    char folder[] = "/tmp/runnel-own-files-XXXXXX", part[3][64], link_to[64], hard[64], dangling[64], none[64], odd[64];
     FILE *file;
 
     (void)state;
@@ -151,6 +151,7 @@ static void test_own_files(void **state)
     snprintf(hard, sizeof hard, "%s/hard", folder);
     snprintf(dangling, sizeof dangling, "%s/dangling", folder);
     snprintf(none, sizeof none, "%s/none", folder);
+    snprintf(odd, sizeof odd, "%s/m-00001-of--0001.gguf", folder);
     for (int i = 0; i < 2; i++) {
         file = fopen(part[i], "w");
         assert_non_null(file);
@@ -159,6 +160,7 @@ static void test_own_files(void **state)
     assert_int_equal(symlink(part[1], link_to), 0);
     assert_int_equal(symlink("none", dangling), 0);
     assert_int_equal(link(part[0], hard), 0);
+    assert_int_equal(link(part[0], odd), 0);
     refuse(part[0], part[0], NULL, RUNNEL_INVALID, "head");
     refuse(part[0], hard, NULL, RUNNEL_INVALID, "head");
     refuse(part[0], part[1], NULL, RUNNEL_INVALID, "head");
@@ -170,10 +172,10 @@ static void test_own_files(void **state)
     refuse(part[0], "", NULL, RUNNEL_IO, "head");
     refuse(part[0], none, "", RUNNEL_IO, "state");
     refuse(part[0], "/nowhere/head", NULL, RUNNEL_IO, "/nowhere/head: cannot be written");
-    refuse("/nowhere/m-00001-of--0001.gguf", "/nowhere/head", NULL, RUNNEL_IO, "/nowhere/head: cannot be written");
+    refuse(odd, "/nowhere/head", NULL, RUNNEL_IO, "/nowhere/head: cannot be written"); /* a sign is no digit */
     refuse(part[0], "/proc/head", NULL, RUNNEL_IO, "/proc/head: cannot be written");
     refuse(part[0], none, "/nowhere/state", RUNNEL_IO, "/nowhere/state: cannot be written");
-    unlink(part[0]), unlink(part[1]), unlink(link_to), unlink(hard), unlink(dangling);
+    unlink(part[0]), unlink(part[1]), unlink(link_to), unlink(hard), unlink(dangling), unlink(odd);
     assert_int_equal(rmdir(folder), 0); /* and nothing else is there */
 }
 
