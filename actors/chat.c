@@ -87,6 +87,8 @@ static bool is_special(struct rn_value message)
     for (size_t i = 0; i < message.dict->n; i++)
         if (message.dict->entries[i].value.kind == RN_VALUE_NONE)
             return true;
+    if (rn_value_is(rn_dict_at(message, "role"), "assistant") && rn_value_is(rn_dict_at(message, "content"), ""))
+        return true;
     return rn_dict_at(message, "content").kind != RN_VALUE_STRING ||
            rn_value_is(rn_dict_at(message, "role"), "developer") ||
            rn_dict_at(message, "tool_calls").kind != RN_VALUE_UNDEFINED ||
@@ -137,7 +139,8 @@ static runnel_status put_message(struct text *text, const runnel_message *messag
         put_string(text, message->content);
     else
         put_plain(text, "null");
-    *special |= message->content == NULL || message->more != NULL || strcmp(message->role, "developer") == 0;
+    *special |= message->content == NULL || message->more != NULL || strcmp(message->role, "developer") == 0 ||
+                (message->content[0] == '\0' && strcmp(message->role, "assistant") == 0);
     if (message->more != NULL) {
         snprintf(what, sizeof what, "messages[%zu].more", i);
         status = check_json(text->heap, message->more, false, what, NULL, error);

@@ -251,12 +251,12 @@ void rn_fast_reach(const struct rn_fast_context *c, const struct rn_op *op, uint
 
     for (p = n > op->window ? n - op->window : 0; p < n; p++)
         out[k++] = (int32_t)p;
-    for (p = op->per - 1; a == NULL && p < n; p += op->per)
+    for (p = op->per - 1; a == NULL && p < n && k < op->used; p += op->per)
         out[k++] = (int32_t)(p | RN_SECOND);
-    for (i = 0; i < n_a && a[i] >= 0; i++)
+    for (i = 0; i < n_a && a[i] >= 0 && k < op->used; i++)
         if (((uint32_t)a[i] + 1) % op->per == 0)
             out[k++] = a[i] | RN_SECOND;
-    RN_ASSERT(k <= op->used);
+    RN_CHECK(k <= op->used);
     while (k < op->used)
         out[k++] = -1;
 }
@@ -300,7 +300,6 @@ void rn_fast_gather(const struct rn_fast_context *c, const struct rn_op *op, uin
         many = to - i < RN_ATTEND_TILE ? to - i : RN_ATTEND_TILE;
         for (j = 0; j < many; j++) {
             uint32_t position = (uint32_t)chosen[i + j];
-
             bool far = (position & RN_SECOND) != 0;
 
             position &= ~(uint32_t)RN_SECOND;

@@ -237,9 +237,12 @@ static void op_kv_store(const struct rn_fast_context *c, const struct rn_op *op,
 static void op_route(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     int32_t *ids = (int32_t *)rn_fast_row(c, op->out, row);
+    uint32_t j;
 
     if (op->b >= 0) {
         memcpy(ids, rn_fast_row(c, op->b, row), op->used * sizeof *ids);
+        for (j = 0; j < op->used; j++) /* the builder has looked at them; the file may be another since */
+            ids[j] = (uint32_t)ids[j] < op->experts ? ids[j] : 0;
         rn_route_weigh(op, rn_fast_row(c, op->a, row), ids, rn_fast_row(c, op->out2, row));
         return;
     }

@@ -547,7 +547,9 @@ static void route_row(const struct rn_op *op, const float *logits, const float *
     if (op->groups > 1)
         keep_best_groups(op, scores);
     for (j = 0; j < op->used; j++)
-        ids[j] = given != NULL ? given[j] : (int32_t)best(scores, op->experts, ids, j);
+        ids[j] = given == NULL                      ? (int32_t)best(scores, op->experts, ids, j)
+                 : (uint32_t)given[j] < op->experts ? given[j]
+                                                    : 0;
     for (j = 0; j < op->used; j++) {
         ids[j] /= op->per > 1 ? (int32_t)op->per : 1;
         most = fmax(most, gates[ids[j]]);

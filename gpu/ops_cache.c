@@ -117,6 +117,8 @@ int rn_gpu_run_rope_store(struct rn_gpu_backend *backend, const struct rn_op *op
         backend, rn_kv_rotated(backend->limits.kv_type) ? RN_KERNEL_rope_store_rotated : RN_KERNEL_rope_store, &args);
 }
 
+static_assert((int)RN_SECOND_POSITION == (int)RN_SECOND, "the plan's");
+
 int rn_gpu_run_angles(struct rn_gpu_backend *backend, uint32_t index, const struct rn_gpu_shape *shape)
 {
     const struct rn_rope *rope = &backend->plan->ropes[index];

@@ -668,8 +668,8 @@ RUNNEL_API void runnel_request_default(runnel_request *request);
  * CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *request, runnel_error *error);
 
-/* Can tokens be drawn as request->sampling says? Reads nothing else of the request; the model may be without weights. OK;
- * what runnel_generate would say of it (INVALID); STATE: the model is not loaded; CLOSED. Any thread. */
+/* Can tokens be drawn as request->sampling says? Reads nothing else of the request; the model may be without weights.
+ * OK; what runnel_generate would say of it (INVALID); STATE: the model is not loaded; CLOSED. Any thread. */
 RUNNEL_API runnel_status runnel_sampling_check(runnel_model *model, const runnel_request *request, runnel_error *error);
 
 /* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, any other in the engine.

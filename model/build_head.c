@@ -1,4 +1,4 @@
-/* What stands behind the last block of a plan: logits, and the features that are embeddings: see build.h. */
+/* What a plan gives: logits, and features, of blocks that are tapped and of embeddings: see build.h. */
 #include "model/build.h"
 
 #include <float.h>
@@ -107,4 +107,73 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
     else
         rn_build_logits(b, normed, "output.weight", embedding);
     rn_build_release(b, x);
+}
+
+/* ---- Features: of blocks that are tapped, and what comes last ---- */
+
+uint32_t rn_build_fused_width(const struct rn_build *b)
+{
+    return b->facts->width > 0 ? b->facts->width : b->hparams.embedding;
+}
+
+/* RMS norm of all that is tapped, where the head's file asks for it. Releases all. */
+static int16_t norm_tapped(struct rn_build *b, int16_t all)
+{
+    double eps = b->hparams.rms_eps;
+    int16_t normed;
+
+    if (!b->facts->norm_before_fc)
+        return all;
+    b->hparams.rms_eps = b->facts->eps;
+    normed = rn_build_rms_norm(b, all, "enc.output_norm.weight");
+    b->hparams.rms_eps = eps;
+    rn_build_release(b, all);
+    return normed;
+}
+
+/* x joins what is tapped already; the last one makes a feature of all. */
+static void fuse(struct rn_build *b, int16_t x, bool is_last)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_TAP);
+    int16_t all = rn_build_concat(b, b->tapped < 0 ? x : b->tapped, b->tapped < 0 ? -1 : x);
+
+    if (b->tapped >= 0)
+        rn_build_release(b, b->tapped);
+    b->tapped = all;
+    if (!is_last)
+        return;
+    b->source = b->fuse;
+    all = norm_tapped(b, all);
+    op.a = rn_build_linear(b, all, "fc", rn_build_fused_width(b));
+    b->source = b->plan->gguf;
+    rn_build_op(b, &op);
+    rn_build_release(b, op.a);
+    rn_build_release(b, all);
+}
+
+void rn_build_tap(struct rn_build *b, int16_t x)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_TAP);
+
+    op.a = x;
+    for (uint32_t i = 0; i < b->n_taps; i++) {
+        op.group = i * b->hparams.embedding;
+        if (b->taps[i] != (uint32_t)b->layer)
+            continue;
+        if (b->fuse != NULL)
+            fuse(b, x, i + 1 == b->n_taps);
+        else
+            rn_build_op(b, &op);
+    }
+}
+
+void rn_build_features(struct rn_build *b, int16_t a)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_TAP);
+
+    op.a = a;
+    op.group = b->plan->features_width;
+    b->plan->features_width += rn_build_width(b, a);
+    b->plan->taps_selected = true;
+    rn_build_op(b, &op);
 }

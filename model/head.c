@@ -158,6 +158,11 @@ static void build_nextn(struct rn_build *b)
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", width, n_vocab, 0, false), own, output;
     int16_t h, normed;
 
+    if (b->nextn >= b->hparams.n_nextn) {
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "key %s.nextn_predict_layers counts layers that the file does not have",
+                      b->hparams.architecture);
+        return;
+    }
     b->layer = b->last = (int32_t)(b->n_blocks + b->nextn);
     own = rn_build_matrix(b, "blk.%d.nextn.embed_tokens.weight", width, n_vocab, 0, true);
     h = layer(b, own >= 0 ? own : embedding);

@@ -8,8 +8,8 @@
  *     normed ─ indexer.proj ──── a weight for each head ───┴─ CHOOSE ─ positions ─▶ ATTENTION of this block, and of
  *     normed ─ indexer.attn_k ─ norm ─ ROPE ─ KV_STORE ······· the cache            those behind it that do not choose
  *
- * Where positions are chosen in blocks, each of them has one key, at its last position: the mean of the block's keys, by
- * the softmax of a gate of each and of what the file adds to the gates of the positions in a block (GLM-5.3):
+ * Where positions are chosen in blocks, each of them has one key, at its last position: the mean of the block's keys,
+ * by the softmax of a gate of each and of what the file adds to the gates of the positions in a block (GLM-5.3):
  *
  *     normed ─ indexer.attn_k ─ norm ──────────┐
  *     normed ─ indexer_compressor_gate ── COMPRESS by indexer_compressor_ape ─ KV_STORE

@@ -264,8 +264,8 @@ static bool second_ok(const struct checker *c, const struct rn_op *op)
         return true;
     second = layer_at(c->plan, (int32_t)(op->second - 1));
     return op->kind == RN_OP_ATTENTION && op->second <= c->stored && op->second - 1 != (uint32_t)op->layer &&
-           first->k_width == second->k_width && first->v_width == second->v_width &&
-           first->kv_heads == second->kv_heads;
+           first->k_width == second->k_width && first->v_width == second->v_width && first->kv_heads == 1 &&
+           second->kv_heads == 1;
 }
 
 /* Layers are written in their order, and read behind that. */

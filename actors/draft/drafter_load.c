@@ -67,7 +67,9 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
 
     if (drafter->plan->state_bytes > 0) /* what it has guessed cannot be taken back */
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: a model with a recurrent state guesses for no other", path);
-    RN_ASSERT(block_bytes > 0 && drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
+    if (block_bytes == 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the blocks that would guess have no attention", path);
+    RN_ASSERT(drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
     model->parts.device->kind->memory(model->parts.device, &memory);
     if (bytes == 0)
         bytes = rn_device_kv_bytes(&memory,

@@ -139,14 +139,22 @@ static void add(struct files *files, const char *name, const char *path, int kin
         files->list[files->n++] = (struct named){name, path, NULL, kind};
 }
 
+/* The path is taken, and freed where there is no room. */
+static void add_own(struct files *files, const char *name, char *path, int kind)
+{
+    if (files->n < MOST)
+        files->list[files->n++] = (struct named){name, path, path, kind};
+    else
+        free(path);
+}
+
 /* One that is written beside another. Without memory it is not looked at, and the command fails for want of it. */
 static void add_beside(struct files *files, const char *name, const char *path, const char *ending)
 {
     char *whole = NULL;
 
-    if (path == NULL || files->n == MOST || asprintf(&whole, "%s%s", path, ending) < 0)
-        return;
-    files->list[files->n++] = (struct named){name, whole, whole, WRITTEN};
+    if (path != NULL && asprintf(&whole, "%s%s", path, ending) >= 0)
+        add_own(files, name, whole, WRITTEN);
 }
 
 /* Likewise, beside the file that the path leads to. */
@@ -165,9 +173,9 @@ static void add_journal(struct files *files, const char *journal, const char *ou
 
     if (asprintf(&path, "%s%s", journal != NULL ? journal : output, journal != NULL ? "" : ".journal") < 0)
         return;
-    files->list[files->n++] = (struct named){"the journal", path, path, WRITTEN};
     add_behind(files, "the journal with -wal", path, "-wal");
     add_behind(files, "the journal with -shm", path, "-shm");
+    add_own(files, "the journal", path, WRITTEN);
 }
 
 /* A head is written under another name first, and so is how far its training is. */
@@ -189,7 +197,7 @@ static void add_history(struct files *files, const struct app_options *options)
     char path[PATH_MAX], *own = NULL;
 
     if (!options->no_history && chat_history_path(path, sizeof path) && (own = strdup(path)) != NULL)
-        files->list[files->n++] = (struct named){"the history", own, own, READ};
+        add_own(files, "the history", own, READ);
 }
 
 static void add_job(struct files *files, const struct app_options *options)

@@ -110,8 +110,8 @@ static bool check_tokens_options(const struct app_options *options)
 
     if (text == (options->n_tokens > 0))
         app_error(text ? "--tokens replaces the text: give one of them" : "give a text with -p or -f, or --tokens");
-    else if (!text && (options->bos || options->special))
-        app_error("--tokens are taken as they are: --bos and --special are for texts");
+    else if (!text && (options->bos || options->special || options->ids))
+        app_error("--tokens are taken as they are: --bos, --special and --ids are for texts");
     else
         return true;
     return false;

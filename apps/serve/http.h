@@ -69,9 +69,9 @@ struct http_handlers {
      * http_user, and nothing else may be done with the exchange. NULL: not told. */
     void (*on_end)(void *user, struct http_exchange *exchange);
 
-    /* A connection that came was not taken, by this error of libuv's (UV_EMFILE: the process has no descriptors left, or
-     * none for connections: limits.taken): it waits in the kernel's queue. Each time; several times a second while it
-     * lasts. NULL: not told. */
+    /* A connection that came was not taken, by this error of libuv's (UV_EMFILE: the process has no descriptors left,
+     * or none for connections: limits.taken): it waits in the kernel's queue. Each time; several times a second while
+     * it lasts. NULL: not told. */
     void (*on_short)(void *user, int error);
 
     /* The body of a refusal by the server itself (400, 408, 413, 414, 417, 431, 501, 503, 505), valid until the next

@@ -180,6 +180,7 @@ RN_KERNEL(route, rn_route_args, ROUTE_THREADS, 2)
                          .get((uint64_t)block_x() * args.used + j);
             else
                 taken.put(best.id, 1);
+            id = id < n ? id : 0; /* a table's are the file's */
             ids.put((uint64_t)block_x() * args.used + j, (int32_t)id);
             gates.put(j, gate_of(args.gating, logits.get(begin + id), softmax.get(0), softmax.get(1)));
         }

@@ -17,12 +17,15 @@
  * In the first blocks a table says which experts a token has (hash_layer_count). */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/min.h"
 #include "model/arch/families.h"
 #include "model/build.h"
 
 enum { FEW = 4, MANY = 128 }; /* positions of a block, of the two kinds */
+
+static_assert((int)RN_MAX_CONTEXT < (int)RN_SECOND, "a bit beside positions");
 
 /* Indices of rn_hparams.ropes: blocks that see single positions only, and the others; `*_BACK`: the other way; the last
  * two are of what is made of a block. */
@@ -278,7 +281,7 @@ static int16_t attend(struct rn_build *b, struct rn_op *op)
     return op->out;
 }
 
-/* Keeps normed. */
+/* Keeps low. */
 static int16_t queries(struct rn_build *b, int16_t low)
 {
     const struct rn_layer_hparams *layer = layer_of(b);
@@ -338,15 +341,18 @@ static int16_t attention(struct rn_build *b, int16_t normed)
 /* The table's numbers of experts; all of them there are. */
 static void check_table(struct rn_build *b, const struct rn_weight *w)
 {
-    const int32_t *ids = w->tensor->data;
+    const unsigned char *ids = w->tensor->data; /* of any alignment */
     uint64_t i, n = (uint64_t)w->rows * w->cols;
+    int32_t id;
 
-    for (i = 0; i < n; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= b->hparams.experts) {
+    for (i = 0; i < n; i++) {
+        memcpy(&id, ids + i * sizeof id, sizeof id);
+        if (id < 0 || (uint32_t)id >= b->hparams.experts) {
             rn_build_fail(b, RUNNEL_FORMAT, "tensor blk.%d.ffn_gate_tid2eid.weight names expert %d of %u",
-                          (int)b->layer, (int)ids[i], b->hparams.experts);
+                          (int)b->layer, (int)id, b->hparams.experts);
             return;
         }
+    }
 }
 
 /* Of each row's token the experts that the block's table names. */

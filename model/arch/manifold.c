@@ -1,5 +1,5 @@
 /* Residual streams side by side that are mixed anew before and behind each half of a block (manifold-constrained
- * hyper-connections: arXiv 2512.24880), as DeepSeek-V4 (deepseek4.c) and GLM-5.3 have them. Of a row x of n streams x_i:
+ * hyper-connections: arXiv 2512.24880), which DeepSeek-V4 (deepseek4.c) and GLM-5.3 have. Of a row x of n streams x_i:
  *
  *     [pre, post, m] = HYPER(F norm(x))            norm: of all n streams as one row, without weights
  *     y = half(norm(sum_i pre_i x_i))              half: attention or feed-forward

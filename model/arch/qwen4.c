@@ -311,6 +311,9 @@ static int16_t add_grams(struct rn_build *b, int16_t x)
 {
     int16_t e, value, all, normed, out;
 
+    if (b->plan->n_vocab >= RN_MOST_TOKEN)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor token_embd.weight has %u rows, too many for n-grams",
+                      b->plan->n_vocab);
     b->plan->grams = b->hparams.grams.grams;
     e = look_up(b);
     value = rn_build_linear(b, e, "blk.%d.ple_value", b->hparams.embedding);

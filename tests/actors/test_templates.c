@@ -309,6 +309,11 @@ static void forms(void **state)
          CALLED("", OBJECT), "u..[[\"a\", 1]]"},
         {LOOP("{% if m.content is none %}{{ m.tool_calls | tojson }}{% else %}{{ m.content }}{% endif %}"),
          CALLED("\"content\":null,", OBJECT), "u[{\"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]"},
+        /* no message has anything else that is special */
+        {LOOP("{% if m.content == '' %}{{ raise_exception('empty') }}{% endif %}{{ m.content or '-' }}"),
+         "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"\"}]", "u-"},
+        {LOOP("{{ m.content if m.thinking is undefined else m.thinking | length }}"),
+         "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\",\"thinking\":null}]", "ua"},
         /* arguments */
         {CALLS("{{ c.function.name + c.function.arguments }}"), CALLED("", OBJECT), "f{\"a\": 1}"},
         {CALLS("{{ c.function.name ~ c.function.arguments }}"), CALLED("", TEXT), "f{\"a\": 1}"},

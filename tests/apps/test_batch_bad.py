@@ -327,7 +327,7 @@ class Bad(unittest.TestCase):
                          r"prompts of \d+ tokens\n$")
 
     def test_check_of_what_the_model_decides(self):
-        """The job's verdict, in its words, where it hangs on the context, on the model's head, on samplers, or on two fields."""
+        """The job's verdict, in its words, where it hangs on the context, the model's head, samplers, or two fields."""
         whole = {"max_tokens": 1, "prompt": "a"}
         lines = [(TEXT, {**whole, "mirostat": 2, "adaptive_target": 0.5}), (TEXT, {**whole, "context_keep": 513}),
                  (TEXT, {**whole, "context_keep": 512}), (TEXT, {**whole, "mirostat": 2}),

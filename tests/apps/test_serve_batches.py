@@ -349,7 +349,7 @@ class Batches(unittest.TestCase):
         lines = self.long()
         whole = client.wait(client.begin(lines)[1])
         _, batch = client.begin(lines)
-        while batch["status"] != "in_progress" or batch["request_counts"]["completed"] < 3:
+        while batch["status"] not in DONE and batch["request_counts"]["completed"] < 3:  # else it was killed too late
             _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
         self.server.process.kill()
         self.server.stop()
@@ -365,7 +365,7 @@ class Batches(unittest.TestCase):
         client = Client(self.server)
         lines = self.long()
         whole = plain(client.content(client.wait(client.begin(lines)[1])["output_file_id"]))
-        _, batch = client.begin(lines)
+        _, batch = client.begin(lines + [line(f"e{i}", TEXT, ENDLESS) for i in range(100)])
         written = os.path.join(self.folder, "files", batch["id"] + ".out")
         while not os.path.exists(written) or os.path.getsize(written) == 0 or batch["request_counts"]["completed"] < 3:
             _, batch = client.json("GET", f"/v1/batches/{batch['id']}")

@@ -55,7 +55,8 @@ class Folder(unittest.TestCase):
                 text, usage, _ = answer(PROMPTS[0], "--cache-dir", cache, *options)
                 self.assertEqual((text, usage.get("cold_tokens", 0) > 0), (plain, found), options)
             for wait in (0, 1, 1000000):  # the text does not depend on what has arrived
-                self.assertEqual(answer(PROMPTS[0], "--cache-dir", cache, "--salt", "7", "--cache-wait", wait)[0], plain)
+                options = "--cache-dir", cache, "--salt", "7", "--cache-wait", wait
+                self.assertEqual(answer(PROMPTS[0], *options)[0], plain)
 
     def test_not_kept(self):
         """A tier that takes nothing, or not all: exit code 1, and what is said of a folder is true."""

@@ -71,7 +71,8 @@ static void set(struct model_edit *edit, const char *name, uint32_t type, uint32
     key->count = count;
     key->data = NULL;
     key->bytes = n;
-    memcpy(key->own, bytes, n);
+    if (n > 0)
+        memcpy(key->own, bytes, n);
 }
 
 void edit_u32(struct model_edit *edit, const char *key, uint32_t value)

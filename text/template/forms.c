@@ -69,12 +69,15 @@ static const struct rn_str *part_text(struct rn_value part)
 static _Noreturn void refuse_part(struct rn_run *run, size_t message, size_t at, struct rn_value part)
 {
     struct rn_value type = rn_dict_at(part, "type");
+    size_t n;
 
     run->own_sentence = true; /* no place in the template is at fault */
     if (!is_text(type) || rn_value_is(type, "text") || rn_value_is(type, "refusal"))
         rn_tpl_fail(run, "messages[%zu].content[%zu]: not a part with a type and a text", message, at);
+    for (n = type.string->n < 40 ? type.string->n : 40; n < type.string->n && (type.string->bytes[n] & 0xc0) == 0x80;)
+        n--; /* whole characters */
     rn_tpl_fail(run, "messages[%zu].content[%zu]: the chat template takes text there, not a part of the type %.*s",
-                message, at, (int)(type.string->n < 40 ? type.string->n : 40), type.string->bytes);
+                message, at, (int)n, type.string->bytes);
 }
 
 /* All the parts as one string, with newlines between. */

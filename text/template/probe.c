@@ -170,12 +170,16 @@ static runnel_status probe_arguments(struct probe *p)
 
     for (int i = 0; i < 4 && status == RUNNEL_OK && best < (i < 2 ? 2 : 1); i++) {
         struct rn_rendered out[2] = {0};
+        int before = best;
+        enum rn_template_arguments form;
 
         p->tools = i < 2 ? "," TOOL : "";
         status = render_call(p, contents[i % 2], OBJECT, "\"b\"", &out[0]);
         if (status == RUNNEL_OK)
             status = render_call(p, contents[i % 2], TEXT, "\"b\"", &out[1]);
-        p->forms->arguments = judge_arguments(out, &best);
+        form = judge_arguments(out, &best);
+        if (best > before)
+            p->forms->arguments = form;
         free_all(p->heap, out, 2);
     }
     return status;

@@ -59,7 +59,7 @@ static void close_model(rnpy_model *self)
 /* What on_progress has raised. An Exception is told as one that nobody can catch is. */
 static void note_raised(rnpy_model *self)
 {
-    PyObject *type, *value, *trace;
+    PyObject *type, *value, *trace, *before;
 
     if (PyErr_ExceptionMatches(PyExc_Exception)) {
         PyErr_WriteUnraisable(self->on_progress);
@@ -71,8 +71,11 @@ static void note_raised(rnpy_model *self)
         PyException_SetTraceback(value, trace);
     Py_XDECREF(type);
     Py_XDECREF(trace);
-    Py_XDECREF(self->raised);
+    RNPY_LOCK((PyObject *)self);
+    before = self->raised;
     self->raised = value;
+    RNPY_UNLOCK();
+    Py_XDECREF(before);
 }
 
 /* Each fraction once; the last one of a load that succeeds is 1. */
@@ -109,9 +112,13 @@ static PyObject *note_end(rnpy_model *self, const runnel_load_event *event)
 
 static void load_ended(rnpy_model *self, const runnel_load_event *event)
 {
-    PyObject *waiter = note_end(self, event), *result;
+    PyObject *waiter = note_end(self, event), *told, *result;
 
-    Py_CLEAR(self->on_progress); /* it may refer to the model */
+    RNPY_LOCK((PyObject *)self);
+    told = self->on_progress; /* it may refer to the model */
+    self->on_progress = NULL;
+    RNPY_UNLOCK();
+    Py_XDECREF(told);
     if (waiter != NULL) {
         rnpy_wake_by_host(self->host, waiter);
         Py_DECREF(waiter);

@@ -91,7 +91,7 @@ def take_n(parameters):
 
 def _token_of(key):
     """The id that a name in logit_bias is, or spells."""
-    if isinstance(key, str) and key.isascii() and key.isdigit():
+    if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 10:
         key = int(key)
     if isinstance(key, (bool, str)) or not hasattr(key, "__index__") or not 0 <= operator.index(key) <= _MOST_TOKENS:
         raise InvalidError(f"logit_bias: token ids are wanted, not {key!r}")
@@ -337,6 +337,8 @@ def embedding_options(parameters, dimensions, form):
 
 def completion_options(parameters):
     options = {"max_tokens": 16, **_options(parameters)}
+    if options["max_tokens"] != -1 or isinstance(options["max_tokens"], bool):  # -1: an option of Model.stream
+        options["max_tokens"] = whole("max_tokens", options["max_tokens"], 0, _MOST_TOKENS)
     options.setdefault("grammar", _grammar(options.pop("response_format", None), (), None))
     if "logprobs" in options:
         n_top = whole("logprobs", options.pop("logprobs"), 0, _MOST_TOP)
