@@ -71,9 +71,9 @@ struct rn_rope {
 enum {
     RN_MOST_SHIFT = 1 << 20,
     RN_MOST_TOKEN = 1 << 24, /* of a TOKEN, which gives floats */
-    RN_MAX_ROUTED = 4096, /* experts of a ROUTE */
-    RN_MAX_STREAMS = 64,  /* of a HYPER */
-    RN_SECOND = 1 << 30   /* beside a position that a REACH gives: it is one of the second cache */
+    RN_MAX_ROUTED = 4096,    /* experts of a ROUTE */
+    RN_MAX_STREAMS = 64,     /* of a HYPER */
+    RN_SECOND = 1 << 30      /* beside a position that a REACH gives: it is one of the second cache */
 };
 
 struct rn_op {

@@ -2,12 +2,16 @@
  * time. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "actors/engine.h"
 #include "fixture.h"
+#include "tests/oracle/made_model.h"
 
 static runnel_model *load(runnel_engine *engine, const char *draft, uint32_t measure_ms)
 {
@@ -57,11 +61,82 @@ static void no_text_depends_on_it(void **state)
     runnel_engine_free(engine);
 }
 
+/* ---- Blocks that cannot guess ---- */
+
+/* A model of two blocks, of which the first has no attention. */
+static const char model_text[] = "key general.architecture str deci\n"
+                                 "key deci.vocab_size u32 64\n"
+                                 "key deci.context_length u32 256\n"
+                                 "key deci.embedding_length u32 64\n"
+                                 "key deci.block_count u32 2\n"
+                                 "key deci.feed_forward_length u32[] 128 64\n"
+                                 "key deci.attention.head_count u32[] 0 4\n"
+                                 "key deci.attention.head_count_kv u32[] 0 2\n"
+                                 "key deci.attention.key_length u32 16\n"
+                                 "key deci.attention.value_length u32 16\n"
+                                 "key deci.attention.layer_norm_rms_epsilon f32 9.99999975e-06\n"
+                                 "key deci.rope.dimension_count u32 16\n"
+                                 "key deci.rope.freq_base f32 500000\n"
+                                 "vocabulary 64\n"
+                                 "tensor token_embd.weight 64 64 = 0 1\n"
+                                 "tensor output_norm.weight 64\n"
+                                 "tensor output.weight 64 64\n"
+                                 "blocks 0 1\n"
+                                 "tensor blk.%d.ffn_norm.weight 64\n"
+                                 "tensor blk.%d.ffn_gate.weight 64 128\n"
+                                 "tensor blk.%d.ffn_down.weight 128 64\n"
+                                 "tensor blk.%d.ffn_up.weight 64 128\n"
+                                 "blocks 1 2\n"
+                                 "tensor blk.%d.attn_norm.weight 64\n"
+                                 "tensor blk.%d.attn_q.weight 64 64\n"
+                                 "tensor blk.%d.attn_k.weight 64 32\n"
+                                 "tensor blk.%d.attn_v.weight 64 32\n"
+                                 "tensor blk.%d.attn_output.weight 64 64\n"
+                                 "tensor blk.%d.ffn_norm.weight 64\n"
+                                 "tensor blk.%d.ffn_gate.weight 64 64\n"
+                                 "tensor blk.%d.ffn_down.weight 64 64\n"
+                                 "tensor blk.%d.ffn_up.weight 64 64\n";
+
+static void write_file(char *path, const void *bytes, size_t n)
+{
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+    close(fd);
+}
+
+static void blocks_without_attention_do_not_guess(void **state)
+{
+    char text[] = "/tmp/rn_draft_load_XXXXXX", path[] = "/tmp/rn_draft_load_XXXXXX";
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model_options options;
+    runnel_model *model;
+    runnel_error error;
+    struct writer w = {0};
+
+    (void)state;
+    write_file(text, model_text, strlen(model_text));
+    made_model_write(text, &w);
+    write_file(path, w.bytes, w.n);
+    w_free(&w);
+    runnel_model_options_default(&options);
+    runnel_model_free(load_model(engine, path, &options));
+    options.draft_path = "exit:1";
+    assert_int_equal(runnel_model_load(engine, path, &options, &model, &error), RUNNEL_OK);
+    assert_int_equal(runnel_model_wait(model, -1, &error), RUNNEL_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "have no attention"));
+    runnel_engine_free(engine);
+    unlink(text);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_small_step_is_measured),
         cmocka_unit_test(no_text_depends_on_it),
+        cmocka_unit_test(blocks_without_attention_do_not_guess),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

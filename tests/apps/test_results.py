@@ -538,11 +538,12 @@ class Show(unittest.TestCase):
     def test_the_text_of_ids(self):
         text = " Once upon\n a café\\<|im_end|>"
         ids = ",".join(run("tokenize", MODEL, "-p", text, "--special", "--ids").stdout.decode().split())
-        for words, out in (((), text + "\n"), (("--ids",), ids.replace(",", " ") + "\n"),
+        for words, out in (((), text + "\n"),
                            (("--show",), run("tokenize", MODEL, "-p", text, "--special", "--show").stdout.decode())):
             self.assertEqual(run("tokenize", MODEL, "--tokens", ids, "-q", *words).stdout.decode(), out)
         for words, code, part in ((("--tokens", "1", "-p", "a"), 2, "give one of them"),
-                                  (("--tokens", "1", "--bos"), 2, "--bos and --special are for texts"),
+                                  (("--tokens", "1", "--bos"), 2, "are for texts"),
+                                  (("--tokens", "1", "--ids"), 2, "are for texts"),
                                   (("--tokens", "1000000"), 2, "vocabulary has no such id")):
             result = run("tokenize", MODEL, *words)
             self.assertEqual((result.returncode, result.stdout), (code, b""))
