@@ -34,18 +34,23 @@ static size_t count(const struct lines *lines, runnel_log_level level, const cha
     return n;
 }
 
-/* One load that works and one that does not. */
-static void load_both(runnel_log_level level, struct lines *lines)
+static runnel_engine *start_heard(runnel_log_level level, struct lines *lines)
 {
     runnel_engine_options options;
-    runnel_engine *engine;
-    runnel_model *bad;
 
     runnel_engine_options_default(&options);
     options.on_log = on_line;
     options.log_user = lines;
     options.log_level = level;
-    engine = start_engine(&options);
+    return start_engine(&options);
+}
+
+/* One load that works and one that does not. */
+static void load_both(runnel_log_level level, struct lines *lines)
+{
+    runnel_engine *engine = start_heard(level, lines);
+    runnel_model *bad;
+
     load_model(engine, BUNDLED_MODEL, NULL);
     assert_int_equal(runnel_model_load(engine, "README.md", NULL, &bad, NULL), RUNNEL_OK);
     assert_int_equal(runnel_model_wait(bad, -1, NULL), RUNNEL_FORMAT);
@@ -74,16 +79,11 @@ static void levels(void **state)
 static void tiers_that_do_nothing(void **state)
 {
     struct lines lines = {.n = 0};
-    runnel_engine_options options;
     runnel_model_options of;
     runnel_engine *engine;
 
     (void)state;
-    runnel_engine_options_default(&options);
-    options.on_log = on_line;
-    options.log_user = &lines;
-    options.log_level = RUNNEL_LOG_WARNING;
-    engine = start_engine(&options);
+    engine = start_heard(RUNNEL_LOG_WARNING, &lines);
     runnel_model_options_default(&of);
     of.cache_warm_bytes = 1 << 20;
     runnel_model_free(load_model(engine, BUNDLED_MODEL, &of));
@@ -103,18 +103,13 @@ static void tiers_of_recurrent_states(void **state)
 {
     char path[512];
     struct lines lines = {.n = 0};
-    runnel_engine_options options;
     runnel_model_options of;
     runnel_engine *engine;
 
     (void)state;
     if (!shared_path("oracles/arch/jamba-dense.gguf", path, sizeof path))
         skip();
-    runnel_engine_options_default(&options);
-    options.on_log = on_line;
-    options.log_user = &lines;
-    options.log_level = RUNNEL_LOG_WARNING;
-    engine = start_engine(&options);
+    engine = start_heard(RUNNEL_LOG_WARNING, &lines);
     runnel_model_options_default(&of);
     of.cache_warm_bytes = 1 << 20;
     runnel_model_free(load_model(engine, path, &of));
