@@ -329,8 +329,8 @@ struct rn_rows {
 struct rn_level {
     const char *name;
 
-    /* Levels of which this is the same word store the same keys and values of the same tokens, to the bit, so that cached
-     * blocks and sessions go from one to another, perhaps on other machines. */
+    /* Levels of which this is the same word store the same keys and values of the same tokens, to the bit, so that
+     * cached blocks and sessions go from one to another, perhaps on other machines. */
     const char *bits;
     const struct rn_rows *rows;
     const struct rn_attention *attention;

@@ -1,6 +1,7 @@
 /* A SIMD level of one's choice, device "cpu:LEVEL": each of the machine's answers as the reference does, two of them
  * beside each other in one engine; a guessing model with threads of its own has its model's; what is known of one
- * before a model is on it; a level that this machine does not have; and keys and values that go from one level to another in a session's file. */
+ * before a model is on it; a level that this machine does not have; and keys and values that go from one level to
+ * another in a session's file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

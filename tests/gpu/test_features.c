@@ -1,6 +1,6 @@
 /* What a step brings beside its tokens, and features, on the emulated device: a plan of a few ops, with a TAP before
- * SELECT and one behind it, and logits of some tokens alone, against the reference backend; any rows, launched, captured
- * and as a graph. */
+ * SELECT and one behind it, and logits of some tokens alone, against the reference backend; any rows, launched,
+ * captured and as a graph. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

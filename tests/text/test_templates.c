@@ -6,8 +6,8 @@
  * judge is the template with the tags taken out, which marks nothing but renders the same.
  *
  * And of every template: what a user writes is data, byte for byte, and the template's own control tokens are not; and
- * in the forms that were found out nothing of a turn with a call is lost, and a message in a form that the template does
- * not take comes out as the same in one that it takes. */
+ * in the forms that were found out nothing of a turn with a call is lost, and a message in a form that the template
+ * does not take comes out as the same in one that it takes. */
 #include <dirent.h>
 #include <jansson.h>
 #include <setjmp.h>

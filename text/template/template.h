@@ -64,8 +64,8 @@ enum rn_template_content { RN_TEMPLATE_NULL, RN_TEMPLATE_EMPTY, RN_TEMPLATE_MISS
 enum rn_template_arguments { RN_TEMPLATE_AS_GIVEN, RN_TEMPLATE_AS_OBJECT, RN_TEMPLATE_AS_TEXT };
 
 /* The forms in which a template takes messages, where templates differ. A conversation in OpenAI's form is brought into
- * them before it is rendered. All 0: it stays as it is, but for members that are null, calls that are none, and refusals;
- * so it does where nothing could be found out. */
+ * them before it is rendered. All 0: it stays as it is, but for members that are null, calls that are none, and
+ * refusals; so it does where nothing could be found out. */
 struct rn_template_forms {
     bool parts;       /* a user's content that is a list of text parts comes out as their text */
     uint32_t joined;  /* 1 << enum rn_template_role: there such a list is lost, fails or comes out as Python writes it;
