@@ -93,8 +93,12 @@ int16_t rn_arch_kimi_delta(struct rn_build *b, int16_t normed, int16_t *residual
 runnel_status rn_arch_bailingmoe3_keys(const struct rn_hparams_reader *r);
 
 /* hyper.c */
+/* Key hyper_connection.count, of `least` streams or more. */
+runnel_status rn_arch_read_streams(const struct rn_hparams_reader *r, uint32_t least);
 runnel_status rn_arch_hyper_keys(const struct rn_hparams_reader *r);
 void rn_arch_hyper(struct rn_build *b);
+/* The residual streams, which begin as copies of the embedding, behind all blocks; `block` releases x. */
+int16_t rn_arch_stream_blocks(struct rn_build *b, int32_t embedding, int16_t (*block)(struct rn_build *b, int16_t x));
 /* A model whose residual streams begin as copies of the embedding, go through blocks, `block`, which releases x, and
  * end as their sum by numbers of output_hc_*. */
 void rn_arch_streams(struct rn_build *b, int16_t (*block)(struct rn_build *b, int16_t x));

@@ -11,11 +11,20 @@
 #include "model/arch/families.h"
 #include "model/build.h"
 
-runnel_status rn_arch_hyper_keys(const struct rn_hparams_reader *r)
+runnel_status rn_arch_read_streams(const struct rn_hparams_reader *r, uint32_t least)
 {
     struct rn_hparams *h = r->hparams;
-    struct rn_hyper_hparams *x = &h->hyper;
-    runnel_status status = rn_hparams_u32(r, "hyper_connection.count", true, 1, 64, &h->streams);
+    runnel_status status = rn_hparams_u32(r, "hyper_connection.count", true, least, RN_MAX_STREAMS, &h->streams);
+
+    if (status == RUNNEL_OK && (uint64_t)h->streams * h->embedding > RN_MAX_WIDTH)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.count", "makes rows of more than 16 Mi values");
+    return status;
+}
+
+runnel_status rn_arch_hyper_keys(const struct rn_hparams_reader *r)
+{
+    struct rn_hyper_hparams *x = &r->hparams->hyper;
+    runnel_status status = rn_arch_read_streams(r, 1);
     const char *const needed[] = {"hyper_connection.epsilon", "hyper_connection.magnitude"};
     double *const values[] = {&x->eps, &x->magnitude};
     size_t i;
@@ -23,8 +32,6 @@ runnel_status rn_arch_hyper_keys(const struct rn_hparams_reader *r)
     for (i = 0; status == RUNNEL_OK && i < 2; i++)
         status = rn_hparams_has(r, needed[i]) ? rn_hparams_f64(r, needed[i], 0, 1e6, values[i])
                                               : rn_hparams_bad(r, RUNNEL_FORMAT, needed[i], "is missing");
-    if (status == RUNNEL_OK && (uint64_t)h->streams * h->embedding > RN_MAX_WIDTH)
-        status = rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.count", "makes rows of more than 16 Mi values");
     return status;
 }
 
@@ -93,25 +100,28 @@ static int16_t block(struct rn_build *b, int16_t x)
     return behind(b, out, back, x);
 }
 
-void rn_arch_streams(struct rn_build *b, int16_t (*block_of)(struct rn_build *b, int16_t x))
+int16_t rn_arch_stream_blocks(struct rn_build *b, int32_t embedding, int16_t (*block_of)(struct rn_build *b, int16_t x))
 {
-    uint32_t n = b->hparams.streams;
-    int32_t embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
-    int16_t x, out;
+    int16_t x;
 
     if (b->n_taps > 0)
         rn_build_fail(b, RUNNEL_UNSUPPORTED,
-                      "key %s.hyper_connection.count says that there are several streams: blocks "
-                      "have no features",
+                      "key %s.hyper_connection.count says that there are several streams: blocks have no features",
                       b->hparams.architecture);
     rn_build_ropes(b);
-    x = rn_build_embed(b, embedding, (float)b->hparams.embedding_scale);
-    x = rn_build_repeat(b, x, 1, n);
+    x = rn_build_repeat(b, rn_build_embed(b, embedding, (float)b->hparams.embedding_scale), 1, b->hparams.streams);
     for (b->layer = 0; (uint32_t)b->layer < b->n_blocks && b->status == RUNNEL_OK; b->layer++)
         x = block_of(b, x);
     b->layer = -1;
-    x = rn_build_select(b, x);
-    out = reduce(b, x, coefficients(b, x, "output_hc", n, 1));
+    return x;
+}
+
+void rn_arch_streams(struct rn_build *b, int16_t (*block_of)(struct rn_build *b, int16_t x))
+{
+    int32_t embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
+    int16_t x = rn_build_select(b, rn_arch_stream_blocks(b, embedding, block_of));
+    int16_t out = reduce(b, x, coefficients(b, x, "output_hc", b->hparams.streams, 1));
+
     rn_build_release(b, x);
     rn_build_head(b, out, embedding);
 }

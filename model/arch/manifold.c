@@ -17,7 +17,7 @@
 runnel_status rn_arch_manifold_keys(const struct rn_hparams_reader *r)
 {
     struct rn_hparams *h = r->hparams;
-    runnel_status status = rn_hparams_u32(r, "hyper_connection.count", true, 1, RN_MAX_STREAMS, &h->streams);
+    runnel_status status = rn_arch_read_streams(r, 1);
 
     if (status == RUNNEL_OK)
         status = rn_hparams_u32(r, "hyper_connection.sinkhorn_iterations", true, 0, 1000, &h->hyper.turns);
@@ -25,8 +25,6 @@ runnel_status rn_arch_manifold_keys(const struct rn_hparams_reader *r)
         return rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.epsilon", "is missing");
     if (status == RUNNEL_OK)
         status = rn_hparams_f64(r, "hyper_connection.epsilon", 0, 1e6, &h->hyper.eps);
-    if (status == RUNNEL_OK && (uint64_t)h->streams * h->embedding > RN_MAX_WIDTH)
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.count", "makes rows of more than 16 Mi values");
     return status;
 }
 
@@ -121,16 +119,8 @@ void rn_arch_glm5_next(struct rn_build *b)
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
     int16_t x, out;
 
-    if (b->n_taps > 0)
-        rn_build_fail(b, RUNNEL_UNSUPPORTED,
-                      "key %s.hyper_connection.count says that there are several streams: blocks have no features",
-                      b->hparams.architecture);
-    x = rn_build_repeat(b, rn_build_embed(b, embedding, (float)b->hparams.embedding_scale), 1, b->hparams.streams);
     b->last = -1; /* rows are chosen behind the last block */
-    for (b->layer = 0; (uint32_t)b->layer < b->n_blocks && b->status == RUNNEL_OK; b->layer++)
-        x = block(b, x);
-    b->layer = -1;
-    x = rn_build_select(b, x);
+    x = rn_build_select(b, rn_arch_stream_blocks(b, embedding, block));
     out = rn_build_expert_sum(b, x, -1, b->hparams.streams);
     rn_build_scale(b, out, 1.0 / b->hparams.streams);
     rn_build_head(b, out, embedding);

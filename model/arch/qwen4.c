@@ -32,12 +32,10 @@
 static runnel_status read_streams(const struct rn_hparams_reader *r)
 {
     struct rn_hparams *h = r->hparams;
-    runnel_status status = rn_hparams_u32(r, "hyper_connection.count", true, 2, 64, &h->streams);
+    runnel_status status = rn_arch_read_streams(r, 2);
 
     if (status == RUNNEL_OK)
         status = rn_hparams_u32(r, "hyper_connection.low_rank", true, 1, RN_MAX_WIDTH, &h->hyper.rank);
-    if (status == RUNNEL_OK && (uint64_t)h->streams * h->embedding > RN_MAX_WIDTH)
-        status = rn_hparams_bad(r, RUNNEL_FORMAT, "hyper_connection.count", "makes rows of more than 16 Mi values");
     return status;
 }
 
@@ -438,18 +436,8 @@ static int16_t block(struct rn_build *b, int16_t x)
 void rn_arch_qwen4(struct rn_build *b)
 {
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
-    int16_t x, out;
+    int16_t x = rn_arch_stream_blocks(b, embedding, block), out = mix(b, x, "output_hc", NULL);
 
-    if (b->n_taps > 0)
-        rn_build_fail(b, RUNNEL_UNSUPPORTED,
-                      "key %s.hyper_connection.count says that there are several streams: blocks have no features",
-                      b->hparams.architecture);
-    rn_build_ropes(b);
-    x = rn_build_repeat(b, rn_build_embed(b, embedding, 1), 1, b->hparams.streams);
-    for (b->layer = 0; (uint32_t)b->layer < b->n_blocks && b->status == RUNNEL_OK; b->layer++)
-        x = block(b, x);
-    b->layer = -1;
-    out = mix(b, x, "output_hc", NULL);
     rn_build_release(b, x);
     rn_build_head(b, out, embedding);
 }

@@ -129,3 +129,35 @@ runnel_model *metered_model(runnel_engine *engine, const char *path, const char 
     rn_prompt_budget_init(&model->decode.pace, INFINITY);
     return model;
 }
+
+runnel_model *metered_restless;
+
+void metered_keep_awake(void)
+{
+    for (uint32_t i = 0; metered_restless != NULL && i < metered_restless->decode.n_running; i++) {
+        uint32_t slot = metered_restless->decode.running[i]->slot;
+        struct rn_speculation *record = &metered_restless->verifier.streams[slot].model;
+
+        record->rest = 0;
+        record->budget = 4;
+    }
+}
+
+void metered_refuse(runnel_engine *engine, const char *path, const char *draft, runnel_status status, const char *says)
+{
+    runnel_model_options options;
+    runnel_model *model = NULL;
+    runnel_error error = {0};
+    runnel_status got;
+
+    runnel_model_options_default(&options);
+    options.draft_path = draft;
+    got = runnel_model_load(engine, path, &options, &model, &error);
+    if (got == RUNNEL_OK) {
+        got = runnel_model_wait(model, -1, &error);
+        runnel_model_free(model);
+        await_models(engine, 0);
+    }
+    if (got != status || strstr(error.message, says) == NULL)
+        fail_msg("%s: %d %s", draft, (int)got, error.message);
+}

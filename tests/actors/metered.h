@@ -15,4 +15,13 @@ runnel_engine *metered_engine(void);
 /* draft: as draft_path. Of a drafter with several layers only the first one's passes take time. */
 runnel_model *metered_model(runnel_engine *engine, const char *path, const char *draft);
 
+/* The model whose streams never rest, since a drafter that begins anew behind a rest knows less than a judge; NULL:
+ * none. keep_awake: to be called by who watches, on decode's thread. */
+extern runnel_model *metered_restless;
+void metered_keep_awake(void);
+
+/* The model with this drafter is refused at once or by the end of its load, with this status and words like these. It
+ * is the engine's only one. */
+void metered_refuse(runnel_engine *engine, const char *path, const char *draft, runnel_status status, const char *says);
+
 #endif

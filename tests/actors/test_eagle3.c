@@ -139,23 +139,10 @@ static struct {
     bool prompt_seen;
 } seen;
 
-/* The stream never rests: see test_nextn.c. */
-static runnel_model *restless;
-
-static void keep_awake(void)
-{
-    for (uint32_t i = 0; restless != NULL && i < restless->decode.n_running; i++) {
-        struct rn_speculation *record = &restless->verifier.streams[restless->decode.running[i]->slot].model;
-
-        record->rest = 0;
-        record->budget = 4;
-    }
-}
-
 /* Of one sequence: rows of its prompt, the last with logits; then the last token and the chain of guesses. */
 static void watch(const struct rn_step *step)
 {
-    keep_awake();
+    metered_keep_awake();
     for (uint32_t r = 0; r < step->n_rows; r++) {
         const struct rn_step_row *row = &step->rows[r];
 
@@ -318,10 +305,10 @@ static uint32_t check_guesses(const char *path, const char *draft, const char *p
     request.draft_chain = true;
     request.ignore_eos = 1;
     metered_watch = watch;
-    restless = model;
+    metered_restless = model;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
     metered_watch = NULL;
-    restless = NULL;
+    metered_restless = NULL;
     memcpy(seen.text + capture.last.usage.prompt_tokens, capture.tokens, capture.n_tokens * sizeof capture.tokens[0]);
     capture_clear(&capture);
     runnel_model_free(model);
@@ -356,33 +343,15 @@ static void each_guess_is_the_plans(void **state)
 
 /* ---- Refused ---- */
 
-static void refuse(runnel_engine *engine, const char *path, const char *draft, const char *says)
-{
-    runnel_model_options options;
-    runnel_model *model = NULL;
-    runnel_error error = {0};
-    runnel_status got;
-
-    runnel_model_options_default(&options);
-    options.draft_path = draft;
-    got = runnel_model_load(engine, path, &options, &model, &error);
-    if (got == RUNNEL_OK) {
-        got = runnel_model_wait(model, -1, &error);
-        runnel_model_free(model);
-        await_models(engine, 0);
-    }
-    if (got != RUNNEL_INVALID || strstr(error.message, says) == NULL)
-        fail_msg("%s: %d %s", draft, (int)got, error.message);
-}
-
 static void one_of_another_model_is_refused(void **state)
 {
     runnel_engine *engine = metered_engine();
 
     (void)state;
-    refuse(engine, BUNDLED_MODEL, round_head[0],
-           "key eagle3.target_hidden_size is 32, and the model's embedding_length 256");
-    refuse(engine, round_model, again[0], "key eagle3.target_hidden_size is 256, and the model's embedding_length 32");
+    metered_refuse(engine, BUNDLED_MODEL, round_head[0], RUNNEL_INVALID,
+                   "key eagle3.target_hidden_size is 32, and the model's embedding_length 256");
+    metered_refuse(engine, round_model, again[0], RUNNEL_INVALID,
+                   "key eagle3.target_hidden_size is 256, and the model's embedding_length 32");
     runnel_engine_free(engine);
 }
 

@@ -180,36 +180,17 @@ static void head_is_right_more_often(void **state)
 
 /* ---- Refused ---- */
 
-static void refuse(runnel_engine *engine, const char *path, const char *draft, runnel_status status, const char *says)
-{
-    runnel_model_options options;
-    runnel_model *model = NULL;
-    runnel_error error = {0};
-    runnel_status got;
-
-    runnel_model_options_default(&options);
-    options.draft_path = draft;
-    got = runnel_model_load(engine, path, &options, &model, &error);
-    if (got == RUNNEL_OK) {
-        got = runnel_model_wait(model, -1, &error);
-        runnel_model_free(model);
-        await_models(engine, 0);
-    }
-    if (got != status || strstr(error.message, says) == NULL)
-        fail_msg("%s: %d %s", draft, (int)got, error.message);
-}
-
 static void what_does_not_fit_is_refused(void **state)
 {
     runnel_engine *engine = metered_engine();
 
     (void)state;
-    refuse(engine, BUNDLED_MODEL, taught.head_path, RUNNEL_INVALID, "its fingerprint differs");
-    refuse(engine, taught.target, "mtp", RUNNEL_UNSUPPORTED, "0 prediction layers");
-    refuse(engine, taught.target, "exit:6", RUNNEL_INVALID, "behind 1 to 5");
-    refuse(engine, taught.target, "exit:0", RUNNEL_INVALID, "behind 1 to 5");
-    refuse(engine, taught.target, "exit:2x", RUNNEL_INVALID, "behind 1 to 5");
-    refuse(engine, taught.target, "/none/such.gguf", RUNNEL_IO, "cannot be opened");
+    metered_refuse(engine, BUNDLED_MODEL, taught.head_path, RUNNEL_INVALID, "its fingerprint differs");
+    metered_refuse(engine, taught.target, "mtp", RUNNEL_UNSUPPORTED, "0 prediction layers");
+    metered_refuse(engine, taught.target, "exit:6", RUNNEL_INVALID, "behind 1 to 5");
+    metered_refuse(engine, taught.target, "exit:0", RUNNEL_INVALID, "behind 1 to 5");
+    metered_refuse(engine, taught.target, "exit:2x", RUNNEL_INVALID, "behind 1 to 5");
+    metered_refuse(engine, taught.target, "/none/such.gguf", RUNNEL_IO, "cannot be opened");
     runnel_engine_free(engine);
 }
 

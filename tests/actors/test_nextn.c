@@ -44,24 +44,11 @@ static struct {
     bool prompt_seen;
 } seen;
 
-/* The stream never rests: a drafter that begins anew behind a rest knows less than the judge. On decode's thread. */
-static runnel_model *restless;
-
-static void keep_awake(void)
-{
-    for (uint32_t i = 0; restless != NULL && i < restless->decode.n_running; i++) {
-        struct rn_speculation *record = &restless->verifier.streams[restless->decode.running[i]->slot].model;
-
-        record->rest = 0;
-        record->budget = 4;
-    }
-}
-
 /* Of one sequence: rows of the prompt until the first with one row whose logits are wanted; then the last token and
  * guesses. */
 static void watch(const struct rn_step *step)
 {
-    keep_awake();
+    metered_keep_awake();
     for (uint32_t r = 0; r < step->n_rows; r++) {
         const struct rn_step_row *row = &step->rows[r];
 
@@ -256,7 +243,7 @@ static void guess_all(uint32_t layers, struct tally *tally)
 
     assert_int_equal(model->parts.drafter.n_layers, layers);
     metered_watch = watch;
-    restless = model;
+    metered_restless = model;
     for (uint32_t i = 0; i < PROMPTS; i++) {
         static const uint32_t bytes[PROMPTS] = {20, 60, 200, 700, 35, 90, 120, 50};
         struct capture capture = {0};
@@ -277,7 +264,7 @@ static void guess_all(uint32_t layers, struct tally *tally)
         capture_clear(&capture);
     }
     metered_watch = NULL;
-    restless = NULL;
+    metered_restless = NULL;
     runnel_model_free(model);
     await_models(engine, 0);
     runnel_engine_free(engine);

@@ -3,7 +3,8 @@
 
 Files of a small model and of heads for it are written here, with random weights in the layout that llama.cpp's
 converter gives published heads, in the forms that such files have: an embedding and an output matrix of their own or
-the model's, an output of some tokens (d2t), another width than the model's, norms in other places, divisors of rotation.
+the model's, an output of some tokens (d2t), another width than the model's, norms in other places, divisors of
+rotation.
 What they should give is computed here from the same numbers, and shares nothing with runnel but the file format:
 
     g(t) = fc . (norm of) the residual streams that blocks target_layers read, side by side
