@@ -22,6 +22,7 @@ struct rn_cold_io;
 struct rn_drafter;
 struct rn_gguf;
 struct rn_host;
+struct rn_model_adapters;
 struct rn_outlet;
 struct rn_pool;
 struct rn_session;
@@ -63,6 +64,7 @@ struct rn_context {
     const struct rn_step_cost *cost; /* of the model's steps, as far as the load has measured them */
     struct rn_step_times *times;     /* see telemetry/telemetry.h */
     struct rn_drafter *drafter;      /* of kind NONE: there is none */
+    const struct rn_model_adapters *adapters;
     struct rn_session_fingerprints *prints;
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
     uint32_t cache_places;            /* blocks that a lower tier can have, at most; 0: by its size */

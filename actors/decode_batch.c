@@ -41,8 +41,11 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
                                    .features = batch->step.n_features,
                                    .embed = request->embed,
                                    .ahead = request->in_steps > 0};
-    batch->step.seqs[batch->n_parts] = (struct rn_step_seq){
-        .blocks = request->blocks, .n_blocks = request->n_blocks, .means = request->means, .n_means = request->n_means};
+    batch->step.seqs[batch->n_parts] = (struct rn_step_seq){.blocks = request->blocks,
+                                                            .n_blocks = request->n_blocks,
+                                                            .means = request->means,
+                                                            .n_means = request->n_means,
+                                                            .adapter = request->adapter};
     if (decode->context->limits->window > 0) {
         batch->step.seqs[batch->n_parts].windows = request->windows.blocks;
         batch->step.seqs[batch->n_parts].n_windows = request->windows.n;

@@ -551,6 +551,7 @@ void rn_model_drop(struct runnel_model *model)
     rn_free(&engine->heap, model->device);
     rn_free(&engine->heap, model->draft_path);
     rn_free(&engine->heap, model->weights_dir);
+    rn_free(&engine->heap, model->adapters);
     rn_free(&engine->heap, model->cache_dir);
     rn_free(&engine->heap, model->cache_shared);
     rn_free(&engine->heap, model->cache_shared_ca);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "actors/adapters.h"
 #include "actors/chat.h"
 #include "actors/context.h"
 #include "actors/decode_actor.h"
@@ -101,7 +102,8 @@ struct rn_model_parts {
     uint32_t n_scores;         /* of a row, behind them: a head's; 0: there are none. They are the last ones of ... */
     uint32_t row_features;     /* ... what a step writes for a row; a drafter's are the first ones */
     struct rn_drafter drafter; /* kind NONE: none */
-    struct rn_step_cost cost;  /* of the model's steps, as far as the load has measured them */
+    struct rn_model_adapters adapters;
+    struct rn_step_cost cost; /* of the model's steps, as far as the load has measured them */
 };
 
 struct runnel_model {
@@ -113,6 +115,7 @@ struct runnel_model {
     char *device;
     char *draft_path;  /* NULL: none */
     char *weights_dir; /* likewise */
+    runnel_adapter *adapters;
     char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     runnel_model_options options;
     runnel_error error; /* of a failed load */

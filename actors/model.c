@@ -8,6 +8,7 @@
 #include "actors/engine.h"
 #include "actors/host/host.h"
 #include "actors/lists.h"
+#include "actors/model_adapters.h"
 #include "actors/model_limits.h"
 #include "actors/model_split.h"
 #include "actors/weights_place.h"
@@ -50,6 +51,8 @@ static const char *known_codec(const char *name)
 static runnel_status read_options(struct runnel_engine *engine, const runnel_model_options *given,
                                   runnel_model_options *options, runnel_error *error)
 {
+    runnel_status status;
+
     runnel_model_options_default(options);
     if (given == NULL)
         return RUNNEL_OK;
@@ -88,7 +91,8 @@ static runnel_status read_options(struct runnel_engine *engine, const runnel_mod
     if (options->cache_shared == NULL &&
         (options->cache_shared_ca != NULL || options->cache_shared_cert != NULL || options->cache_shared_key != NULL))
         return rn_error_set(error, RUNNEL_INVALID, "model options: certificates without cache_shared");
-    return rn_engine_check_device(engine, options->device, error);
+    status = rn_model_adapters_check(options, error);
+    return status == RUNNEL_OK ? rn_engine_check_device(engine, options->device, error) : status;
 }
 
 /* ---- Parts ---- */
@@ -218,6 +222,8 @@ static runnel_status load_parts_on(struct runnel_model *model, const char *devic
     if (status == RUNNEL_OK)
         status = rn_model_split(model, error);
     if (status == RUNNEL_OK)
+        status = rn_model_adapters_load(model, error);
+    if (status == RUNNEL_OK)
         status = rn_model_choose_limits(model, error);
     if (status == RUNNEL_OK && model->draft_path != NULL)
         status = rn_drafter_load(model, model->draft_path, error);
@@ -242,6 +248,7 @@ static void free_parts(struct runnel_model *model)
     rn_plan_free(parts->front);
     rn_plan_free(parts->back);
     rn_plan_free(parts->plan);
+    rn_model_adapters_fini(&parts->adapters);
     rn_drafter_fini(&parts->drafter); /* the model's plan may have weights of a head's file */
     rn_chat_templates_fini(&parts->templates);
     rn_vocab_free(parts->vocab);
@@ -270,6 +277,7 @@ static void fill_context(struct runnel_model *model, struct rn_metrics *metrics)
     context->cost = &parts->cost;
     context->times = &model->times;
     context->drafter = &parts->drafter;
+    context->adapters = &parts->adapters;
     context->prints = &model->prints;
     context->cold_io = parts->cold_io;
     context->cache_places = parts->cache_places;
@@ -563,7 +571,9 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     model->load_node.kind = RN_HOST_LOAD;
     rn_wake_init(&model->wake);
     rn_word_set(&model->references, 2);
-    if (!keep_cache(model, options)) {
+    model->adapters = rn_model_adapters_copy(&engine->heap, options);
+    model->options.adapters = model->adapters;
+    if (!keep_cache(model, options) || (options->n_adapters > 0 && model->adapters == NULL)) {
         rn_model_drop(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }

@@ -75,6 +75,8 @@ struct rn_request {
     int32_t *stop_tokens;
     uint32_t n_stop_tokens;
     uint32_t session, session_generation; /* generation 0: none */
+    uint32_t adapter;                     /* its number among the model's; 0: none */
+    uint64_t adapter_print;
     uint64_t cache_salt, tenant;
     int32_t priority;
     uint32_t deadline_ms; /* 0: none */
@@ -164,6 +166,12 @@ struct rn_request {
 
 /* A request with nothing in it; NULL on refusal. */
 struct rn_request *rn_request_new(struct rn_heap *heap);
+
+/* What must be the same for its KV to be shared. */
+static inline struct rn_prefix_salt rn_request_salt(const struct rn_request *request)
+{
+    return (struct rn_prefix_salt){{request->cache_salt, request->adapter_print}};
+}
 
 /* label may be NULL. */
 void rn_request_set_label(struct rn_request *request, const char *label);

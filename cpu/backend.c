@@ -83,6 +83,8 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     for (phase = 0; phase < fast->program.n_phases; phase++) {
         if (fast->step->n_rows < RN_LAY_FROM && rn_program_only_lays(&fast->program, phase))
             continue;
+        if (!fast->is_adapted && rn_program_only_adapts(&fast->program, phase))
+            continue;
         if (phase > 0)
             rn_team_barrier_meanwhile(fast->team, worker, rn_fast_ask_from(&ask, phase));
         if (!rn_stop_is_set(fast->step->stop))

@@ -41,6 +41,21 @@ static void op_token(const struct rn_fast_context *c, const struct rn_op *op, ui
     rn_fast_row(c, op->out, row)[0] = (float)(c->step->rows[row].token + 1);
 }
 
+static void op_adapter(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    *(int32_t *)rn_fast_row(c, op->out, row) = (int32_t)c->step->seqs[c->step->rows[row].seq].adapter;
+}
+
+static void op_adapt(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    float *out = rn_fast_row(c, op->out, row);
+    const float *b = rn_fast_row(c, op->b, row);
+    uint32_t n = rn_fast_width(c, op->out), i;
+
+    for (i = 0; i < n; i++)
+        out[i] = b[i] == 0 ? out[i] : out[i] + b[i];
+}
+
 static void op_grams(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     rn_grams_rows(&c->fast->plan->grams, rn_fast_row(c, op->a, row), (int32_t *)rn_fast_row(c, op->out, row));
@@ -266,6 +281,8 @@ static void op_select(const struct rn_fast_context *c, const struct rn_op *op, u
            (size_t)rn_fast_width(c, op->a) * sizeof(float));
 }
 
+#define op_select_ids op_select /* four bytes are four bytes */
+
 static void op_tap(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_plan *plan = c->fast->plan;
@@ -400,6 +417,7 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
     uint32_t i;
 
     fast->step = step;
+    fast->is_adapted = rn_step_is_adapted(step);
     fast->logits = step->logits != NULL ? step->logits : fast->own_logits;
     choose_features(fast);
     choose_rows(fast);
@@ -478,6 +496,12 @@ static void quantise(const struct rn_fast_context *c, const struct rn_instructio
         rn_quantise(c->fast->level->rows, in->input, a, out, in->cols);
 }
 
+/* The instruction works for adapters, of which no row has one. */
+static bool is_idle(const struct rn_fast_context *c, const struct rn_instruction *in)
+{
+    return in->op != NULL && in->op->adapted && !c->fast->is_adapted;
+}
+
 /* This worker's rows through instructions [first, last), one row after the other. */
 static void run_rows(const struct rn_fast_context *c, uint32_t first, uint32_t last)
 {
@@ -489,7 +513,7 @@ static void run_rows(const struct rn_fast_context *c, uint32_t first, uint32_t l
         for (i = first; i < last; i++) {
             if (list[i].op == NULL)
                 quantise(c, &list[i], row);
-            else
+            else if (!is_idle(c, &list[i]))
                 runners[list[i].op->kind].by_row(c, list[i].op, row);
         }
     }
@@ -509,7 +533,7 @@ static void run_phase(const struct rn_fast_context *c, uint32_t first, uint32_t 
             run_rows(c, i, end);
         } else if (list[i].op == NULL) {
             rn_fast_lay(c, i);
-        } else {
+        } else if (!is_idle(c, &list[i])) {
             runners[list[i].op->kind].shared(c, i);
         }
     }

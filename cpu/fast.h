@@ -101,6 +101,7 @@ struct rn_fast {
     uint32_t n_mean_rows;
     uint32_t *selected_rows; /* [max_rows]: the rows behind SELECT: first those with logits, in order */
     uint32_t n_selected;
+    bool is_adapted; /* a row of the step has an adapter */
     bool has_features;
     int32_t *features_of;     /* [max_rows]: index of a row's features, -1: not wanted. Set where any are */
     _Atomic uint32_t *pieces; /* [instructions]: the next piece of a shared one */

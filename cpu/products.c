@@ -433,7 +433,7 @@ static bool find_next(const struct rn_fast_ask *ask, uint32_t *index, struct pro
 
     for (*index = ask->from; *index < program->n; ++*index) {
         in = &program->list[*index];
-        if (in->kernel == NULL || rn_fast_rows_of(&c, in) == 0)
+        if (in->kernel == NULL || rn_fast_rows_of(&c, in) == 0 || (in->op->adapted && !ask->fast->is_adapted))
             continue;
         if (in->op->kind != RN_OP_MATMUL)
             return false;

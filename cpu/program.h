@@ -44,6 +44,9 @@ void rn_program_fini(struct rn_program *program);
 /* Whether the phase only lays: a step with fewer rows than RN_LAY_FROM goes on without it. */
 bool rn_program_only_lays(const struct rn_program *program, uint32_t phase);
 
+/* Whether the phase only works for adapters: a step without any goes on without it. */
+bool rn_program_only_adapts(const struct rn_program *program, uint32_t phase);
+
 /* No two instructions of one phase touch the same thing but in the allowed way. For tests. */
 bool rn_program_check(const struct rn_program *program, const struct rn_plan *plan);
 

@@ -133,6 +133,23 @@ static void op_token(struct rn_reference *ref, const struct rn_op *op, const str
         floats(ref, op->out)[r] = (float)(step->rows[r].token + 1);
 }
 
+static void op_adapter(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r;
+
+    for (r = 0; r < step->n_rows; r++)
+        ints(ref, op->out)[r] = (int32_t)step->seqs[step->rows[r].seq].adapter;
+}
+
+static void op_adapt(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
+
+    for (i = 0; i < n; i++)
+        if (floats(ref, op->b)[i] != 0)
+            floats(ref, op->out)[i] += floats(ref, op->b)[i];
+}
+
 static void op_grams(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_grams *grams = &ref->plan->grams;
@@ -395,6 +412,8 @@ static void op_select(struct rn_reference *ref, const struct rn_op *op, const st
         memcpy(floats(ref, op->out) + (size_t)i * width, floats(ref, op->a) + (size_t)ref->selected[i] * width,
                width * sizeof(float));
 }
+
+#define op_select_ids op_select /* four bytes are four bytes */
 
 static void op_tap(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {

@@ -77,6 +77,7 @@ struct rn_gpu_shape {
     uint32_t n_selected, n_features; /* rows behind SELECT, and rows whose features are wanted */
     uint32_t has_tree;               /* rn_step.parents: places are not positions */
     uint32_t draws;                  /* 1: something is drawn from its logits */
+    uint32_t is_adapted;             /* 1: a row has an adapter */
 };
 
 struct rn_gpu_graph_entry {
@@ -109,6 +110,7 @@ struct rn_gpu_inputs {
     uint64_t states, firsts, counts, state_copies;    /* of plans with states */
     uint64_t lasts, features_rows, features_selected; /* of plans that have a use for them */
     uint64_t places, parents, moves, parts;           /* of a backend that has trees */
+    uint64_t adapters;                                /* of plans that have some: of each row */
     uint64_t brought;                                 /* rn_step.inputs */
     uint64_t changes;                                 /* of logits: rn_draw_change [max_changes] */
     uint64_t results;  /* what the last step has drawn, [max_outs] of rn_draw_result: stays on the device */

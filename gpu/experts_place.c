@@ -25,10 +25,11 @@ static bool is_known(const struct rn_plan *plan, uint32_t index)
     return false;
 }
 
-bool rn_gpu_is_expert(const struct rn_plan *plan, uint32_t weight)
+bool rn_gpu_is_expert(const struct rn_plan *plan, uint32_t weight, bool routed)
 {
     for (uint32_t i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == RN_OP_EXPERT_MATMUL && is_same_tensor(plan, plan->ops[i].weight, (int32_t)weight))
+        if (plan->ops[i].kind == RN_OP_EXPERT_MATMUL && !(routed && plan->ops[i].adapted) &&
+            is_same_tensor(plan, plan->ops[i].weight, (int32_t)weight))
             return true;
     return false;
 }
@@ -52,7 +53,7 @@ static bool next_group(const struct rn_plan *plan, uint32_t *at, struct rn_gpu_e
     for (; *at < plan->n_ops && group->n_parts < RN_GPU_EXPERT_PARTS; ++*at) {
         const struct rn_op *op = &plan->ops[*at];
 
-        if (op->kind != RN_OP_EXPERT_MATMUL || is_known(plan, *at))
+        if (op->kind != RN_OP_EXPERT_MATMUL || op->adapted || is_known(plan, *at))
             continue;
         if (group->n_parts > 0 && ((uint32_t)op->layer != group->layer || op->experts != group->experts))
             break;

@@ -2,7 +2,7 @@
  *
  *   tokens [max_rows] · positions [max_rows] · seqs [max_rows] · wanted [max_rows or max_outs] · drawn [max_rows] ·
  *   asks [max_outs] · lasts [max_rows] · features_rows [max_rows] · features_selected [max_rows] ·
- *   tables_at [max_seqs] · windows_at [max_seqs] · tables · brought · changes
+ *   adapters [max_rows] · tables_at [max_seqs] · windows_at [max_seqs] · tables · brought · changes
  *
  * and, before the tables, of plans with recurrent states the slot and the rows of each sequence, and what is copied:
  *
@@ -52,7 +52,8 @@ uint64_t rn_gpu_inputs_place(struct rn_gpu_backend *backend)
         in->asks + aligned(limits->draws ? limits->max_outs * (sizeof(struct rn_draw_ask) / sizeof(uint32_t)) : 0);
     in->features_rows = in->lasts + (plan->bidirectional ? aligned(limits->max_rows) : 0);
     in->features_selected = in->features_rows + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
-    in->tables_at = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
+    in->adapters = in->features_selected + (plan->features_width > 0 ? aligned(limits->max_rows) : 0);
+    in->tables_at = in->adapters + (plan->n_adapters > 0 ? aligned(limits->max_rows) : 0);
     in->windows_at = in->tables_at + aligned(limits->max_seqs);
     in->states = in->windows_at + aligned(limits->window > 0 ? limits->max_seqs : 0);
     in->firsts = in->states + aligned(n_states > 0 ? limits->max_seqs : 0);
@@ -143,6 +144,14 @@ static void put_lasts(struct rn_gpu_backend *backend, const struct rn_step *step
 
         lasts[r] = is_last ? step->rows[r].position : lasts[r + 1];
     }
+}
+
+static void put_adapters(struct rn_gpu_backend *backend, const struct rn_step *step)
+{
+    uint32_t *adapters = array(backend, backend->in.adapters);
+
+    for (uint32_t r = 0; r < step->n_rows; r++)
+        adapters[r] = step->seqs[step->rows[r].seq].adapter;
 }
 
 /* What the step brings for INPUT. */
@@ -280,8 +289,12 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
     uint64_t words;
     int result;
 
-    *shape = (struct rn_gpu_shape){
-        step->n_rows, step->n_outs, step->n_seqs, 0, step->n_outs, 0, 0, step->draws != NULL && step->n_outs > 0};
+    *shape = (struct rn_gpu_shape){.n_rows = step->n_rows,
+                                   .n_outs = step->n_outs,
+                                   .n_seqs = step->n_seqs,
+                                   .n_selected = step->n_outs,
+                                   .draws = step->draws != NULL && step->n_outs > 0,
+                                   .is_adapted = rn_step_is_adapted(step)};
     put_rows(backend, step, shape);
     if (backend->state_stride > 0)
         put_states(backend, step);
@@ -293,6 +306,8 @@ int rn_gpu_inputs_send(struct rn_gpu_backend *backend, const struct rn_step *ste
                             array(backend, backend->in.features_rows), array(backend, backend->in.features_selected));
     if (backend->plan->bidirectional)
         put_lasts(backend, step);
+    if (backend->plan->n_adapters > 0)
+        put_adapters(backend, step);
     if (backend->limits.draws)
         n_changes = put_draws(backend, step);
     words = put_tables(backend, step);

@@ -21,13 +21,15 @@ static uint32_t part_kind(enum rn_op_kind kind)
            : kind == RN_OP_TEMPER        ? RN_PART_TEMPER
            : kind == RN_OP_TOKEN         ? RN_PART_TOKEN
            : kind == RN_OP_SIGNED_ROOT   ? RN_PART_SIGNED_ROOT
-                                         : RN_PART_CONCAT; /* INPUT, too: one part and nothing behind it */
+                                         : RN_PART_CONCAT; /* INPUT and ADAPTER, too: one part and nothing behind it */
 }
 
 /* What the op reads beside its slots. */
 static rn_address source_a(const struct rn_gpu_backend *backend, const struct rn_op *op)
 {
-    return op->kind == RN_OP_INPUT ? rn_gpu_input(backend, backend->in.brought) : rn_gpu_slot(backend, op->a);
+    return op->kind == RN_OP_INPUT     ? rn_gpu_input(backend, backend->in.brought)
+           : op->kind == RN_OP_ADAPTER ? rn_gpu_input(backend, backend->in.adapters)
+                                       : rn_gpu_slot(backend, op->a);
 }
 
 static rn_address source_b(const struct rn_gpu_backend *backend, const struct rn_op *op)
@@ -40,22 +42,23 @@ static rn_address source_b(const struct rn_gpu_backend *backend, const struct rn
 int rn_gpu_run_part(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
 {
     uint32_t width = rn_gpu_width(backend, op->out);
-    const struct rn_part_args args = {.a = source_a(backend, op),
-                                      .b = source_b(backend, op),
-                                      .weight = rn_gpu_vector(backend, op->weight),
-                                      .out = rn_gpu_slot(backend, op->out),
-                                      .kind = part_kind(op->kind),
-                                      .n_rows = rn_gpu_rows(backend, op->out, shape),
-                                      .width = width,
-                                      .a_width = op->kind == RN_OP_INPUT ? width : rn_gpu_width(backend, op->a),
-                                      .b_width = rn_gpu_width(backend, op->b),
-                                      .weight_n = op->weight < 0 ? 0 : backend->plan->weights[op->weight].cols,
-                                      .parts = op->heads == 0 ? 1 : op->heads,
-                                      .first = op->group,
-                                      .used = op->used,
-                                      .span = op->span,
-                                      .ahead = op->ahead,
-                                      .scale = op->kind == RN_OP_SIGNED_ROOT ? (float)op->eps : op->scale};
+    const struct rn_part_args args = {
+        .a = source_a(backend, op),
+        .b = source_b(backend, op),
+        .weight = rn_gpu_vector(backend, op->weight),
+        .out = rn_gpu_slot(backend, op->out),
+        .kind = part_kind(op->kind),
+        .n_rows = rn_gpu_rows(backend, op->out, shape),
+        .width = width,
+        .a_width = op->kind == RN_OP_INPUT || op->kind == RN_OP_ADAPTER ? width : rn_gpu_width(backend, op->a),
+        .b_width = rn_gpu_width(backend, op->b),
+        .weight_n = op->weight < 0 ? 0 : backend->plan->weights[op->weight].cols,
+        .parts = op->heads == 0 ? 1 : op->heads,
+        .first = op->group,
+        .used = op->used,
+        .span = op->span,
+        .ahead = op->ahead,
+        .scale = op->kind == RN_OP_SIGNED_ROOT ? (float)op->eps : op->scale};
 
     return rn_gpu_launch(backend, RN_KERNEL_part, &args);
 }

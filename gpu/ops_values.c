@@ -48,6 +48,7 @@ int rn_gpu_run_add_norm(struct rn_gpu_backend *backend, const struct rn_op *op, 
 static uint32_t each_kind(enum rn_op_kind kind)
 {
     return kind == RN_OP_ADD        ? RN_EACH_ADD
+           : kind == RN_OP_ADAPT    ? RN_EACH_ADAPT
            : kind == RN_OP_SCALE    ? RN_EACH_SCALE
            : kind == RN_OP_SOFTCAP  ? RN_EACH_SOFTCAP
            : kind == RN_OP_CLAMP    ? RN_EACH_CLAMP

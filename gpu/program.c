@@ -19,6 +19,7 @@ static const struct {
     [RN_OP_EMBED] = {rn_gpu_can_product, rn_gpu_run_embed},
     [RN_OP_EMBED_POSITION] = {rn_gpu_can_product, rn_gpu_run_embed},
     [RN_OP_TOKEN] = {always, rn_gpu_run_part},
+    [RN_OP_ADAPTER] = {always, rn_gpu_run_part},
     [RN_OP_GRAMS] = {always, rn_gpu_run_grams},
     [RN_OP_LOOK_UP] = {rn_gpu_can_product, rn_gpu_run_look_up},
     [RN_OP_EMBED_IDS] = {rn_gpu_can_product, rn_gpu_run_embed_ids},
@@ -27,6 +28,7 @@ static const struct {
     [RN_OP_LAYER_NORM] = {always, rn_gpu_run_norm},
     [RN_OP_MATMUL] = {rn_gpu_can_product, rn_gpu_run_matmul},
     [RN_OP_ADD] = {always, rn_gpu_run_each},
+    [RN_OP_ADAPT] = {always, rn_gpu_run_each},
     [RN_OP_TAIL] = {always, rn_gpu_run_tail},
     [RN_OP_RESIZE] = {always, rn_gpu_run_resize},
     [RN_OP_MIX] = {always, rn_gpu_run_part},
@@ -52,6 +54,7 @@ static const struct {
     [RN_OP_HEAD_MATMUL] = {rn_gpu_can_product, rn_gpu_run_head},
     [RN_OP_HEAD_SUM] = {rn_gpu_can_product, rn_gpu_run_head},
     [RN_OP_SELECT] = {always, rn_gpu_run_select},
+    [RN_OP_SELECT_IDS] = {always, rn_gpu_run_select},
     [RN_OP_TAP] = {always, rn_gpu_run_tap},
     [RN_OP_ROPE] = {always, rn_gpu_run_rope},
     [RN_OP_KV_STORE] = {always, rn_gpu_run_kv_store},
@@ -167,6 +170,8 @@ int rn_gpu_program_item(struct rn_gpu_backend *backend, uint32_t index, const st
 {
     const struct rn_gpu_item *item = &backend->items[index];
 
+    if (backend->plan->ops[item->first].adapted && !shape->is_adapted) /* no item has others beside these */
+        return RN_GPU_OK;
     return item->run(backend, &backend->plan->ops[item->first], item->n, shape);
 }
 
@@ -202,7 +207,7 @@ static int allow_streams(struct rn_gpu_backend *backend, struct rn_gpu_shape sha
 int rn_gpu_program_allow(struct rn_gpu_backend *backend)
 {
     uint32_t longest = rn_gpu_longest(backend, backend->limits.context_tokens);
-    struct rn_gpu_shape shape = {1, 1, 1, longest, 1, 0, 0, 0};
+    struct rn_gpu_shape shape = {1, 1, 1, longest, 1, 0, 0, 0, 1};
     int result = RN_GPU_OK;
 
     backend->allows = true;
@@ -216,7 +221,8 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend)
                                   backend->limits.max_rows,
                                   0,
                                   0,
-                                  0};
+                                  0,
+                                  1};
     if (result == RN_GPU_OK)
         result = rn_gpu_program_run(backend, &shape);
     if (result == RN_GPU_OK && backend->limits.draws) {

@@ -128,8 +128,8 @@ void rn_gpu_host_free(struct rn_backend *backend, void *memory);
 /* experts_place.c: rn_device_kind.expert_room. Of experts see experts.h. */
 void rn_gpu_expert_room(const struct rn_plan *plan, uint64_t expert_bytes, struct rn_expert_room *room);
 
-/* experts_place.c: the weight is one of routed experts. */
-bool rn_gpu_is_expert(const struct rn_plan *plan, uint32_t weight);
+/* experts_place.c: the weight is one of experts; `routed`: of those that a router chooses, not of adapters. */
+bool rn_gpu_is_expert(const struct rn_plan *plan, uint32_t weight, bool routed);
 
 /* experts_place.c: backend->experts for limits.expert_bytes: on the heap alone; NULL where these are 0. False: no memory.
  * take: the device's and the host's memory, streams; free: all. */

@@ -68,7 +68,7 @@ static uint64_t matrix_bytes(const struct rn_weight *weight)
 /* It lies in the host's memory. */
 static bool is_apart(const struct rn_gpu_backend *backend, uint32_t w)
 {
-    return backend->experts != NULL && rn_gpu_is_expert(backend->plan, w);
+    return backend->experts != NULL && rn_gpu_is_expert(backend->plan, w, true);
 }
 
 static uint64_t vector_bytes(const struct rn_weight *weight)
@@ -84,7 +84,7 @@ uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes)
 
     for (uint32_t w = 0; w < plan->n_weights; w++) {
         mark(plan, w, &matrix, &vector);
-        matrix = matrix && first_of(plan, w) == w && !(expert_bytes > 0 && rn_gpu_is_expert(plan, w));
+        matrix = matrix && first_of(plan, w) == w && !(expert_bytes > 0 && rn_gpu_is_expert(plan, w, true));
         bytes += (matrix ? matrix_bytes(&plan->weights[w]) : 0) + (vector ? vector_bytes(&plan->weights[w]) : 0);
     }
     if (expert_bytes > 0)
@@ -108,7 +108,7 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
             at += matrix_bytes(weight);
         }
         backend->matrices_at[w] = first < w ? backend->matrices_at[first] : RN_GPU_NOWHERE;
-        if (rn_gpu_is_expert(plan, w) && backend->matrices_at[w] == RN_GPU_NOWHERE) {
+        if (rn_gpu_is_expert(plan, w, false) && backend->matrices_at[w] == RN_GPU_NOWHERE) {
             backend->matrices_at[w] = at;
             at += rn_gpu_aligned(weight->experts * sizeof(rn_address));
         }

@@ -265,6 +265,19 @@ typedef struct runnel_load_event {
 
 typedef void (*runnel_load_fn)(void *user, const runnel_load_event *event);
 
+/* A LoRA adapter: what a finetune adds to some products of a model. A GGUF file as llama.cpp's convert_lora_to_gguf.py
+ * makes it; docs/ADAPTERS.md has what is supported. */
+typedef struct runnel_adapter {
+    const char *name; /* for requests: UTF-8 without control bytes, another for each adapter of a model, not empty,
+                         shorter than RUNNEL_ADAPTER_BYTES */
+    const char *path;
+    float scale; /* what it adds is multiplied by this. Finite; 0: 1 */
+    uint32_t reserved;
+} runnel_adapter;
+
+#define RUNNEL_MAX_ADAPTERS 64  /* of a model */
+#define RUNNEL_ADAPTER_BYTES 64 /* of a name, with its NUL */
+
 typedef struct runnel_model_options {
     size_t struct_size;
     uint32_t context_tokens; /* longest sequence; 0: the model's own, at most 8192 */
@@ -349,12 +362,17 @@ typedef struct runnel_model_options {
                                context do not fit as many as do; runnel_model_info tells. weights_dir has no effect on
                                a model that is split */
     uint32_t reserved_rest;
-    uint64_t device_expert_bytes; /* with such a device: the experts among which a router chooses lie in the host's
+    uint64_t device_expert_bytes;   /* with such a device: the experts among which a router chooses lie in the host's
                                      memory, pinned, and those that are used most in so much of the device's, too, as
                                      many of each layer as fit; the device reads the others over the bus. The answers
                                      are the same to the bit. Of a model that is split those of the layers on the
                                      device. 1: none has a place there. 0: they lie with their layers. INVALID for a
                                      model without experts */
+    const runnel_adapter *adapters; /* [n_adapters], at most RUNNEL_MAX_ADAPTERS: adapters that requests may name.
+                                         Requests of different ones, and of none, run in the same steps, and the answer
+                                         of each is the same to the bit as alone. They share no cached blocks.
+                                         Drafters guess without adapters */
+    size_t n_adapters;
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
@@ -408,6 +426,10 @@ typedef struct runnel_model_info {
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */
 RUNNEL_API runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info);
+
+/* Adapter `index` of the model, in the order of its options. Name and path are valid as long as the model. Returns OK;
+ * INVALID; NOT_FOUND: it has no more than `index`; STATE: the model is not loaded; CLOSED. */
+RUNNEL_API runnel_status runnel_model_adapter(runnel_model *model, uint32_t index, runnel_adapter *adapter);
 
 /* ---- Text and tokens --------------------------------------------------------------------- */
 
@@ -655,6 +677,8 @@ typedef struct runnel_request {
                              each token's event, too */
     const runnel_grammar *grammar; /* what the answer may be; NULL: any text. Compiled in the engine, once for many
                                       requests: what is wrong with it is a FAILED event */
+    const char *adapter; /* the name of one of the model's adapters; NULL: none. A turn with another adapter than the
+                            one before computes its session again */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */
@@ -675,8 +699,8 @@ RUNNEL_API runnel_status runnel_sampling_check(runnel_model *model, const runnel
 /* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, any other in the engine.
  * Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the context
  * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
- * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session or
- * template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no text
+ * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session,
+ * adapter or template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no text
  * vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE, FORMAT,
  * UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import failed;
  * with a grammar also BUSY: its reading takes more steps or memory than it may. NUMERIC: the logits are not numbers, or
@@ -712,6 +736,7 @@ typedef struct runnel_embed_request {
     uint8_t want_progress;
     uint8_t raw; /* 1: the vector as it is. 0: scaled to length 1 (L2), but for a zero vector */
     uint8_t reserved[5];
+    const char *adapter;
 } runnel_embed_request;
 
 RUNNEL_API void runnel_embed_request_init(runnel_embed_request *request, size_t struct_size);

@@ -113,43 +113,44 @@
     X(void *, choose_user)
 
 /* likewise of runnel_request, without struct_size, sampling and `reserved` */
-#define RUNNEL_REQUEST_FIELDS(X)     \
-    X(const char *, prompt)          \
-    X(size_t, prompt_bytes)          \
-    X(const int32_t *, tokens)       \
-    X(size_t, n_tokens)              \
-    X(const runnel_chat *, chat)     \
-    X(runnel_session, session)       \
-    X(int64_t, max_tokens)           \
-    X(const char *const *, stops)    \
-    X(size_t, n_stops)               \
-    X(const int32_t *, stop_tokens)  \
-    X(size_t, n_stop_tokens)         \
-    X(runnel_event_fn, on_event)     \
-    X(void *, user)                  \
-    X(const char *, label)           \
-    X(uint64_t, cache_salt)          \
-    X(uint64_t, tenant)              \
-    X(int32_t, priority)             \
-    X(uint32_t, deadline_ms)         \
-    X(uint32_t, n_top)               \
-    X(uint32_t, coalesce_bytes)      \
-    X(uint32_t, draft)               \
-    X(uint32_t, draft_max)           \
-    X(runnel_cache_wait, cache_wait) \
-    X(uint32_t, cache_wait_ms)       \
-    X(uint8_t, parse_special)        \
-    X(uint8_t, ignore_eos)           \
-    X(uint8_t, want_logprobs)        \
-    X(uint8_t, want_progress)        \
-    X(uint8_t, want_logits)          \
-    X(uint8_t, raw_answer)           \
-    X(uint8_t, pin_prefix)           \
-    X(uint8_t, draft_share)          \
-    X(uint8_t, draft_chain)          \
-    X(uint8_t, keep_stop)            \
-    X(int64_t, context_keep)         \
-    X(const runnel_grammar *, grammar)
+#define RUNNEL_REQUEST_FIELDS(X)       \
+    X(const char *, prompt)            \
+    X(size_t, prompt_bytes)            \
+    X(const int32_t *, tokens)         \
+    X(size_t, n_tokens)                \
+    X(const runnel_chat *, chat)       \
+    X(runnel_session, session)         \
+    X(int64_t, max_tokens)             \
+    X(const char *const *, stops)      \
+    X(size_t, n_stops)                 \
+    X(const int32_t *, stop_tokens)    \
+    X(size_t, n_stop_tokens)           \
+    X(runnel_event_fn, on_event)       \
+    X(void *, user)                    \
+    X(const char *, label)             \
+    X(uint64_t, cache_salt)            \
+    X(uint64_t, tenant)                \
+    X(int32_t, priority)               \
+    X(uint32_t, deadline_ms)           \
+    X(uint32_t, n_top)                 \
+    X(uint32_t, coalesce_bytes)        \
+    X(uint32_t, draft)                 \
+    X(uint32_t, draft_max)             \
+    X(runnel_cache_wait, cache_wait)   \
+    X(uint32_t, cache_wait_ms)         \
+    X(uint8_t, parse_special)          \
+    X(uint8_t, ignore_eos)             \
+    X(uint8_t, want_logprobs)          \
+    X(uint8_t, want_progress)          \
+    X(uint8_t, want_logits)            \
+    X(uint8_t, raw_answer)             \
+    X(uint8_t, pin_prefix)             \
+    X(uint8_t, draft_share)            \
+    X(uint8_t, draft_chain)            \
+    X(uint8_t, keep_stop)              \
+    X(int64_t, context_keep)           \
+    X(const runnel_grammar *, grammar) \
+    X(const char *, adapter)
 
 /* likewise of runnel_chat, without struct_size and `reserved` */
 #define RUNNEL_CHAT_FIELDS(X)           \

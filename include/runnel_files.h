@@ -282,7 +282,8 @@ RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_sessi
  * cached_tokens those that need not be computed again); CANCELLED or FAILED, after which the session is gone. Turns may
  * be submitted at once; they wait. A FAILED event has FORMAT: not a session, or damaged anywhere; UNSUPPORTED: of
  * another model, vocabulary or a later version; CONTEXT: more tokens than fit; IO; or NO_MEMORY. KV of another kind
- * (device, instruction set, kv_type, positions per block), or that finds no room, is left out: the next turn computes
+ * (device, instruction set, kv_type, positions per block, an adapter that the model has not), or that finds no room, is
+ * left out: the next turn computes
  * it, and the text is the same. The checks are against accidents: whoever can write the file decides what the model has
  * read. Its KV is not shared with others. Returns as an export, without NOT_FOUND; BUSY: too many streams or
  * sessions. */

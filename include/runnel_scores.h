@@ -36,6 +36,7 @@ typedef struct runnel_score_request {
     uint8_t parse_special; /* of a text without a query */
     uint8_t want_progress;
     uint8_t reserved[10];
+    const char *adapter;
 } runnel_score_request;
 
 RUNNEL_API void runnel_score_request_init(runnel_score_request *request, size_t struct_size);

@@ -90,6 +90,8 @@ struct rn_step_seq {
      * row looks (kv_size.h). Without: NULL, 0. */
     const uint32_t *windows;
     uint32_t n_windows;
+    uint32_t adapter; /* of its rows, at most rn_plan.n_adapters; 0: none. The same as long as the sequence lives: what
+                         is stored of it was computed with it */
 };
 
 /* What `from` holds is in `to` before any of the step's rows is computed. A whole block: whoever copies knows how
@@ -245,6 +247,15 @@ struct rn_backend_ops {
 static inline bool rn_backend_has_blocks(const struct rn_backend *backend)
 {
     return backend->ops->copy_async != NULL;
+}
+
+/* Does any row have an adapter? */
+static inline bool rn_step_is_adapted(const struct rn_step *step)
+{
+    for (uint32_t s = 0; s < step->n_seqs; s++)
+        if (step->seqs[s].adapter != 0)
+            return true;
+    return false;
 }
 
 /* The first row of the sequence of row r. */

@@ -116,6 +116,7 @@ struct rn_op {
     bool counted;          /* EXPERT_MATMUL: the one of its block that counts the use of experts */
     bool activated;        /* CONV: what it gives goes through act */
     bool tiled;            /* GATED_DELTA: which head of queries and keys a head has */
+    bool adapted;          /* it works for adapters alone: passed over by steps none of whose sequences has one */
 };
 
 /* What one op keeps of a sequence from step to step: a part of the sequence's recurrent state. All of the state is
@@ -166,6 +167,7 @@ struct rn_plan {
     bool bidirectional;      /* attention sees what is behind a row: the rows of a sequence come in one step, all of
                                 them, from position 0 on */
     uint32_t inputs_width;   /* floats that a step brings for each row beside its token; 0: none */
+    uint32_t n_adapters;     /* that a sequence may have (adapter.h); 0: none, and there is no op for any */
     uint32_t n_nextn;        /* prediction layers that the file has behind its n_layers blocks */
     uint32_t pooling;        /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no
                                 key */

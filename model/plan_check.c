@@ -236,13 +236,14 @@ static bool rows_follow(const struct rn_slot *out, const struct rn_slot *a)
     return out->selected == a->selected && (out->logits ? a->selected : !a->logits);
 }
 
+/* b may have more rows than a, of which the first ones are a's. */
 static bool rows_ok(const struct rn_plan *plan, const struct rn_op_info *info, const struct rn_op *op)
 {
     const struct rn_slot *a = slot_at(plan, op->a), *b = slot_at(plan, op->b);
     const struct rn_slot *outs[] = {slot_at(plan, op->out), slot_at(plan, op->out2)};
     const bool there_is[] = {op->out >= 0, op->out2 >= 0};
 
-    if (op->b >= 0 && (a->selected != b->selected || a->logits != b->logits))
+    if (op->b >= 0 && (a->selected != b->selected || (b->logits && !a->logits)))
         return false;
     if (info->rows != RN_ROWS_SAME && a->selected)
         return false;

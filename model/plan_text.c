@@ -217,6 +217,8 @@ static void say_op(struct text *t, const struct rn_plan *plan, const struct rn_o
         say(t, " x%d", op->b);
     say_weight(t, plan, op->weight);
     say_weight(t, plan, op->bias);
+    if (op->adapted)
+        say(t, ", for adapters");
     say_numbers(t, plan, op);
     say(t, "\n");
 }

@@ -359,13 +359,21 @@ static bool draws_ok(const struct rn_step *step, const struct rn_plan *plan, con
     return step->n_outs == 0 || step->draws != NULL;
 }
 
+static bool adapters_ok(const struct rn_step *step, const struct rn_plan *plan)
+{
+    for (uint32_t s = 0; s < step->n_seqs; s++)
+        if (step->seqs[s].adapter > plan->n_adapters)
+            return false;
+    return true;
+}
+
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
 {
     uint32_t r, outs = 0;
 
     if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs == 0 || step->n_seqs > limits->max_seqs ||
         step->n_outs > (plan->logits_slot < 0 ? 0 : limits->max_outs) || step->on_done == NULL ||
-        !seqs_ok(step, limits) || !draws_ok(step, plan, limits))
+        !seqs_ok(step, limits) || !adapters_ok(step, plan) || !draws_ok(step, plan, limits))
         return false;
     for (r = 0; r < step->n_rows; r++) {
         if (!row_ok(step, &step->rows[r], plan, limits) || !order_ok(step, r))

@@ -87,6 +87,7 @@ static runnel_request request_of_embed(const runnel_embed_request *embed)
     request.priority = embed->priority;
     request.deadline_ms = embed->deadline_ms;
     request.tenant = embed->tenant;
+    request.adapter = embed->adapter;
     return request;
 }
 
@@ -168,6 +169,7 @@ static runnel_request request_of_score(const runnel_score_request *score)
     embed.priority = score->priority;
     embed.deadline_ms = score->deadline_ms;
     embed.tenant = score->tenant;
+    embed.adapter = score->adapter;
     return request_of_embed(&embed);
 }
 

@@ -418,6 +418,20 @@ static runnel_status copy_grammar(const runnel_request *request, struct rn_reque
     return rn_grammar_text_new(r->heap, request, format, &r->grammar, error);
 }
 
+static runnel_status choose_adapter(const runnel_model *model, const runnel_request *request, struct rn_request *r,
+                                    runnel_error *error)
+{
+    const struct rn_model_adapters *adapters = &model->parts.adapters;
+
+    if (request->adapter == NULL)
+        return RUNNEL_OK;
+    r->adapter = rn_adapters_find(adapters->all, request->adapter);
+    if (r->adapter == 0)
+        return rn_error_set(error, RUNNEL_NOT_FOUND, "adapter: the model has none of that name");
+    r->adapter_print = adapters->prints[r->adapter - 1];
+    return RUNNEL_OK;
+}
+
 /* pair: instead of the request's prompt, or NULL; taken on success. */
 static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_pair *pair,
                            struct rn_request **out, runnel_error *error)
@@ -437,6 +451,11 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
             return rn_error_set(error, RUNNEL_NOT_FOUND, "the session does not exist");
         }
         history = rn_word_get(&session->n_known);
+    }
+    status = choose_adapter(model, request, r, error);
+    if (status != RUNNEL_OK) {
+        rn_request_free(r);
+        return status;
     }
     host = rn_floats_default(); /* the scores of tokens, and what a sampler begins with */
     status = pair != NULL ? RUNNEL_OK : measure(model, request, r, history, error);

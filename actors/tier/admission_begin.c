@@ -266,7 +266,7 @@ static void attach_session(struct rn_request *request, struct rn_session *sessio
     rn_free(request->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = 0;
-    session->salt = request->cache_salt;
+    session->salt = rn_request_salt(request);
     session->busy = true;
 }
 
@@ -354,7 +354,7 @@ bool rn_admission_begin_first(struct rn_admission *admission, struct rn_request 
     RN_ASSERT(!request->resumed && request->n_blocks == 0 && (session == NULL || !session->busy));
     if (session != NULL && request->whole)
         rewind_session(admission, request, session);
-    if (session != NULL && session->n_blocks > 0 && session->salt != request->cache_salt)
+    if (session != NULL && session->n_blocks > 0 && !rn_prefix_salt_same(session->salt, rn_request_salt(request)))
         rn_admission_drop_blocks(admission, session);
     prompt = prompt_tokens(request, session);
     limit = limit_of(admission, request, prompt);

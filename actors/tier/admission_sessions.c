@@ -257,6 +257,7 @@ static void take_export(struct rn_admission *admission, struct rn_request *reque
     request->n_tokens = request->capacity = session->n_tokens;
     request->n_blocks = session->n_blocks;
     request->n_cached = session->n_computed;
+    request->adapter_print = session->salt.word[1];
     request->admitted_us = rn_now_us(admission->context->clock);
     hand_over(admission, request);
 }
@@ -393,7 +394,7 @@ static void install(struct rn_admission *admission, struct rn_request *request)
     session->n_computed = request->n_cached;
     session->blocks = request->blocks;
     session->n_blocks = request->n_blocks;
-    session->salt = request->cache_salt;
+    session->salt = rn_request_salt(request);
     session->foreign = true;
     session->last_use = ++admission->uses;
     request->tokens = NULL;

@@ -274,7 +274,7 @@ void rn_directory_left(struct rn_directory *directory, const struct rn_request *
                        uint32_t n)
 {
     uint32_t per_block = directory->context->limits->block_tokens, n_wanted, n_new;
-    struct rn_prefix_salt salt = {{request->cache_salt, 0}};
+    struct rn_prefix_salt salt = rn_request_salt(request);
     struct rn_prefix_view view;
 
     if (directory->tiers == 0 || n == 0)

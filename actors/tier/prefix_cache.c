@@ -34,11 +34,6 @@ static bool shares(const struct rn_prefix_cache *cache, const struct rn_request 
     return cache->shares && !needs_all && !request->apart;
 }
 
-static struct rn_prefix_salt salt_of(const struct rn_request *request)
-{
-    return (struct rn_prefix_salt){{request->cache_salt, 0}};
-}
-
 /* ---- Init, fini, check ---- */
 
 /* Each block can be a node, ready or pending; without the cache nothing ever is. */
@@ -158,7 +153,7 @@ static struct rn_partial_place place_behind(const struct rn_request *request, st
 {
     const struct rn_prefix_ref none = {RN_PREFIX_NO_NODE, 0};
 
-    return (struct rn_partial_place){salt_of(request), n > 0 ? last : none};
+    return (struct rn_partial_place){rn_request_salt(request), n > 0 ? last : none};
 }
 
 /* The block that has the most of ids[n] behind those that were found; how many, 0: too few to be worth a copy. */
@@ -255,7 +250,8 @@ static void fit_checkpoint(struct rn_prefix_cache *cache, const struct rn_reques
         fit->mark = rn_window_marks_find(&cache->marks, fit->ready, fit->found.n_ready, &fit->n_kept);
     else
         fit->state = rn_state_slots_find(&cache->states, fit->ready, fit->found.n_ready, &fit->n_kept);
-    rn_prefix_tree_match(tree_of(cache), salt_of(request), tokens, fit->n_kept * per_block, cache->found, &fit->found);
+    rn_prefix_tree_match(tree_of(cache), rn_request_salt(request), tokens, fit->n_kept * per_block, cache->found,
+                         &fit->found);
     RN_CHECK(fit->found.n_ready == fit->n_kept);
     fit->from_tree = fit->n_kept > 0;
     fit->n_done = fit->n_kept * per_block;
@@ -274,7 +270,7 @@ void rn_prefix_cache_look_up(struct rn_prefix_cache *cache, const struct rn_requ
     if (own >= n_prompt) /* the logits of its last position are needed still */
         own = n_prompt - 1;
     *fit = (struct rn_prefix_fit){.ready = cache->found, .state = RN_NO_STATE, .mark = RN_NO_MARK};
-    rn_prefix_tree_match(tree_of(cache), salt_of(request), tokens, wanted, cache->found, &fit->found);
+    rn_prefix_tree_match(tree_of(cache), rn_request_salt(request), tokens, wanted, cache->found, &fit->found);
     if (cache->states.n > 0 || cache->context->limits->window > 0) { /* a session's blocks are of no use alone */
         fit_checkpoint(cache, request, tokens, wanted, fit);
     } else if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(cache) > own &&
@@ -319,8 +315,8 @@ bool rn_prefix_cache_wants_promotion(const struct rn_prefix_cache *cache, const 
 void rn_prefix_cache_promote(struct rn_prefix_cache *cache, const struct rn_request *request, const int32_t *tokens,
                              const struct rn_prefix_fit *fit)
 {
-    rn_promotions_begin(&cache->promotions, &cache->streams[request->slot], salt_of(request), tokens, &fit->found,
-                        fit->ready);
+    rn_promotions_begin(&cache->promotions, &cache->streams[request->slot], rn_request_salt(request), tokens,
+                        &fit->found, fit->ready);
 }
 
 /* So many blocks can be had without asking anybody for them. */
@@ -443,7 +439,8 @@ static void count_prompt(struct rn_prefix_cache *cache, const struct rn_request 
     uint64_t n_seen = cache->ceiling.n_seen;
     int64_t n_known;
 
-    rn_hit_ceiling_add(&cache->ceiling, salt_of(request), request->tokens, request->n_prompt - 1, block_tokens(cache));
+    rn_hit_ceiling_add(&cache->ceiling, rn_request_salt(request), request->tokens, request->n_prompt - 1,
+                       block_tokens(cache));
     n_known = (int64_t)(rn_hit_ceiling_rate(&cache->ceiling) * (double)cache->ceiling.n_seen);
     rn_counter_add(&totals->asked_blocks, (int64_t)(cache->ceiling.n_seen - n_seen));
     rn_counter_add(&totals->known_blocks, n_known - cache->known_blocks);
@@ -469,7 +466,7 @@ void rn_prefix_cache_enter(struct rn_prefix_cache *cache, struct rn_request *req
     if (!shares(cache, request))
         return;
     rn_directory_computing(cache->directory, request->blocks + n_full, request->n_blocks - n_full);
-    rn_prefix_tree_enter(tree_of(cache), &stream->path, salt_of(request), request->tokens,
+    rn_prefix_tree_enter(tree_of(cache), &stream->path, rn_request_salt(request), request->tokens,
                          request->want_progress ? fit->found.n_ready * block_tokens(cache) : request->n_fill,
                          &fit->found);
     rn_prefix_tree_publish(tree_of(cache), &stream->path, request->tokens, request->blocks, n_full, NULL, &woken);
@@ -526,7 +523,7 @@ static void change_over(struct rn_prefix_cache *cache, struct rn_request *reques
 {
     struct rn_prefix_match found;
 
-    rn_prefix_tree_match(tree_of(cache), salt_of(request), request->tokens, n_blocks * block_tokens(cache),
+    rn_prefix_tree_match(tree_of(cache), rn_request_salt(request), request->tokens, n_blocks * block_tokens(cache),
                          cache->found, &found);
     RN_CHECK(found.n_ready <= n_blocks && n_blocks <= request->n_blocks);
     for (uint32_t i = 0; i < found.n_ready; i++) {

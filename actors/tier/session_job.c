@@ -3,9 +3,11 @@
 
 #include <string.h>
 
+#include "actors/adapters.h"
 #include "actors/context.h"
 #include "actors/telemetry/prints.h"
 #include "actors/request.h"
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "model/kv_size.h"
@@ -134,6 +136,13 @@ static bool goes_on(struct rn_session_job *job)
 
 /* ---- Export ---- */
 
+/* Of KV that was computed with the adapter of that print: the cache's own, and the print in it. */
+static struct rn_fingerprint adapted(struct rn_fingerprint kv, uint64_t print)
+{
+    rn_bytes_put(kv.bytes, rn_bytes_get(kv.bytes, 8) ^ print, 8);
+    return kv;
+}
+
 static struct rn_session_head head_of(const struct rn_session_job *job)
 {
     const struct rn_request *request = job->request;
@@ -148,7 +157,7 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
     return (struct rn_session_head){
         .model = prints->model,
         .vocab = prints->vocab,
-        .kv = prints->kv,
+        .kv = adapted(prints->kv, request->adapter_print),
         .block_tokens = per_block,
         .block_bytes = block_bytes(context),
         .note_bytes = job->note_bytes,
@@ -201,6 +210,19 @@ static bool export_part(struct rn_session_job *job)
 
 /* ---- Import ---- */
 
+/* The file's KV is as this model's cache has it, with one of its adapters or with none, which becomes the request's. */
+static bool is_of_cache(struct rn_request *request, const struct rn_fingerprint *kv)
+{
+    const struct rn_context *context = request->context;
+    const struct rn_fingerprint own = rn_session_fingerprints_of(context)->kv;
+    uint64_t print = rn_bytes_get(own.bytes, 8) ^ rn_bytes_get(kv->bytes, 8);
+    const struct rn_fingerprint with = adapted(own, print);
+
+    request->adapter = print == 0 ? 0 : rn_model_adapters_by_print(context->adapters, print);
+    request->adapter_print = request->adapter == 0 ? 0 : print;
+    return rn_fingerprint_equal(kv, &with) && (print == 0 || request->adapter != 0);
+}
+
 static runnel_status check_head(struct rn_session_job *job)
 {
     const struct rn_context *context = job->request->context;
@@ -216,7 +238,7 @@ static runnel_status check_head(struct rn_session_job *job)
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
     job->fits = !rn_kv_size_forgets(limits) && limits->n_states == 0 && rn_backend_has_blocks(context->backend) &&
-                rn_fingerprint_equal(&head->kv, &prints->kv) && head->block_tokens == limits->block_tokens &&
+                is_of_cache(job->request, &head->kv) && head->block_tokens == limits->block_tokens &&
                 head->block_bytes == block_bytes(context);
     return RUNNEL_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cache/salt.h"
 #include "mailbox/flag.h"
 #include "runnel.h"
 
@@ -44,8 +45,8 @@ struct rn_session {
     uint32_t n_computed; /* positions whose KV is in blocks */
     uint32_t *blocks;    /* [n_blocks] */
     uint32_t n_blocks;
-    uint64_t salt; /* under which the blocks were computed */
-    bool busy;     /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
+    struct rn_prefix_salt salt; /* under which the blocks were computed */
+    bool busy; /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
     bool free_wanted;
     bool foreign;               /* its KV came out of a file */
     runnel_status lost;         /* it could not become a copy, or come out of a file: why. RUNNEL_OK else */

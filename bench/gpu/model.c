@@ -50,7 +50,7 @@ static void make_step(struct steps *s, uint32_t n_seqs, uint32_t n_rows, uint32_
                                                              q, i + 1 == n_rows ? (int32_t)s->step.n_outs++ : -1};
     }
     s->shape = (struct rn_gpu_shape){
-        s->step.n_rows, s->step.n_outs, n_seqs, rn_gpu_longest(s->backend, depth + n_rows), s->step.n_outs, 0, 0, 0};
+        s->step.n_rows, s->step.n_outs, n_seqs, rn_gpu_longest(s->backend, depth + n_rows), s->step.n_outs, 0, 0, 0, 0};
 }
 
 /* The median of steps, from submit to on_done. */

@@ -319,7 +319,7 @@ static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, str
     if (held->store == NULL)
         return RUNNEL_OK;
     rn_cold_store_stats(held->store, &before);
-    status = rn_cold_store_wipe_salt(held->store, (struct rn_prefix_salt){{salt, 0}}, &n);
+    status = rn_cold_store_wipe_salt(held->store, salt, &n);
     while (status == RUNNEL_OK && rn_cold_store_maintain(held->store, UINT64_MAX, NULL, NULL))
         continue;
     wiped = status == RUNNEL_OK;

@@ -537,14 +537,14 @@ static uint32_t forget(struct rn_tier_store *tier, uint64_t handle)
     return rn_cold_index_drop(store, entry);
 }
 
-uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt)
+uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, uint64_t salt)
 {
     uint32_t at = store->first_root, n = 0;
 
     while (at != RN_COLD_NONE) {
         uint32_t next = store->entries[at].next;
 
-        if (rn_prefix_salt_same(store->entries[at].salt, salt)) {
+        if (store->entries[at].salt.word[0] == salt) {
             mark_dead(store, &store->entries[at]);
             n += rn_cold_index_drop(store, at);
         }

@@ -79,12 +79,12 @@ void rn_cold_store_close(struct rn_cold_store *store);
  * only tells of what is gone: what the writer has removed is told first, since others may have taken its place. */
 struct rn_tier_store *rn_cold_store_tier(struct rn_cold_store *store);
 
-/* All of a salt. Returns how many records went. */
-uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt);
+/* All whose salt has `salt` as its first word: of a cache_salt, whatever the adapter. Returns how many records went. */
+uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, uint64_t salt);
 
 /* As forget_salt, and what the files hold of it, dead records too, is overwritten with zeros; *n: how many records.
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
-runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n);
+runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt, uint64_t *n);
 
 /* Writes the segments from which wipe_salt has taken something anew, without what is dead in them, so that their room
  * is free. One that cannot be moved stays as it is. Up to a segment's bytes are needed meanwhile. IO: the disk has

@@ -26,7 +26,7 @@
 
 struct wipe {
     struct rn_cold_store *store;
-    struct rn_prefix_salt salt;
+    uint64_t salt;          /* the first word */
     int32_t *tokens;        /* [block_tokens]: zeros */
     unsigned char *payload; /* [payload_room]: zeros */
     size_t payload_room;
@@ -102,8 +102,7 @@ static runnel_status wipe_segment(struct wipe *wipe, struct rn_cold_segment *seg
             segment->wiped = true; /* perhaps by a wipe that was killed: compacting takes it away */
             continue;
         }
-        if (head.salt.word[0] != wipe->salt.word[0] || head.salt.word[1] != wipe->salt.word[1] ||
-            at < RN_COLD_HEADER_BYTES || at > segment->index ||
+        if (head.salt.word[0] != wipe->salt || at < RN_COLD_HEADER_BYTES || at > segment->index ||
             rn_cold_record_bytes(store->id.block_tokens, head.payload_bytes) > segment->index - at)
             continue;
         status = wipe_record(wipe, segment, &head, at, entry_at);
@@ -117,7 +116,7 @@ static runnel_status wipe_segment(struct wipe *wipe, struct rn_cold_segment *seg
     return status;
 }
 
-runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n)
+runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt, uint64_t *n)
 {
     struct wipe wipe = {.store = store, .salt = salt};
     runnel_status status = RUNNEL_OK;

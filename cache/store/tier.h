@@ -36,7 +36,7 @@ static_assert(RN_TIERS <= 8, "the tiers that have a block are the bits of a byte
 struct rn_tier_id {
     struct rn_fingerprint model;   /* rn_fingerprint_model */
     struct rn_fingerprint kv;      /* rn_fingerprint_kv: layout, type, sizes, angles */
-    struct rn_fingerprint adapter; /* zeros: none */
+    struct rn_fingerprint adapter; /* zeros: adapters are told apart by the salt */
     uint32_t block_tokens;         /* a power of two, at most 65536 */
     uint64_t block_bytes;          /* unpacked; for who looks into the folder */
     char name[RN_TIER_NAME_BYTES]; /* likewise: the model's, for people; ends with a NUL. Not part of the fingerprint */

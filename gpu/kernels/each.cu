@@ -23,6 +23,8 @@ DEVICE float value_of(const rn_each_args &args, uint64_t i)
     switch (args.kind) {
     case RN_EACH_ADD:
         return a + b;
+    case RN_EACH_ADAPT:
+        return b == 0 ? a : a + b;
     case RN_EACH_SCALE:
         return a * args.scale;
     case RN_EACH_SOFTCAP:

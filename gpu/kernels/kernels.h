@@ -124,6 +124,7 @@ struct rn_hyper_args {
  * activation of model/activation.h; GATE has a[i / part]; ACTIVATE a bias, or 0. */
 enum rn_each {
     RN_EACH_ADD,
+    RN_EACH_ADAPT,
     RN_EACH_SCALE,
     RN_EACH_SOFTCAP,
     RN_EACH_CLAMP,

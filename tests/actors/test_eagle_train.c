@@ -348,7 +348,7 @@ static void compare(struct run *run, struct rn_eagle *eagle, const struct rn_hea
     struct rn_eagle_text text = {WINDOW, embeddings, run->features, run->logits};
     struct rn_eagle_score score = {0};
 
-    run_step(run, &(struct run_piece){0, 0, WINDOW, tokens, false, NULL}, 1);
+    run_step(run, &(struct run_piece){0, 0, WINDOW, tokens, false, NULL, 0}, 1);
     for (uint32_t i = 0; i < WINDOW; i++) {
         memcpy(embeddings + i * width, embedding + (size_t)tokens[i] * width, width * sizeof *embeddings);
         if (i + 1 < WINDOW) /* the token behind tokens[i + 1], as the head is asked for */

@@ -40,7 +40,7 @@ static runnel_status purge(struct rn_cold_store *store, uint32_t salt)
     runnel_status status;
     uint64_t n;
 
-    status = rn_cold_store_wipe_salt(store, cold_salt((struct cold_key){.salt = salt}), &n);
+    status = rn_cold_store_wipe_salt(store, cold_salt((struct cold_key){.salt = salt}).word[0], &n);
     while (status == RUNNEL_OK && rn_cold_store_maintain(store, UINT64_MAX, NULL, NULL))
         continue;
     if (status == RUNNEL_OK)
@@ -210,7 +210,8 @@ static void test_full(void **state)
         before = folder_bytes(&n_segments);
         cold_disk_init(&disk);
         store = cold_open(&disk.io, &small, &told);
-        assert_int_equal(rn_cold_store_wipe_salt(store, cold_salt((struct cold_key){.salt = 0}), &n), RUNNEL_OK);
+        assert_int_equal(rn_cold_store_wipe_salt(store, cold_salt((struct cold_key){.salt = 0}).word[0], &n),
+                         RUNNEL_OK);
         disk.room = room; /* of new bytes: what is overwritten needs none */
         status = rn_cold_store_compact(store);
         assert_true(rn_cold_store_check(store));

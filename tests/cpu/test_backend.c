@@ -50,8 +50,8 @@ struct way {
 static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, const struct way *way, float *logits)
 {
     uint32_t blocks[2][N_BLOCKS / 2], at, i, rows, company_at = 0;
-    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2, NULL, 0, NULL, 0},
-                                  {blocks[1], N_BLOCKS / 2, NULL, 0, NULL, 0}};
+    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2, NULL, 0, NULL, 0, 0},
+                                  {blocks[1], N_BLOCKS / 2, NULL, 0, NULL, 0, 0}};
     struct rn_step_row step_rows[MAX_ROWS];
     struct rn_step step = {.rows = step_rows, .seqs = seqs};
 

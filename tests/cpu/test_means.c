@@ -74,7 +74,7 @@ static void set_hand(uint32_t window, uint32_t layer_window, runnel_kv_type type
     for (i = 0; i < 24; i++)
         hand.blocks[i] = (i * 7 + 3) % 40;
     hand.means[0] = (24 * 7 + 3) % 40;
-    hand.seq = (struct rn_step_seq){hand.blocks, 24, hand.means, 1, NULL, 0};
+    hand.seq = (struct rn_step_seq){hand.blocks, 24, hand.means, 1, NULL, 0, 0};
     hand.step = (struct rn_step){.n_rows = POSITIONS, .n_seqs = 1, .rows = hand.rows, .seqs = &hand.seq};
     for (i = 0; i < POSITIONS; i++)
         hand.rows[i] = (struct rn_step_row){0, i, 0, -1};
@@ -227,7 +227,7 @@ static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, uint
     uint32_t blocks[BLOCKS], means[2] = {order % BLOCKS, (order + 1) % BLOCKS}, other = (order + 2) % BLOCKS, at, i,
                              rows;
     uint32_t n_means = (N / CHUNK + r->limits.block_tokens - 1) / r->limits.block_tokens;
-    struct rn_step_seq seqs[2] = {{blocks, BLOCKS - 3, means, n_means, NULL, 0}, {&other, 1, NULL, 0, NULL, 0}};
+    struct rn_step_seq seqs[2] = {{blocks, BLOCKS - 3, means, n_means, NULL, 0, 0}, {&other, 1, NULL, 0, NULL, 0, 0}};
     struct rn_step_row step_rows[MAX_ROWS];
     struct rn_step step = {.rows = step_rows, .seqs = seqs};
 

@@ -260,7 +260,7 @@ static const struct rn_backend_limits limits = {.max_rows = N,
 static void run_tokens(struct runner *r, uint32_t chunk, float *logits)
 {
     uint32_t blocks[N_BLOCKS] = {0, 1, 2, 3}, at, i, n;
-    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0};
+    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0, 0};
     struct rn_step_row rows[N];
     struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1};
 

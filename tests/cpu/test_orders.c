@@ -102,7 +102,7 @@ static void randomise(struct model_edit *edit, const struct format *f, uint8_t *
 static void run_tokens(struct runner *r, uint32_t chunk, float *logits)
 {
     uint32_t blocks[N_BLOCKS], at, i, rows;
-    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0};
+    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0, 0};
     struct rn_step_row step_rows[N];
     struct rn_step step = {.rows = step_rows, .seqs = &seq, .n_seqs = 1};
 

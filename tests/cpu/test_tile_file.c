@@ -71,7 +71,7 @@ struct loaded {
 static void logits_of(struct runner *r, float *logits)
 {
     uint32_t blocks[N_BLOCKS] = {0, 1, 2, 3}, i;
-    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0};
+    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0, 0};
     struct rn_step_row rows[N];
     struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_rows = N, .n_outs = N, .logits = logits};
 

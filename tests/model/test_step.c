@@ -31,7 +31,7 @@ static void breaches_are_caught(void **state)
     uint32_t feature_rows[] = {0, 1, 4};
     float logits[30], features[6];
     struct rn_step_seq seqs[] = {
-        {first, 3, NULL, 0, NULL, 0}, {second, 1, NULL, 0, NULL, 0}, {second, 1, NULL, 0, NULL, 0}};
+        {first, 3, NULL, 0, NULL, 0, 0}, {second, 1, NULL, 0, NULL, 0, 0}, {second, 1, NULL, 0, NULL, 0, 0}};
     struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1},
                                  {2, 0, 1, -1}, {2, 1, 1, 2},  {0, 0, 2, -1}};
     struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
@@ -124,7 +124,7 @@ static void draws_are_looked_at(void **state)
                                        .context_tokens = 4,
                                        .draws = true};
     const uint32_t blocks[] = {0, 1};
-    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0}, {&blocks[1], 1, NULL, 0, NULL, 0}};
+    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0, 0}, {&blocks[1], 1, NULL, 0, NULL, 0, 0}};
     struct rn_step_row rows[] = {{-1, 0, 0, 0}, {3, 0, 1, 1}};
     struct rn_draw draws[2] = {{.want_top = RUNNEL_MAX_TOP_LOGPROBS}};
     struct rn_draw_count counts[] = {{3, 1}, {9, 2}};
@@ -177,7 +177,7 @@ static void states_are_looked_at(void **state)
     uint32_t slots[] = {3, 0};
     const int32_t parents[] = {-1, -1};
     struct rn_step_state_copy copies[] = {{RN_NO_STATE, 3}, {0, 1}};
-    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0}, {&blocks[1], 1, NULL, 0, NULL, 0}};
+    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0, NULL, 0, 0}, {&blocks[1], 1, NULL, 0, NULL, 0, 0}};
     struct rn_step_row rows[] = {{1, 0, 0, -1}, {3, 2, 1, -1}};
     struct rn_step step = {.n_rows = 2,
                            .n_seqs = 2,
@@ -244,7 +244,7 @@ static void trees_are_looked_at(void **state)
                                        .tree_depth = 2};
     uint32_t first[] = {8, 0, 3}, second[] = {1, 2};
     float logits[60];
-    struct rn_step_seq seqs[] = {{first, 3, NULL, 0, NULL, 0}, {second, 2, NULL, 0, NULL, 0}};
+    struct rn_step_seq seqs[] = {{first, 3, NULL, 0, NULL, 0, 0}, {second, 2, NULL, 0, NULL, 0, 0}};
     struct rn_step_row rows[] = {{9, 6, 0, 0}, {0, 7, 0, 1}, {1, 8, 0, 2}, {2, 7, 0, 3}, {2, 5, 1, 4}, {3, 6, 1, 5}};
     int32_t parents[] = {-1, 0, 1, 0, -1, 4};
     struct rn_step_move moves[] = {{1, 6, 3}, {1, 7, 4}};
@@ -303,7 +303,7 @@ static void means_have_their_blocks(void **state)
                                        .context_tokens = 512,
                                        .mean_window = 128};
     uint32_t blocks[] = {8, 7, RN_NO_BLOCK, RN_NO_BLOCK, 0, 1, 2, 3, 4}, mean = 5;
-    struct rn_step_seq seqs[] = {{blocks, 9, &mean, 1, NULL, 0}};
+    struct rn_step_seq seqs[] = {{blocks, 9, &mean, 1, NULL, 0, 0}};
     struct rn_step_row rows[] = {{0, 257, 0, -1}};
     struct rn_step step = {.n_rows = 1, .n_seqs = 1, .rows = rows, .seqs = seqs, .on_done = on_done};
 

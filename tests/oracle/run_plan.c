@@ -69,6 +69,12 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
         ok(rn_plan_new_tapped(&run->heap, run->gguf, context, options->taps, options->n_taps, &run->plan, &error),
            &error);
     }
+    if (options->n_adapters > 0) {
+        ok(rn_adapters_load(&run->heap, run->gguf, options->adapters, options->n_adapters, &run->adapters, &error),
+           &error);
+        ok(rn_adapters_check(run->adapters, run->plan, &error), &error);
+        ok(rn_plan_adapt(run->plan, run->adapters, &error), &error);
+    }
     assert_true(rn_plan_check(run->plan));
     fill_limits(run, options);
     run->limits.expert_use = options->expert_use;
@@ -92,6 +98,7 @@ void run_close(struct run *run)
     run->backend->ops->free(run->backend);
     rn_team_free(run->team);
     rn_plan_free(run->plan);
+    rn_adapters_free(run->adapters);
     rn_gguf_free(run->gguf);
     rn_free(&run->heap, run->blocks);
     rn_free(&run->heap, run->logits);
@@ -185,7 +192,8 @@ void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces
     for (i = 0; i < n_pieces; i++) {
         last = pieces[i].first + pieces[i].n - 1;
         step.seqs[i] = (struct rn_step_seq){.blocks = run->blocks + (size_t)pieces[i].seq * run->blocks_per_seq,
-                                            .n_blocks = last / run->limits.block_tokens + 1};
+                                            .n_blocks = last / run->limits.block_tokens + 1,
+                                            .adapter = pieces[i].adapter};
         add_rows(&step, wanted, &pieces[i], i);
     }
     step.n_seqs = n_pieces;

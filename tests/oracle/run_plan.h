@@ -6,6 +6,7 @@
 #define RN_TESTS_ORACLE_RUN_PLAN_H
 
 #include "cpu/team.h"
+#include "model/adapter.h"
 #include "model/backend.h"
 
 struct run_options {
@@ -21,13 +22,16 @@ struct run_options {
     uint32_t n_taps;
     const void *bytes; /* [n_bytes] of the file, which then is only a name; NULL: they are at the path */
     size_t n_bytes;
-    struct rn_expert_use *expert_use; /* NULL: not counted */
+    struct rn_expert_use *expert_use;         /* NULL: not counted */
+    const struct rn_adapter_source *adapters; /* [n_adapters]: numbers from 1 on, for pieces */
+    uint32_t n_adapters;
 };
 
 struct run {
     struct rn_heap heap;
     struct rn_gguf *gguf;
     struct rn_plan *plan;
+    struct rn_adapters *adapters; /* NULL: none */
     struct rn_team *team;
     struct rn_backend *backend;
     struct rn_backend_limits limits;
@@ -45,6 +49,7 @@ struct run_piece {
     const int32_t *tokens;  /* [n] */
     bool last_only;         /* logits of the last position only; else of all */
     const int32_t *parents; /* [n] of a tree, see rn_step.parents; then it is the step's only piece. NULL: no tree */
+    uint32_t adapter;       /* 0: none */
 };
 
 /* Fails the test on any error. */

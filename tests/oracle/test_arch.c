@@ -157,26 +157,31 @@ static void short_caches_are_close(void **state)
 /* ---- Families ---- */
 
 /* What ops a plan has, and what its attention looks at. */
-static uint64_t family_of(const struct rn_plan *plan)
-{
-    uint64_t family = 0;
+struct family {
+    uint64_t ops;
+    uint32_t attention;
+};
 
-    static_assert(RN_OP_KINDS <= 56, "a family is a set of bits");
+static struct family family_of(const struct rn_plan *plan)
+{
+    struct family family = {0, 0};
+
+    static_assert(RN_OP_KINDS <= 64, "a family is a set of bits");
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         const struct rn_op *op = &plan->ops[i];
 
-        family |= UINT64_C(1) << op->kind;
+        family.ops |= UINT64_C(1) << op->kind;
         if (op->kind == RN_OP_ATTENTION)
-            family |= (uint64_t)((op->window > 0) | op->chunked << 1 | (op->alibi > 0) << 2 | (op->softcap > 0) << 3 |
-                                 (op->weight >= 0) << 4 | (op->b >= 0) << 5 |
-                                 (plan->kv_layers[op->layer].v_width == 0) << 6 | (op->k_dim != op->v_dim) << 7)
-                      << 56;
+            family.attention |=
+                (uint32_t)((op->window > 0) | op->chunked << 1 | (op->alibi > 0) << 2 | (op->softcap > 0) << 3 |
+                           (op->weight >= 0) << 4 | (op->b >= 0) << 5 | (plan->kv_layers[op->layer].v_width == 0) << 6 |
+                           (op->k_dim != op->v_dim) << 7);
     }
     return family;
 }
 
 /* What is asked of one model's plan. */
-static void look_at(const struct model *model, uint64_t *family, struct facts *of)
+static void look_at(const struct model *model, struct family *family, struct facts *of)
 {
     const struct run_options options = options_of(model, RUNNEL_KV_F16);
     struct rn_heap heap;
@@ -196,12 +201,12 @@ static void look_at(const struct model *model, uint64_t *family, struct facts *o
     rn_gguf_free(gguf);
 }
 
-static bool is_among(uint64_t family, const uint64_t *families, size_t n)
+static bool is_among(struct family family, const struct family *families, size_t n)
 {
     size_t i;
 
     for (i = 0; i < n; i++)
-        if (families[i] == family)
+        if (families[i].ops == family.ops && families[i].attention == family.attention)
             return true;
     return false;
 }
@@ -209,7 +214,7 @@ static bool is_among(uint64_t family, const uint64_t *families, size_t n)
 /* Of the chosen models; a family that a made model leads has no leader among the shared ones. */
 static int find_leaders(void **state)
 {
-    uint64_t families[N_MADE + N_SHARED];
+    struct family families[N_MADE + N_SHARED];
     size_t i, n = 0, n_leaders = 0;
     struct facts ignored;
 

@@ -65,7 +65,7 @@ static void check_last_tap(const char *backend)
     oracle_open(&run.heap, shared_path(logits_file), &oracle);
     n = (size_t)oracle.n_tokens * oracle.n_vocab;
     logits = rn_alloc(&run.heap, n, sizeof *logits);
-    run_step(&run, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true, NULL},
+    run_step(&run, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true, NULL, 0},
              1); /* one row of logits is wanted */
     finish(&run, oracle.n_tokens, logits);
     assert_true(nmse(logits, oracle.logits, n) <= 1e-6);
@@ -97,11 +97,11 @@ static void test_other_taps(void **state)
     options.n_taps = 0;
     run_open(&plain, shared_path(model), &options);
     oracle_open(&slow.heap, shared_path(logits_file), &oracle);
-    run_step(&slow, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true, NULL}, 1);
+    run_step(&slow, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true, NULL, 0}, 1);
     width = slow.plan->features_width;
     for (uint32_t at = 0; at < oracle.n_tokens; at += chunk) {
         const struct run_piece piece = {
-            0, at, oracle.n_tokens - at < chunk ? oracle.n_tokens - at : chunk, oracle.tokens + at, false, NULL};
+            0, at, oracle.n_tokens - at < chunk ? oracle.n_tokens - at : chunk, oracle.tokens + at, false, NULL, 0};
 
         run_step(&fast, &piece, 1);
         run_step(&plain, &piece, 1);

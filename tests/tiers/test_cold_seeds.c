@@ -241,7 +241,7 @@ static void forget(struct world *world)
     uint32_t salt = (uint32_t)draw(world, SALTS);
 
     if (draw(world, 20) == 0) {
-        rn_cold_store_forget_salt(world->store, salt_of(salt));
+        rn_cold_store_forget_salt(world->store, salt_of(salt).word[0]);
         for (size_t i = 0; i < world->n_known; i++)
             if (world->known[i].salt == salt)
                 world->known[i].live = false;

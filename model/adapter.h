@@ -1,0 +1,75 @@
+/* LoRA adapters (Hu et al. 2021, arXiv 2106.09685): what a finetune adds to some products of a model, as two thin
+ * matrices each, for those rows of a step whose sequence has the adapter.
+ *
+ *     y = W x + (alpha / rank) * scale * B (A x)
+ *
+ *     files ──rn_adapters_load──▶ stacks: for each matrix W that any of them changes, A and B of all of them
+ *     plan, stacks ──rn_plan_adapt──▶ the plan with ops for what they add
+ *
+ * In a plan an adapter is an expert that the row's sequence has chosen (rn_step_seq.adapter): number 0 has zeros, 1 is
+ * the first adapter. So rows of many adapters go through one step, each reads its own adapter's matrices alone, and what
+ * a row gets does not depend on what others have (law 5). Steps without any adapter pass over these ops (rn_op.adapted).
+ *
+ * Files: GGUF with general.type "adapter" and adapter.type "lora", as llama.cpp's converter writes them:
+ *
+ *     general.architecture   the model's
+ *     adapter.lora.alpha     absent or 0: alpha / rank is 1
+ *     NAME.lora_a            [columns of the matrix NAME, rank]
+ *     NAME.lora_b            [rank, rows of NAME]
+ *
+ * Threads: immutable once loaded; any thread may read. */
+#ifndef RN_MODEL_ADAPTER_H
+#define RN_MODEL_ADAPTER_H
+
+#include "model/plan.h"
+
+enum { RN_MAX_ADAPTERS = 64, RN_ADAPTER_NAME_BYTES = 64, RN_MAX_RANK = 8192 };
+
+struct rn_adapters; /* opaque */
+
+/* One to be loaded. */
+struct rn_adapter_source {
+    const char *name; /* another for each, not empty, shorter than RN_ADAPTER_NAME_BYTES */
+    const char *path;
+    float scale; /* finite */
+};
+
+/* Loads n files, 1 to RN_MAX_ADAPTERS, for the model of `gguf`, which must outlive the result. Blocks on the disk.
+ * IO; FORMAT: a file is damaged, or its tensors have not the shapes that the model's ask for; UNSUPPORTED: it is no LoRA
+ * adapter, or one for another architecture, or it changes what cannot be adapted; NO_MEMORY. *error names the file and
+ * the tensor or key. */
+runnel_status rn_adapters_load(struct rn_heap *heap, const struct rn_gguf *gguf,
+                               const struct rn_adapter_source *sources, uint32_t n, struct rn_adapters **out,
+                               runnel_error *error);
+void rn_adapters_free(struct rn_adapters *adapters); /* NULL is allowed. No plan with their ops is left */
+
+uint32_t rn_adapters_count(const struct rn_adapters *adapters); /* of NULL 0 */
+/* Of number 1 to count: its name, its file, the scale it was loaded with. */
+const char *rn_adapter_name(const struct rn_adapters *adapters, uint32_t number);
+const struct rn_gguf *rn_adapter_gguf(const struct rn_adapters *adapters, uint32_t number);
+float rn_adapter_scale(const struct rn_adapters *adapters, uint32_t number);
+/* Its number; 0: none has that name. adapters NULL: there are none. */
+uint32_t rn_adapters_find(const struct rn_adapters *adapters, const char *name);
+uint64_t rn_adapters_bytes(const struct rn_adapters *adapters); /* of all stacks; of NULL 0 */
+
+/* Every matrix that they change is one that the plan multiplies rows by, and nothing else. UNSUPPORTED names the first
+ * that is not. `plan`: the whole model's. */
+runnel_status rn_adapters_check(const struct rn_adapters *adapters, const struct rn_plan *plan, runnel_error *error);
+
+/* Puts the ops in. Of a part of a model (cut.h): those for its products. The adapters must outlive the plan. On a
+ * refusal (NO_MEMORY; UNSUPPORTED: the plan needs too many slots) the plan is as it was. */
+runnel_status rn_plan_adapt(struct rn_plan *plan, const struct rn_adapters *adapters, runnel_error *error);
+
+/* Whether the plan multiplies rows by the matrix `tensor`, and reads it as nothing else. UNSUPPORTED. */
+runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, runnel_error *error);
+
+/* For rn_plan_adapt: for the matrix `tensor` the stacks of A, [n + 1][rank, columns], of B, [n + 1][rows, rank], and
+ * the factor of each, [n + 1]. False: none of them changes it. */
+struct rn_adapter_stacks {
+    const struct rn_tensor *a, *b, *factors;
+    uint32_t rank; /* the largest of them; the others have zeros behind their own */
+};
+bool rn_adapters_of(const struct rn_adapters *adapters, const struct rn_tensor *tensor,
+                    struct rn_adapter_stacks *stacks);
+
+#endif
