@@ -23,9 +23,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: structs that a host fills in
-OPTIONS = ["engine_options", "model_options", "request", "sampling", "samplers", "chat", "grammar", "logit_bias", "message",
-           "embed_request", "score_request", "infill", "infill_file", "session_file", "eagle_options",
-           "cache_purge_options", "architecture_row"]
+OPTIONS = ["engine_options", "model_options", "adapter", "request", "sampling", "samplers", "chat", "grammar",
+           "logit_bias", "message", "embed_request", "score_request", "infill", "infill_file", "session_file",
+           "eagle_options", "cache_purge_options", "architecture_row"]
 
 
 def headers():

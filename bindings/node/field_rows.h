@@ -18,7 +18,8 @@
              : FIELD_CHARS, const int32_t *   \
              : FIELD_TOKENS, const char *const * \
              : FIELD_STRINGS, const runnel_logit_bias * \
-             : FIELD_BIASES, uint32_t *       \
+             : FIELD_BIASES, const runnel_adapter * \
+             : FIELD_ADAPTERS, uint32_t *     \
              : FIELD_U32S, uint64_t *         \
              : FIELD_U64S, runnel_session     \
              : FIELD_ID, runnel_stream        \

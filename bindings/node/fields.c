@@ -99,7 +99,8 @@ static const struct field *count_of(const struct field *fields, const struct fie
 static bool is_pointer(enum field_kind kind)
 {
     return kind == FIELD_STRING || kind == FIELD_BYTES || kind == FIELD_TOKENS || kind == FIELD_STRINGS ||
-           kind == FIELD_BIASES || kind == FIELD_FILES || kind == FIELD_ARCHITECTURES || kind == FIELD_U32S;
+           kind == FIELD_BIASES || kind == FIELD_ADAPTERS || kind == FIELD_FILES || kind == FIELD_ARCHITECTURES ||
+           kind == FIELD_U32S;
 }
 
 /* A member that says how much another has; JavaScript's values know it themselves. */
@@ -327,6 +328,34 @@ static bool read_biases(napi_env env, struct arena *arena, const char *name, nap
     return true;
 }
 
+/* An array of {name, path, scale}, as options.js makes it of an object. A scale of 0 would be 1 to the library. */
+static bool read_adapters(napi_env env, struct arena *arena, const char *name, napi_value value,
+                          const runnel_adapter **adapters, size_t *n)
+{
+    runnel_adapter *copy;
+    uint32_t length;
+
+    if (!array_length(env, name, value, "an array of {name, path, scale}", &length))
+        return false;
+    copy = arena_alloc(arena, length * sizeof *copy + 1);
+    if (copy == NULL)
+        return out_of_memory(env);
+    for (uint32_t i = 0; i < length; i++) {
+        struct target target = {.fields = fields_of("runnel_adapter"), .base = &copy[i]};
+        napi_value element;
+
+        copy[i].scale = 1;
+        if (napi_get_element(env, value, i, &element) != napi_ok || !fields_read(env, arena, element, &target, 1))
+            return false;
+        if (copy[i].scale == 0)
+            return addon_fail(env, RUNNEL_INVALID, "%s: the scale of %s is 0, with which it would do nothing", name,
+                              copy[i].name) != NULL;
+    }
+    *adapters = copy;
+    *n = length;
+    return true;
+}
+
 static bool read_files(napi_env env, struct arena *arena, const char *name, napi_value value,
                        const runnel_infill_file **files, size_t *n)
 {
@@ -431,6 +460,8 @@ static bool read_counted(napi_env env, struct arena *arena, const struct field *
         return read_strings(env, arena, name, value, to, n);
     case FIELD_BIASES:
         return read_biases(env, arena, name, value, to, n);
+    case FIELD_ADAPTERS:
+        return read_adapters(env, arena, name, value, to, n);
     case FIELD_FILES:
         return read_files(env, arena, name, value, to, n);
     case FIELD_ARCHITECTURES:

@@ -24,7 +24,8 @@ enum field_kind {
     FIELD_TOKENS, /* const int32_t *, with n_NAME */
     FIELD_STRINGS,
     FIELD_BIASES,
-    FIELD_U32S, /* an array in the struct */
+    FIELD_ADAPTERS, /* of runnel_model_options */
+    FIELD_U32S,     /* an array in the struct */
     FIELD_U64S,
     FIELD_ID, /* of a session or stream: a BigInt */
     FIELD_GRAMMAR,

@@ -83,6 +83,15 @@ export interface EngineOptions {
   onTrace?: (span: Span) => void;
 }
 
+/** A file, or a file and what its effect is multiplied by; 1 by default. */
+export type AdapterSource = string | URL | Uint8Array | { path: string | URL | Uint8Array; scale?: number };
+
+export interface Adapter {
+  name: string;
+  path: string;
+  scale: number;
+}
+
 export interface ModelOptions {
   contextTokens?: number;
   batchTokens?: number;
@@ -110,6 +119,8 @@ export interface ModelOptions {
   weightsDir?: string;
   deviceLayers?: number;
   deviceExpertBytes?: Count;
+  /** LoRA adapters by the names that requests give: docs/ADAPTERS.md. */
+  adapters?: Record<string, AdapterSource> | Map<string, AdapterSource>;
 }
 
 export interface LoadOptions extends ModelOptions {
@@ -234,6 +245,8 @@ export interface RequestOptions extends ChatOptions, SamplingOptions {
   keepStop?: boolean;
   contextKeep?: Count;
   grammar?: Grammar;
+  /** One of the model's adapters by its name; null: none. */
+  adapter?: string | null;
 }
 
 export interface Ending {
@@ -369,6 +382,7 @@ export interface EmbedOptions extends Ending {
   parseSpecial?: boolean;
   wantProgress?: boolean;
   raw?: boolean;
+  adapter?: string | null;
 }
 
 export interface ScoreOptions extends Ending {
@@ -383,6 +397,7 @@ export interface ScoreOptions extends Ending {
   form?: 'ofModel' | 'logits' | 'probabilities' | number;
   parseSpecial?: boolean;
   wantProgress?: boolean;
+  adapter?: string | null;
 }
 
 export interface Infill {
@@ -440,6 +455,7 @@ export interface TokenizeOptions {
 export class Model {
   readonly engine: Engine;
   readonly info: ModelInfo;
+  readonly adapters: Adapter[];
   readonly scores: { nScores: number; nLabels: number; ofTokens: number; hasTemplate: number; labels: string[] };
   stream(options: StreamOptions): Stream;
   generate(options: GenerateOptions): Promise<Answer>;

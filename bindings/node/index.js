@@ -469,6 +469,11 @@ class Model extends Uncloneable {
     return native.modelInfo(this.#handle);
   }
 
+  /** The LoRA adapters that requests may name: [{name, path, scale}, ...]. */
+  get adapters() {
+    return every((i) => native.modelAdapter(this.#handle, i));
+  }
+
   /** Submits a request. The pieces of its answer are read from the stream, with `for await`. */
   stream(given) {
     const { signal, onAbort, highWater, choose, group, ...rest } = options.given(given);

@@ -148,6 +148,26 @@ static napi_value model_info(napi_env env, napi_callback_info info)
                                : addon_fail(env, status, NULL);
 }
 
+/* modelAdapter(model, index): runnel_adapter. */
+static napi_value model_adapter(napi_env env, napi_callback_info info)
+{
+    struct node_model *model;
+    runnel_adapter adapter;
+    runnel_status status;
+    napi_value values[2];
+    uint32_t index = 0;
+
+    if (!addon_arguments(env, info, 2, values))
+        return NULL;
+    model = model_open(env, values[0]);
+    if (model == NULL)
+        return NULL;
+    napi_get_value_uint32(env, values[1], &index);
+    status = runnel_model_adapter(model->model, index, &adapter);
+    return status == RUNNEL_OK ? fields_write(env, fields_of("runnel_adapter"), &adapter)
+                               : addon_fail(env, status, NULL);
+}
+
 /* ---- Sessions ------------------------------------------------------------------------------ */
 
 static napi_value session_value(napi_env env, runnel_status status, runnel_session session)
@@ -212,9 +232,9 @@ static napi_value session_free(napi_env env, napi_callback_info info)
 void model_export(napi_env env, napi_value exports)
 {
     static const struct method methods[] = {
-        {"modelLoad", model_load},    {"modelClose", model_close}, {"modelCancelLoad", model_cancel_load},
-        {"modelInfo", model_info},    {"sessionNew", session_new}, {"sessionFork", session_fork},
-        {"sessionFree", session_free}};
+        {"modelLoad", model_load},     {"modelClose", model_close},     {"modelCancelLoad", model_cancel_load},
+        {"modelInfo", model_info},     {"modelAdapter", model_adapter}, {"sessionNew", session_new},
+        {"sessionFork", session_fork}, {"sessionFree", session_free}};
 
     addon_export(env, exports, methods, sizeof methods / sizeof methods[0]);
 }

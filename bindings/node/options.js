@@ -38,12 +38,15 @@ function json(value) {
   return text.replace(/\\(\\|ud[89a-f][0-9a-f]{2})/g, (escape) => (escape === '\\\\' ? escape : '\ufffd'));
 }
 
+function isPath(value) {
+  return typeof value === 'string' || value instanceof URL || value instanceof Uint8Array;
+}
+
 /** Of a file: a string, a file URL or its bytes. */
-function path(value) {
-  if (typeof value === 'string') return value;
+function path(value, option = 'path') {
+  if (!isPath(value)) throw invalid(`${option} must be a string, a file URL or a Buffer`);
   if (value instanceof URL) return fileURLToPath(value);
-  if (value instanceof Uint8Array) return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-  throw invalid('path must be a string, a file URL or a Buffer');
+  return typeof value === 'string' ? value : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
 }
 
 const GRAMMARS = {
@@ -95,6 +98,22 @@ function biases(value) {
   return Object.entries(value).map(([token, bias]) => {
     if (!/^\d+$/.test(token)) throw invalid(`biases: '${token}' is no token`);
     return [Number(token), bias];
+  });
+}
+
+/** {name: path} or {name: {path, scale}}, also as a Map: {name, path, scale} of each. */
+function adapters(value) {
+  if (value === undefined || value === null) return value;
+  if (typeof value !== 'object' || Array.isArray(value))
+    throw invalid('adapters must be an object or a Map of names and paths');
+  return (types.isMap(value) ? [...value] : Object.entries(value)).map(([name, one]) => {
+    if (typeof name !== 'string') throw invalid('adapters: a name must be a string');
+    if (isPath(one)) return { name, path: path(one) };
+    if (one === null || typeof one !== 'object' || Array.isArray(one))
+      throw invalid(`adapters.${name} must be a path or { path, scale }`);
+    const { path: file, scale } = own(one, { path: undefined, scale: 1 });
+    if (typeof scale !== 'number') throw invalid(`adapters.${name}.scale must be a number`);
+    return { name, path: path(file, `adapters.${name}.path`), scale };
   });
 }
 
@@ -185,6 +204,7 @@ function scoring(options) {
 
 function model(options) {
   const out = { ...options };
+  if ('adapters' in out) out.adapters = adapters(out.adapters);
   if ('kvType' in out) out.kvType = named('KV_', out.kvType, 'kvType');
   if ('weightOrder' in out) out.weightOrder = named('WEIGHTS_', out.weightOrder, 'weightOrder');
   return out;

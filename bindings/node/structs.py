@@ -10,7 +10,7 @@ import sys
 
 # Those of runnel_fields.h have their tables there; the candidates of a draw are C's alone.
 APART = {"runnel_request", "runnel_samplers", "runnel_chat", "runnel_grammar", "runnel_candidates"}
-ALSO = ["runnel_usage", "runnel_timings"]  # without struct_size
+ALSO = ["runnel_usage", "runnel_timings", "runnel_adapter"]  # without struct_size
 
 
 def headers(folder):

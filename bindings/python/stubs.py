@@ -30,6 +30,7 @@ TYPES = {
     "uint32_t []": ("Iterable[int]", None),
     "uint64_t []": (None, "memoryview[int]"),
     "const runnel_logit_bias *": ("Mapping[int, float]", None),
+    "const runnel_adapter *": ("Mapping[str, Path | tuple[Path, float]]", None),
     "runnel_histogram": (None, "Histogram"),
 }
 NUMBERS = {"int32_t", "uint32_t", "int64_t", "uint64_t", "size_t"}
@@ -71,6 +72,7 @@ RECORDS = [
     ("Machine", "machine", {}),
     ("DeviceInfo", "device_info", {}),
     ("ModelInfo", "model_info", {}),
+    ("Adapter", "adapter", {}),
     ("ScoresInfo", "scores_info", {"labels": "list[str]"}),
     ("TemplateInfo", "template_info", {"knows": "TemplateTrait"}),
     ("Usage", "usage", {}),

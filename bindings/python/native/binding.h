@@ -78,9 +78,10 @@ typedef enum rnpy_kind {
     RNPY_TEXT,  /* const char *, NUL-terminated unless the struct has "<name>_bytes" */
     RNPY_DATA,  /* const void *, with "<name>_bytes" */
     RNPY_CHARS, /* char[] with a NUL */
-    RNPY_TEXTS, /* const char *const *, with "n_<name>"; so are the next two */
+    RNPY_TEXTS, /* const char *const *, with "n_<name>"; so are the next three */
     RNPY_INTS,
     RNPY_BIASES,
+    RNPY_ADAPTERS,
     RNPY_SESSION,
     RNPY_HISTOGRAM,
     RNPY_COUNTS,  /* uint64_t[] */

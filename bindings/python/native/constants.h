@@ -126,6 +126,8 @@
     X(LABEL_BYTES)        \
     X(MAX_GRAMMAR_BYTES)  \
     X(MAX_BREAKERS)       \
-    X(MAX_BREAKER_BYTES)
+    X(MAX_BREAKER_BYTES)  \
+    X(MAX_ADAPTERS)       \
+    X(ADAPTER_BYTES)
 
 #endif

@@ -23,35 +23,37 @@
     X(runnel_engine_options, gather_us)
 TABLE(engine, ENGINE_ROWS(FIELD))
 
-#define MODEL_ROWS(X)                          \
-    X(runnel_model_options, context_tokens)    \
-    X(runnel_model_options, batch_tokens)      \
-    X(runnel_model_options, kv_bytes)          \
-    X(runnel_model_options, kv_type)           \
-    X(runnel_model_options, chunk_mean)        \
-    X(runnel_model_options, device)            \
-    X(runnel_model_options, on_load)           \
-    X(runnel_model_options, load_user)         \
-    X(runnel_model_options, vocab_only)        \
-    X(runnel_model_options, no_prefix_cache)   \
-    X(runnel_model_options, max_slowdown)      \
-    X(runnel_model_options, draft_path)        \
-    X(runnel_model_options, draft_kv_bytes)    \
-    X(runnel_model_options, draft_threads)     \
-    X(runnel_model_options, draft_measure_ms)  \
-    X(runnel_model_options, cache_warm_bytes)  \
-    X(runnel_model_options, cache_dir)         \
-    X(runnel_model_options, cache_cold_bytes)  \
-    X(runnel_model_options, cache_codec)       \
-    X(runnel_model_options, cache_shared)      \
-    X(runnel_model_options, cache_shared_ca)   \
-    X(runnel_model_options, cache_shared_cert) \
-    X(runnel_model_options, cache_shared_key)  \
-    X(runnel_model_options, weight_order)      \
-    X(runnel_model_options, bound_windows)     \
-    X(runnel_model_options, weights_dir)       \
-    X(runnel_model_options, device_layers)     \
-    X(runnel_model_options, device_expert_bytes)
+#define MODEL_ROWS(X)                            \
+    X(runnel_model_options, context_tokens)      \
+    X(runnel_model_options, batch_tokens)        \
+    X(runnel_model_options, kv_bytes)            \
+    X(runnel_model_options, kv_type)             \
+    X(runnel_model_options, chunk_mean)          \
+    X(runnel_model_options, device)              \
+    X(runnel_model_options, on_load)             \
+    X(runnel_model_options, load_user)           \
+    X(runnel_model_options, vocab_only)          \
+    X(runnel_model_options, no_prefix_cache)     \
+    X(runnel_model_options, max_slowdown)        \
+    X(runnel_model_options, draft_path)          \
+    X(runnel_model_options, draft_kv_bytes)      \
+    X(runnel_model_options, draft_threads)       \
+    X(runnel_model_options, draft_measure_ms)    \
+    X(runnel_model_options, cache_warm_bytes)    \
+    X(runnel_model_options, cache_dir)           \
+    X(runnel_model_options, cache_cold_bytes)    \
+    X(runnel_model_options, cache_codec)         \
+    X(runnel_model_options, cache_shared)        \
+    X(runnel_model_options, cache_shared_ca)     \
+    X(runnel_model_options, cache_shared_cert)   \
+    X(runnel_model_options, cache_shared_key)    \
+    X(runnel_model_options, weight_order)        \
+    X(runnel_model_options, bound_windows)       \
+    X(runnel_model_options, weights_dir)         \
+    X(runnel_model_options, device_layers)       \
+    X(runnel_model_options, device_expert_bytes) \
+    X(runnel_model_options, adapters)            \
+    X(runnel_model_options, n_adapters)
 TABLE(model, MODEL_ROWS(FIELD))
 
 #define EMBED_ROWS(X)                      \
@@ -70,7 +72,8 @@ TABLE(model, MODEL_ROWS(FIELD))
     X(runnel_embed_request, dimensions)    \
     X(runnel_embed_request, parse_special) \
     X(runnel_embed_request, want_progress) \
-    X(runnel_embed_request, raw)
+    X(runnel_embed_request, raw)           \
+    X(runnel_embed_request, adapter)
 TABLE(embed, EMBED_ROWS(FIELD))
 
 #define ARCHITECTURE_ROWS(X)               \
@@ -384,7 +387,8 @@ TABLE(progress, PROGRESS_ROWS(FIELD))
     X(runnel_score_request, deadline_ms)   \
     X(runnel_score_request, form)          \
     X(runnel_score_request, parse_special) \
-    X(runnel_score_request, want_progress)
+    X(runnel_score_request, want_progress) \
+    X(runnel_score_request, adapter)
 TABLE(score, SCORE_ROWS(FIELD))
 
 #define SCORES_ROWS(X)               \

@@ -15,7 +15,8 @@
     _Generic((value), float : RNPY_F32, double : RNPY_F64, uint8_t : RNPY_U8, int32_t : RNPY_I32, uint32_t : RNPY_U32, \
              int64_t : RNPY_I64, uint64_t : RNPY_U64, const char * : RNPY_TEXT, char * : RNPY_CHARS,                \
              const void * : RNPY_DATA, const char *const * : RNPY_TEXTS, const int32_t * : RNPY_INTS,               \
-             const runnel_logit_bias * : RNPY_BIASES, runnel_session : RNPY_SESSION, runnel_stream : RNPY_SESSION,  \
+             const runnel_logit_bias * : RNPY_BIASES, const runnel_adapter * : RNPY_ADAPTERS,                       \
+             runnel_session : RNPY_SESSION, runnel_stream : RNPY_SESSION,  \
              runnel_histogram : RNPY_HISTOGRAM, uint64_t * : RNPY_COUNTS, uint32_t * : RNPY_NUMBERS,                \
              const runnel_chat * : RNPY_OTHER, const runnel_message * : RNPY_OTHER, const runnel_grammar * : RNPY_OTHER, \
              const runnel_samplers * : RNPY_OTHER, const runnel_infill_file * : RNPY_OTHER,                         \
@@ -282,6 +283,40 @@ static int biases(PyObject *value, const char *name, const runnel_logit_bias **a
     return 0;
 }
 
+/* A list of (name, path, scale), as _shared.py makes it of a mapping. A scale of 0 would be 1 to the library. */
+static int adapters(PyObject *value, const char *name, const runnel_adapter **array, size_t *n, PyObject *keep)
+{
+    PyObject *list = list_of(value, name, "a list of (name, path, scale)");
+    runnel_adapter *room = NULL;
+    Py_ssize_t count = 0;
+
+    if (list == NULL)
+        return -1;
+    count = PyList_Size(list);
+    room = rnpy_room((size_t)count * sizeof *room, keep);
+    for (Py_ssize_t i = 0; room != NULL && i < count; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+
+        memset(&room[i], 0, sizeof room[i]);
+        if (!PyTuple_Check(item) || PyTuple_Size(item) != 3) {
+            wrong_type(name, "a list of (name, path, scale)", item);
+        } else if (rnpy_ended_text(PyTuple_GetItem(item, 0), name, &room[i].name, keep) == 0 &&
+                   rnpy_ended_text(PyTuple_GetItem(item, 1), name, &room[i].path, keep) == 0) {
+            room[i].scale = (float)real_number(PyTuple_GetItem(item, 2), name);
+            if (!PyErr_Occurred() && room[i].scale == 0)
+                rnpy_invalid("%s: the scale of %s is 0, with which it would do nothing", name, room[i].name);
+        }
+        if (PyErr_Occurred())
+            room = NULL;
+    }
+    Py_DECREF(list);
+    if (room == NULL)
+        return -1;
+    *array = room;
+    *n = (size_t)count;
+    return 0;
+}
+
 /* ---- Setting ------------------------------------------------------------------------------- */
 
 static void set_unsigned(const rnpy_field *field, char *at, PyObject *value)
@@ -377,6 +412,9 @@ int rnpy_set_field(const rnpy_fields *fields, void *base, PyObject *name, PyObje
         break;
     case RNPY_BIASES:
         result = biases(value, field->name, (const runnel_logit_bias **)at, &n, keep);
+        break;
+    case RNPY_ADAPTERS:
+        result = adapters(value, field->name, (const runnel_adapter **)at, &n, keep);
         break;
     case RNPY_NUMBERS:
         return set_numbers(field, count, base, value, keep) < 0 ? -1 : 1;

@@ -411,6 +411,33 @@ static PyObject *model_info(PyObject *object, PyObject *unused)
     return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_info_fields, &info) : rnpy_raise(status, NULL, 0);
 }
 
+/* adapters(): (name, path, scale) of each, in the order of the options. */
+static PyObject *model_adapters(PyObject *object, PyObject *unused)
+{
+    runnel_model *model = rnpy_model_enter((rnpy_model *)object);
+    PyObject *list = model == NULL ? NULL : PyList_New(0);
+    runnel_status status = RUNNEL_OK;
+    runnel_adapter adapter;
+
+    (void)unused;
+    if (model == NULL)
+        return NULL;
+    for (uint32_t i = 0; list != NULL && (status = runnel_model_adapter(model, i, &adapter)) == RUNNEL_OK; i++) {
+        PyObject *one = Py_BuildValue("(NNd)", rnpy_str(adapter.name), PyUnicode_DecodeFSDefault(adapter.path),
+                                      (double)adapter.scale);
+
+        if (one == NULL || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    rnpy_model_leave((rnpy_model *)object);
+    if (list != NULL && status != RUNNEL_NOT_FOUND) {
+        Py_CLEAR(list);
+        rnpy_raise(status, NULL, 0);
+    }
+    return list;
+}
+
 /* ---- The object ---------------------------------------------------------------------------- */
 
 static int model_traverse(PyObject *object, visitproc visit, void *arg)
@@ -457,6 +484,7 @@ static PyMethodDef methods[] = {
     {"close", RNPY_METHOD(model_close), METH_NOARGS, "Cancels what runs on the model and frees it."},
     {"generate", RNPY_METHOD(model_generate), METH_VARARGS, "generate(options, host, collect): a Stream."},
     {"info", RNPY_METHOD(model_info), METH_NOARGS, "runnel_model_info as a dict."},
+    {"adapters", RNPY_METHOD(model_adapters), METH_NOARGS, "Its LoRA adapters: (name, path, scale) each."},
     {"tokenize", RNPY_METHOD(rnpy_tokenize), METH_VARARGS, "tokenize(text, flags): a memoryview of ids."},
     {"detokenize", RNPY_METHOD(rnpy_detokenize), METH_VARARGS, "detokenize(tokens, special): bytes."},
     {"tokenize_chat", RNPY_METHOD(rnpy_tokenize_chat), METH_O, "tokenize_chat(options): a memoryview of ids."},

@@ -30,7 +30,9 @@ from ._runnel import (
     library_version,
 )
 from ._runnel import (
+    ADAPTER_BYTES,
     LABEL_BYTES,
+    MAX_ADAPTERS,
     MAX_BREAKER_BYTES,
     MAX_BREAKERS,
     MAX_COALESCE_BYTES,

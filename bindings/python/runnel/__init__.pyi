@@ -3,7 +3,9 @@ from typing import Final
 from . import blocking as blocking, files as files, openai as openai
 from ._engine import Engine as Engine, Model as Model, Session as Session, Stream as Stream
 from ._runnel import (
+    ADAPTER_BYTES as ADAPTER_BYTES,
     LABEL_BYTES as LABEL_BYTES,
+    MAX_ADAPTERS as MAX_ADAPTERS,
     MAX_BREAKER_BYTES as MAX_BREAKER_BYTES,
     MAX_BREAKERS as MAX_BREAKERS,
     MAX_COALESCE_BYTES as MAX_COALESCE_BYTES,

@@ -52,6 +52,13 @@ def given(parameters):
     return {**parameters, **_given(body)}
 
 
+def with_adapter(parameters, usual):
+    """The same, with the adapter that the model's name stands for, unless they say another; "": none."""
+    parameters = given(parameters)
+    adapter = parameters.pop("adapter", usual)
+    return parameters if adapter is None or adapter == "" else {**parameters, "adapter": adapter}
+
+
 def _wrong_type(name, wanted, value):
     return TypeError(f"{name}: {wanted} is wanted, not {type(value)!r}")
 

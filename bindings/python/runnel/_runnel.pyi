@@ -19,6 +19,8 @@ LABEL_BYTES: Final[int]
 MAX_GRAMMAR_BYTES: Final[int]
 MAX_BREAKERS: Final[int]
 MAX_BREAKER_BYTES: Final[int]
+MAX_ADAPTERS: Final[int]
+ADAPTER_BYTES: Final[int]
 
 class Error(Exception):
     status: int

@@ -1,6 +1,7 @@
 """What the asynchronous and the blocking classes share: options, results, constants."""
 
 import array
+import collections.abc
 import copyreg
 import enum
 import json
@@ -58,6 +59,20 @@ _PATHS = {"draft_path", "device_library", "cache_dir", "weights_dir", "state", "
           "cache_shared_cert", "cache_shared_key"}
 
 
+def _adapter(name, value):
+    """(name, path, scale) of a path, or of a pair of path and scale."""
+    path, scale = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, 1)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"adapters: a path or a pair of path and scale is wanted for {name!r}, not {value!r}")
+    return name, os.fsencode(path), scale
+
+
+def _adapters(adapters):
+    if not isinstance(adapters, collections.abc.Mapping):
+        raise TypeError(f"adapters: a mapping of names to paths is wanted, not {type(adapters)!r}")
+    return [_adapter(name, value) for name, value in adapters.items()]
+
+
 def plain_options(options):
     """Options as the extension takes them: constants by number, JSON as text, paths as bytes."""
     plain = {}
@@ -72,6 +87,8 @@ def plain_options(options):
             value = json.dumps(value)
         elif name in _PATHS and value is not None:
             value = os.fsencode(value)
+        elif name == "adapters" and value is not None:
+            value = _adapters(value)
         plain[name] = value
     return plain
 
@@ -379,6 +396,11 @@ class ModelBase(Unique):
     def info(self):
         """The members of runnel_model_info."""
         return Record(**self._core.info())
+
+    @property
+    def adapters(self):
+        """The LoRA adapters that requests may name, a Record of name, path and scale each."""
+        return [Record(name=name, path=path, scale=scale) for name, path, scale in self._core.adapters()]
 
     def close(self):
         """Cancels what runs on the model and frees it."""

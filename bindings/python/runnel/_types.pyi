@@ -221,6 +221,7 @@ class ModelOptions(TypedDict, total=False):
     weights_dir: Path | None
     device_layers: int | None
     device_expert_bytes: int | None
+    adapters: Mapping[str, Path | tuple[Path, float]] | None
 
 class SamplingOptions(TypedDict, total=False):
     temperature: float | None
@@ -295,6 +296,7 @@ class TurnOptions(SamplingOptions, SamplersOptions, ChatOptions, total=False):
     draft_chain: Flag | None
     keep_stop: Flag | None
     context_keep: int | None
+    adapter: Text | None
     messages: Messages | None
     messages_json: Messages | None
     grammar: Grammar | None
@@ -314,6 +316,7 @@ class EmbedOptions(TypedDict, total=False):
     parse_special: Flag | None
     want_progress: Flag | None
     raw: Flag | None
+    adapter: Text | None
 
 class ScoreOptions(TypedDict, total=False):
     tokens: Iterable[int] | None
@@ -325,6 +328,7 @@ class ScoreOptions(TypedDict, total=False):
     form: ScoreForm | ScoreFormName | int | None
     parse_special: Flag | None
     want_progress: Flag | None
+    adapter: Text | None
 
 class InfillOptions(TypedDict, total=False):
     repository: Text | None
@@ -556,6 +560,11 @@ class ModelInfo(Record):
     device_layers: int
     device_experts: int
     device_expert_bytes: int
+
+class Adapter(Record):
+    name: str
+    path: str
+    scale: float
 
 class ScoresInfo(Record):
     n_scores: int

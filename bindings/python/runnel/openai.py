@@ -23,15 +23,15 @@ from ._openai_requests import (
     completion_options,
     embedding_options,
     flag,
-    given,
     is_left_out,
     needed,
     prompts,
     seed_of,
     take_n,
     wants_usage,
+    with_adapter,
 )
-from ._runnel import BusyError, CancelledError, InvalidError, NotFoundError, StateError, logprob_of
+from ._runnel import BusyError, CancelledError, ClosedError, InvalidError, NotFoundError, StateError, logprob_of
 from ._shared import TOKENIZE_BOS, request_options
 
 #: requests of one call that run at once: the others wait for them, and the engine has room for other callers'
@@ -539,26 +539,38 @@ def _embeddings(name, form, results):
 # ---- Clients -------------------------------------------------------------------------------
 
 
+def _adapters(model):
+    """Their names; a model that is closed has none."""
+    try:
+        return [adapter.name for adapter in model.adapters]
+    except ClosedError:
+        return []
+
+
 class _Resource:
     def __init__(self, models):
         self._models = models
 
     def _find(self, name):
-        """The model of this name. Of one alone any name is right."""
+        """The model of this name, or with an adapter of this name; the name for its answers; that adapter. Of one alone
+        any other name is right, too."""
         name = None if is_left_out(name) else name
-        if isinstance(self._models, dict):
-            if name not in self._models:
-                raise NotFoundError(f"there is no model {name!r}")
-            return self._models[name], name
-        return self._models, name or "runnel"
+        if not isinstance(self._models, dict):
+            return self._models, name or "runnel", name if name in _adapters(self._models) else None
+        if name in self._models:
+            return self._models[name], name, None
+        for model in self._models.values():
+            if name in _adapters(model):
+                return model, name, name
+        raise NotFoundError(f"there is no model {name!r}")
 
 
 class _Completions(_Resource):
     def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` a Stream of its chunks."""
-        model, name = self._find(model)
+        model, name, adapter = self._find(model)
         with_usage = wants_usage(stream_options)
-        answer = self._ask(model, name, given(parameters))
+        answer = self._ask(model, name, with_adapter(parameters, adapter))
         if not is_left_out(stream) and flag("stream", stream):
             return Stream(model, answer, with_usage)
         return answer.whole(_results(_run_of(model, answer, True)))
@@ -567,9 +579,9 @@ class _Completions(_Resource):
 class _AsyncCompletions(_Resource):
     async def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` an AsyncStream of its chunks."""
-        model, name = self._find(model)
+        model, name, adapter = self._find(model)
         with_usage = wants_usage(stream_options)
-        answer = self._ask(model, name, given(parameters))
+        answer = self._ask(model, name, with_adapter(parameters, adapter))
         if not is_left_out(stream) and flag("stream", stream):
             return AsyncStream(model, answer, with_usage)
         return answer.whole(await _async_results(_run_of(model, answer, True)))
@@ -607,8 +619,8 @@ class Embeddings(_Resource):
     """client.embeddings"""
 
     def create(self, *, input, model=None, dimensions=None, encoding_format=None, **parameters):
-        model, name = self._find(model)
-        options = embedding_options(parameters, dimensions, encoding_format)
+        model, name, adapter = self._find(model)
+        options = embedding_options(with_adapter(parameters, adapter), dimensions, encoding_format)
         return _embeddings(name, encoding_format, _results(_embed(model, input, options)))
 
 
@@ -616,8 +628,8 @@ class AsyncEmbeddings(_Resource):
     """client.embeddings"""
 
     async def create(self, *, input, model=None, dimensions=None, encoding_format=None, **parameters):
-        model, name = self._find(model)
-        options = embedding_options(parameters, dimensions, encoding_format)
+        model, name, adapter = self._find(model)
+        options = embedding_options(with_adapter(parameters, adapter), dimensions, encoding_format)
         results = await _async_results(_embed(model, input, options))
         return _embeddings(name, encoding_format, results)
 

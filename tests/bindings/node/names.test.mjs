@@ -25,6 +25,7 @@ const own = {
 const pairs = [
   ['EngineOptions', 'runnel_engine_options'],
   ['ModelOptions', 'runnel_model_options'],
+  ['Adapter', 'runnel_adapter'],
   ['RequestOptions', 'runnel_request'],
   ['ChatOptions', 'runnel_chat'],
   ['SamplingOptions', 'runnel_sampling', 'runnel_samplers'],

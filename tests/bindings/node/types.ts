@@ -28,6 +28,10 @@ async function use(): Promise<void> {
   const disposed: { [Symbol.asyncDispose](): PromiseLike<void> }[] = [engine, model, session, stream, group];
   const tokens: Int32Array = await model.tokenize('x');
   const embedding: Float32Array = (await model.embed('x')).embedding;
+  const adapters = new Map([['sql', 'sql.gguf']]);
+  const adapted = await engine.loadModel('x.gguf', { adapters: { sql: 'sql.gguf', law: { path: new URL('file:///law'), scale: 0.5 } } });
+  await Promise.all([adapted.generate({ prompt: 'a', adapter: 'sql' }), adapted.embed({ text: 'a', adapter: null })]);
+  console.log((await engine.loadModel('x.gguf', { adapters })).adapters[0].scale.toFixed());
   const { damages } = await cache.verify('folder');
   try {
     await engine.close();
@@ -43,6 +47,10 @@ async function use(): Promise<void> {
   model.stream({ prompt: 'a', group: 'all' });
   // @ts-expect-error: not a kind of keys and values
   engine.loadModel('x', { kvType: 'q77' });
+  // @ts-expect-error: adapters have names
+  engine.loadModel('x', { adapters: ['sql.gguf'] });
+  // @ts-expect-error: an adapter is named
+  model.generate({ prompt: 'a', adapter: 1 });
   // @ts-expect-error: the status has another name
   if (new RunnelError().code === 'BUSSY') return;
   // @ts-expect-error: a piece is not changed

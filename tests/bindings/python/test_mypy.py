@@ -9,6 +9,7 @@ from conftest import ROOT
 RIGHT = '''
 import asyncio
 import runnel
+from pathlib import Path
 
 async def main() -> None:
     async with runnel.Engine(compute_threads=1) as engine:
@@ -18,6 +19,8 @@ async def main() -> None:
             print(text, piece.logprob)
         result = await model.generate(messages=[{"role": "user", "content": "Hello"}], max_tokens=5)
         n: int = result.usage.completion_tokens
+        adapted = await engine.load_model("model.gguf", adapters={"sql": Path("sql.gguf"), "law": ("law.gguf", 0.5)})
+        print(adapted.adapters[0].scale, await adapted.generate("Once", adapter="sql"), await adapted.embed("a", adapter=None))
         async with engine.train("model.gguf", "text", "head.gguf", steps=n) as training:
             async for progress in training:
                 print(progress.loss)
@@ -30,6 +33,8 @@ import runnel
 engine = runnel.blocking.Engine(compute_thread=1)  # wrong
 model = engine.load_model("m", kv_type="q8")
 model = engine.load_model("m", kv_type="q5")  # wrong
+model = engine.load_model("m", adapters=["sql.gguf"])  # wrong
+model.generate("x", adapter=5)  # wrong
 model.generate("x", max_token=1)  # wrong
 n: str = model.generate("x").usage.completion_tokens  # wrong
 engine.close(timeout="soon")  # wrong

@@ -8,6 +8,7 @@ import enum
 import inspect
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import types
@@ -264,19 +265,22 @@ def records_of_files(folder):
         for template in file.templates():
             yield "TemplateInfo", template
     yield "TemplateInfo", runnel.files.inspect_template("{{ messages[0].content }}")
-    entries, totals = runnel.files.cache_ls(folder)
+    entries, totals = runnel.files.cache_ls(f"{folder}/cache")
     yield "CacheTotals", totals
     for entry in entries:
         yield "CacheEntry", entry
-        for record in runnel.files.cache_inspect(folder, entry.fingerprint):
+        for record in runnel.files.cache_inspect(f"{folder}/cache", entry.fingerprint):
             yield "CacheRecord", record
 
 
 def records_of_an_engine(folder):
     spans, seen = [], []
     with runnel.blocking.Engine(compute_threads=1, on_trace=spans.append) as engine:
-        model = engine.load_model(MODEL, cache_dir=folder)
+        subprocess.run([sys.executable, ROOT / "tests/oracle/make_adapter.py", MODEL, f"{folder}/a.gguf"], check=True)
+        model = engine.load_model(MODEL, cache_dir=f"{folder}/cache", adapters={"a": f"{folder}/a.gguf"})
         yield "ModelInfo", model.info()
+        for adapter in model.adapters:
+            yield "Adapter", adapter
         with model.stream("Once", max_tokens=-1, ignore_eos=True, context_keep=1) as stream:  # without an end
             next(stream)
             for info in engine.streams():
@@ -309,7 +313,7 @@ class Types(unittest.TestCase):
                 for name, record in source(folder):
                     seen.add(name)
                     self.assertEqual(list(record_faults(trees, name, record)), [])
-        self.assertGreaterEqual(seen, {"ModelInfo", "StreamInfo", "Usage", "Candidates", "Metrics", "Span", "Tensor"})
+        self.assertGreaterEqual(seen, {"ModelInfo", "Adapter", "StreamInfo", "Usage", "Candidates", "Metrics", "Span", "Tensor"})
 
     def test_what_is_left_out_is_found(self):
         """Each member of a class and each parameter, left out of the stubs in turn, is a fault."""
