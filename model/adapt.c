@@ -1,8 +1,7 @@
 /* Putting the ops of adapters into a plan: see adapter.h.
  *
  *     o = MATMUL(W, a)          h = EXPERT_MATMUL(A, a, ids)   [rank]
- *                               g = EXPERT_FACTOR(h, ids)
- *                               d = EXPERT_MATMUL(B, g, ids)
+ *                               d = EXPERT_MATMUL(B, h, ids)
  *                               o = ADAPT(o, d)
  *
  * ids, the row's adapter, comes once, from ADAPTER, and behind SELECT once more. Products of one input stay beside each
@@ -16,9 +15,9 @@
 
 enum {
     WAITING = 8,    /* products at most whose ops wait */
-    OPS_OF_ONE = 4, /* that a product gets */
-    WEIGHTS_OF_ONE = 3,
-    ROLES = 3 /* slots of a product: h, g and d */
+    OPS_OF_ONE = 3, /* that a product gets */
+    WEIGHTS_OF_ONE = 2,
+    ROLES = 2 /* slots of a product: h and d */
 };
 
 /* A slot made here, for the product that is `lane`-th of those that wait. Where it is free again, it serves the next
@@ -96,6 +95,7 @@ static int32_t weight_of(struct adapting *w, const struct rn_tensor *tensor)
                            .rows = (uint32_t)tensor->dims[1],
                            .experts = (uint32_t)tensor->dims[2],
                            .row_bytes = rn_type_bytes(rn_type(tensor->type), tensor->dims[0])};
+    plan->weight_bytes += tensor->bytes;
     return (int32_t)plan->n_weights++;
 }
 
@@ -115,25 +115,20 @@ static void add_product(struct adapting *w, const struct rn_op *product, const s
                         uint32_t lane)
 {
     const struct rn_slot from = w->old->slots[product->a], to = w->old->slots[product->out];
-    struct rn_op a = empty(RN_OP_EXPERT_MATMUL, product->layer), b = a;
-    struct rn_op factor = empty(RN_OP_EXPERT_FACTOR, product->layer), sum = empty(RN_OP_ADAPT, product->layer);
+    struct rn_op a = empty(RN_OP_EXPERT_MATMUL, product->layer), b = a, sum = empty(RN_OP_ADAPT, product->layer);
 
-    a.experts = b.experts = factor.experts = factor.group = rn_adapters_count(w->adapters) + 1;
-    a.used = b.used = factor.used = 1;
-    a.b = b.b = factor.b = ids_for(w, &from);
+    a.experts = b.experts = rn_adapters_count(w->adapters) + 1;
+    a.used = b.used = 1;
+    a.b = b.b = ids_for(w, &from);
     a.a = product->a;
     a.weight = weight_of(w, stacks->a);
     a.out = slot_for(w, from, stacks->rank, lane, 0);
-    factor.a = a.out;
-    factor.weight = weight_of(w, stacks->factors);
-    factor.out = slot_for(w, from, stacks->rank, lane, 1);
-    b.a = factor.out;
+    b.a = a.out;
     b.weight = weight_of(w, stacks->b);
-    b.out = slot_for(w, to, to.width, lane, 2);
+    b.out = slot_for(w, to, to.width, lane, 1);
     sum.a = sum.out = product->out;
     sum.b = b.out;
     add(w, &a);
-    add(w, &factor);
     add(w, &b);
     add(w, &sum);
 }

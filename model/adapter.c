@@ -23,9 +23,9 @@ struct adapter {
 /* What they do to one matrix. */
 struct delta {
     const struct rn_tensor *target; /* of the model's file */
-    struct rn_tensor a, b, factors;
-    void *memory;            /* of all three: a's, then ... */
-    size_t b_at, factors_at; /* ... those of the others, in bytes */
+    struct rn_tensor a, b;
+    void *memory; /* of both: a's, then ... */
+    size_t b_at;  /* ... b's, so many bytes behind */
     uint32_t rank;
 };
 
@@ -87,7 +87,7 @@ bool rn_adapters_of(const struct rn_adapters *adapters, const struct rn_tensor *
 
         if (delta->target != tensor)
             continue;
-        *stacks = (struct rn_adapter_stacks){&delta->a, &delta->b, &delta->factors, delta->rank};
+        *stacks = (struct rn_adapter_stacks){&delta->a, &delta->b, delta->rank};
         return true;
     }
     return false;
@@ -208,7 +208,7 @@ static struct delta *delta_of(struct rn_adapters *adapters, const struct rn_tens
         adapters->deltas = bigger;
         adapters->deltas_room = more;
     }
-    adapters->deltas[adapters->n_deltas] = (struct delta){.target = target, .a = {.type = UINT32_MAX}};
+    adapters->deltas[adapters->n_deltas] = (struct delta){.target = target, .b = {.type = UINT32_MAX}};
     return &adapters->deltas[adapters->n_deltas++];
 }
 
@@ -217,7 +217,8 @@ static bool is_plain(uint32_t type)
     return type == RN_F32 || type == RN_F16 || type == RN_BF16;
 }
 
-/* The type of a stack behind one more tensor: the one that all have, else F32, which holds what any other does. */
+/* The type of B's stack behind one more tensor: the one that all have, else F32, which holds what any other does. A's,
+ * which have factors, are F32. */
 static uint32_t joined(uint32_t type, uint32_t other)
 {
     if (type == UINT32_MAX && is_plain(other))
@@ -253,7 +254,7 @@ static runnel_status note(struct rn_adapters *adapters, const struct adapter *ad
         delta = delta_of(adapters, target);
         if (delta == NULL)
             return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for the adapter", rn_gguf_path(gguf));
-        delta->a.type = joined(joined(delta->a.type, a->type), b->type);
+        delta->b.type = joined(delta->b.type, b->type);
         delta->rank = a->dims[1] > delta->rank ? (uint32_t)a->dims[1] : delta->rank;
     }
     return RUNNEL_OK;
@@ -274,24 +275,22 @@ static struct rn_tensor stack(const struct delta *delta, uint32_t type, uint64_t
 static bool take_stacks(struct rn_adapters *adapters, struct delta *delta)
 {
     uint64_t n = (uint64_t)adapters->n + 1, cols = delta->target->dims[0], rows = delta->target->dims[1];
-    size_t unit = rn_type(delta->a.type)->bytes, bytes;
+    size_t bytes;
 
     if (cols > UINT32_MAX || rows > UINT32_MAX || cols + rows > SIZE_MAX / 16 / n / delta->rank)
         return false;
-    delta->b_at = (n * delta->rank * cols * unit + 63) / 64 * 64;
-    delta->factors_at = delta->b_at + (n * delta->rank * rows * unit + 63) / 64 * 64;
-    bytes = delta->factors_at + n * sizeof(float);
+    delta->b_at = n * delta->rank * cols * sizeof(float);
+    bytes = delta->b_at + n * delta->rank * rows * rn_type(delta->b.type)->bytes;
     delta->memory = rn_calloc(adapters->heap, bytes, 1);
     if (delta->memory == NULL)
         return false;
-    delta->a = stack(delta, delta->a.type, cols, delta->rank, n, delta->memory);
-    delta->b = stack(delta, delta->a.type, delta->rank, rows, n, (char *)delta->memory + delta->b_at);
-    delta->factors = stack(delta, RN_F32, n, 1, 1, (char *)delta->memory + delta->factors_at);
+    delta->a = stack(delta, RN_F32, cols, delta->rank, n, delta->memory);
+    delta->b = stack(delta, delta->b.type, delta->rank, rows, n, (char *)delta->memory + delta->b_at);
     adapters->bytes += bytes;
     return true;
 }
 
-/* One row into a stack of the type `to`. */
+/* Row `row` of a tensor in the type `to`, which is its own or F32. */
 static void copy_row(const struct rn_tensor *from, uint64_t row, uint32_t to, void *out)
 {
     const struct rn_type *type = rn_type(from->type);
@@ -306,11 +305,10 @@ static void copy_row(const struct rn_tensor *from, uint64_t row, uint32_t to, vo
 /* The adapter's part of the stacks; it stays zeros where the adapter has nothing for this matrix. */
 static void fill(struct delta *delta, const struct adapter *adapter, uint32_t number)
 {
-    size_t unit = rn_type(delta->a.type)->bytes;
-    uint64_t cols = delta->target->dims[0], rows = delta->target->dims[1];
-    char *a_out = (char *)delta->memory + (uint64_t)number * delta->rank * cols * unit;
-    char *b_out = (char *)delta->memory + delta->b_at + (uint64_t)number * delta->rank * rows * unit;
-    float factor = adapter->scale;
+    const uint64_t cols = delta->target->dims[0], rows = delta->target->dims[1];
+    const size_t b_row = delta->rank * (size_t)rn_type(delta->b.type)->bytes;
+    float *a_out = (float *)delta->memory + (uint64_t)number * delta->rank * cols, factor = adapter->scale;
+    char *b_out = (char *)delta->memory + delta->b_at + (uint64_t)number * rows * b_row;
     const struct rn_tensor *a, *b;
     char name[NAME_BYTES + sizeof A_END];
 
@@ -323,10 +321,11 @@ static void fill(struct delta *delta, const struct adapter *adapter, uint32_t nu
     if (adapter->alpha != 0)
         factor = (float)(adapter->alpha / (double)a->dims[1] * adapter->scale);
     for (uint64_t i = 0; i < a->dims[1]; i++)
-        copy_row(a, i, delta->a.type, a_out + i * cols * unit);
+        copy_row(a, i, RN_F32, a_out + i * cols);
+    for (uint64_t i = 0; i < a->dims[1] * cols; i++)
+        a_out[i] *= factor;
     for (uint64_t i = 0; i < rows; i++)
-        copy_row(b, i, delta->a.type, b_out + i * delta->rank * unit);
-    memcpy((char *)delta->memory + delta->factors_at + number * sizeof factor, &factor, sizeof factor);
+        copy_row(b, i, delta->b.type, b_out + i * b_row);
 }
 
 /* ---- All of them ---- */

@@ -3,7 +3,8 @@
  *
  *     y = W x + (alpha / rank) * scale * B (A x)
  *
- *     files ──rn_adapters_load──▶ stacks: for each matrix W that any of them changes, A and B of all of them
+ *     files ──rn_adapters_load──▶ stacks: for each matrix W that any of them changes, A and B of all of them, A with its
+ *                                 factor (alpha / rank) * scale
  *     plan, stacks ──rn_plan_adapt──▶ the plan with ops for what they add
  *
  * In a plan an adapter is an expert that the row's sequence has chosen (rn_step_seq.adapter): number 0 has zeros, 1 is
@@ -63,10 +64,10 @@ runnel_status rn_plan_adapt(struct rn_plan *plan, const struct rn_adapters *adap
 /* Whether the plan multiplies rows by the matrix `tensor`, and reads it as nothing else. UNSUPPORTED. */
 runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, runnel_error *error);
 
-/* For rn_plan_adapt: for the matrix `tensor` the stacks of A, [n + 1][rank, columns], of B, [n + 1][rows, rank], and
- * the factor of each, [n + 1]. False: none of them changes it. */
+/* For rn_plan_adapt: for the matrix `tensor` the stacks of A times its factor, [n + 1][rank, columns], and of B, [n +
+ * 1][rows, rank]. False: none of them changes it. */
 struct rn_adapter_stacks {
-    const struct rn_tensor *a, *b, *factors;
+    const struct rn_tensor *a, *b;
     uint32_t rank; /* the largest of them; the others have zeros behind their own */
 };
 bool rn_adapters_of(const struct rn_adapters *adapters, const struct rn_tensor *tensor,

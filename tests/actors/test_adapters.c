@@ -17,7 +17,7 @@
 #include "runnel_files.h"
 #include "tests/model/adapter_file.h"
 
-enum { PROMPT = 48, ANSWER = 12, KINDS = 3, RANKS = 4 };
+enum { PROMPT = 48, ANSWER = 24, KINDS = 3, RANKS = 4 };
 
 static const char *const names[KINDS] = {NULL, "first", "second"};
 static const char *const texts[] = {"Once upon a time there was a small owl", "The old man went to the market"};

@@ -149,6 +149,7 @@ static void null_engines(void **state)
 static void null_models(void **state)
 {
     runnel_model_info info = {.struct_size = sizeof info};
+    runnel_adapter adapter;
     runnel_model *loaded = NULL;
     runnel_template_info info_of = {.struct_size = sizeof info_of};
     runnel_sampling sampling;
@@ -174,6 +175,9 @@ static void null_models(void **state)
     runnel_model_cancel_load(NULL);
     INVALID(runnel_model_get_info(NULL, &info));
     INVALID(runnel_model_get_info(model, NULL));
+    INVALID(runnel_model_adapter(NULL, 0, &adapter));
+    INVALID(runnel_model_adapter(model, 0, NULL));
+    assert_int_equal(runnel_model_adapter(model, 0, &adapter), RUNNEL_NOT_FOUND);
     INVALID(runnel_tokenize(NULL, "a", 1, 0, ids, 1, &n));
     INVALID(runnel_tokenize(model, NULL, 1, 0, ids, 1, &n));
     INVALID(runnel_tokenize(model, "a", 1, 0, NULL, 1, &n));
