@@ -345,8 +345,9 @@ void openai_make_whole(json_t *body)
 {
     static const char *const opened[] = {"options", "logit_bias", "thinking", NULL};
     const char *name = NULL;
-    json_t *value = NULL, *number = NULL;
+    json_t *value = NULL, *number = NULL, *entry = NULL;
     void *next = NULL;
+    size_t i = 0;
 
     json_object_foreach_safe(body, next, name, value)
     {
@@ -357,5 +358,7 @@ void openai_make_whole(json_t *body)
             make_array_whole(value);
         else if (json_is_object(value) && openai_known_word(opened, name))
             openai_make_whole(value);
+        if (strcmp(name, "lora") == 0)
+            json_array_foreach(value, i, entry) openai_make_whole(entry);
     }
 }

@@ -72,6 +72,14 @@ static bool read_model(struct openai_reader *reader, const char *name, const jso
     return reader->r->model != NULL || openai_no_memory(reader->error);
 }
 
+static bool read_adapter(struct openai_reader *reader, const char *name, const json_t *value)
+{
+    if (!openai_expect_word(reader->error, name, value))
+        return false;
+    reader->r->adapter = strdup(json_string_value(value));
+    return reader->r->adapter != NULL || openai_no_memory(reader->error);
+}
+
 static bool read_seed(struct openai_reader *reader, const char *name, const json_t *value)
 {
     if (!openai_expect(reader->error, name, value, JSON_INTEGER))
@@ -372,6 +380,7 @@ static bool read_effort(struct openai_reader *reader, const char *name, const js
 
 static const struct field fields[] = {
     {"model", ANSWERS | OPENAI_POOLED, SPECIAL, 0, 0, 0, read_model, OPENAI_STRING},
+    {"adapter", ANSWERS | OPENAI_POOLED, SPECIAL, 0, 0, 0, read_adapter, OPENAI_STRING},
     {"messages", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_messages, OPENAI_MESSAGES},
     {"prompt", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_prompt, OPENAI_PROMPTS},
     {"query", OPENAI_RERANK, SPECIAL, 0, 0, 0, openai_take_query, OPENAI_STRING},
@@ -670,7 +679,16 @@ void openai_request_fini(struct openai_request *request)
     free(request->given.format);
     free(request->given.reasoning);
     free(request->model);
+    free(request->adapter);
+    free(request->loras);
     *request = (struct openai_request){0};
+}
+
+const char *openai_request_adapter(const struct openai_request *request, const char *usual)
+{
+    if (request->adapter == NULL)
+        return usual;
+    return request->adapter[0] != '\0' ? request->adapter : NULL;
 }
 
 size_t openai_request_tries(const struct openai_request *request)
@@ -713,6 +731,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     out->stop_tokens = request->stop_ids;
     out->n_stop_tokens = request->n_stop_ids;
     out->keep_stop = request->keep_stop;
+    out->adapter = openai_request_adapter(request, NULL);
     out->priority = (int32_t)request->priority;
     out->deadline_ms = (uint32_t)request->deadline_ms;
     if (request->grammar.kind != RUNNEL_GRAMMAR_NONE || request->tools != NULL)
@@ -749,4 +768,5 @@ void openai_request_embed(const struct openai_request *request, size_t index, ru
     out->dimensions = (uint32_t)request->dimensions;
     out->pooling = request->pooling;
     out->raw = request->as_it_is;
+    out->adapter = openai_request_adapter(request, NULL);
 }

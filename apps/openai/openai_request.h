@@ -80,6 +80,12 @@ struct openai_text_bias {
     float bias;
 };
 
+/* An adapter by its place among those of the model, and its scale; 0: it is off. */
+struct openai_lora {
+    int64_t id;
+    double scale;
+};
+
 struct openai_request {
     enum openai_endpoint endpoint;
     enum openai_rules rules;
@@ -89,7 +95,10 @@ struct openai_request {
     int64_t priority, deadline_ms; /* served: of runnel_request */
     int32_t *stop_ids;             /* [n_stop_ids]: served: tokens that end an answer; owned */
     size_t n_stop_ids;
-    char *cache_salt;   /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
+    char *cache_salt; /* served: requests of other salts share no cached prompt with it; NULL: not given; owned */
+    char *adapter;    /* by its name, "": none; NULL: not given; owned */
+    struct openai_lora *loras; /* [n_loras]: served: llama.cpp's list of adapters; owned. NULL: not given */
+    size_t n_loras;
     char *model;        /* as the body names it; NULL: it does not. Owned, like all below */
     int64_t n;          /* answers per prompt */
     bool echo;          /* completions: the text begins with the prompt */
@@ -190,7 +199,8 @@ bool openai_is_too_long(const json_t *value);
 size_t openai_mark_bytes(const char *bytes, size_t n);
 
 /* Whole numbers of a body (5.0) become integers, and kept ones numbers: its own, those of its arrays, of logit_bias,
- * Ollama's options and Anthropic's thinking. What is passed on as it is (schemas, variables, conversations) stays. */
+ * of lora's entries, Ollama's options and Anthropic's thinking. What is passed on as it is (schemas, variables,
+ * conversations) stays. */
 void openai_make_whole(json_t *body);
 
 /* A whole number in [min, max]. */
@@ -204,6 +214,9 @@ bool openai_field_check(const struct openai_field *field, const json_t *value, s
 bool openai_request_read(struct openai_request *request, enum openai_endpoint endpoint, enum openai_rules rules,
                          const json_t *body, struct openai_error *error);
 void openai_request_fini(struct openai_request *request);
+
+/* The adapter that the body names by its field, NULL: none; where it has no such field, `usual`. */
+const char *openai_request_adapter(const struct openai_request *request, const char *usual);
 
 /* Answers that are computed: to one prompt, and to all. */
 size_t openai_request_tries(const struct openai_request *request);

@@ -104,5 +104,6 @@ void openai_request_score(const struct openai_request *request, size_t index, ru
     out->text_bytes = text->text_bytes;
     out->tokens = text->tokens;
     out->n_tokens = text->n_tokens;
+    out->adapter = openai_request_adapter(request, NULL);
     out->form = request->endpoint == OPENAI_CLASSIFY ? RUNNEL_SCORES_PROBABILITIES : RUNNEL_SCORES_OF_MODEL;
 }

@@ -81,6 +81,42 @@ static bool read_cache_salt(struct openai_request *r, const char *name, const js
     return r->cache_salt != NULL;
 }
 
+static bool read_lora(struct openai_lora *lora, const char *param, const json_t *entry, struct openai_error *error)
+{
+    const json_t *id = json_object_get(entry, "id"), *scale = json_object_get(entry, "scale");
+    char member[64];
+
+    if (!openai_expect(error, param, entry, JSON_OBJECT))
+        return false;
+    snprintf(member, sizeof member, "%.40s.id", param);
+    if (!openai_read_integer(error, member, id, 0, RUNNEL_MAX_ADAPTERS - 1, &lora->id))
+        return false;
+    snprintf(member, sizeof member, "%.40s.scale", param);
+    lora->scale = json_number_value(scale);
+    return json_is_number(scale) || openai_expect(error, member, scale, JSON_REAL);
+}
+
+static bool read_loras(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
+{
+    size_t n = json_array_size(value);
+    char param[48];
+
+    if (!openai_expect(error, name, value, JSON_ARRAY))
+        return false;
+    free(r->loras);
+    r->loras = calloc(n + 1, sizeof *r->loras);
+    if (r->loras == NULL) {
+        openai_error_of(RUNNEL_NO_MEMORY, "not enough memory for the request", error);
+        return false;
+    }
+    for (r->n_loras = 0; r->n_loras < n; r->n_loras++) {
+        snprintf(param, sizeof param, "%.20s[%zu]", name, r->n_loras);
+        if (!read_lora(&r->loras[r->n_loras], param, json_array_get(value, r->n_loras), error))
+            return false;
+    }
+    return true;
+}
+
 static bool read_token_ids(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
 {
     r->tells_ids = r->keeps_ids = json_is_true(value);
@@ -141,6 +177,7 @@ static const struct {
               {"deadline_ms", ALL, read_deadline, OPENAI_WHOLE, 0, UINT32_MAX},
               {"stop_token_ids", ALL, read_stop_ids, OPENAI_ARRAY, 0, 0},
               {"cache_salt", ALL, read_cache_salt, OPENAI_STRING, 0, 0},
+              {"lora", TEXTS, read_loras, OPENAI_ARRAY, 0, 0},
               {"return_token_ids", TEXTS, read_token_ids, OPENAI_BOOLEAN, 0, 0},
               {"return_token_ids", OPENAI_RESPONSES, read_false, OPENAI_FALSE, 0, 0},
               {"add_special_tokens", OPENAI_CHAT, read_false, OPENAI_FALSE, 0, 0},

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { N_SETTINGS = 11, SAMPLE_BYTES = 1 << 20 };
+enum { N_SETTINGS = 12, SAMPLE_BYTES = 1 << 20 };
 
 static enum batch_begin begin_of(const struct app_options *options)
 {
@@ -111,15 +111,49 @@ static void set_number(struct batch_setting *settings, size_t *n, const char *na
     set(settings, n, name, text);
 }
 
+/* What is loaded, and which of it lines use that name none; of a server's batch, whose lines name none, only the one
+ * that it uses. "": nothing, likewise in older versions. */
+static bool describe_adapters(const struct batch *batch, char *text, size_t room)
+{
+    const struct app_options *options = batch->app.options;
+    const char *used = app_adapter(options);
+    uint64_t all = 0, n = 0;
+    struct app_lora lora;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < options->n_loras; i++) {
+        char *path = NULL;
+        uint64_t size = 0, hash = 0;
+        bool good = false;
+
+        app_lora_read(options->loras[i], &lora); /* the table has checked it */
+        if (batch->only_model != NULL && (used == NULL || strcmp(lora.name, used) != 0))
+            continue;
+        path = strndup(lora.path, lora.path_bytes);
+        good = path != NULL && hash_model(path, &size, &hash);
+        free(path);
+        if (!good)
+            return false;
+        all = XXH3_64bits_withSeed(lora.name, strlen(lora.name), all ^ hash ^ size);
+        all = XXH3_64bits_withSeed(&lora.scale, sizeof lora.scale, all);
+        n++;
+    }
+    if (n > 0)
+        snprintf(text, room, "%llu loaded, %s used (%016llx)", (unsigned long long)n, used != NULL ? used : "none",
+                 (unsigned long long)all);
+    return true;
+}
+
 static bool collect_settings(const struct batch *batch, struct batch_setting settings[N_SETTINGS], size_t *n)
 {
     const struct app_options *options = batch->app.options;
     uint64_t size = 0, hash = 0;
     const runnel_model_info *info = &batch->app.info;
-    char model[192], template[64], layers[64] = ""; /* of what is not split; likewise in older versions */
+    char model[192], template[64], adapters[160],
+        layers[64] = ""; /* of what is not split; likewise in older versions */
 
     *n = 0;
-    if (!hash_model(options->operands[0], &size, &hash))
+    if (!hash_model(options->operands[0], &size, &hash) || !describe_adapters(batch, adapters, sizeof adapters))
         return false;
     snprintf(model, sizeof model, "%.120s of %llu bytes (%016llx)", batch->model_name, (unsigned long long)size,
              (unsigned long long)hash);
@@ -131,6 +165,7 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
         app_layers_text(info, layers, sizeof layers);
     set(settings, n, "model", model);
     set(settings, n, "template", template);
+    set(settings, n, "adapters", adapters);
     set(settings, n, "order", options->unordered ? "unordered" : "ordered");
     set(settings, n, "errors", options->errors_file != NULL ? "in a file of their own" : ""); /* "": older versions */
     set(settings, n, "device", options->device);

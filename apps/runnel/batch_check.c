@@ -220,6 +220,8 @@ static bool check_line(struct check *check, struct batch_raw *raw)
         good = batch_journal_name(check->ids, line->number, line->custom_id, line->custom_id_bytes, &first);
     if (good && first != raw->number)
         batch_line_duplicate(line, first);
+    if (good)
+        batch_line_check_adapter(line, &check->options);
     if (good && line->fault == BATCH_GOOD)
         good = check_prompts(check, line);
     if (good && line->fault != BATCH_GOOD)

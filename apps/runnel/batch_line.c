@@ -196,6 +196,16 @@ void batch_line_fault(struct batch_line *line, size_t at, runnel_about about, ru
     openai_request_fault(&line->request, about, &line->error);
 }
 
+void batch_line_check_adapter(struct batch_line *line, const struct app_options *options)
+{
+    const char *name = openai_request_adapter(&line->request, NULL);
+
+    if (line->fault != BATCH_GOOD || name == NULL || app_has_adapter(options, name))
+        return;
+    line->fault = BATCH_BAD_REQUEST;
+    openai_refuse(&line->error, "invalid_value", "adapter", "adapter: no --lora is called '%.80s'", name);
+}
+
 uint64_t batch_line_seed(const struct batch_line *line)
 {
     return XXH3_64bits_withSeed(line->custom_id, line->custom_id_bytes, line->number);

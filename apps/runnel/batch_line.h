@@ -16,6 +16,7 @@
 
 enum batch_fault { BATCH_GOOD, BATCH_BAD_LINE, BATCH_BAD_REQUEST };
 
+struct app_options;
 struct batch_line;
 
 /* One stream of a line. */
@@ -52,6 +53,9 @@ void batch_line_duplicate(struct batch_line *line, uint64_t first);
 /* Notes a fault of choice `at`; the one of the lowest choice stays. */
 void batch_line_fault(struct batch_line *line, size_t at, runnel_about about, runnel_status status,
                       const char *sentence);
+
+/* Notes it where the line names an adapter that is none of the job's. */
+void batch_line_check_adapter(struct batch_line *line, const struct app_options *options);
 
 /* What its random numbers come from where the body names no seed. */
 uint64_t batch_line_seed(const struct batch_line *line);

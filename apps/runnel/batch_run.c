@@ -185,6 +185,7 @@ static runnel_status send_score(struct batch *batch, struct batch_line *line, si
     score.priority = PRIORITY;
     score.cache_salt = score.tenant = batch->tenant;
     score.label = line->label;
+    score.adapter = openai_request_adapter(&line->request, app_adapter(batch->app.options));
     score.on_event = on_event;
     score.user = stream;
     return runnel_score(batch->app.model, &score, &stream->id, error);
@@ -203,6 +204,7 @@ static runnel_status send_choice(struct batch *batch, struct batch_line *line, s
         embed.priority = PRIORITY;
         embed.cache_salt = embed.tenant = batch->tenant;
         embed.label = line->label;
+        embed.adapter = openai_request_adapter(&line->request, app_adapter(batch->app.options));
         embed.on_event = on_event;
         embed.user = stream;
         return runnel_embed(batch->app.model, &embed, &stream->id, error);
@@ -218,6 +220,7 @@ static runnel_status send_choice(struct batch *batch, struct batch_line *line, s
     request.cache_salt = request.tenant = batch->tenant;
     request.label = line->label;
     request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
+    request.adapter = openai_request_adapter(&line->request, app_adapter(batch->app.options));
     app_draft(batch->app.options, &request);
     request.on_event = on_event;
     request.user = stream;
@@ -334,7 +337,7 @@ static bool add_blank(struct batch *batch, const struct batch_raw *raw)
     return batch_journal_answer(batch->journal, &nothing);
 }
 
-/* A batch of a server is of one endpoint and one model. */
+/* A batch of a server is of one endpoint and one model, whose name says which adapter it has. */
 static void check_only(const struct batch *batch, struct batch_line *line)
 {
     const char *model = line->request.model;
@@ -348,6 +351,12 @@ static void check_only(const struct batch *batch, struct batch_line *line)
     } else if (batch->only_model != NULL && model != NULL && strcmp(model, batch->only_model) != 0) {
         snprintf(sentence, sizeof sentence, "model: the batch is one of '%.80s'", batch->only_model);
         batch_line_fault(line, 0, RUNNEL_ABOUT_NONE, RUNNEL_INVALID, sentence);
+    } else if (batch->only_model != NULL && line->request.adapter != NULL) {
+        line->fault = BATCH_BAD_REQUEST;
+        openai_refuse(&line->error, "invalid_value", "adapter", "adapter: the batch is one of '%.80s', which says it",
+                      batch->only_model);
+    } else {
+        batch_line_check_adapter(line, batch->app.options);
     }
 }
 

@@ -125,6 +125,7 @@ static void submit(struct bench *bench, uint32_t index, uint32_t prompt_tokens, 
     request.max_tokens = answer_tokens;
     request.ignore_eos = 1;
     app_draft(bench->options, &request);
+    request.adapter = app_adapter(bench->options);
     request.session = bench->sessions[index];
     request.on_event = on_event;
     request.user = user;

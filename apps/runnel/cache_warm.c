@@ -45,6 +45,7 @@ static int compute(struct warm *warm, uint64_t line, const char *prompt, size_t 
     request.max_tokens = 0;
     request.pin_prefix = 1;
     request.cache_salt = warm->options->salt.value;
+    request.adapter = app_adapter(warm->options);
     code = app_stream(&warm->app, &request, on_event, NULL, &outcome);
     warm->prompts++;
     warm->tokens += outcome.usage.prompt_tokens;

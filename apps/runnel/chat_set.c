@@ -328,6 +328,8 @@ int chat_show(struct chat *chat, const char *operand)
     chat_print_sampling(chat, sampling, sizeof sampling);
     row("model", "%s: %.3g million parameters in %u layers, %.1f MiB", chat->options.operands[0],
         (double)info->parameters * 1e-6, info->layers, (double)info->weight_bytes / (1 << 20));
+    if (app_adapter(&chat->options) != NULL)
+        row("adapter", "%s", app_adapter(&chat->options));
     show_template(chat);
     row("sampling", "%s, seed %llu", sampling, (unsigned long long)(chat->options.seed + chat->again));
     row("session", "%zu turn%s, %zu message%s, %u set aside%s%s", turns, app_plural(turns), chat->talk.n,

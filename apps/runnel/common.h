@@ -175,7 +175,7 @@ struct app {
     runnel_model_info info;
 };
 
-/* What the options say of a model. The rest (shared cache, events of the load) is the caller's. */
+/* What the options say of a model. The rest (adapters, shared cache, events of the load) is the caller's. */
 void app_model_options(const struct app_options *options, runnel_model_options *model_options);
 
 /* The address of a shared cache, which may have a password in it: from the command line, where others see it, or the

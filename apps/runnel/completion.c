@@ -44,9 +44,9 @@ static void put_values(FILE *to, const struct app_command *command)
             fputs("' ;;\n", to);
         } else {
             fprintf(to, "kind=%s ;;\n",
-                    strcmp(o->value, "FILE") == 0  ? "file"
-                    : strcmp(o->value, "DIR") == 0 ? "folder"
-                                                   : "value");
+                    strcmp(o->value, "FILE") == 0 || o->kind == OPTION_LORA ? "file"
+                    : strcmp(o->value, "DIR") == 0                          ? "folder"
+                                                                            : "value");
         }
     }
 }

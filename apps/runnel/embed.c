@@ -81,6 +81,7 @@ static int embed(struct embedder *e, const char *text, size_t n)
     request.pooling = pooling_of(options->pooling);
     request.dimensions = (uint32_t)options->dimensions;
     request.raw = options->raw;
+    request.adapter = app_adapter(options);
     if (runnel_embed(e->app.model, &request, &stream, &error) != RUNNEL_OK)
         return fail(e, error.message);
     code = follow(e, stream);

@@ -173,11 +173,18 @@ static int load_model(struct app *app, bool vocab_only, const char *cache_shared
 {
     const struct app_options *options = app->options;
     struct load load = {.options = options};
+    runnel_adapter *adapters = app_adapters(options);
     runnel_model_options model_options;
     runnel_status status = RUNNEL_OK;
     sigset_t signals;
 
+    if (adapters == NULL && options->n_loras > 0) {
+        app_error("not enough memory");
+        return APP_FAILURE;
+    }
     app_model_options(options, &model_options);
+    model_options.adapters = adapters;
+    model_options.n_adapters = options->n_loras;
     model_options.vocab_only = vocab_only;
     model_options.cache_shared = cache_shared;
     model_options.on_load = on_load;
@@ -185,6 +192,7 @@ static int load_model(struct app *app, bool vocab_only, const char *cache_shared
     signals_block(&signals);
     status = runnel_model_load(app->engine, options->operands[0], &model_options, &app->model, &load.error);
     pthread_sigmask(SIG_SETMASK, &signals, NULL);
+    free(adapters);
     if (status != RUNNEL_OK) {
         app->model = NULL;
         load.error.status = status;
@@ -389,6 +397,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->keep_stop = options->keep_stop;
     request->grammar = app_grammar(options);
     request->label = options->label;
+    request->adapter = app_adapter(options);
     request->cache_salt = options->salt.value;
     if (options->cache_wait_ms >= 0) {
         request->cache_wait = options->cache_wait_ms > 0 ? RUNNEL_CACHE_DEADLINE : RUNNEL_CACHE_BEST_EFFORT;

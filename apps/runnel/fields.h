@@ -83,6 +83,7 @@
     X(request, keep_stop, "--keep-stop", "", "include_stop_str_in_output", "true")                                    \
     X(request, context_keep, "--context-keep", "7", "context_keep", "7")                                              \
     X(request, grammar, "--json-object", "", "response_format", "{\"type\": \"json_object\"}")                        \
+    X(request, adapter, "--lora", "a.gguf", "adapter", "\"a\"")                                                       \
     X(grammar, text, "--regex", "a", "guided_regex", "\"a\"")                                                         \
     X(grammar, text_bytes, "--regex", "a", "guided_regex", "\"a\"")                                                   \
     X(grammar, choices, "--choice", "a,b", "guided_choice", "[\"a\"]")                                                \

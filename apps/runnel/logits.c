@@ -61,6 +61,7 @@ static int compute(struct app *app, const struct app_ids *ids, FILE *file)
     request.n_tokens = ids->count;
     request.max_tokens = 0;
     request.want_logits = 1;
+    request.adapter = app_adapter(app->options);
     code = app_stream(app, &request, on_event, &sink, &outcome);
     if (sink.disordered || (code == APP_OK && sink.rows != ids->count && !ferror(file))) {
         app_error("the engine gave %llu rows of logits in order, %zu were due", (unsigned long long)sink.rows,

@@ -24,6 +24,7 @@ static const struct app_command commands[] = {
      "[2,0]}: the numbers of those that count, best first.\n",
      "  runnel run model.gguf \"Once upon a time\" -n 100\n"
      "  runnel run model.gguf -f letter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
+     "  runnel run base.gguf \"Once upon a time\" --lora tales.gguf:0.5\n"
      "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",
      app_run},
     {"chat", APP_CHAT, 1, 1, "MODEL [--system TEXT]", "talk with a model",
@@ -58,6 +59,7 @@ static const struct app_command commands[] = {
      "Each option can also be a variable of the environment: --max-streams is RUNNEL_MAX_STREAMS. One without a value\n"
      "takes 1, true, yes or on, or else 0, false, no or off.\n",
      "  runnel serve model.gguf\n"
+     "  runnel serve base.gguf --lora legal=l.gguf --lora chat.gguf:0.5\n"
      "  runnel serve small=a.gguf large=b.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
      "  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n",
      app_serve},

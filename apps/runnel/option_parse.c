@@ -72,6 +72,8 @@ bool app_option_hint(const char *word)
         {"-i", "it is the command chat"},
         {"--interactive", "it is the command chat"},
         {"-sys", "it is --system, of the command chat"},
+        {"--lora-scaled", "it is --lora PATH:SCALE"},
+        {"--lora-modules", "it is --lora NAME=PATH"},
         {"-md", "it is --draft FILE"},
         {"--model-draft", "it is --draft FILE"},
     };
@@ -142,7 +144,7 @@ static bool parse_option(struct app_options *options, const char *name, unsigned
 }
 
 /* What would be without effect, or not what was meant. */
-static bool check_together(const struct app_options *options)
+static bool check_together(struct app_options *options, unsigned command)
 {
     const char *draft = options->draft, *comma = draft != NULL ? strchr(draft, ',') : NULL;
 
@@ -160,7 +162,7 @@ static bool check_together(const struct app_options *options)
                   draft);
         return false;
     }
-    return true;
+    return command == APP_SERVE || app_adapter_choose(options); /* who asks a server names one */
 }
 
 /* The model by its name elsewhere; here it stands first. */
@@ -265,7 +267,7 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     if (command == APP_SERVE && (options->models_dir != NULL || options->models_file != NULL))
         least = 0;
     if (options->n_operands >= least - options->check) /* nothing is written to OUT */
-        return check_together(options);
+        return check_together(options, command);
     app_error("%s is missing; see runnel %s --help",
               command == APP_CACHE       ? options->n_operands == 0 ? "what to do (ls, verify, purge or warm)" : "DIR"
               : options->n_operands == 0 ? "MODEL"

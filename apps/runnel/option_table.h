@@ -21,7 +21,8 @@ enum app_option_kind {
     OPTION_TOKENS,     /* ids parted by commas */
     OPTION_LIST,       /* struct app_list: numbers in [min, max] parted by commas */
     OPTION_BIAS,       /* ID=VALUE, appends to biases */
-    OPTION_ANSWERS     /* texts parted by commas, appended to choices */
+    OPTION_ANSWERS,    /* texts parted by commas, appended to choices */
+    OPTION_LORA        /* appends to loras */
 };
 
 struct app_option {
@@ -46,6 +47,9 @@ const struct app_option *app_option_find(const char *name, unsigned commands);
 /* Puts the value `text` (NULL for an option that takes none) where the option's member is. Strings and stops keep
  * pointers into text. False where it is not allowed. */
 bool app_option_store(const struct app_option *o, const char *text, struct app_options *options);
+
+/* A finite decimal number: no blanks, no hexadecimal, no words. False: text is none. */
+bool app_read_real(const char *text, double *out);
 
 /* A line on stderr: that `text` is not allowed for `name`, and what would have been. */
 void app_option_complain(const struct app_option *o, const char *name, const char *text);

@@ -55,8 +55,7 @@ static bool read_size(const char *text, uint64_t *out)
     return true;
 }
 
-/* A finite decimal number: no blanks, no hexadecimal, no words. */
-static bool read_real(const char *text, double *out)
+bool app_read_real(const char *text, double *out)
 {
     char *stop = NULL;
 
@@ -150,7 +149,7 @@ static bool read_bias(const char *text, struct app_options *options)
 
     if (equal == NULL || options->n_biases == APP_MAX_BIASES || !read_integer(text, equal, 0, INT32_MAX, &id))
         return false;
-    if (strcmp(equal + 1, "-inf") != 0 && !read_real(equal + 1, &bias))
+    if (strcmp(equal + 1, "-inf") != 0 && !app_read_real(equal + 1, &bias))
         return false;
     options->biases[options->n_biases++] = (runnel_logit_bias){(int32_t)id, (float)bias};
     return true;
@@ -200,6 +199,16 @@ static bool read_answers(const char *text, struct app_options *options)
     return *text == '\0' || read_answers(text + 1, options);
 }
 
+static bool read_lora(const char *text, struct app_options *options)
+{
+    struct app_lora lora;
+
+    if (options->n_loras == RUNNEL_MAX_ADAPTERS || !app_lora_read(text, &lora))
+        return false;
+    options->loras[options->n_loras++] = text;
+    return true;
+}
+
 static bool read_stop_token(const char *text, struct app_options *options)
 {
     int64_t id = 0;
@@ -241,7 +250,7 @@ bool app_option_store(const struct app_option *o, const char *text, struct app_o
     case OPTION_SIZE:
         return read_size(text, (uint64_t *)field);
     case OPTION_REAL:
-        if (!read_real(text, &real) || real > o->max || (o->open ? (float)real <= o->min : real < o->min))
+        if (!app_read_real(text, &real) || real > o->max || (o->open ? (float)real <= o->min : real < o->min))
             return false;
         *(double *)field = real;
         return true;
@@ -259,6 +268,8 @@ bool app_option_store(const struct app_option *o, const char *text, struct app_o
         return read_bias(text, options);
     case OPTION_ANSWERS:
         return read_answers(text, options);
+    case OPTION_LORA:
+        return read_lora(text, options);
     }
     return false;
 }
@@ -309,6 +320,10 @@ void app_option_complain(const struct app_option *o, const char *name, const cha
         break;
     case OPTION_ANSWERS:
         snprintf(range, sizeof range, "texts parted by commas, none of them empty, at most %d", APP_MAX_CHOICES);
+        break;
+    case OPTION_LORA:
+        snprintf(range, sizeof range, "[NAME=]PATH[:SCALE], a name of 1 to %d bytes, a scale but 0, at most %d times",
+                 RUNNEL_ADAPTER_BYTES - 1, RUNNEL_MAX_ADAPTERS);
         break;
     default:
         snprintf(range, sizeof range, "%s", o->value);

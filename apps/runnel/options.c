@@ -188,6 +188,14 @@ const struct app_option app_option_table[] = {
      SAMPLING | APP_BATCH | APP_BENCH | APP_SERVE,
      "threads of its own for the guessing model; default 0: it takes turns"},
 
+    GROUP("adapters (LoRA): docs/ADAPTERS.md"),
+    {"--lora", 0, "[NAME=]PATH[:SCALE]", OPTION_LORA, AT(loras), 0, 0, false, NULL, SETTING & ~APP_SERVE,
+     "an adapter, a GGUF file; what it adds is multiplied by SCALE; repeatable"},
+    {"--lora", 0, "[NAME=]PATH[:SCALE]", OPTION_LORA, AT(loras), 0, 0, false, NULL, APP_SERVE,
+     "serve the first MODEL with this adapter as the model NAME, too; repeatable"},
+    {"--adapter", 0, "NAME", OPTION_STRING, AT(adapter), 0, 0, false, NULL, SETTING & ~APP_SERVE,
+     "the one that is used; '': none; default: the only one, or none of several"},
+
     GROUP("what is timed"),
     {"--prompt", 'p', "LIST", OPTION_LIST, AT(prompts), 0, 1 << 20, false, NULL, APP_BENCH,
      "lengths of the prompts that are timed, such as 128,512; 0: none; default 512"},

@@ -158,6 +158,11 @@ struct app_options {
     int64_t train_steps, text_tokens, unroll;
     double rate;
     struct app_list layers;
+    /* adapters */
+    const char *loras[RUNNEL_MAX_ADAPTERS]; /* [n_loras], as --lora has them: app_lora_read */
+    size_t n_loras;
+    const char *adapter;                        /* as --adapter has it; NULL: not given */
+    char request_adapter[RUNNEL_ADAPTER_BYTES]; /* that requests use, by its name; "": none */
     /* the engine and the model */
     int64_t context, batch, threads; /* 0: chosen */
     int64_t nice;                    /* -1: what suits the command */
@@ -191,6 +196,34 @@ bool app_options_has(const char *name, unsigned commands);
 
 /* True when the option of that name was on the command line. */
 bool app_option_given(const struct app_options *options, const char *name);
+
+/* What a --lora says: [NAME=]PATH[:SCALE]. The path is in the text. */
+struct app_lora {
+    char name[RUNNEL_ADAPTER_BYTES];
+    const char *path;
+    size_t path_bytes;
+    float scale;
+};
+
+/* adapters.c. False: it is not in that form, its name is empty, too long or no text, or its scale is 0. */
+bool app_lora_read(const char *text, struct app_lora *lora);
+
+/* Whether one of --lora is called so. */
+bool app_has_adapter(const struct app_options *options, const char *name);
+
+/* Those of --lora for runnel_model_options, [n_loras], in one piece with their texts, to be freed. NULL: there are
+ * none; or, where n_loras is not 0, no memory. */
+runnel_adapter *app_adapters(const struct app_options *options);
+
+/* Chooses options->request_adapter: --adapter, or the only --lora. False after a message: two of --lora have one name,
+ * or --adapter names none of them. */
+bool app_adapter_choose(struct app_options *options);
+
+/* The adapter of requests; NULL: none. */
+static inline const char *app_adapter(const struct app_options *options)
+{
+    return options->request_adapter[0] != '\0' ? options->request_adapter : NULL;
+}
 
 /* RUNNEL_KV_* of a --kv-type. */
 runnel_kv_type app_kv_type(const char *name);

@@ -11,7 +11,7 @@
 #include "chat.h"
 
 enum { READ = 1, WRITTEN = 2, STREAM = 4 /* "-" is a standard stream, and no file */ };
-enum { MOST = APP_MAX_OPERANDS + 64, MOST_LINKS = 40 };
+enum { MOST = APP_MAX_OPERANDS + RUNNEL_MAX_ADAPTERS + 64, MOST_LINKS = 40 };
 
 struct named {
     const char *name, *path;
@@ -240,6 +240,16 @@ static void add_operands(struct files *files, const struct app_options *options,
         add_job(files, options);
 }
 
+static void add_loras(struct files *files, const struct app_options *options)
+{
+    struct app_lora lora;
+    char *path = NULL;
+
+    for (size_t i = 0; i < options->n_loras; i++)
+        if (app_lora_read(options->loras[i], &lora) && (path = strndup(lora.path, lora.path_bytes)) != NULL)
+            add_own(files, "--lora", path, READ);
+}
+
 static void add_options(struct files *files, const struct app_options *options, unsigned command)
 {
     bool shared_file = options->cache_shared != NULL && options->cache_shared[0] == '@';
@@ -252,6 +262,7 @@ static void add_options(struct files *files, const struct app_options *options, 
     add(files, "--json-schema-file", options->json_schema_file, READ | STREAM);
     add(files, "--ebnf-file", options->ebnf_file, READ | STREAM);
     add(files, "--draft", app_draft_path(options), READ);
+    add_loras(files, options);
     add(files, "--cuda-library", options->cuda_library, READ);
     add(files, "--cache-shared", shared_file ? options->cache_shared + 1 : NULL, READ | STREAM);
     add(files, "--cache-shared-ca", options->cache_shared_ca, READ);

@@ -55,6 +55,7 @@ static int score_window(struct app *app, struct score *score)
     request.n_tokens = score->n;
     request.max_tokens = 1; /* nobody looks at it; but a model whose logits have seen what comes next refuses */
     request.want_logits = 1;
+    request.adapter = app_adapter(app->options);
     return app_stream(app, &request, on_event, score, &outcome);
 }
 

@@ -115,6 +115,7 @@ static int score(struct scorer *s, size_t i)
     openai_request_score(&s->request, i, &request);
     request.form = form_of(options, request.form);
     request.parse_special = options->special;
+    request.adapter = app_adapter(options);
     if (runnel_score(s->app.model, &request, &stream, &error) != RUNNEL_OK) {
         app_error("text %zu: %s", i + 1, error.message);
         return APP_FAILURE;

@@ -40,6 +40,11 @@ static bool open_choices(struct serve_task *task)
     return true;
 }
 
+static const char *name_of(const runnel_adapter *adapter)
+{
+    return adapter != NULL ? adapter->name : NULL;
+}
+
 static runnel_status submit_embedding(struct serve_task *task, size_t i, runnel_error *error)
 {
     runnel_embed_request request;
@@ -50,6 +55,7 @@ static runnel_status submit_embedding(struct serve_task *task, size_t i, runnel_
     request.label = task->head.id;
     request.cache_salt = task->visit->key->tenant;
     request.tenant = task->visit->key->tenant;
+    request.adapter = name_of(task->adapter);
     return runnel_embed(task->model->handle, &request, &task->streams[i].id, error);
 }
 
@@ -63,6 +69,7 @@ static runnel_status submit_score(struct serve_task *task, size_t i, runnel_erro
     request.label = task->head.id;
     request.cache_salt = task->visit->key->tenant;
     request.tenant = task->visit->key->tenant;
+    request.adapter = name_of(task->adapter);
     return runnel_score(task->model->handle, &request, &task->streams[i].id, error);
 }
 
@@ -116,6 +123,7 @@ static runnel_status submit_answer(struct serve_task *task, size_t i, uint64_t s
     request.label = task->head.id;
     request.cache_salt = salt_of(task);
     request.tenant = task->visit->key->tenant;
+    request.adapter = name_of(task->adapter);
     request.want_progress = task->request.stream && (task->request.usage_always || task->dialect->tells_prompt);
     request.coalesce_bytes = request.want_logprobs || task->request.keeps_ids ? 0 : COALESCE_BYTES;
     return runnel_generate(task->model->handle, &request, &task->streams[i].id, error);
@@ -365,9 +373,59 @@ static void begin_step(struct serve_task *task, json_t *body, enum openai_endpoi
 
 /* ---- From a request to its model --------------------------------------------------------- */
 
+/* Of llama.cpp's list: the one that is not off. It has the scale with which it was loaded. */
+static bool choose_of_list(struct serve_task *task, struct openai_error *error)
+{
+    const struct serve_adapters *adapters = &task->model->adapters;
+
+    for (size_t i = 0; i < task->request.n_loras; i++) {
+        const struct openai_lora *lora = &task->request.loras[i];
+
+        if (lora->id >= (int64_t)adapters->n)
+            return openai_refuse(error, "invalid_value", "lora",
+                                 "lora: there is no adapter %lld; GET /lora-adapters lists them", (long long)lora->id);
+        if (lora->scale == 0)
+            continue;
+        if (task->adapter != NULL)
+            return openai_refuse(error, "unsupported_value", "lora", "lora: a request has one adapter at most");
+        task->adapter = &adapters->at[lora->id];
+        if ((float)lora->scale != task->adapter->scale)
+            return openai_refuse(error, "unsupported_value", "lora",
+                                 "lora: adapter %lld was loaded with the scale %g; no other is supported",
+                                 (long long)lora->id, (double)task->adapter->scale);
+    }
+    return true;
+}
+
+/* The adapter that the body names by a field of its own; else by its model's name. */
+static bool choose_adapter(struct serve_task *task, struct openai_error *error)
+{
+    const struct openai_request *request = &task->request;
+    const char *name = openai_request_adapter(request, NULL);
+
+    if (request->adapter != NULL && request->loras != NULL)
+        return openai_refuse(error, "invalid_value", "lora", "lora and adapter do not go together");
+    if (request->loras != NULL)
+        return choose_of_list(task, error);
+    if (request->adapter == NULL)
+        task->adapter = serve_adapter_asked(task->model, request->model);
+    else if (name != NULL)
+        task->adapter = serve_adapter_named(task->model, name);
+    if (name == NULL || task->adapter != NULL)
+        return true;
+    openai_refuse(error, "model_not_found", "adapter",
+                  "the model '%.60s' has no adapter '%.80s'; GET /v1/models lists "
+                  "them",
+                  task->model->name, name);
+    error->http = 404;
+    error->type = "not_found_error";
+    return false;
+}
+
 static void start(struct serve_task *task)
 {
     struct serve *serve = task->serve;
+    struct openai_error error;
 
     task->model = serve_find_model(serve, task->exchange, task->request.model);
     if (task->model == NULL) {
@@ -384,7 +442,12 @@ static void start(struct serve_task *task)
     serve_new_id(serve, prefix_of(task), task->head.id);
     task->number = serve->number;
     task->head.created = (int64_t)time(NULL);
-    task->head.model = task->model->name;
+    if (!choose_adapter(task, &error)) {
+        serve_name_field(task->dialect, task->names_used, &error);
+        refuse(task, &error, 0);
+        return;
+    }
+    task->head.model = task->adapter != NULL ? task->adapter->name : task->model->name;
     task->head.details = true;
     snprintf(task->visit->model, sizeof task->visit->model, "%s", task->model->name);
     if (task->is_long || task->request.tells_ids)

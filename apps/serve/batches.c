@@ -205,9 +205,16 @@ static struct serve_model *model_of(struct serve *serve, const json_t *record)
     return name != NULL ? serve_model_asked(&serve->models, name) : NULL;
 }
 
+/* Likewise: as the record names it. */
+static const runnel_adapter *adapter_of(const struct serve_batch *run)
+{
+    return serve_adapter_asked(run->model, json_string_value(json_object_get(run->record, "model")));
+}
+
 /* The server's options, and those of a job over these files. */
 static void set_options(struct serve *serve, struct serve_batch *run)
 {
+    const runnel_adapter *adapter = adapter_of(run);
     struct app_options *options = &run->options;
     int64_t half = serve->options->max_streams / 2;
 
@@ -217,6 +224,7 @@ static void set_options(struct serve *serve, struct serve_batch *run)
     options->operands[2] = run->output;
     options->n_operands = 3;
     options->errors_file = run->errors;
+    snprintf(options->request_adapter, sizeof options->request_adapter, "%s", adapter != NULL ? adapter->name : "");
     options->resume = true;
     options->batch_streams = half < 1 ? 1 : half < MOST_STREAMS ? half : MOST_STREAMS;
 }
@@ -337,12 +345,12 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     set_options(serve, run);
     batch->app = (struct app){
         .options = &run->options, .engine = serve->app.engine, .model = model->handle, .info = model->info};
-    batch->model_name = model->name;
+    batch->model_name = app_adapter(&run->options) != NULL ? app_adapter(&run->options) : model->name;
     batch->template_text = serve->template_text;
     batch->tenant = owner_of(record);
     hold_key(serve, run);
     batch->owner = (struct batch_owner){ask, pay, read_apart, SERVE_LOOP_BYTES, serve};
-    batch->only_model = model->name;
+    batch->only_model = batch->model_name;
     batch->only_url = openai_word(json_object_get(object, "endpoint"));
     batch->input.fd = -1;
     return run;
@@ -653,11 +661,13 @@ static void create(struct serve *serve, struct http_exchange *exchange, const st
 {
     struct serve_store *store = &serve->files->store;
     struct serve_model *model = serve_find_model(serve, exchange, wish->model[0] != '\0' ? wish->model : NULL);
+    const runnel_adapter *adapter = NULL;
     json_t *object = NULL, *record = NULL;
     char id[48];
 
     if (model == NULL) /* refused */
         return;
+    adapter = serve_adapter_asked(model, wish->model[0] != '\0' ? wish->model : NULL);
     files_new_id(serve, "batch-", id);
     object = new_object(wish, id);
     if (object == NULL || !store_add(store, STORE_BATCHES, wish->owner, json_incref(object))) {
@@ -666,7 +676,7 @@ static void create(struct serve *serve, struct http_exchange *exchange, const st
         return;
     }
     record = store_find(store, STORE_BATCHES, id, wish->owner);
-    json_object_set_new(record, "model", json_string(model->name));
+    json_object_set_new(record, "model", json_string(adapter != NULL ? adapter->name : model->name));
     store_save(store, record);
     files_reply(serve, exchange, object);
     serve_begin_batches(serve);

@@ -99,6 +99,34 @@ void serve_props(struct serve *serve, struct http_exchange *exchange, const char
     serve_reply(serve, exchange, 200, "application/json");
 }
 
+/* ---- /lora-adapters ---------------------------------------------------------------------- */
+
+/* Of the first model, as /props. */
+void serve_lora_adapters(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    const struct serve_adapters *adapters = &serve->models.at[0]->adapters;
+    FILE *to = serve_write(serve);
+
+    (void)rest;
+    fputc('[', to);
+    for (size_t i = 0; i < adapters->n; i++) {
+        fprintf(to, "%s{\"id\":%zu,\"name\":", i > 0 ? "," : "", i);
+        openai_string_write(to, adapters->at[i].name);
+        fputs(",\"path\":", to);
+        openai_string_write(to, serve_file_name(adapters->at[i].path));
+        fprintf(to, ",\"scale\":%.9g}", (double)adapters->at[i].scale);
+    }
+    fputc(']', to);
+    serve_reply(serve, exchange, 200, "application/json");
+}
+
+void serve_lora_scales(struct serve *serve, struct http_exchange *exchange, const char *rest)
+{
+    (void)rest;
+    serve_refuse_as(serve, exchange, 400, "invalid_request_error", "unsupported_value",
+                    "scales are set at the start (--lora PATH:SCALE), and requests name their adapter", 0);
+}
+
 /* ---- /slots ------------------------------------------------------------------------------ */
 
 /* What the engine knows of its streams, in the order of their ids. */

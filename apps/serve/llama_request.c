@@ -265,8 +265,6 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
     const json_t *seed = json_object_get(body, "seed"), *probs = json_object_get(body, "n_probs");
     bool good = out != NULL && add_limit(body, out, error);
 
-    if (good && json_array_size(json_object_get(body, "lora")) > 0)
-        good = openai_refuse(error, "unsupported_value", "lora", "adapters are not supported");
     good = good && check_picked(json_object_get(body, "response_fields"), error);
     if (good && json_is_integer(seed) && json_integer_value(seed) == -1)
         json_object_del(out, "seed");

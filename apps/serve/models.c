@@ -198,6 +198,8 @@ static int load(struct serve_model *model)
     sigset_t all, before;
 
     app_model_options(&model->options, &options);
+    options.adapters = model->adapters.at;
+    options.n_adapters = model->adapters.n;
     options.cache_shared = model->serve->cache_url;
     options.on_load = on_load;
     options.load_user = model;
@@ -248,7 +250,8 @@ static void measure(uv_work_t *work)
         kv == 0)
         kv = one > most / 8 ? (one > most ? one : most) : one * 8; /* as runnel_model_options.kv_bytes says */
     if (__builtin_add_overflow(memory.weight_bytes, kv, &model->bytes) ||
-        __builtin_add_overflow(model->bytes, model->options.cache_warm, &model->bytes))
+        __builtin_add_overflow(model->bytes, model->options.cache_warm, &model->bytes) ||
+        __builtin_add_overflow(model->bytes, model->adapters.bytes, &model->bytes))
         model->bytes = UINT64_MAX;
 }
 

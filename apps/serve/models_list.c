@@ -36,6 +36,7 @@ void serve_model_free(struct serve_model *model)
         return;
     json_decref(model->entry);
     json_decref(model->texts);
+    free(model->adapters.at);
     serve_facts_fini(&model->facts);
     serve_facts_fini(&model->read);
     free(model->path);
@@ -50,6 +51,15 @@ void serve_models_fini(struct serve_models *list)
     *list = (struct serve_models){0};
 }
 
+const runnel_adapter *serve_adapter_named(const struct serve_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->adapters.n; i++)
+        if (strcmp(model->adapters.at[i].name, name) == 0)
+            return &model->adapters.at[i];
+    return NULL;
+}
+
+/* The model's own: its name, or an alias. */
 static bool has_name(const struct serve_model *model, const char *name)
 {
     const json_t *aliases = json_object_get(model->entry, "aliases");
@@ -63,22 +73,46 @@ static bool has_name(const struct serve_model *model, const char *name)
 struct serve_model *serve_model_named(const struct serve_models *list, const char *name)
 {
     for (size_t i = 0; i < list->n; i++)
-        if (has_name(list->at[i], name))
+        if (has_name(list->at[i], name) || serve_adapter_named(list->at[i], name) != NULL)
             return list->at[i];
     return NULL;
 }
 
+/* The name without the tag that Ollama's clients put behind names. False: it has none. */
+static bool take_tag(const char *name, char bare[SERVE_NAME_BYTES])
+{
+    static const char tag[] = ":latest";
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+
+    if (n <= n_tag || n - n_tag >= SERVE_NAME_BYTES || strcmp(name + n - n_tag, tag) != 0)
+        return false;
+    snprintf(bare, SERVE_NAME_BYTES, "%.*s", (int)(n - n_tag), name);
+    return true;
+}
+
 struct serve_model *serve_model_asked(const struct serve_models *list, const char *name)
 {
-    static const char tag[] = ":latest"; /* Ollama's clients put it behind names without a tag */
     struct serve_model *model = serve_model_named(list, name);
-    size_t n = strlen(name), n_tag = sizeof tag - 1;
     char bare[SERVE_NAME_BYTES];
 
-    if (model != NULL || n <= n_tag || n - n_tag >= sizeof bare || strcmp(name + n - n_tag, tag) != 0)
-        return model;
-    snprintf(bare, sizeof bare, "%.*s", (int)(n - n_tag), name);
-    return serve_model_named(list, bare);
+    return model == NULL && take_tag(name, bare) ? serve_model_named(list, bare) : model;
+}
+
+const runnel_adapter *serve_adapter_asked(const struct serve_model *model, const char *name)
+{
+    char bare[SERVE_NAME_BYTES];
+
+    if (name == NULL || has_name(model, name))
+        return NULL;
+    return serve_adapter_named(model, name) == NULL && take_tag(name, bare) ? serve_adapter_named(model, bare)
+                                                                            : serve_adapter_named(model, name);
+}
+
+const char *serve_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
 }
 
 bool serve_model_same(const struct serve_model *a, const struct serve_model *b)
@@ -87,7 +121,7 @@ bool serve_model_same(const struct serve_model *a, const struct serve_model *b)
     bool options = json_object_size(own) == 0 ? json_object_size(other) == 0 : json_equal(own, other);
 
     return options && strcmp(a->name, b->name) == 0 && strcmp(a->path, b->path) == 0 && a->created == b->created &&
-           a->file_bytes == b->file_bytes;
+           a->file_bytes == b->file_bytes && a->adapters.stamp == b->adapters.stamp;
 }
 
 void serve_model_adopt(struct serve_model *model, struct serve_model *fresh)
@@ -104,7 +138,7 @@ void serve_model_adopt(struct serve_model *model, struct serve_model *fresh)
 /* What clients call it: the file's name without its end, and of a file in parts without the part. */
 static void name_model(struct serve_model *model, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    const char *name = serve_file_name(path);
     size_t n = strlen(name);
 
     if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
@@ -130,6 +164,8 @@ static struct serve_model *new_model(struct reader *reader, const char *path, co
     }
     model->serve = reader->serve;
     model->options = *reader->serve->options;
+    memset(model->options.loras, 0, sizeof model->options.loras); /* those of the command line are the first MODEL's */
+    model->options.n_loras = 0;
     model->keep_ms = model->own_keep_ms = keep_s < 0 ? -1 : (int64_t)(keep_s * 1000);
     if (name != NULL)
         snprintf(model->name, sizeof model->name, "%.*s", (int)n, name);
@@ -140,6 +176,42 @@ static struct serve_model *new_model(struct reader *reader, const char *path, co
         model->file_bytes = (uint64_t)status.st_size;
     }
     return model;
+}
+
+/* Of files that were written at once their lengths tell them apart. */
+static void look_at_file(struct serve_adapters *adapters, const char *path)
+{
+    struct stat status;
+
+    if (stat(path, &status) != 0)
+        return; /* the load will say so */
+    adapters->bytes += (uint64_t)status.st_size;
+    adapters->stamp = adapters->stamp * 31 + (uint64_t)status.st_mtim.tv_sec * 1000000007 +
+                      (uint64_t)status.st_mtim.tv_nsec * 31 + (uint64_t)status.st_size;
+}
+
+/* Those of the model's options. Their names are no other's. */
+static bool add_adapters(struct reader *reader, struct serve_model *model)
+{
+    struct serve_adapters *adapters = &model->adapters;
+
+    adapters->at = app_adapters(&model->options);
+    if (adapters->at == NULL)
+        return model->options.n_loras == 0 || complain(reader, "not enough memory");
+    for (size_t i = 0; i < model->options.n_loras; i++) {
+        const char *name = adapters->at[i].name;
+
+        if (serve_model_named(reader->list, name) != NULL || has_name(model, name))
+            return complain(reader,
+                            "--lora: the adapter %.70s has the name of a model or of another model's adapter; "
+                            "NAME=PATH gives it another name",
+                            name);
+        if (serve_adapter_named(model, name) != NULL)
+            return complain(reader, "--lora: two adapters are called '%.70s'; NAME=PATH gives one another name", name);
+        look_at_file(adapters, adapters->at[i].path);
+        adapters->n++;
+    }
+    return true;
 }
 
 /* Takes the model in any case. */
@@ -158,6 +230,7 @@ static bool add(struct reader *reader, struct serve_model *model)
         if (serve_model_named(list, alias) != NULL || strcmp(alias, model->name) == 0)
             good = complain(reader, "two models are named %.100s", alias);
     }
+    good = good && add_adapters(reader, model);
     if (good && list->n == SERVE_MODELS_MOST)
         good = complain(reader, "there are more than 4096 models");
     if (good && (grown = realloc(list->at, (list->n + 1) * sizeof *grown)) == NULL)
@@ -211,6 +284,15 @@ static bool add_aliases(struct reader *reader, struct serve_model *model)
     return complain(reader, "not enough memory");
 }
 
+/* --lora's. */
+static void take_loras(const struct reader *reader, struct serve_model *model)
+{
+    const struct app_options *options = reader->serve->options;
+
+    memcpy(model->options.loras, options->loras, sizeof options->loras);
+    model->options.n_loras = options->n_loras;
+}
+
 static bool add_operand(struct reader *reader, const char *operand)
 {
     const char *equal = strchr(operand, '=');
@@ -224,6 +306,8 @@ static bool add_operand(struct reader *reader, const char *operand)
     if (model == NULL)
         return false;
     model->pinned = true;
+    if (reader->list->n == 0)
+        take_loras(reader, model);
     if (reader->list->n == 0 && !add_aliases(reader, model)) {
         serve_model_free(model);
         return false;
@@ -236,28 +320,12 @@ static bool add_operand(struct reader *reader, const char *operand)
 /* Options of a model, named as on the command line, without the hyphens in front. */
 static const struct app_option *find_option(const char *name)
 {
-    static const char *const own[] = {"ctx",
-                                      "batch",
-                                      "kv-type",
-                                      "kv-size",
-                                      "cache-hot",
-                                      "cache-warm",
-                                      "draft",
-                                      "device",
-                                      "cache-dir",
-                                      "cache-cold",
-                                      "chunk-mean",
-                                      "max-slowdown",
-                                      "no-prefix-cache",
-                                      "weights",
-                                      "weights-dir",
-                                      "draft-threads",
-                                      "draft-max",
-                                      "draft-chain",
-                                      "bound-windows",
-                                      "device-layers",
-                                      "device-experts",
-                                      "architecture"};
+    static const char *const own[] = {"ctx",           "batch",           "kv-type",     "kv-size",
+                                      "cache-hot",     "cache-warm",      "draft",       "lora",
+                                      "device",        "cache-dir",       "cache-cold",  "chunk-mean",
+                                      "max-slowdown",  "no-prefix-cache", "weights",     "weights-dir",
+                                      "draft-threads", "draft-max",       "draft-chain", "bound-windows",
+                                      "device-layers", "device-experts",  "architecture"};
     char word[64];
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
@@ -289,6 +357,21 @@ static const char *text_of(struct serve_model *model, const json_t *value)
     return json_string_value(json_array_get(model->texts, json_array_size(model->texts) - 1));
 }
 
+/* A value, or an array of them where the option may be repeated. */
+static bool store_option(struct serve_model *model, const struct app_option *o, const json_t *value)
+{
+    bool several = o->kind == OPTION_LORA && json_is_array(value);
+    size_t n = several ? json_array_size(value) : 1;
+    bool good = true;
+
+    for (size_t i = 0; good && i < n; i++) {
+        const char *text = o->value != NULL ? text_of(model, several ? json_array_get(value, i) : value) : NULL;
+
+        good = (o->value != NULL ? text != NULL : json_is_true(value)) && app_option_store(o, text, &model->options);
+    }
+    return good;
+}
+
 static bool read_options(struct reader *reader, struct serve_model *model, const json_t *options)
 {
     const char *name = NULL;
@@ -297,15 +380,12 @@ static bool read_options(struct reader *reader, struct serve_model *model, const
     json_object_foreach((json_t *)(uintptr_t)options, name, value)
     {
         const struct app_option *o = find_option(name);
-        const char *text = NULL;
 
         if (o == NULL)
             return complain(reader, "model %.100s: '%.60s' is no option of a model", model->name, name);
         if (o->value == NULL && json_is_false(value))
             continue;
-        text = o->value != NULL ? text_of(model, value) : NULL;
-        if ((o->value != NULL && text == NULL) || (o->value == NULL && !json_is_true(value)) ||
-            !app_option_store(o, text, &model->options))
+        if (!store_option(model, o, value))
             return complain(reader, "model %.100s: this value is not allowed for the option %.60s", model->name, name);
     }
     return true;
@@ -443,6 +523,9 @@ bool serve_list_models(struct serve *serve, struct serve_models *list, char sent
     *list = (struct serve_models){0};
     if (options->alias != NULL && options->n_operands == 0)
         good = complain(&reader, "--alias names a MODEL of the command line, and there is none");
+    if (good && options->n_loras > 0 && options->n_operands == 0)
+        good = complain(&reader, "--lora is for a MODEL of the command line, and there is none; a list of models has "
+                                 "an option lora for each");
     for (int i = 0; i < options->n_operands && good; i++)
         good = add_operand(&reader, options->operands[i]);
     good = good && (options->models_file == NULL || add_file(&reader, options->models_file));

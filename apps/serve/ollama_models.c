@@ -211,9 +211,11 @@ static time_t end_of(const struct serve_model *model)
 }
 
 /* "details": what its file says; known once it was loaded. */
-static void put_details(FILE *to, const struct serve_model *model)
+static void put_details(FILE *to, const struct serve_model *model, const runnel_adapter *adapter)
 {
-    fputs("\"details\":{\"parent_model\":\"\",\"format\":\"gguf\",\"family\":", to);
+    fputs("\"details\":{\"parent_model\":", to);
+    openai_string_write(to, adapter != NULL ? model->name : "");
+    fputs(",\"format\":\"gguf\",\"family\":", to);
     openai_string_write(to, model->facts.family);
     fputs(",\"families\":[", to);
     if (model->facts.family[0] != '\0')
@@ -222,21 +224,24 @@ static void put_details(FILE *to, const struct serve_model *model)
             model->facts.quantization);
 }
 
-static void put_model(FILE *to, const struct serve_model *model, bool loaded)
+/* adapter: of the model, which is to be told; NULL: the model itself. */
+static void put_model(FILE *to, const struct serve_model *model, const runnel_adapter *adapter, bool loaded)
 {
+    const char *name = adapter != NULL ? adapter->name : model->name;
+
     fputs("{\"name\":", to);
-    openai_string_write(to, model->name);
+    openai_string_write(to, name);
     fputs(",\"model\":", to);
-    openai_string_write(to, model->name);
+    openai_string_write(to, name);
     put_date(to, "modified_at", (time_t)model->created);
     if (loaded)
         put_date(to, "expires_at", end_of(model));
     fprintf(to, ",\"size\":%llu,\"size_vram\":%llu,\"digest\":\"%s\",",
             (unsigned long long)(loaded ? model->bytes : model->file_bytes),
-            (unsigned long long)(loaded ? model->facts.device_bytes : 0), model->facts.digest);
+            (unsigned long long)(loaded ? model->facts.device_bytes : 0), adapter == NULL ? model->facts.digest : "");
     if (loaded)
         fprintf(to, "\"context_length\":%u,", model->info.context_tokens);
-    put_details(to, model);
+    put_details(to, model, adapter);
     fputc('}', to);
 }
 
@@ -250,8 +255,12 @@ static void put_models(struct serve *serve, struct http_exchange *exchange, bool
         if (loaded && serve->models.at[i]->load != SERVE_READY)
             continue;
         fputs(comma, to);
-        put_model(to, serve->models.at[i], loaded);
+        put_model(to, serve->models.at[i], NULL, loaded);
         comma = ",";
+        for (size_t k = 0; k < serve->models.at[i]->adapters.n; k++) {
+            fputc(',', to);
+            put_model(to, serve->models.at[i], &serve->models.at[i]->adapters.at[k], loaded);
+        }
     }
     fputs("]}", to);
     serve_reply(serve, exchange, 200, "application/json");
@@ -348,10 +357,10 @@ static void put_info(FILE *to, const struct serve_model *model)
     fputc('}', to);
 }
 
-static void put_whole(FILE *to, const struct serve_model *model)
+static void put_whole(FILE *to, const struct serve_model *model, const runnel_adapter *adapter)
 {
     fputc('{', to);
-    put_details(to, model);
+    put_details(to, model, adapter);
     fputc(',', to);
     put_info(to, model);
     fputc(',', to);
@@ -381,9 +390,9 @@ void serve_ollama_show(struct serve *serve, struct http_exchange *exchange, cons
         return;
     }
     model = serve_find_model(serve, exchange, openai_word(name));
+    if (model != NULL) {
+        put_whole(serve_write(serve), model, serve_adapter_asked(model, openai_word(name)));
+        serve_reply(serve, exchange, 200, "application/json");
+    }
     json_decref(body);
-    if (model == NULL)
-        return;
-    put_whole(serve_write(serve), model);
-    serve_reply(serve, exchange, 200, "application/json");
 }

@@ -25,9 +25,10 @@ void serve_ready(struct serve *serve, struct http_exchange *exchange, const char
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
-/* OpenAI's fields, then Anthropic's. */
-static void put_model(FILE *to, const struct serve_model *model)
+/* OpenAI's fields, vLLM's, then Anthropic's. adapter: of the model, which is to be told; NULL: the model itself. */
+static void put_model(FILE *to, const struct serve_model *model, const runnel_adapter *adapter)
 {
+    const char *name = adapter != NULL ? adapter->name : model->name;
     time_t created = (time_t)model->created;
     struct tm parts;
     char date[40];
@@ -35,29 +36,42 @@ static void put_model(FILE *to, const struct serve_model *model)
     gmtime_r(&created, &parts);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts);
     fputs("{\"id\":", to);
-    openai_string_write(to, model->name);
+    openai_string_write(to, name);
     fprintf(to, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"runnel\"", (long long)model->created);
     if (model->load == SERVE_READY)
         fprintf(to, ",\"max_model_len\":%u", model->info.context_tokens);
+    fputs(",\"root\":", to);
+    openai_string_write(to, serve_file_name(adapter != NULL ? adapter->path : model->path));
+    fputs(",\"parent\":", to);
+    openai_string_write(to, adapter != NULL ? model->name : NULL);
     fputs(",\"type\":\"model\",\"display_name\":", to);
-    openai_string_write(to, model->name);
+    openai_string_write(to, name);
     fprintf(to, ",\"created_at\":\"%s\",\"lifecycle\":\"active\"}", date);
 }
 
 void serve_models_list(struct serve *serve, struct http_exchange *exchange, const char *rest)
 {
     FILE *to = serve_write(serve);
+    const char *last = NULL;
 
     (void)rest;
     fputs("{\"object\":\"list\",\"data\":[", to);
     for (size_t i = 0; i < serve->models.n; i++) {
+        const struct serve_model *model = serve->models.at[i];
+
         fputs(i > 0 ? "," : "", to);
-        put_model(to, serve->models.at[i]);
+        put_model(to, model, NULL);
+        last = model->name;
+        for (size_t k = 0; k < model->adapters.n; k++) {
+            fputc(',', to);
+            put_model(to, model, &model->adapters.at[k]);
+            last = model->adapters.at[k].name;
+        }
     }
     fputs("],\"has_more\":false,\"first_id\":", to);
     openai_string_write(to, serve->models.at[0]->name);
     fputs(",\"last_id\":", to);
-    openai_string_write(to, serve->models.at[serve->models.n - 1]->name);
+    openai_string_write(to, last);
     fputc('}', to);
     serve_reply(serve, exchange, 200, "application/json");
 }
@@ -69,7 +83,7 @@ void serve_model_one(struct serve *serve, struct http_exchange *exchange, const 
     const struct serve_model *model = serve_model_asked(&serve->models, rest);
 
     if (model != NULL) {
-        put_model(serve_write(serve), model);
+        put_model(serve_write(serve), model, serve_adapter_asked(model, rest));
         serve_reply(serve, exchange, 200, "application/json");
         return;
     }

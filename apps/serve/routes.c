@@ -94,6 +94,10 @@ static const struct serve_route routes[] = {
      "what texts are, by the model's labels"},
     {"GET", "/props", SCOPE_MODELS, &serve_llama, 0, serve_props, NULL, "Properties",
      "the first model's context and template, the version, as with llama.cpp"},
+    {"GET", "/lora-adapters", SCOPE_MODELS, &serve_llama, 0, serve_lora_adapters, NULL, "Adapters",
+     "the first model's adapters, as with llama.cpp"},
+    {"POST", "/lora-adapters", SCOPE_ADMIN, &serve_llama, 0, serve_lora_scales, NULL, "Adapters",
+     "refused: scales are set at the start"},
     {"GET", "/slots", SCOPE_METRICS, &serve_llama, 0, serve_slots, NULL, "Slots",
      "the answers under way, as with llama.cpp"},
 };

@@ -112,6 +112,7 @@ struct serve_task {
     struct serve *serve;
     const struct serve_dialect *dialect;
     struct serve_model *model;
+    const runnel_adapter *adapter;  /* of the model; NULL: none */
     struct http_exchange *exchange; /* NULL: answered, or its client is gone */
     struct openai_request request;
     struct openai_head head;
@@ -360,7 +361,7 @@ typedef void serve_page_fn(struct serve *serve, struct http_exchange *exchange, 
 serve_page_fn serve_health, serve_ready, serve_metrics, serve_models_list, serve_model_one;
 serve_page_fn serve_count_tokens, serve_input_tokens, serve_ollama_version, serve_ollama_tags, serve_ollama_ps,
     serve_ollama_show;
-serve_page_fn serve_load, serve_unload;
+serve_page_fn serve_load, serve_unload, serve_lora_adapters, serve_lora_scales;
 serve_page_fn serve_tokenize, serve_detokenize, serve_apply_template, serve_props, serve_slots, serve_openapi,
     serve_page;
 serve_page_fn serve_files_upload, serve_files_list, serve_files_one, serve_files_delete;

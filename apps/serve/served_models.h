@@ -39,13 +39,21 @@ struct serve_facts {
     uint64_t device_bytes; /* weights and KV on a device with memory of its own */
 };
 
+/* Of a model: each is served under its own name, which no other model or adapter has. */
+struct serve_adapters {
+    runnel_adapter *at; /* [n]; owned, in one piece with their texts */
+    size_t n;
+    uint64_t bytes, stamp; /* of their files: all together; and another one where one of them was changed */
+};
+
 struct serve_model {
     struct serve *serve;
-    char name[SERVE_NAME_BYTES];  /* of the file, without its directories and ".gguf", or as it was named */
-    char *path;                   /* owned */
-    json_t *entry;                /* of the configuration file; NULL: it is of none. A reference */
-    json_t *texts;                /* what its options point into; a reference, or NULL */
-    struct app_options options;   /* the program's, and its own instead; without what has memory of its own */
+    char name[SERVE_NAME_BYTES]; /* of the file, without its directories and ".gguf", or as it was named */
+    char *path;                  /* owned */
+    json_t *entry;               /* of the configuration file; NULL: it is of none. A reference */
+    json_t *texts;               /* what its options point into; a reference, or NULL */
+    struct app_options options;  /* the program's, and its own instead; without what has memory of its own */
+    struct serve_adapters adapters;
     bool pinned;                  /* loaded from the start on, and never unloaded */
     bool retired;                 /* not in the list any more: goes with its last request */
     struct serve_model *replaces; /* of a candidate, which is in no list: the model in whose place it comes */
@@ -87,11 +95,21 @@ bool serve_model_same(const struct serve_model *a, const struct serve_model *b);
 /* It goes on with what else `fresh` has: aliases, and when it is loaded and unloaded. */
 void serve_model_adopt(struct serve_model *model, struct serve_model *fresh);
 
-/* By its name or an alias; NULL: there is none. */
+/* By its name, an alias or the name of one of its adapters; NULL: there is none. */
 struct serve_model *serve_model_named(const struct serve_models *list, const char *name);
 
 /* The same by what a request asks for: "NAME:latest" is NAME, unless a model is named so. */
 struct serve_model *serve_model_asked(const struct serve_models *list, const char *name);
+
+/* The model's adapter that a request asks for, for which serve_model_asked has given the model; NULL: the model itself,
+ * as where name is NULL. */
+const runnel_adapter *serve_adapter_asked(const struct serve_model *model, const char *name);
+
+/* The model's adapter of exactly this name; NULL: there is none. */
+const runnel_adapter *serve_adapter_named(const struct serve_model *model, const char *name);
+
+/* A file without its directories: what clients are told of it. */
+const char *serve_file_name(const char *path);
 
 /* ---- model_facts.c ---- */
 

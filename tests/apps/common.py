@@ -97,6 +97,13 @@ def with_metadata(path, values, model=MODEL):
     return str(path)
 
 
+def make_adapter(path, *options, model=MODEL):
+    """A LoRA adapter of random numbers for the model."""
+    subprocess.run([sys.executable, str(ROOT / "tests/oracle/make_adapter.py"), model, str(path), *map(str, options)],
+                   check=True)
+    return str(path)
+
+
 def main(module):
     """argv: PROGRAM [unittest's own]"""
     global program

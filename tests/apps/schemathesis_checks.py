@@ -21,6 +21,7 @@ SAID = re.compile("|".join((
     r"^function_call|^messages\[\d+\]\.name is missing$",  # a function of the request; answers of functions have a name
     r"prompt must be a text where there is a suffix", r"the (prompt|text) is empty|has no message$",  # nothing to say
     r"stays$",  # /models/unload
+    r"^lora: there is no adapter|^lora and adapter|^scales are set at the start",  # of the server
     r"^rank_fields is more",  # of Cohere's
     r"suffix is not supported|does not go with a (raw|suffix)|templates of clients",  # of Ollama's
     r"does not go with add_generation|no text that could go on|does not write the last",  # continue_final_message
