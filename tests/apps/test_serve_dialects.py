@@ -395,8 +395,9 @@ class Dialects(unittest.TestCase):
                 self.assertEqual(set(texts), {texts[0]})
                 self.assertGreater(got["eval_count"], 1)
         for seed, many in ((-1, True), (5, False)):
-            texts = {self.server.post("/api/generate", {"prompt": "Once upon a time", "stream": False, "options": {
-                "temperature": 1.5, "num_predict": 20, "seed": seed}})[1]["response"] for _ in range(5)}
+            body = {"prompt": "Once upon a time", "raw": True, "stream": False, "options": {
+                "temperature": 9, "top_k": 0, "top_p": 1, "num_predict": 40, "seed": seed}}
+            texts = {self.server.post("/api/generate", body)[1]["response"] for _ in range(5)}
             self.assertEqual(len(texts) > 1, many, texts)
 
     def test_ollama_knows_no_bounds_of_openai(self):

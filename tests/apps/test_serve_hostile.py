@@ -18,7 +18,7 @@ from batch_job import CALLING, CHAT, TEXT, USER
 from server import Server, template
 
 SMALL = os.environ.get("RUNNEL_HOSTILE") == "small"  # sanitizers: a case takes one way; memory is not the program's own
-MOST = 10  # times all steps that there are: values are kept in up to 48 MB, texts read, tokens drawn besides
+MOST = 50  # times all steps that there are: values are kept in up to 48 MB, texts read, tokens drawn besides
 
 
 def chain(n, *more):
