@@ -67,7 +67,7 @@ static int look_at(struct rn_gpu_device *device)
     device->shared_most = shared > 0 ? (uint32_t)shared : 0;
     device->early = device->major >= EARLY_MAJOR && version >= EARLY_DRIVER;
     snprintf(device->layout, sizeof device->layout, "cuda 2 %d.%d%s", device->major, device->minor,
-             device->module.kernels->emulation != NULL ? " emulated" : "");
+             device->module.kernels->driver != NULL ? " emulated" : "");
     return result;
 }
 

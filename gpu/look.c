@@ -27,7 +27,7 @@ static void tell(char out[RUNNEL_ERROR_BYTES], const runnel_error *why)
 static runnel_status find_driver(struct rn_heap *heap, struct rn_gpu_module *module, runnel_device_info *info,
                                  runnel_error *why)
 {
-    bool emulated = module->kernels != NULL && module->kernels->emulation != NULL;
+    bool emulated = module->kernels != NULL && module->kernels->driver != NULL;
     runnel_status status = module->kernels != NULL ? rn_gpu_module_start(heap, module, why)
                                                    : rn_gpu_driver_real(heap, NULL, &module->driver, why);
     int version = 0;

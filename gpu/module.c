@@ -18,12 +18,14 @@ static const char *const usual_folders[] = {"/", "/../lib/"}; /* from the folder
 
 enum { EMULATED_BYTES = 256 << 20 }; /* memory of the emulated device */
 
-/* They are the kernels that this build knows. */
+/* They are the kernels that this build knows, and their driver has the functions that it calls. */
 static bool is_known(const struct rn_gpu_kernels *kernels)
 {
     const struct rn_kernel_info *info;
 
     if (kernels == NULL || kernels->version != RN_GPU_MODULE_VERSION || kernels->n != RN_KERNEL_COUNT)
+        return false;
+    if (kernels->driver != NULL && kernels->driver_bytes != sizeof(struct rn_gpu_driver))
         return false;
     for (uint32_t i = 0; i < kernels->n; i++) {
         info = rn_kernel_info((enum rn_kernel)i);
@@ -119,9 +121,11 @@ void rn_gpu_module_path(const struct rn_gpu_module *module, char *path, size_t s
 
 runnel_status rn_gpu_module_start(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error)
 {
-    if (module->kernels->emulation == NULL)
+    const struct rn_gpu_kernels *kernels = module->kernels;
+
+    if (kernels->driver == NULL)
         return rn_gpu_driver_real(heap, NULL, &module->driver, error);
-    module->driver = rn_gpu_driver_emulated(heap, module->kernels->emulation, EMULATED_BYTES);
+    module->driver = kernels->driver(heap, kernels->emulation, EMULATED_BYTES);
     return module->driver != NULL ? RUNNEL_OK
                                   : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the emulated driver of CUDA");
 }

@@ -1,12 +1,12 @@
 /* The file in which the kernels lie: librunnel-cuda.so, which holds code for devices, or librunnel-cuda-emulated.so,
- * which holds the same kernels compiled for the host and is opened with the emulated driver. It is loaded at run time.
- * Its one function is runnel_cuda_module. */
+ * which holds the same kernels compiled for the host and a driver that runs them. It is loaded at run time. Its one
+ * function is runnel_cuda_module. */
 #ifndef RN_GPU_MODULE_H
 #define RN_GPU_MODULE_H
 
 #include "gpu/driver.h"
 
-enum { RN_GPU_MODULE_VERSION = 1 }; /* of the struct below */
+enum { RN_GPU_MODULE_VERSION = 2 }; /* of the structs below, and of what a driver's functions mean */
 
 /* A kernel that it has. */
 struct rn_gpu_listed {
@@ -14,13 +14,21 @@ struct rn_gpu_listed {
     uint32_t argument_bytes;
 };
 
+struct rn_gpu_emulation; /* of the module's own driver: gpu/emulated/emulation.h */
+
 /* What such a file has. */
 struct rn_gpu_kernels {
-    uint32_t version;                         /* RN_GPU_MODULE_VERSION */
-    uint32_t n;                               /* kernels */
-    const struct rn_gpu_listed *list;         /* [n], as gpu/kernels/kernels.h has them */
-    const void *image;                        /* what cuModuleLoadData takes; not NULL */
-    const struct rn_gpu_emulation *emulation; /* NULL: the image is for a device */
+    uint32_t version;                 /* RN_GPU_MODULE_VERSION */
+    uint32_t n;                       /* kernels */
+    const struct rn_gpu_listed *list; /* [n], as gpu/kernels/kernels.h has them */
+    const void *image;                /* what cuModuleLoadData takes; not NULL */
+
+    /* The driver that runs them, with `emulation`, on a device of so many bytes of memory: NULL on refusal of memory.
+     * No function: the image is for a device, whose driver is the machine's. */
+    struct rn_gpu_driver *(*driver)(struct rn_heap *heap, const struct rn_gpu_emulation *emulation,
+                                    size_t memory_bytes);
+    size_t driver_bytes; /* of struct rn_gpu_driver in the file's build */
+    const struct rn_gpu_emulation *emulation;
 };
 
 typedef const struct rn_gpu_kernels *(*rn_gpu_kernels_fn)(void);

@@ -11,8 +11,8 @@ __asm__(".section .rodata\n"
 
 const struct rn_gpu_kernels *runnel_cuda_module(void)
 {
-    static const struct rn_gpu_kernels kernels = {RN_GPU_MODULE_VERSION, RN_KERNEL_COUNT, rn_gpu_list,
-                                                  rn_gpu_image_bytes, NULL};
+    static const struct rn_gpu_kernels kernels = {
+        RN_GPU_MODULE_VERSION, RN_KERNEL_COUNT, rn_gpu_list, rn_gpu_image_bytes, NULL, 0, NULL};
 
     return &kernels;
 }

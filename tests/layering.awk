@@ -34,6 +34,8 @@ BEGIN {
     within("sampling/", "sampling/grammar/", "")
     # what nvcc compiles knows nothing of the device's host side
     within("gpu/kernels/", "gpu/", "gpu/kernels/")
+    # what runs kernels on the host comes with a module; the library has none of it
+    within("gpu/", "gpu/emulated/ gpu/kernels/emulate/", "")
     within("sampling/grammar/", "sampling/", "sampling/grammar/")
     # the tier's objects: admission calls the prefix cache, that calls the directory, all call the blocks
     cache = "actors/tier/prefix_cache actors/tier/promotion actors/tier/pins actors/tier/tails actors/tier/cached_stream actors/tier/state_slots"
@@ -79,7 +81,7 @@ BEGIN {
     home["arm_neon.h"] = "cpu/levels/"
     home["arm_sve.h"] = "cpu/levels/"
     home["arm_acle.h"] = "cpu/levels/"
-    threads = "mailbox/ base/thread cpu/team gpu/emulated gpu/driver_emulated actors/ apps/ examples/ bindings/"
+    threads = "mailbox/ base/thread cpu/team gpu/emulated/ actors/ apps/ examples/ bindings/"
     home["pthread.h"] = threads
     home["threads.h"] = threads
     home["semaphore.h"] = threads
@@ -112,7 +114,7 @@ BEGIN {
     rule("call", "printf vprintf puts putchar perror", "", "the library prints nothing")
     rule("name", "stderr stdout", "base/log.c", "the library prints nothing but base/log.c's last words")
     rule("call", "pthread_create thrd_create", "base/thread.c", "threads are made by base/thread.h")
-    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ base/thread cpu/team gpu/emulated gpu/driver_emulated actors/", \
+    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ base/thread cpu/team gpu/emulated/ actors/", \
          "only mailbox/, the compute team, the emulated driver and actors/ know of threads")
     rule("call", "getenv secure_getenv setenv putenv unsetenv", "", "the library does not read the environment")
     rule("call", "fork vfork system popen execv execve execvp posix_spawn", "", "the library does not fork")

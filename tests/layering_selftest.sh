@@ -69,6 +69,7 @@ plant sampling/planted.c '#include "sampling/grammar/grammar.h"' '"sampling/gram
 plant sampling/grammar/planted.c '#include "sampling/sampler.h"' '"sampling/sampler.h": sampling/grammar/ may not include it'
 empty gpu/planted_host.h
 plant gpu/kernels/planted.cu '#include "gpu/planted_host.h"' '"gpu/planted_host.h": gpu/kernels/ may not include it'
+plant gpu/planted.c '#include "gpu/emulated/emulation.h"' '"gpu/emulated/emulation.h": gpu/ may not include it'
 plant text/planted.c '#include "answer/answer.h"' '"text/answer/answer.h": text/ may not include it'
 plant actors/tier/tier_blocks_planted.c '#include "actors/tier/directory.h"' '"actors/tier/directory.h": actors/tier/tier_blocks may not include it'
 plant actors/tier/directory_planted.c '#include "actors/tier/prefix_cache.h"' '"actors/tier/prefix_cache.h": actors/tier/directory may not include it'

@@ -32,7 +32,7 @@ static const void *find_add(const char *name, size_t *argument_bytes)
 }
 
 /* The n floats are in one range. */
-static bool is_there(const struct add_arguments *a, const struct rn_gpu_range *ranges, size_t n_ranges)
+static bool is_there(const struct add_arguments *a, const struct rn_emulated_range *ranges, size_t n_ranges)
 {
     for (size_t i = 0; i < n_ranges; i++)
         if (a->values >= ranges[i].at && a->values + a->n * sizeof(float) <= ranges[i].at + ranges[i].bytes)
@@ -41,8 +41,8 @@ static bool is_there(const struct add_arguments *a, const struct rn_gpu_range *r
 }
 
 static bool launch_add(void *emulator, const void *kernel, const unsigned grid[3], const unsigned block[3],
-                       unsigned shared_bytes, const void *arguments, const struct rn_gpu_range *ranges, size_t n_ranges,
-                       char fault[RN_GPU_FAULT_BYTES])
+                       unsigned shared_bytes, const void *arguments, const struct rn_emulated_range *ranges,
+                       size_t n_ranges, char fault[RN_EMULATED_FAULT_BYTES])
 {
     const struct add_arguments *a = arguments;
     float *values = (float *)(uintptr_t)a->values;
@@ -50,7 +50,7 @@ static bool launch_add(void *emulator, const void *kernel, const unsigned grid[3
     (void)emulator;
     (void)shared_bytes;
     if (kernel != add_name || isnan(a->number) || !is_there(a, ranges, n_ranges)) {
-        snprintf(fault, RN_GPU_FAULT_BYTES, "add: beyond its memory");
+        snprintf(fault, RN_EMULATED_FAULT_BYTES, "add: beyond its memory");
         return false;
     }
     for (uint32_t i = 0; i < a->n && i < grid[0] * block[0]; i++)

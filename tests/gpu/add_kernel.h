@@ -3,7 +3,7 @@
 #ifndef RN_TESTS_GPU_ADD_KERNEL_H
 #define RN_TESTS_GPU_ADD_KERNEL_H
 
-#include "gpu/driver.h"
+#include "gpu/emulated/emulation.h"
 
 struct add_arguments {
     uint64_t values;

@@ -9,13 +9,13 @@ int64_t failing_launches_left = INT64_MAX;
 static const struct rn_gpu_kernels *whole;
 
 static bool launch(void *emulator, const void *kernel, const unsigned grid[3], const unsigned block[3],
-                   unsigned shared_bytes, const void *arguments, const struct rn_gpu_range *ranges, size_t n_ranges,
-                   char fault[RN_GPU_FAULT_BYTES])
+                   unsigned shared_bytes, const void *arguments, const struct rn_emulated_range *ranges,
+                   size_t n_ranges, char fault[RN_EMULATED_FAULT_BYTES])
 {
     if (__atomic_sub_fetch(&failing_launches_left, 1, __ATOMIC_RELAXED) >= 0)
         return whole->emulation->launch(emulator, kernel, grid, block, shared_bytes, arguments, ranges, n_ranges,
                                         fault);
-    snprintf(fault, RN_GPU_FAULT_BYTES, "the device has fallen off the bus");
+    snprintf(fault, RN_EMULATED_FAULT_BYTES, "the device has fallen off the bus");
     return false;
 }
 

@@ -3,6 +3,7 @@
 #ifndef RN_TESTS_GPU_FAILING_MODULE_H
 #define RN_TESTS_GPU_FAILING_MODULE_H
 
+#include "gpu/emulated/emulation.h"
 #include "gpu/module.h"
 
 __attribute__((visibility("default"))) extern int64_t failing_launches_left; /* relaxed; negative: it is lost */

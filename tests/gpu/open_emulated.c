@@ -23,7 +23,7 @@ struct rn_gpu_module emulated_module(struct rn_heap *heap, size_t memory_bytes)
     address = dlsym(module.library, RN_GPU_KERNELS_SYMBOL);
     memcpy(&kernels, &address, sizeof kernels);
     module.kernels = kernels();
-    module.driver = rn_gpu_driver_emulated(heap, module.kernels->emulation, memory_bytes);
+    module.driver = module.kernels->driver(heap, module.kernels->emulation, memory_bytes);
     return module;
 }
 

@@ -26,7 +26,7 @@ void find_stubs(struct stubs *stubs)
     rn_gpu_kernels_fn function;
 
     memcpy(&function, &address, sizeof function);
-    stubs->emulation = function()->emulation;
+    stubs->kernels = function();
     /* its soname is libcuda.so.1: whoever asks for that gets it */
     stubs->driver = symbol(STUB_DRIVER, "stub_driver");
 }

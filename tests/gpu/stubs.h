@@ -5,8 +5,8 @@
 #include "gpu/module.h"
 
 struct stubs {
-    const struct rn_gpu_emulation *emulation; /* of EMULATED_MODULE */
-    struct rn_gpu_driver **driver; /* what the stub of libcuda.so.1 stands for: set it before a device opens */
+    const struct rn_gpu_kernels *kernels; /* of EMULATED_MODULE, and their driver */
+    struct rn_gpu_driver **driver;        /* what the stub of libcuda.so.1 stands for: set it before a device opens */
 };
 
 /* Loads both, for as long as the process lives. A test fails where one of them is not there. */

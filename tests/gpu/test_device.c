@@ -12,10 +12,11 @@
 #include <cmocka.h>
 
 #include "gpu/backend.h"
-#include "gpu/emulated.h"
+#include "gpu/emulated/emulation.h"
 #include "gpu/gpu.h"
 #include "gpu/steps.h"
 #include "tests/base/refusing.h"
+#include "tests/gpu/faulty_driver.h"
 #include "tests/gpu/small_plan.h"
 #include "tests/slow.h"
 
@@ -24,6 +25,7 @@ enum { MAX_ROWS = 16, N_BLOCKS = 6, BLOCK = 32, MEMORY = 64 << 20, BLOCK_BYTES =
 static struct rn_heap heap;
 static struct small_plan small;
 static const struct rn_gpu_kernels *kernels;
+static struct rn_gpu_driver whole; /* the functions of the fixture's driver, before a test replaces some */
 
 static const struct rn_backend_limits limits = {.max_rows = MAX_ROWS,
                                                 .max_seqs = 4,
@@ -47,6 +49,7 @@ struct fixture {
 static void open_device(struct fixture *f, struct rn_gpu_driver *driver, runnel_error *error)
 {
     assert_non_null(driver);
+    whole = *driver;
     memset(f, 0, sizeof *f);
     sem_init(&f->done, 0, 0);
     f->module = (struct rn_gpu_module){NULL, kernels, driver};
@@ -76,7 +79,7 @@ static void open_ready(struct fixture *f)
 {
     runnel_error error = {0};
 
-    open_device(f, rn_gpu_driver_emulated(&heap, kernels->emulation, MEMORY), &error);
+    open_device(f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
     if (f->device == NULL || prepare(f, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
 }
@@ -197,7 +200,7 @@ static int finishes; /* calls that wait for a stream */
 static int count_finish(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream)
 {
     finishes++;
-    return rn_gpu_emulated_stream_finish(driver, stream);
+    return whole.stream_finish(driver, stream);
 }
 
 static void test_blocks(void **state)
@@ -253,8 +256,8 @@ static int refuse_begin(struct rn_gpu_driver *driver, struct rn_gpu_stream *stre
 /* The capture ends, and with an error: of a call that no capture allows. */
 static int refuse_end(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, struct rn_gpu_graph **graph)
 {
-    if (rn_gpu_emulated_capture_end(driver, stream, graph) == RN_GPU_OK)
-        rn_gpu_emulated_graph_free(driver, *graph);
+    if (whole.capture_end(driver, stream, graph) == RN_GPU_OK)
+        whole.graph_free(driver, *graph);
     *graph = NULL;
     return RN_GPU_INVALID_VALUE;
 }
@@ -323,7 +326,7 @@ static void expect_refused(runnel_status status, const char *words)
     runnel_error error = {0};
     struct fixture f;
 
-    open_device(&f, rn_gpu_driver_emulated(&heap, kernels->emulation, MEMORY), &error);
+    open_device(&f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
     assert_int_equal(prepare(&f, &error), status);
     if (strstr(error.message, words) == NULL)
         fail_msg("\"%s\" has no \"%s\"", error.message, words);
@@ -360,7 +363,7 @@ static void test_little_memory(void **state)
         runnel_error error = {0};
         struct fixture f;
 
-        open_device(&f, rn_gpu_driver_emulated(&heap, kernels->emulation, bytes), &error);
+        open_device(&f, kernels->driver(&heap, kernels->emulation, bytes), &error);
         status = prepare(&f, &error);
         if (status != RUNNEL_OK) {
             int which = strstr(error.message, sentences[0]) != NULL ? 0 : 1;
@@ -391,7 +394,7 @@ static void test_cancelled_load(void **state)
         struct fixture f;
         int left = calls;
 
-        open_device(&f, rn_gpu_driver_emulated(&heap, kernels->emulation, MEMORY), &error);
+        open_device(&f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
         assert_int_equal(f.backend->ops->prepare(f.backend, &small.plan, &limits, stop_at, &left, &error),
                          RUNNEL_CANCELLED);
         assert_int_equal(left, 0);
@@ -413,8 +416,7 @@ static uint64_t live_with(uint64_t at, int result, bool for_good)
     struct fixture f;
     runnel_status status = RUNNEL_DEVICE, step = RUNNEL_OK;
 
-    open_device(&f, rn_gpu_driver_faulty(&heap, rn_gpu_driver_emulated(&heap, kernels->emulation, MEMORY), &fault),
-                &error);
+    open_device(&f, rn_gpu_driver_faulty(&heap, kernels->driver(&heap, kernels->emulation, MEMORY), &fault), &error);
     if (f.device != NULL)
         status = prepare(&f, &error);
     if (status != RUNNEL_OK) {
@@ -459,8 +461,8 @@ static void test_each_call_fails(void **state)
 static int launches_left;
 
 static bool failing_launch(void *emulator, const void *kernel, const unsigned grid[3], const unsigned block[3],
-                           unsigned shared_bytes, const void *arguments, const struct rn_gpu_range *ranges,
-                           size_t n_ranges, char fault[RN_GPU_FAULT_BYTES])
+                           unsigned shared_bytes, const void *arguments, const struct rn_emulated_range *ranges,
+                           size_t n_ranges, char fault[RN_EMULATED_FAULT_BYTES])
 {
     return --launches_left >= 0 &&
            kernels->emulation->launch(emulator, kernel, grid, block, shared_bytes, arguments, ranges, n_ranges, fault);
@@ -479,7 +481,7 @@ static void test_lost_in_a_step(void **state)
     emulation.launch = failing_launch;
     for (int good = 0; good < 12; good += 3) {
         launches_left = 1000;
-        open_device(&f, rn_gpu_driver_emulated(&heap, &emulation, MEMORY), &error);
+        open_device(&f, kernels->driver(&heap, &emulation, MEMORY), &error);
         assert_int_equal(prepare(&f, &error), RUNNEL_OK);
         launches_left = good;
         while (run(&f, &token, 1, logits) == RUNNEL_OK)
@@ -506,7 +508,7 @@ static void test_refused_memory(void **state)
 
         heap = refusing_heap(&refusing);
         refusing.refuse_at = 0;
-        driver = rn_gpu_driver_emulated(&heap, kernels->emulation, MEMORY);
+        driver = kernels->driver(&heap, kernels->emulation, MEMORY);
         refusing.calls = refusing.refused = 0;
         refusing.refuse_at = n;
         open_device(&f, driver, &error);

@@ -1,6 +1,5 @@
 /* The drivers: what the emulated one does in a stream, in a graph and after a fault; where a faulty one fails; how the
  * real one is looked for, with libraries of the test in place of libcuda.so.1. */
-#include <dlfcn.h>
 #include <math.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -12,11 +11,13 @@
 #include <cmocka.h>
 
 #include "tests/gpu/add_kernel.h"
-#include "tests/gpu/stub_driver.h"
+#include "tests/gpu/faulty_driver.h"
+#include "tests/gpu/stubs.h"
 
 enum { N = 1000, MEMORY = 1 << 20 };
 
 static struct rn_heap heap;
+static struct stubs stubs;
 
 struct fixture {
     struct rn_gpu_driver *driver;
@@ -30,7 +31,7 @@ static void open_fixture(struct fixture *f)
     struct rn_gpu_image *module;
 
     rn_heap_init(&heap, NULL);
-    f->driver = rn_gpu_driver_emulated(&heap, &add_emulation, MEMORY);
+    f->driver = stubs.kernels->driver(&heap, &add_emulation, MEMORY);
     assert_non_null(f->driver);
     assert_int_equal(f->driver->stream_new(f->driver, &f->stream, RN_GPU_STREAM_APART), RN_GPU_OK);
     assert_int_equal(f->driver->module_load(f->driver, &module, "image"), RN_GPU_OK);
@@ -247,7 +248,7 @@ static void test_bad_address(void **state)
 static void test_kernel_fault(void **state)
 {
     struct fixture f;
-    char text[RN_GPU_FAULT_BYTES];
+    char text[RN_EMULATED_FAULT_BYTES];
 
     (void)state;
     open_fixture(&f);
@@ -269,7 +270,7 @@ static void test_faults(void **state)
 
     (void)state;
     rn_heap_init(&heap, NULL);
-    inner = rn_gpu_driver_emulated(&heap, &add_emulation, MEMORY);
+    inner = stubs.kernels->driver(&heap, &add_emulation, MEMORY);
     driver = rn_gpu_driver_faulty(&heap, inner, &fault);
     assert_non_null(driver);
     assert_int_equal(driver->init(driver, 0), RN_GPU_OK);
@@ -330,16 +331,12 @@ static void test_no_driver(void **state)
 
 static void test_real_driver(void **state)
 {
-    void *library = dlopen(STUB_DRIVER, RTLD_NOW | RTLD_LOCAL);
-    struct rn_gpu_driver **stub, whole;
+    struct rn_gpu_driver whole;
     struct fixture f;
 
     (void)state;
-    assert_non_null(library);
-    stub = dlsym(library, "stub_driver");
-    assert_non_null(stub);
     open_fixture(&f);
-    *stub = f.driver;
+    *stubs.driver = f.driver;
     whole = *f.driver;
     f.driver->version = old_version;
     expect_refused(STUB_DRIVER, "is for CUDA 11.4, which is older than 12.0");
@@ -357,9 +354,15 @@ static void test_real_driver(void **state)
     assert_int_equal(add(&f, f.values, 4), RN_GPU_OK);
     expect_values(&f, 4);
     f.driver->close(f.driver);
-    f.driver = *stub;
+    f.driver = *stubs.driver;
     close_fixture(&f);
-    dlclose(library);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    find_stubs(&stubs);
+    return 0;
 }
 
 int main(void)
@@ -371,5 +374,5 @@ int main(void)
         cmocka_unit_test(test_real_driver),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -18,6 +18,7 @@
 #include "runnel_files.h"
 #include "tests/actors/fixture.h"
 #include "tests/base/refusing.h"
+#include "tests/gpu/faulty_driver.h"
 #include "tests/gpu/stubs.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
@@ -71,7 +72,7 @@ static void open_life(struct life *life)
 
     rn_heap_init(&life->driver_heap, NULL);
     life->driver = rn_gpu_driver_faulty(
-        &life->driver_heap, rn_gpu_driver_emulated(&life->driver_heap, stubs.emulation, MEMORY), &life->fault);
+        &life->driver_heap, stubs.kernels->driver(&life->driver_heap, stubs.kernels->emulation, MEMORY), &life->fault);
     assert_non_null(life->driver);
     if (life->make != NULL)
         life->make(life->driver);

@@ -14,6 +14,7 @@
 #include "gpu/module.h"
 #include "runnel_observe.h"
 #include "tests/actors/fixture.h"
+#include "tests/gpu/faulty_driver.h"
 #include "tests/gpu/stubs.h"
 
 enum {
@@ -38,7 +39,7 @@ static void open_machine(struct machine *machine, const char *library, void (*ch
     memset(machine, 0, sizeof *machine);
     rn_heap_init(&machine->heap, NULL);
     machine->driver = rn_gpu_driver_faulty(
-        &machine->heap, rn_gpu_driver_emulated(&machine->heap, stubs.emulation, MEMORY), &machine->fault);
+        &machine->heap, stubs.kernels->driver(&machine->heap, stubs.kernels->emulation, MEMORY), &machine->fault);
     assert_non_null(machine->driver);
     if (change != NULL)
         change(machine->driver);
@@ -124,7 +125,8 @@ static void test_no_kernels(void **state)
     static const struct {
         const char *file, *says;
     } files[] = {{"/nowhere/kernels.so", "the kernels are not there: /nowhere/kernels.so"},
-                 {"libm.so.6", "libm.so.6 has not the kernels of this version of runnel"}};
+                 {"libm.so.6", "libm.so.6 has not the kernels of this version of runnel"},
+                 {STUB_OTHER_DRIVER, "has not the kernels of this version of runnel"}};
 
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {

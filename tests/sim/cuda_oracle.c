@@ -10,6 +10,8 @@
 
 #include "base/rng.h"
 #include "gpu/backend.h"
+#include "gpu/emulated/emulation.h"
+#include "tests/gpu/faulty_driver.h"
 #include "tests/sim/oracle_device.h"
 
 enum { WIDTH = 32, HOT = 1000000, RING = 2, MEMORY = 64 << 20, TABLE = 0, OUTPUT = 1, N_WEIGHTS = 2 };
@@ -137,8 +139,8 @@ static bool launch_own(const char *name, const void *arguments)
 }
 
 static bool launch(void *emulator, const void *kernel, const unsigned grid[3], const unsigned block[3],
-                   unsigned shared_bytes, const void *arguments, const struct rn_gpu_range *ranges, size_t n_ranges,
-                   char fault[RN_GPU_FAULT_BYTES])
+                   unsigned shared_bytes, const void *arguments, const struct rn_emulated_range *ranges,
+                   size_t n_ranges, char fault[RN_EMULATED_FAULT_BYTES])
 {
     const struct rn_gpu_listed *listed = kernel;
 
@@ -500,7 +502,7 @@ static bool start(struct cuda_device *d, const struct rn_backend_limits *given)
     d->module.kernels = kernels();
     if (!good || d->module.kernels == NULL)
         return false;
-    emulated = rn_gpu_driver_emulated(&d->heap, d->module.kernels->emulation, MEMORY);
+    emulated = d->module.kernels->driver(&d->heap, d->module.kernels->emulation, MEMORY);
     d->fault.result = RN_GPU_UNKNOWN;
     d->module.driver = emulated == NULL ? NULL : rn_gpu_driver_faulty(&d->heap, emulated, &d->fault);
     d->device = d->module.driver == NULL ? NULL : rn_gpu_device_open(&d->heap, &d->module, 0, &error);

@@ -1,5 +1,5 @@
-/* A driver whose n-th call fails, for tests. */
-#include "gpu/driver.h"
+/* See faulty_driver.h. */
+#include "tests/gpu/faulty_driver.h"
 
 struct faulty_driver {
     struct rn_gpu_driver base; /* first */

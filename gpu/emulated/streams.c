@@ -1,8 +1,8 @@
-/* The emulated driver's streams, events and graphs: see emulated.h. */
+/* The emulated driver's streams, events and graphs: see driver.h. */
 #include <string.h>
 
 #include "base/thread.h"
-#include "gpu/emulated.h"
+#include "gpu/emulated/driver.h"
 
 /* ---- Lists ---- */
 
@@ -51,9 +51,9 @@ static bool is_device(const struct rn_gpu_emulated *e, uint64_t at, size_t bytes
 
 /* What kernels may touch now, the device's memory and the pinned one of the host, to be freed. NULL on refusal. Under
  * the lock. */
-static struct rn_gpu_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
+static struct rn_emulated_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
 {
-    struct rn_gpu_range *ranges;
+    struct rn_emulated_range *ranges;
     size_t all = 0;
 
     for (const struct rn_gpu_piece *piece = e->pieces; piece != NULL; piece = piece->next)
@@ -61,7 +61,7 @@ static struct rn_gpu_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
     ranges = rn_alloc(e->heap, all + 1, sizeof *ranges);
     *n = 0;
     for (const struct rn_gpu_piece *piece = e->pieces; piece != NULL && ranges != NULL; piece = piece->next)
-        ranges[(*n)++] = (struct rn_gpu_range){(uintptr_t)piece->at, piece->bytes};
+        ranges[(*n)++] = (struct rn_emulated_range){(uintptr_t)piece->at, piece->bytes};
     return ranges;
 }
 
@@ -69,9 +69,9 @@ static struct rn_gpu_range *take_ranges(struct rn_gpu_emulated *e, size_t *n)
 static int launch(struct rn_gpu_stream *stream, const struct rn_gpu_command *command)
 {
     struct rn_gpu_emulated *e = stream->driver;
-    char fault[RN_GPU_FAULT_BYTES] = "";
+    char fault[RN_EMULATED_FAULT_BYTES] = "";
     size_t n;
-    struct rn_gpu_range *ranges = take_ranges(e, &n);
+    struct rn_emulated_range *ranges = take_ranges(e, &n);
     bool is_good;
 
     if (ranges == NULL)

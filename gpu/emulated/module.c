@@ -1,8 +1,7 @@
-/* librunnel-cuda-emulated.so: the kernels as the host's compiler has compiled them, and what runs them. */
-#include <assert.h>
+/* librunnel-cuda-emulated.so: the kernels as the host's compiler has compiled them, and the driver that runs them. */
 #include <string.h>
 
-#include "gpu/kernels/emulate/emulator.h"
+#include "gpu/emulated/emulation.h"
 #include "gpu/module_list.h"
 
 static void *open_emulator(struct rn_heap *heap)
@@ -27,23 +26,26 @@ static const void *find_kernel(const char *name, size_t *argument_bytes)
 }
 
 static bool launch_kernel(void *emulator, const void *kernel, const unsigned grid[3], const unsigned block[3],
-                          unsigned shared_bytes, const void *arguments, const struct rn_gpu_range *ranges,
-                          size_t n_ranges, char fault[RN_GPU_FAULT_BYTES])
+                          unsigned shared_bytes, const void *arguments, const struct rn_emulated_range *ranges,
+                          size_t n_ranges, char fault[RN_EMULATED_FAULT_BYTES])
 {
     const struct rn_gpu_listed *listed = kernel;
     const struct rn_launch launch = {{grid[0], grid[1], grid[2]}, block[0], shared_bytes};
 
-    static_assert((int)RN_GPU_FAULT_BYTES >= (int)RN_EMULATED_FAULT_BYTES, "a fault's sentence has room");
-    static_assert(sizeof(struct rn_gpu_range) == sizeof(struct rn_emulated_range), "they are one struct, twice");
     return rn_emulator_launch(emulator, rn_emulated_find((enum rn_kernel)(listed - rn_gpu_list)), &launch, arguments,
-                              (const struct rn_emulated_range *)(const void *)ranges, n_ranges, fault);
+                              ranges, n_ranges, fault);
 }
 
 const struct rn_gpu_kernels *runnel_cuda_module(void)
 {
     static const struct rn_gpu_emulation emulation = {open_emulator, close_emulator, find_kernel, launch_kernel};
-    static const struct rn_gpu_kernels kernels = {RN_GPU_MODULE_VERSION, RN_KERNEL_COUNT, rn_gpu_list, "emulated",
-                                                  &emulation};
+    static const struct rn_gpu_kernels kernels = {.version = RN_GPU_MODULE_VERSION,
+                                                  .n = RN_KERNEL_COUNT,
+                                                  .list = rn_gpu_list,
+                                                  .image = "emulated",
+                                                  .driver = rn_gpu_driver_emulated,
+                                                  .driver_bytes = sizeof(struct rn_gpu_driver),
+                                                  .emulation = &emulation};
 
     return &kernels;
 }

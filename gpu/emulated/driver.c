@@ -1,8 +1,8 @@
-/* The emulated driver's life, device, memory and modules: see emulated.h. */
+/* The emulated driver's life, device, memory and modules: see driver.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/emulated.h"
+#include "gpu/emulated/driver.h"
 
 enum {
     ALIGNMENT = 256,     /* of memory, as cuMemAlloc gives it */

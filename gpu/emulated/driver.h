@@ -1,5 +1,5 @@
-/* The emulated driver's inside: driver_emulated.c has its life, its device, its memory and its modules,
- * emulated_streams.c its streams, events and graphs.
+/* The emulated driver's inside: driver.c has its life, its device, its memory and its modules, streams.c its streams,
+ * events and graphs.
  *
  * What a stream is given while it captures goes to a graph instead, and into the queue with each launch of it.
  *
@@ -10,12 +10,12 @@
  * piece is a lost context, as on a device. New memory is full of 0xff, which is NaN as a number: whoever reads what
  * nobody wrote gets that. What is still there when the driver is closed is freed with it; of what has not run by then
  * only callbacks are called, with an error. */
-#ifndef RN_GPU_EMULATED_H
-#define RN_GPU_EMULATED_H
+#ifndef RN_GPU_EMULATED_DRIVER_H
+#define RN_GPU_EMULATED_DRIVER_H
 
 #include <pthread.h>
 
-#include "gpu/driver.h"
+#include "gpu/emulated/emulation.h"
 
 enum rn_gpu_command_kind { RN_GPU_COPY, RN_GPU_FILL, RN_GPU_LAUNCH, RN_GPU_CALL_BACK, RN_GPU_RECORD, RN_GPU_WAIT };
 
@@ -84,8 +84,8 @@ struct rn_gpu_emulated {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     size_t memory_bytes, taken_bytes;
-    int lost;                       /* by what; 0: it is not */
-    char fault[RN_GPU_FAULT_BYTES]; /* of a launch: a sentence; "": none */
+    int lost;                            /* by what; 0: it is not */
+    char fault[RN_EMULATED_FAULT_BYTES]; /* of a launch: a sentence; "": none */
     struct rn_gpu_piece *pieces;
     struct rn_gpu_stream *streams;
     struct rn_gpu_event *events;
