@@ -88,21 +88,6 @@ uint32_t rn_block_pool_references(const struct rn_block_pool *pool, uint32_t blo
     return pool->references[block];
 }
 
-enum rn_block_writable rn_block_pool_writable(struct rn_block_pool *pool, uint32_t *block, uint32_t *source)
-{
-    uint32_t copy;
-
-    RN_CHECK(rn_block_pool_references(pool, *block) > 0);
-    if (pool->references[*block] == 1)
-        return RN_BLOCK_OWN;
-    if (!rn_block_pool_take(pool, 1, &copy))
-        return RN_BLOCK_NONE;
-    *source = *block;
-    *block = copy;
-    RN_ASSERT(*source != *block && pool->references[*source] > 1);
-    return RN_BLOCK_COPY;
-}
-
 bool rn_block_pool_check(const struct rn_block_pool *pool)
 {
     uint64_t listed = 0, unused = 0;

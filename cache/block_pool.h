@@ -34,15 +34,6 @@ void rn_block_pool_unref(struct rn_block_pool *pool, const uint32_t *blocks, uin
 /* References to a block; 0: it is free. */
 uint32_t rn_block_pool_references(const struct rn_block_pool *pool, uint32_t block);
 
-/* Copy on write: makes *block, to which the caller has a reference, one that only the caller has.
- * OWN:   it is the only one already: write into it.
- * COPY:  others have it. *block is a new one with one reference, *source the old one: copy what is filled,
- *        then release the caller's reference to *source (until then the other holders see it as shared,
- *        and nobody writes into it while it is being copied).
- * NONE:  a copy is needed and no block is free; nothing has changed. */
-enum rn_block_writable { RN_BLOCK_OWN, RN_BLOCK_COPY, RN_BLOCK_NONE };
-enum rn_block_writable rn_block_pool_writable(struct rn_block_pool *pool, uint32_t *block, uint32_t *source);
-
 /* True when the free stack and the counts agree: each block is free exactly once or used. Linear in
  * n_blocks, without memory of its own: that no block is listed twice is told by a sum of hashes. For tests. */
 bool rn_block_pool_check(const struct rn_block_pool *pool);

@@ -584,7 +584,7 @@ void rn_prefix_tree_unpin(struct rn_prefix_tree *tree, struct rn_prefix_ref ref)
     rn_prefix_settle(tree, node);
 }
 
-/* ---- Evict, purge, the colder tier ---------------------------------------------------------------- */
+/* ---- Evict, forget, the colder tier --------------------------------------------------------------- */
 
 uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n)
 {
@@ -630,13 +630,6 @@ static uint32_t drop_all(struct rn_prefix_tree *tree, uint32_t top, struct rn_pr
             return n_gone;
         node = parent;
     }
-}
-
-uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_woken *woken)
-{
-    uint32_t root = rn_prefix_table_root(tree, rn_prefix_hash_salt(tree, salt), salt);
-
-    return root != NONE ? drop_all(tree, root, woken) : 0;
 }
 
 uint32_t rn_prefix_tree_forget(struct rn_prefix_tree *tree, const uint32_t *blocks, uint32_t n,

@@ -53,14 +53,9 @@
  * turnover, in the order of its last use, what was found h times for h to h + 1 of them since its last use, and
  * nothing for ever.
  *
- * Copy on write. KV may be written into block b only while its writer has the only reference. A sequence that is
- * forked (a session's fork, n > 1 samples of one prompt) refs all blocks of its parent, the partially filled last
- * one included. Full blocks are never written again. Before a sequence writes position p it asks
- * rn_block_pool_writable for block p / B: if others have it too it gets a new block, copies the p % B positions
- * that are filled, and releases the old one once the copy is done. The last one left writes in place. The same rule
- * covers a session that is cut back into a block it has published: the tree's reference makes it shared (such a
- * sequence leaves before it is cut, and enters again). And it offers a choice to a prompt of exactly k blocks, all
- * ready: compute the last block again, or ref it too, take a copy and compute just the last position. */
+ * Copy on write. KV may be written into block b only while its writer has the only reference, and a full block is never
+ * written again. A sequence that goes on in a block that others have too, the tree for instance, takes a new one, and
+ * what is filled is copied. */
 #ifndef RN_CACHE_PREFIX_TREE_H
 #define RN_CACHE_PREFIX_TREE_H
 
@@ -74,7 +69,7 @@
 #define RN_PREFIX_NO_NODE UINT32_MAX
 #define RN_PREFIX_NO_BLOCK UINT32_MAX
 
-/* A node by number; stale once the node is gone (evicted, abandoned, purged), and then every function that takes it
+/* A node by number; stale once the node is gone (evicted, abandoned, forgotten), and then every function that takes it
  * says so and does nothing. */
 struct rn_prefix_ref {
     uint32_t node; /* RN_PREFIX_NO_NODE: none */
@@ -107,7 +102,7 @@ struct rn_prefix_options {
      * evicted: `node` (still with its block, see rn_prefix_tree_look) is about to lose it. Returns the handle under
      * which a colder tier has or will have the block, 0: none. A tier that needs time to copy takes a reference of
      * the block. A node that was cold before still shows its old handle.
-     * forgotten: the tree no longer knows the node of this handle (nodes ran short, purge, fini). */
+     * forgotten: the tree no longer knows the node of this handle (nodes ran short, forget, fini). */
     void *user;
     uint64_t (*evicted)(void *user, const struct rn_prefix_tree *tree, struct rn_prefix_ref node);
     void (*forgotten)(void *user, uint64_t handle);
@@ -229,8 +224,8 @@ void rn_prefix_tree_enter(struct rn_prefix_tree *tree, struct rn_prefix_path *pa
  * takes no reference of blocks[i], which stays the sequence's own; the two hold the same KV, so the sequence may
  * change over (ref the duplicate block, unref its own) when no step uses its block table. duplicate blocks (NULL: not
  * wanted) gets for each i in [n_ready before, n_ready after) the duplicate block's number or RN_PREFIX_NO_BLOCK. Paths
- * that waited go to the end of `woken`. Returns the new n_ready: less than n_blocks when nodes ran short or the salt
- * was purged since enter. A block is never published at two places (RN_CHECK). */
+ * that waited go to the end of `woken`. Returns the new n_ready: less than n_blocks when nodes ran short or where
+ * the path stands was forgotten since enter. A block is never published at two places (RN_CHECK). */
 uint32_t rn_prefix_tree_publish(struct rn_prefix_tree *tree, struct rn_prefix_path *path, const int32_t *tokens,
                                 const uint32_t *blocks, uint32_t n_blocks, uint32_t *duplicate_blocks,
                                 struct rn_prefix_woken *woken);
@@ -247,20 +242,16 @@ void rn_prefix_tree_ref(struct rn_prefix_tree *tree, const uint32_t *blocks, uin
 void rn_prefix_tree_unref(struct rn_prefix_tree *tree, const uint32_t *blocks, uint32_t n);
 
 /* Keeps the whole prefix that ends in the node from eviction, until as many unpins. pin is false when the node is
- * gone or not ready; unpin of a node that was purged does nothing, one too many is a breach (RN_CHECK). */
+ * gone or not ready; unpin of a node that was forgotten does nothing, one too many is a breach (RN_CHECK). */
 bool rn_prefix_tree_pin(struct rn_prefix_tree *tree, struct rn_prefix_ref node);
 void rn_prefix_tree_unpin(struct rn_prefix_tree *tree, struct rn_prefix_ref node);
 
 /* Frees up to n blocks, least recently used first; returns how many. O(log nodes) each. */
 uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n);
 
-/* Forgets all of a salt, pinned or not, in use or not; sequences keep the references they have, but those that have
- * entered publish nothing any more. All who wait are told. Returns the number of nodes gone. */
-uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_woken *woken);
-
-/* Forgets each node that has one of the blocks, and all below it: what the blocks hold is not to be trusted, nor
- * what was computed from it. As in a purge, sequences keep their references, those that stand below publish nothing
- * any more, and all who wait there are told. Returns the number of nodes gone. */
+/* Forgets each node that has one of the blocks, and all below it, pinned or not, in use or not: what the blocks hold is
+ * not to be trusted, nor what was computed from it. Sequences keep their references, those that stand below publish
+ * nothing any more, and all who wait there are told. Returns the number of nodes gone. */
 uint32_t rn_prefix_tree_forget(struct rn_prefix_tree *tree, const uint32_t *blocks, uint32_t n,
                                struct rn_prefix_woken *woken);
 

@@ -403,11 +403,11 @@ static int16_t xielu(struct rn_build *b, int16_t a)
 }
 
 /* AWQ multiplies the columns of ffn_down by its scales, and divides what they are multiplied with. */
-static int16_t plain_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
+static int16_t plain_ffn(struct rn_build *b, int16_t x)
 {
     int16_t up = rn_build_linear(b, x, "blk.%d.ffn_up", feed_forward(b));
 
-    up = (b->arch->flags & RN_ARCH_XIELU) != 0 ? xielu(b, up) : rn_build_activate(b, act, up);
+    up = (b->arch->flags & RN_ARCH_XIELU) != 0 ? xielu(b, up) : rn_build_activate(b, b->hparams.act, up);
     if (rn_build_has(b, "blk.%d.ffn.act.scales"))
         up = rn_build_over(b, up, "blk.%d.ffn.act.scales", feed_forward(b));
     return ffn_down(b, up);
@@ -440,24 +440,24 @@ static int16_t cut_product(struct rn_build *b, enum rn_activation act, int16_t g
     return rn_build_gate(b, RN_ACT_NONE, gate, up);
 }
 
-static int16_t gated_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
+static int16_t gated_ffn(struct rn_build *b, int16_t x)
 {
     int16_t gate = rn_build_linear(b, x, "blk.%d.ffn_gate", feed_forward(b));
     int16_t up = rn_build_linear(b, x, "blk.%d.ffn_up", feed_forward(b));
 
     if ((b->arch->flags & RN_ARCH_CUT_GATE) != 0)
         return ffn_down(b, rn_build_cut_gate(b, gate, up));
-    return ffn_down(b, cut_product(b, act, gate, up, layer_of(b)->shared_cut));
+    return ffn_down(b, cut_product(b, b->hparams.act, gate, up, layer_of(b)->shared_cut));
 }
 
-static int16_t fused_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
+static int16_t fused_ffn(struct rn_build *b, int16_t x)
 {
     uint32_t width = feed_forward(b);
     int16_t both = rn_build_linear(b, x, "blk.%d.ffn_up", 2 * width);
     int16_t gate = rn_build_split(b, both, 1, 0, width), up = rn_build_split(b, both, 1, width, width);
 
     rn_build_release(b, both);
-    return ffn_down(b, rn_build_gate(b, act, gate, up));
+    return ffn_down(b, rn_build_gate(b, b->hparams.act, gate, up));
 }
 
 int16_t rn_build_feed_forward(struct rn_build *b, int16_t x)
@@ -469,25 +469,7 @@ int16_t rn_build_feed_forward(struct rn_build *b, int16_t x)
         fused = fused && rn_build_rows(b, "blk.%d.ffn_up.weight") == 2 * feed_forward(b);
         plain = plain && !fused;
     }
-    return plain   ? plain_ffn(b, x, b->hparams.act)
-           : fused ? fused_ffn(b, x, b->hparams.act)
-                   : gated_ffn(b, x, b->hparams.act);
-}
-
-int16_t rn_build_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
-{
-    int16_t out = plain_ffn(b, x, act);
-
-    rn_build_release(b, x);
-    return out;
-}
-
-int16_t rn_build_ffn_gated(struct rn_build *b, int16_t x, enum rn_activation act)
-{
-    int16_t out = gated_ffn(b, x, act);
-
-    rn_build_release(b, x);
-    return out;
+    return plain ? plain_ffn(b, x) : fused ? fused_ffn(b, x) : gated_ffn(b, x);
 }
 
 /* a, of each chosen expert a part, times that expert's number of "<stem>.scale", where the file has that. Releases a

@@ -272,6 +272,10 @@ int32_t rn_build_cache(struct rn_build *b, struct rn_kv_layer layer);
 /* indexer.c: sets b->chosen as the block's indexer chooses, if it has one; its queries are made of `low`, [q_rank].
  * Keeps both. */
 void rn_build_choose(struct rn_build *b, int16_t normed, int16_t low);
+/* Op COMPRESS: one row of `dim` numbers for each `per` positions. rows and gate: [parts, dim]; parts 2: with the block
+ * before. ape: the tensor that is added to the gates. Releases both. */
+int16_t rn_build_compress(struct rn_build *b, int16_t rows, int16_t gate, const char *ape, uint32_t per, uint32_t parts,
+                          uint32_t dim);
 /* sparse.c: what the queries find in blocks of positions that each head of keys chooses by itself. Keeps normed,
  * releases x. */
 int16_t rn_build_attend_blocks(struct rn_build *b, int16_t normed, struct rn_qkv x);
@@ -282,13 +286,8 @@ int16_t rn_build_attention_out(struct rn_build *b, int16_t mixed);
 /* Both. *residual is what the caller adds the result to. Releases normed. */
 int16_t rn_build_attention(struct rn_build *b, int16_t normed, int16_t *residual);
 
-/* down · act(up · x). Releases x. */
-int16_t rn_build_ffn(struct rn_build *b, int16_t x, enum rn_activation act);
-
-/* down · (act(gate · x) * (up · x)). Releases x. */
-int16_t rn_build_ffn_gated(struct rn_build *b, int16_t x, enum rn_activation act);
-
-/* One of them, as the row says, behind ffn_sub_norm with RN_ARCH_SUB_NORM. Keeps x. */
+/* down · act(up · x), or down · (act(gate · x) * (up · x)), as the row says; down behind ffn_sub_norm with
+ * RN_ARCH_SUB_NORM. Keeps x. */
 int16_t rn_build_feed_forward(struct rn_build *b, int16_t x);
 
 /* The same with the `used` best of `experts` experts (tensors ffn_gate_inp, exp_probs_b, ffn_*_exps), routed as the

@@ -76,10 +76,4 @@ static inline bool rn_chunk_ends(uint32_t window, uint32_t position)
     return window > 0 && position % RN_CHUNK == RN_CHUNK - 1 && position / RN_CHUNK >= RN_CHUNK_SINKS;
 }
 
-/* How many entries of the table of means n positions need. */
-static inline uint32_t rn_chunk_means(uint32_t window, uint32_t n)
-{
-    return window == 0 ? 0 : n / RN_CHUNK;
-}
-
 #endif

@@ -46,23 +46,31 @@ static int16_t keys(struct rn_build *b, int16_t normed)
     return rotate(b, out, 1);
 }
 
-/* One key for each block of positions, made of k. Releases k. */
-static int16_t compress(struct rn_build *b, int16_t normed, int16_t k)
+int16_t rn_build_compress(struct rn_build *b, int16_t rows, int16_t gate, const char *ape, uint32_t per, uint32_t parts,
+                          uint32_t dim)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_COMPRESS);
-    uint32_t width = b->hparams.indexer.k_dim;
 
-    op.a = k;
-    op.b = rn_build_linear(b, normed, "blk.%d.indexer_compressor_gate", width);
-    op.per = b->hparams.indexer.block;
-    op.k_dim = width;
-    op.weight = rn_build_matrix(b, "blk.%d.indexer_compressor_ape.weight", width, op.per, 0, false);
-    op.layer = rn_build_state(b, 2 * (uint64_t)op.per * width);
-    op.out = rn_build_slot(b, width, false);
+    op.a = rows;
+    op.b = gate;
+    op.per = per;
+    op.k_dim = dim;
+    op.weight = rn_build_matrix(b, ape, parts * dim, per, 0, false);
+    op.layer = rn_build_state(b, (uint64_t)2 * parts * per * parts * dim);
+    op.out = rn_build_slot(b, dim, false);
     rn_build_op(b, &op);
     rn_build_release(b, op.a);
     rn_build_release(b, op.b);
     return op.out;
+}
+
+/* One key for each block of positions, made of k. Releases k. */
+static int16_t compress(struct rn_build *b, int16_t normed, int16_t k)
+{
+    const struct rn_indexer_hparams *h = &b->hparams.indexer;
+    int16_t gate = rn_build_linear(b, normed, "blk.%d.indexer_compressor_gate", h->k_dim);
+
+    return rn_build_compress(b, k, gate, "blk.%d.indexer_compressor_ape.weight", h->block, 1, h->k_dim);
 }
 
 static void store(struct rn_build *b, int16_t normed, int32_t layer)

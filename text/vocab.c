@@ -224,11 +224,6 @@ bool rn_vocab_add_bos(const struct rn_vocab *vocab)
     return vocab->add_bos;
 }
 
-bool rn_vocab_add_eos(const struct rn_vocab *vocab)
-{
-    return vocab->add_eos;
-}
-
 size_t rn_vocab_ends(const struct rn_vocab *vocab, bool between, int32_t ids[3])
 {
     size_t n = 0;

@@ -32,7 +32,6 @@ uint32_t rn_vocab_count(const struct rn_vocab *vocab);
 int32_t rn_vocab_bos(const struct rn_vocab *vocab); /* -1: none */
 int32_t rn_vocab_eos(const struct rn_vocab *vocab); /* -1: none */
 bool rn_vocab_add_bos(const struct rn_vocab *vocab);
-bool rn_vocab_add_eos(const struct rn_vocab *vocab);
 /* What stands behind a text, or between two that are one prompt, to ids[3]; how many these are. */
 size_t rn_vocab_ends(const struct rn_vocab *vocab, bool between, int32_t ids[3]);
 

@@ -120,7 +120,8 @@ void rn_cold_folder_fini(struct rn_cold_folder *folder)
 
 /* ---- One fingerprint ---- */
 
-const char *rn_cold_listing_path(struct rn_cold_listing *listing, const char *name)
+/* The path of a name in it, until the next call. */
+static const char *path_of(struct rn_cold_listing *listing, const char *name)
 {
     size_t n = strlen(name);
 
@@ -151,7 +152,7 @@ static int open_segment(struct rn_cold_listing *listing, uint64_t number, int64_
     int fd;
 
     rn_cold_segment_name(number, name);
-    fd = io->open(io->user, rn_cold_listing_path(listing, name), O_RDONLY);
+    fd = io->open(io->user, path_of(listing, name), O_RDONLY);
     if (fd < 0)
         return fd;
     *size = io->size(io->user, fd);
@@ -395,7 +396,7 @@ runnel_status rn_cold_listing_verify(struct rn_cold_listing *listing,
 runnel_status rn_cold_listing_lock(struct rn_cold_listing *listing, int *fd, runnel_error *error)
 {
     const struct rn_cold_io *io = listing->folder->io;
-    const char *path = rn_cold_listing_path(listing, RN_COLD_LOCK);
+    const char *path = path_of(listing, RN_COLD_LOCK);
     int status;
 
     *fd = io->open(io->user, path, O_RDWR | O_CREAT);
@@ -460,7 +461,7 @@ runnel_status rn_cold_listing_purge(struct rn_cold_listing *listing, uint64_t ke
         if (kept <= keep_bytes)
             continue;
         rn_cold_segment_name(listing->segments.numbers[i], name);
-        status = io->unlink(io->user, rn_cold_listing_path(listing, name));
+        status = io->unlink(io->user, path_of(listing, name));
         if (status < 0 && status != -ENOENT)
             return rn_error_set(error, RUNNEL_IO, "%s: %s", listing->path, strerror(-status));
         gone->segments++;

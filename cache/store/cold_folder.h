@@ -46,9 +46,6 @@ runnel_status rn_cold_listing_open(struct rn_cold_listing *listing, struct rn_co
                                    runnel_error *error);
 void rn_cold_listing_fini(struct rn_cold_listing *listing);
 
-/* The path of a name in it, until the next call. */
-const char *rn_cold_listing_path(struct rn_cold_listing *listing, const char *name);
-
 struct rn_cold_totals {
     uint64_t segments, records, bytes, damaged;
 };

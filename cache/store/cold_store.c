@@ -207,7 +207,6 @@ runnel_status rn_cold_seal(struct rn_cold_store *store, struct rn_cold_segment *
     segment->index = segment->bytes;
     segment->bytes += n + sizeof trailer;
     store->stats.file_bytes += n + sizeof trailer;
-    store->stats.bytes_written += n + sizeof trailer;
     return RUNNEL_OK;
 }
 
@@ -304,7 +303,6 @@ runnel_status rn_cold_write_record(struct rn_cold_store *store, const void *payl
     segment->n++;
     segment->bytes += bytes;
     store->stats.file_bytes += bytes;
-    store->stats.bytes_written += head_bytes + n;
     status = bound_dirty(store, segment);
     if (status < 0) {
         rn_cold_write_failed(store, "a block cannot be brought to the disk", status);
@@ -389,7 +387,6 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
     }
     rn_cold_index_add(store, entry, parent_entry);
     RN_ASSERT(store->stats.live_bytes <= store->stats.file_bytes);
-    store->stats.appended++;
     *handle = head.serial;
     return RUNNEL_OK;
 }
@@ -443,7 +440,6 @@ bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, b
         return false;
     }
     store->failed_reads = 0;
-    store->stats.bytes_read += head_bytes + e->payload_bytes;
     return rn_cold_record_fits(store, bytes, payload, &head) || damaged(store, entry);
 }
 
@@ -464,7 +460,6 @@ static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const stru
     const struct rn_cold_entry *e;
     bool broken;
 
-    store->stats.reads++;
     store->stats.misses++;
     if (entry == RN_COLD_NONE || !store->stats.reads_work)
         return RUNNEL_NOT_FOUND;
@@ -535,22 +530,6 @@ static uint32_t forget(struct rn_tier_store *tier, uint64_t handle)
         return 0;
     mark_dead(store, &store->entries[entry]);
     return rn_cold_index_drop(store, entry);
-}
-
-uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, uint64_t salt)
-{
-    uint32_t at = store->first_root, n = 0;
-
-    while (at != RN_COLD_NONE) {
-        uint32_t next = store->entries[at].next;
-
-        if (store->entries[at].salt.word[0] == salt) {
-            mark_dead(store, &store->entries[at]);
-            n += rn_cold_index_drop(store, at);
-        }
-        at = next;
-    }
-    return n;
 }
 
 /* ---- The contract ---- */

@@ -49,14 +49,13 @@ struct rn_cold_limits {
 
 struct rn_cold_stats {
     uint32_t segments, records;
-    uint64_t file_bytes, live_bytes;  /* of the segments; of the records that are known */
-    uint64_t appended, reads, misses; /* calls; misses: reads that gave nothing */
-    uint64_t bytes_written, bytes_read;
-    uint64_t damaged;        /* records that were not what they should be, at open or later */
-    uint64_t dropped;        /* records that went with their segment or their parent */
-    uint64_t copied_bytes;   /* by maintain() */
-    size_t memory_bytes;     /* of the index */
-    bool writes, reads_work; /* false: off, by an error; writes: or another process has the lock */
+    uint64_t file_bytes, live_bytes; /* of the segments; of the records that are known */
+    uint64_t misses;                 /* gets that gave nothing */
+    uint64_t damaged;                /* records that were not what they should be, at open or later */
+    uint64_t dropped;                /* records that went with their segment or their parent */
+    uint64_t copied_bytes;           /* by maintain() */
+    size_t memory_bytes;             /* of the index */
+    bool writes, reads_work;         /* false: off, by an error; writes: or another process has the lock */
 };
 
 struct rn_cold_store; /* cache/store/cold_parts.h */
@@ -79,10 +78,8 @@ void rn_cold_store_close(struct rn_cold_store *store);
  * only tells of what is gone: what the writer has removed is told first, since others may have taken its place. */
 struct rn_tier_store *rn_cold_store_tier(struct rn_cold_store *store);
 
-/* All whose salt has `salt` as its first word: of a cache_salt, whatever the adapter. Returns how many records went. */
-uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, uint64_t salt);
-
-/* As forget_salt, and what the files hold of it, dead records too, is overwritten with zeros; *n: how many records.
+/* Forgets all whose salt has `salt` as its first word: of a cache_salt, whatever the adapter. What the files hold of
+ * it, dead records too, is overwritten with zeros; *n: how many records.
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt, uint64_t *n);
 

@@ -116,6 +116,19 @@ static runnel_status wipe_segment(struct wipe *wipe, struct rn_cold_segment *seg
     return status;
 }
 
+static void forget_salt(struct rn_cold_store *store, uint64_t salt)
+{
+    uint32_t at = store->first_root;
+
+    while (at != RN_COLD_NONE) {
+        const struct rn_cold_entry *root = &store->entries[at];
+
+        at = root->next;
+        if (root->salt.word[0] == salt)
+            rn_tier_store_forget(&store->tier, root->serial);
+    }
+}
+
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt, uint64_t *n)
 {
     struct wipe wipe = {.store = store, .salt = salt};
@@ -124,7 +137,7 @@ runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt
     *n = 0;
     if (!store->stats.writes)
         return RUNNEL_STATE;
-    rn_cold_store_forget_salt(store, salt);
+    forget_salt(store, salt);
     if (store->active != RN_COLD_NONE && store->segments[store->active].n > 0)
         status = rn_cold_seal_active(store);
     wipe.tokens = rn_calloc(store->heap, store->id.block_tokens, sizeof *wipe.tokens);

@@ -62,10 +62,6 @@ struct rn_redis_store {
     struct rn_redis_stats stats;
 };
 
-/* The chain that ends in the block of tokens[block_tokens]; before NULL: it is the first of the salt's. */
-struct rn_fingerprint rn_redis_chain(const struct rn_redis_store *store, const struct rn_fingerprint *before,
-                                     struct rn_prefix_salt salt, const int32_t *tokens);
-
 /* A new record's handle; 0: no memory, or max_records. */
 uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_fingerprint *chain, struct rn_prefix_salt salt,
                       uint32_t depth, uint32_t payload_bytes);

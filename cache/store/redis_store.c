@@ -38,8 +38,9 @@ static const struct rn_redis_store *borrow(const struct rn_tier_store *tier)
 
 /* ---- Keys and values ---- */
 
-struct rn_fingerprint rn_redis_chain(const struct rn_redis_store *store, const struct rn_fingerprint *before,
-                                     struct rn_prefix_salt salt, const int32_t *tokens)
+/* The chain that ends in the block of tokens[block_tokens]; before NULL: it is the first of the salt's. */
+static struct rn_fingerprint chain_of(const struct rn_redis_store *store, const struct rn_fingerprint *before,
+                                      struct rn_prefix_salt salt, const int32_t *tokens)
 {
     unsigned char word[16];
     XXH3_state_t state;
@@ -164,7 +165,7 @@ bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_fingerpr
 static bool follows(const struct rn_redis_store *store, const struct rn_fingerprint *before, struct rn_prefix_salt salt,
                     const int32_t *tokens, const struct rn_fingerprint *chain)
 {
-    struct rn_fingerprint own = rn_redis_chain(store, before, salt, tokens);
+    struct rn_fingerprint own = chain_of(store, before, salt, tokens);
 
     return rn_fingerprint_equal(&own, chain);
 }
@@ -375,7 +376,6 @@ static runnel_status take_value(struct rn_redis_store *store, struct rn_redis_en
         rn_redis_link_drop(&store->link, "an answer of another kind than asked for");
         return RUNNEL_IO;
     }
-    store->stats.bytes_read += reply->len;
     if (reply->type == REDIS_REPLY_STRING && value_good(store, e, parent_half, key, reply->str, reply->len, payload))
         return RUNNEL_OK;
     store->stats.damaged++;
@@ -393,11 +393,10 @@ static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const stru
     struct rn_fingerprint chain;
     runnel_status status;
 
-    store->stats.reads++;
     store->stats.misses++;
     if (e == NULL || (key->parent != 0 && p == NULL) || (e->depth == 0) != (key->parent == 0))
         return RUNNEL_NOT_FOUND;
-    chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
+    chain = chain_of(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
     if (!rn_fingerprint_equal(&chain, &e->chain))
         return RUNNEL_NOT_FOUND;
     reply = fetch(store, e, handle);
@@ -475,23 +474,20 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
     uint32_t depth = p == NULL ? 0 : p->depth + 1;
     struct rn_fingerprint chain;
     runnel_status status;
-    size_t bytes;
 
     *handle = 0;
     if (n == 0 || n > store->options.payload_bytes)
         return RUNNEL_INVALID;
     if (key->parent != 0 && p == NULL)
         return RUNNEL_NOT_FOUND;
-    chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
-    bytes = make_value(store, p, key, payload, n);
-    status = set_value(store, &chain, bytes);
+    chain = chain_of(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
+    status = set_value(store, &chain, make_value(store, p, key, payload, n));
     if (status != RUNNEL_OK)
         return status;
     *handle = rn_redis_add(store, &chain, key->salt, depth, (uint32_t)n);
     if (*handle == 0)
         return RUNNEL_BUSY;
     store->stats.puts++;
-    store->stats.bytes_written += bytes;
     return RUNNEL_OK;
 }
 
@@ -613,8 +609,6 @@ void rn_redis_store_stats(const struct rn_redis_store *store, struct rn_redis_st
     stats->connections = store->link.connections;
     stats->losses = store->link.losses;
     stats->up = rn_redis_link_would(&store->link);
-    stats->memory_bytes = sizeof *store + store->n_entries * (sizeof *store->entries + 2 * sizeof *store->table) +
-                          rn_cold_head_bytes(store->id.block_tokens) + store->options.payload_bytes;
 }
 
 static void set_defaults(struct rn_redis_options *options)

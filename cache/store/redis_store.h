@@ -56,14 +56,12 @@ struct rn_redis_options {
 struct rn_redis_stats {
     uint32_t records;             /* that have handles */
     uint64_t known_bytes;         /* of their values */
-    uint64_t puts, reads, misses; /* misses: reads that gave nothing */
-    uint64_t bytes_written, bytes_read;
+    uint64_t puts, misses;        /* misses: gets that gave nothing */
     uint64_t damaged;             /* values that were not what they should be */
     uint64_t refused;             /* puts that the server refused */
     uint64_t heard, lists;        /* records that were news; times that all was listed, the first not counted */
     uint64_t connections, losses; /* made; that ended otherwise than by close */
-    size_t memory_bytes;
-    bool up; /* connected, or would try */
+    bool up;                      /* connected, or would try */
 };
 
 struct rn_redis_store;

@@ -6,8 +6,8 @@
  *   50 ms   not yet there: the second, too; the others likewise, at once where one refuses
  *           whichever is there first is taken, the others are closed          (the idea is RFC 8305's)
  *
- * One owner, any thread. Only dial_begin may block: where a name has to be looked up, for as long as the resolver
- * takes. */
+ * One owner, any thread. Only rn_redis_connect_begin may block: where a name has to be looked up, for as long as the
+ * resolver takes. */
 #ifndef RN_CACHE_STORE_REDIS_WIRE_H
 #define RN_CACHE_STORE_REDIS_WIRE_H
 

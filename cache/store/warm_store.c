@@ -247,7 +247,6 @@ static bool evict(struct rn_warm_store *store)
         return false;
     RN_ASSERT(store->entries[store->leaves[0]].stamp <= store->clock);
     leave(store, store->leaves[0]);
-    store->stats.evicted++;
     return true;
 }
 
@@ -358,10 +357,8 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
     RN_CHECK(!store->telling);
     if (n > 0 && n <= store->options.payload_bytes && fits(store, *handle, key->parent, key->salt))
         status = make_room(store, n, &entry);
-    if (status != RUNNEL_OK) {
-        store->stats.refused++;
+    if (status != RUNNEL_OK)
         return status;
-    }
     if (*handle == 0)
         *handle = RN_WARM_OWN_HANDLE | ++store->next_own;
     store->entries[entry] = (struct entry){.handle = *handle,
@@ -377,7 +374,6 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
     join(store, entry);
     RN_ASSERT(memory_bytes(tier) <= store->options.max_bytes);
     RN_ASSERT(store->stats.records < store->max_records && store->n_leaves <= store->n_touched);
-    store->stats.puts++;
     store->stats.records++;
     store->stats.payload_bytes += n;
     return RUNNEL_OK;
@@ -391,22 +387,6 @@ static size_t payload_bytes(const struct rn_tier_store *tier, uint64_t handle)
     uint32_t entry = find(store, handle);
 
     return entry == NONE ? 0 : store->entries[entry].bytes;
-}
-
-bool rn_warm_store_look(const struct rn_warm_store *store, uint64_t handle, struct rn_warm_record *record)
-{
-    uint32_t entry = find(store, handle);
-    const struct entry *e;
-
-    if (entry == NONE)
-        return false;
-    e = &store->entries[entry];
-    *record = (struct rn_warm_record){.handle = handle,
-                                      .parent = e->parent_handle,
-                                      .salt = e->salt,
-                                      .tokens = store->tokens + (size_t)entry * store->options.block_tokens,
-                                      .payload_bytes = e->bytes};
-    return true;
 }
 
 static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const struct rn_tier_key *key, void *payload)
@@ -451,24 +431,9 @@ static void used(struct rn_tier_store *tier, uint64_t handle)
 static uint32_t forget(struct rn_tier_store *tier, uint64_t handle)
 {
     struct rn_warm_store *store = store_of(tier);
-    uint32_t entry = find(store, handle), n;
+    uint32_t entry = find(store, handle);
 
-    if (entry == NONE)
-        return 0;
-    n = drop(store, entry);
-    store->stats.forgotten += n;
-    return n;
-}
-
-uint32_t rn_warm_store_forget_salt(struct rn_warm_store *store, struct rn_prefix_salt salt)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < store->n_touched; i++)
-        if (store->entries[i].handle != 0 && rn_prefix_salt_same(store->entries[i].salt, salt))
-            n += drop(store, i);
-    store->stats.forgotten += n;
-    return n;
+    return entry == NONE ? 0 : drop(store, entry);
 }
 
 /* ---- The whole ---- */

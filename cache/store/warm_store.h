@@ -21,8 +21,8 @@
  * smaller, no more. Freed pages keep their bytes until they are filled again; they can be read by nobody.
  *
  * It keeps the contract of tier.h, is not durable, and nothing blocks. `gone` is told before a record leaves (it had to
- * make room, or was forgotten, damaged, or below one that was): the record can still be looked at and got then (which
- * does not count as a use), so that a colder tier may have it.
+ * make room, or was forgotten, damaged, or below one that was): the record can still be got then (which does not
+ * count as a use), so that a colder tier may have it.
  *
  * One owner, any thread. */
 #ifndef RN_CACHE_STORE_WARM_STORE_H
@@ -40,19 +40,12 @@ struct rn_warm_options {
     size_t payload_bytes;  /* the most a payload has, in [1, 2^30]: rn_block_codec_bound() */
 };
 
-struct rn_warm_record {
-    uint64_t handle, parent;
-    struct rn_prefix_salt salt;
-    const int32_t *tokens; /* [block_tokens], until the record leaves */
-    uint32_t payload_bytes;
-};
-
 struct rn_warm_stats {
     uint32_t records, max_records;
-    uint64_t payload_bytes;                        /* of the records */
-    uint64_t memory_bytes;                         /* what the store has from the heap: at most max_bytes */
-    uint64_t puts, gets, misses;                   /* misses: gets that gave nothing */
-    uint64_t evicted, forgotten, damaged, refused; /* refused: puts */
+    uint64_t payload_bytes; /* of the records */
+    uint64_t memory_bytes;  /* what the store has from the heap: at most max_bytes */
+    uint64_t gets, misses;  /* misses: gets that gave nothing */
+    uint64_t damaged;
 };
 
 struct rn_warm_store;
@@ -69,12 +62,6 @@ void rn_warm_store_close(struct rn_warm_store *store);
  * caller's. The parent may be here or not. INVALID, too: the handle is in use, or parent or children have another salt
  * or make a circle. Others may be gone after a put that fails. */
 struct rn_tier_store *rn_warm_store_tier(struct rn_warm_store *store);
-
-/* False: not known. */
-bool rn_warm_store_look(const struct rn_warm_store *store, uint64_t handle, struct rn_warm_record *record);
-
-/* All of a salt. Linear in max_records. */
-uint32_t rn_warm_store_forget_salt(struct rn_warm_store *store, struct rn_prefix_salt salt);
 
 void rn_warm_store_stats(const struct rn_warm_store *store, struct rn_warm_stats *stats);
 

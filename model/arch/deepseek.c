@@ -56,35 +56,41 @@ runnel_status rn_arch_mistral4_keys(const struct rn_hparams_reader *r)
     return status;
 }
 
+runnel_status rn_arch_indexer_keys(const struct rn_hparams_reader *r, uint32_t rotated)
+{
+    struct rn_indexer_hparams *x = &r->hparams->indexer;
+    runnel_status status = rn_hparams_u32(r, "attention.indexer.head_count", true, 1, RN_MAX_HEADS, &x->heads);
+
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.indexer.key_length", true, 1, RN_MAX_HEAD_DIM, &x->k_dim);
+    if (status == RUNNEL_OK)
+        status = rn_hparams_u32(r, "attention.indexer.top_k", true, 1, UINT32_MAX, &x->most);
+    if (status == RUNNEL_OK && rotated > x->k_dim)
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.key_length", "is less than what rotates of it");
+    if (status == RUNNEL_OK && (uint64_t)x->heads * x->k_dim > RN_MAX_WIDTH)
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.head_count", "makes rows of more than 16 Mi values");
+    return status;
+}
+
 /* The indexer of a row whose queries are made by q_lora_rank. neox: its pairs, which may be others than attention's.
  * All blocks choose. */
 static runnel_status read_indexer(const struct rn_hparams_reader *r, bool neox)
 {
     struct rn_hparams *h = r->hparams;
-    struct rn_indexer_hparams *x = &h->indexer;
     struct rn_rope_hparams rope = h->ropes[0];
     int32_t index = 0;
-    runnel_status status;
+    runnel_status status = rn_arch_indexer_keys(r, rope.dims);
     uint32_t i;
 
-    status = rn_hparams_u32(r, "attention.indexer.head_count", true, 1, RN_MAX_HEADS, &x->heads);
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "attention.indexer.key_length", true, 1, RN_MAX_HEAD_DIM, &x->k_dim);
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "attention.indexer.top_k", true, 1, UINT32_MAX, &x->most);
     rope.neox = neox;
     if (status == RUNNEL_OK && neox != h->ropes[0].neox)
         status = rn_hparams_add_rope(r, &rope, &index);
     if (status != RUNNEL_OK)
         return status;
-    x->rope = (uint32_t)index;
+    h->indexer.rope = (uint32_t)index;
     h->layer_eps = h->layer_eps < 0 ? 1e-6 : h->layer_eps; /* files do not say */
     for (i = 0; i < h->n_layers; i++)
         h->layers[i].chooses = true;
-    if (rope.dims > x->k_dim)
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.key_length", "is less than what rotates of it");
-    if ((uint64_t)x->heads * x->k_dim > RN_MAX_WIDTH)
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.head_count", "makes rows of more than 16 Mi values");
     return RUNNEL_OK;
 }
 

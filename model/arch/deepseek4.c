@@ -109,22 +109,6 @@ static runnel_status read_sight(const struct rn_hparams_reader *r)
     return status;
 }
 
-static runnel_status read_indexer(const struct rn_hparams_reader *r)
-{
-    struct rn_indexer_hparams *x = &r->hparams->indexer;
-    runnel_status status = rn_hparams_u32(r, "attention.indexer.head_count", true, 1, RN_MAX_HEADS, &x->heads);
-
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "attention.indexer.key_length", true, 1, RN_MAX_HEAD_DIM, &x->k_dim);
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "attention.indexer.top_k", true, 1, UINT32_MAX, &x->most);
-    if (status == RUNNEL_OK && r->hparams->ropes[FAR].dims > x->k_dim)
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.key_length", "is less than what rotates of it");
-    if (status == RUNNEL_OK && (uint64_t)x->heads * x->k_dim > RN_MAX_WIDTH)
-        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.head_count", "makes rows of more than 16 Mi values");
-    return status;
-}
-
 static runnel_status read_expert_keys(const struct rn_hparams_reader *r)
 {
     static const char *const needed[] = {"expert_weights_scale", "expert_weights_norm", "expert_gating_func",
@@ -170,7 +154,7 @@ runnel_status rn_arch_deepseek4_keys(const struct rn_hparams_reader *r)
     if (status == RUNNEL_OK)
         status = read_ropes(r);
     if (status == RUNNEL_OK)
-        status = read_indexer(r);
+        status = rn_arch_indexer_keys(r, r->hparams->ropes[FAR].dims);
     return status == RUNNEL_OK ? read_expert_keys(r) : status;
 }
 
@@ -198,26 +182,18 @@ static int32_t store(struct rn_build *b, int16_t a)
 static int16_t compress(struct rn_build *b, int16_t normed, const char *stem, uint32_t dim)
 {
     uint32_t per = layer_of(b)->per, parts = per == FEW ? 2 : 1; /* with the block before */
-    struct rn_op op = rn_build_empty(b, RN_OP_COMPRESS);
     char name[RN_BUILD_NAME_BYTES];
-    int16_t out;
+    int16_t rows, gate, out;
 
     snprintf(name, sizeof name, "%s_kv", stem);
-    op.a = rn_build_linear(b, normed, name, parts * dim);
+    rows = rn_build_linear(b, normed, name, parts * dim);
     snprintf(name, sizeof name, "%s_gate", stem);
-    op.b = rn_build_linear(b, normed, name, parts * dim);
+    gate = rn_build_linear(b, normed, name, parts * dim);
     snprintf(name, sizeof name, "%s_ape.weight", stem);
-    op.weight = rn_build_matrix(b, name, parts * dim, per, 0, false);
-    op.layer = rn_build_state(b, (uint64_t)2 * parts * per * parts * dim);
-    op.per = per;
-    op.k_dim = dim;
-    op.out = rn_build_slot(b, dim, false);
-    rn_build_op(b, &op);
-    rn_build_release(b, op.a);
-    rn_build_release(b, op.b);
+    rows = rn_build_compress(b, rows, gate, name, per, parts, dim);
     snprintf(name, sizeof name, "%s_norm.weight", stem);
-    out = rn_build_rms_norm(b, op.out, name);
-    rn_build_release(b, op.out);
+    out = rn_build_rms_norm(b, rows, name);
+    rn_build_release(b, rows);
     return rn_build_rope_behind(b, per == FEW ? OF_FEW : OF_MANY, out, 1);
 }
 

@@ -48,6 +48,8 @@ void rn_arch_bert(struct rn_build *b);
 runnel_status rn_arch_deepseek2_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_mistral4_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_deepseek32_keys(const struct rn_hparams_reader *r);
+/* Keys attention.indexer.head_count, key_length and top_k. `rotated` numbers of a key of the indexer are rotated. */
+runnel_status rn_arch_indexer_keys(const struct rn_hparams_reader *r, uint32_t rotated);
 runnel_status rn_arch_glm_dsa_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_minicpm3_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_hy_v4_keys(const struct rn_hparams_reader *r);

@@ -67,18 +67,9 @@ static runnel_status read_indexer(const struct rn_hparams_reader *r)
 
     if (status != RUNNEL_OK || x->block == 0)
         return status;
-    status = rn_hparams_u32(r, "attention.indexer.head_count", true, 1, RN_MAX_HEADS, &x->heads);
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "attention.indexer.key_length", true, 1, RN_MAX_HEAD_DIM, &x->k_dim);
-    if (status == RUNNEL_OK)
-        status = rn_hparams_u32(r, "attention.indexer.top_k", true, 1, UINT32_MAX, &x->most);
+    status = rn_arch_indexer_keys(r, ahead.dims);
     if (status == RUNNEL_OK && x->most < x->block)
         status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.top_k", "is less than attention.compress_ratios");
-    if (status == RUNNEL_OK && ahead.dims > x->k_dim)
-        status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.key_length", "is less than what rotates of it");
-    if (status == RUNNEL_OK && (uint64_t)x->heads * x->k_dim > RN_MAX_WIDTH)
-        status =
-            rn_hparams_bad(r, RUNNEL_FORMAT, "attention.indexer.head_count", "makes rows of more than 16 Mi values");
     ahead.shift = (int32_t)x->block - 1;
     if (status == RUNNEL_OK)
         status = rn_hparams_add_rope(r, &ahead, &rope);

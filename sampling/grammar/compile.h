@@ -5,8 +5,8 @@
  *     reduce.c     what can not come to an end goes; rules match at least one byte; left recursion becomes a loop
  *     dfa.c        states become deterministic within their rule: a call is read like a byte
  *
- * Errors wait in `error`, as in a grammar; each pass returns false when there is one. Memory of all passes is given
- * back by rn_compile_fini. */
+ * Errors wait in `error`, as in a grammar; each pass returns false when there is one. automaton.c gives the memory of
+ * all passes back. */
 #ifndef RN_SAMPLING_GRAMMAR_COMPILE_H
 #define RN_SAMPLING_GRAMMAR_COMPILE_H
 

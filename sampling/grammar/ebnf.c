@@ -295,18 +295,6 @@ static bool begins_part(const struct rn_reader *r)
     return c == '"' || c == '[' || c == '(' || c == '/' || c == '<' || is_letter(c);
 }
 
-/* Does the next line go on with another alternative? */
-static bool goes_on(struct rn_reader *r)
-{
-    size_t at = r->at;
-
-    skip_space(r, true);
-    if (rn_reader_peek(r, 0) == '|')
-        return true;
-    r->at = at;
-    return false;
-}
-
 static void skip_alias(struct rn_reader *r)
 {
     if (!rn_reader_take(r, "->"))
@@ -329,20 +317,13 @@ static rn_expr read_alternatives(struct ebnf *x, bool in_rule, bool nested)
             rn_reader_push(r, read_repeats(r, read_part(x, in_rule)));
         skip_alias(r);
         rn_reader_push(r, rn_reader_sequence(r, sequence));
-    } while (!rn_grammar_failed(r->g) && goes_on(r) && rn_reader_take(r, "|"));
+    } while (!rn_grammar_failed(r->g) && rn_reader_goes_on(r, true) && rn_reader_take(r, "|"));
     if (nested)
         skip_space(r, true);
     return rn_reader_alternatives(r, from);
 }
 
 /* ---- Lines ---- */
-
-static void end_line(struct rn_reader *r)
-{
-    skip_space(r, false);
-    if (!rn_reader_done(r) && rn_reader_peek(r, 0) != '\n' && rn_reader_peek(r, 0) != '\r')
-        rn_reader_fail(r, RUNNEL_FORMAT, "the end of the line is expected");
-}
 
 static void add_ignore(struct ebnf *x)
 {
@@ -446,7 +427,7 @@ static void read_definition(struct ebnf *x)
     } else if (!rn_reader_take(r, ":")) {
         rn_reader_fail(r, RUNNEL_FORMAT, "\":\" is expected");
     } else {
-        goes_on(r);
+        rn_reader_goes_on(r, true);
         rn_reader_take(r, "|");
         rn_grammar_define(r->g, rule, read_alternatives(x, !is_terminal(r->text + begin, n), false));
     }
@@ -464,7 +445,7 @@ static void read_line(struct ebnf *x)
         rn_reader_fail(r, RUNNEL_UNSUPPORTED, "of the lines with %% only %%ignore and %%import are supported");
     else
         read_definition(x);
-    end_line(r);
+    rn_reader_end_line(r, true);
 }
 
 /* The whole answer: start, and what is ignored behind it. */

@@ -177,18 +177,6 @@ static bool begins_part(const struct rn_reader *r)
            is_name(c);
 }
 
-/* Does the next line go on with another alternative? */
-static bool goes_on(struct rn_reader *r)
-{
-    size_t at = r->at;
-
-    skip_space(r, true);
-    if (rn_reader_peek(r, 0) == '|')
-        return true;
-    r->at = at;
-    return false;
-}
-
 static rn_expr read_alternatives(struct rn_reader *r, bool nested)
 {
     uint32_t from = r->n_parts;
@@ -201,7 +189,7 @@ static rn_expr read_alternatives(struct rn_reader *r, bool nested)
         while (!rn_reader_done(r) && begins_part(r))
             rn_reader_push(r, read_repeats(r, read_part(r), nested));
         rn_reader_push(r, rn_reader_sequence(r, sequence));
-    } while (!rn_grammar_failed(r->g) && (nested || goes_on(r)) && rn_reader_take(r, "|"));
+    } while (!rn_grammar_failed(r->g) && (nested || rn_reader_goes_on(r, false)) && rn_reader_take(r, "|"));
     return rn_reader_alternatives(r, from);
 }
 
@@ -225,9 +213,7 @@ static void read_rule(struct rn_reader *r)
         return;
     }
     rn_grammar_define(r->g, rule, read_alternatives(r, false));
-    skip_space(r, false);
-    if (!rn_reader_done(r) && rn_reader_peek(r, 0) != '\n' && rn_reader_peek(r, 0) != '\r')
-        rn_reader_fail(r, RUNNEL_FORMAT, "the end of the line is expected");
+    rn_reader_end_line(r, false);
 }
 
 uint32_t rn_gbnf(struct rn_grammar *g, const char *text, size_t n)

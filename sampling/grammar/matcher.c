@@ -124,20 +124,6 @@ void rn_matcher_free(struct rn_matcher *matcher)
     rn_free(heap, matcher);
 }
 
-void rn_matcher_copy(struct rn_matcher *to, const struct rn_matcher *from)
-{
-    uint32_t n = from->n_past < to->most_past ? from->n_past : to->most_past, i;
-
-    RN_CHECK(to->masks == from->masks);
-    if (to == from)
-        return;
-    for (i = 0; i < n; i++)
-        to->past[n - 1 - i] = from->past[at(from, i)];
-    to->n_past = n;
-    to->newest = n > 0 ? n - 1 : 0;
-    to->place = from->place;
-}
-
 bool rn_matcher_rollback(struct rn_matcher *matcher, uint32_t n)
 {
     if (n > matcher->n_past)

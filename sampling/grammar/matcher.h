@@ -45,10 +45,6 @@ void rn_matcher_free(struct rn_matcher *matcher); /* NULL is allowed */
 runnel_status rn_matcher_set_ends(struct rn_matcher *matcher, const int32_t *tokens, uint32_t n, bool avoids,
                                   runnel_error *error);
 
-/* Makes `to` stand where `from` does, with its past as far as it has room. Both of the same masks; ends stay as
- * they are. */
-void rn_matcher_copy(struct rn_matcher *to, const struct rn_matcher *from);
-
 /* Back to the beginning; nothing can be rolled back. */
 runnel_status rn_matcher_reset(struct rn_matcher *matcher, runnel_error *error);
 

@@ -101,6 +101,24 @@ void rn_reader_skip_space(struct rn_reader *r, bool lines, bool slashes)
     }
 }
 
+bool rn_reader_goes_on(struct rn_reader *r, bool slashes)
+{
+    size_t at = r->at;
+
+    rn_reader_skip_space(r, true, slashes);
+    if (rn_reader_peek(r, 0) == '|')
+        return true;
+    r->at = at;
+    return false;
+}
+
+void rn_reader_end_line(struct rn_reader *r, bool slashes)
+{
+    rn_reader_skip_space(r, false, slashes);
+    if (!rn_reader_done(r) && rn_reader_peek(r, 0) != '\n' && rn_reader_peek(r, 0) != '\r')
+        rn_reader_fail(r, RUNNEL_FORMAT, "the end of the line is expected");
+}
+
 bool rn_reader_number(struct rn_reader *r, uint32_t *number)
 {
     size_t begin = r->at;

@@ -48,6 +48,10 @@ uint32_t rn_reader_escaped(struct rn_reader *r, const char *escapes);
 
 /* Passes spaces, tabs and comments from # on, with `slashes` from // on too; with `lines` ends of lines. */
 void rn_reader_skip_space(struct rn_reader *r, bool lines, bool slashes);
+/* Does the text go on with another alternative, perhaps on a later line? Then what stands before its bar is passed. */
+bool rn_reader_goes_on(struct rn_reader *r, bool slashes);
+/* Nothing but spaces and comments may be left of the line. */
+void rn_reader_end_line(struct rn_reader *r, bool slashes);
 
 /* Takes n hexadecimal digits; an error where there are fewer. */
 uint32_t rn_reader_hex(struct rn_reader *r, uint32_t n);

@@ -557,7 +557,7 @@ static rn_expr any_integer(struct rn_schema_maker *m)
     return rn_grammar_sequence(m->g, (rn_expr[]){rn_schema_optional(m, rn_schema_literal_text(m, "-")), whole}, 2);
 }
 
-rn_expr rn_schema_any_number(struct rn_schema_maker *m)
+static rn_expr any_number(struct rn_schema_maker *m)
 {
     static const struct rn_code_points e[] = {{'E', 'E'}, {'e', 'e'}}, sign[] = {{'+', '+'}, {'-', '-'}};
     rn_expr fraction, exponent;
@@ -585,7 +585,7 @@ rn_expr rn_schema_number(struct rn_schema_maker *m, const struct rn_case *the)
     rn_expr *parts;
 
     if (all && (the->kinds & RN_KIND_NUMBER) == RN_KIND_NUMBER)
-        return rn_schema_any_number(m);
+        return any_number(m);
     if (all && (the->kinds & RN_KIND_NUMBER) == RN_KIND_INTEGER) {
         if (m->integer_rule == UINT32_MAX) {
             m->integer_rule = rn_schema_rule(m);

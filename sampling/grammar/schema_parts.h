@@ -365,7 +365,6 @@ int rn_decimal_compare(const struct rn_decimal *a, const struct rn_decimal *b);
 bool rn_decimal_is_multiple(const struct rn_decimal *a, uint32_t unit, uint32_t places);
 const char *rn_decimal_text(struct rn_arena *arena, const struct rn_decimal *a, size_t *n);
 rn_expr rn_schema_number(struct rn_schema_maker *m, const struct rn_case *the);
-rn_expr rn_schema_any_number(struct rn_schema_maker *m);
 
 /* ---- schema_arrays.c, schema_objects.c ---- */
 

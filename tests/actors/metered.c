@@ -114,7 +114,7 @@ runnel_model *metered_model(runnel_engine *engine, const char *path, const char 
     runnel_model *model;
 
     runnel_model_options_default(&options);
-    options.context_tokens = 512;
+    options.context_tokens = METERED_CONTEXT;
     options.draft_path = draft;
     model = load_model(engine, path, &options);
     model->parts.backend = meter(&metered[0], model->parts.backend, STEP_US);
@@ -141,6 +141,30 @@ void metered_keep_awake(void)
         record->rest = 0;
         record->budget = 4;
     }
+}
+
+struct metered_seen metered_seen;
+
+void metered_see(const struct rn_step *step)
+{
+    struct metered_seen *seen = &metered_seen;
+
+    metered_keep_awake();
+    for (uint32_t r = 0; r < step->n_rows; r++) {
+        const struct rn_step_row *row = &step->rows[r];
+
+        assert_true(row->position < METERED_CONTEXT);
+        if (seen->prompt_seen && r > 0) {
+            assert_true(seen->n_guesses < METERED_MOST_GUESSES);
+            seen->guesses[seen->n_guesses++] =
+                (struct metered_guess){row->position, row->position - step->rows[0].position, row->token,
+                                       step->parents != NULL && step->parents[r] != (int32_t)r - 1};
+            continue;
+        }
+        seen->text[row->position] = row->token;
+        seen->n = row->position + 1;
+    }
+    seen->prompt_seen = seen->prompt_seen || step->n_outs > 0;
 }
 
 void metered_refuse(runnel_engine *engine, const char *path, const char *draft, runnel_status status, const char *says)

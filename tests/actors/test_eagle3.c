@@ -21,7 +21,7 @@
 #include "metered.h"
 #include "model/head.h"
 
-enum { STREAMS = 6, TOKENS = UNLESS_SLOW(80, 24), CONTEXT = 256, BLOCK = 16, MOST_SEEN = 1024 };
+enum { STREAMS = 6, TOKENS = UNLESS_SLOW(80, 24), CONTEXT = 256, BLOCK = 16 };
 
 static char round_model[64], round_head[2][64]; /* a head that is right always, and one that errs */
 static char again[2][64];                       /* of all tokens, of some */
@@ -126,38 +126,6 @@ static void one_that_errs_is_right_as_often_as_it_is(void **state)
 
 /* ---- Each guess ---- */
 
-struct guess {
-    uint32_t position, place; /* of the token, and behind the last known one: from 1 */
-    int32_t token;
-};
-
-static struct {
-    int32_t text[CONTEXT]; /* tokens by position */
-    uint32_t n;
-    struct guess guesses[MOST_SEEN];
-    uint32_t n_guesses;
-    bool prompt_seen;
-} seen;
-
-/* Of one sequence: rows of its prompt, the last with logits; then the last token and the chain of guesses. */
-static void watch(const struct rn_step *step)
-{
-    metered_keep_awake();
-    for (uint32_t r = 0; r < step->n_rows; r++) {
-        const struct rn_step_row *row = &step->rows[r];
-
-        assert_true(row->position < CONTEXT && seen.n_guesses < MOST_SEEN);
-        if (seen.prompt_seen && r > 0) {
-            seen.guesses[seen.n_guesses++] =
-                (struct guess){row->position, row->position - step->rows[0].position, row->token};
-            continue;
-        }
-        seen.text[row->position] = row->token;
-        seen.n = row->position + 1;
-    }
-    seen.prompt_seen = seen.prompt_seen || step->n_outs > 0;
-}
-
 struct pass {
     struct rn_plan *plan;
     struct rn_backend *backend;
@@ -241,9 +209,10 @@ static float *all_g(struct rn_heap *heap, const struct rn_gguf *gguf, const stru
 
     assert_int_equal(rn_plan_new_for_head(heap, gguf, CONTEXT, head, &plan, NULL), RUNNEL_OK);
     begin_pass(&pass, heap, plan);
-    run(&pass, seen.text, 0, seen.n, NULL);
+    assert_true(metered_seen.n <= CONTEXT);
+    run(&pass, metered_seen.text, 0, metered_seen.n, NULL);
     g = calloc((size_t)CONTEXT * plan->normed_at, sizeof *g);
-    for (uint32_t t = 0; t < seen.n; t++)
+    for (uint32_t t = 0; t < metered_seen.n; t++)
         memcpy(g + (size_t)t * plan->normed_at, pass.features + (size_t)t * plan->features_width,
                plan->normed_at * sizeof *g);
     end_pass(&pass);
@@ -257,16 +226,16 @@ static uint32_t compare_guesses(struct pass *pass, const float *g)
     bool fresh = true, all_right;
     float *own = calloc(width, sizeof *own);
 
-    for (i = 0; i < seen.n_guesses; i += n) {
-        uint32_t root = seen.guesses[i].position - 1;
+    for (i = 0; i < metered_seen.n_guesses; i += n) {
+        uint32_t root = metered_seen.guesses[i].position - 1;
 
-        for (n = 1; i + n < seen.n_guesses && seen.guesses[i + n].place > 1; n++)
+        for (n = 1; i + n < metered_seen.n_guesses && metered_seen.guesses[i + n].place > 1; n++)
             ;
         all_right = true;
-        run(pass, seen.text + 1 + done, done, root - done, g + (size_t)done * width);
+        run(pass, metered_seen.text + 1 + done, done, root - done, g + (size_t)done * width);
         last = root - done - 1;
-        for (uint32_t j = 0; j < n && root + j + 1 < seen.n; j++) {
-            const struct guess *guess = &seen.guesses[i + j];
+        for (uint32_t j = 0; j < n && root + j + 1 < metered_seen.n; j++) {
+            const struct metered_guess *guess = &metered_seen.guesses[i + j];
 
             assert_int_equal(guess->place, j + 1);
             if (fresh &&
@@ -274,7 +243,7 @@ static uint32_t compare_guesses(struct pass *pass, const float *g)
                 fail_msg("position %u, place %u: token %d is not the plan's", guess->position, guess->place,
                          guess->token);
             compared += fresh;
-            all_right = all_right && guess->token == seen.text[guess->position];
+            all_right = all_right && guess->token == metered_seen.text[guess->position];
             memcpy(own, pass->features + (size_t)last * width, width * sizeof *own);
             run(pass, &guess->token, root + j, 1, own);
             last = 0;
@@ -299,17 +268,18 @@ static uint32_t check_guesses(const char *path, const char *draft, const char *p
     uint32_t compared;
     float *g;
 
-    memset(&seen, 0, sizeof seen);
+    memset(&metered_seen, 0, sizeof metered_seen);
     request.draft = RUNNEL_DRAFT_MODEL;
     request.draft_max = 4;
     request.draft_chain = true;
     request.ignore_eos = 1;
-    metered_watch = watch;
+    metered_watch = metered_see;
     metered_restless = model;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
     metered_watch = NULL;
     metered_restless = NULL;
-    memcpy(seen.text + capture.last.usage.prompt_tokens, capture.tokens, capture.n_tokens * sizeof capture.tokens[0]);
+    memcpy(metered_seen.text + capture.last.usage.prompt_tokens, capture.tokens,
+           capture.n_tokens * sizeof capture.tokens[0]);
     capture_clear(&capture);
     runnel_model_free(model);
     await_models(engine, 0);

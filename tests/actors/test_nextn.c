@@ -24,47 +24,9 @@
 #include "nextn_file.h"
 #include "taught.h"
 
-enum { LAYERS = 3, TOKENS = UNLESS_SLOW(120, 40), CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096, PROMPTS = 8 };
+enum { LAYERS = 3, TOKENS = UNLESS_SLOW(120, 40), CONTEXT = METERED_CONTEXT, BLOCK = 16, PROMPTS = 8 };
 
 static char file_path[2][64]; /* of one layer, of three */
-
-/* ---- What the steps tell ---- */
-
-struct guess {
-    uint32_t position, place; /* the guess is the token of `position`, the place-th behind the last known */
-    int32_t token;
-    bool leaf; /* a runner-up */
-};
-
-static struct {
-    int32_t text[CONTEXT]; /* tokens by position */
-    uint32_t n;
-    struct guess guesses[MOST_SEEN];
-    uint32_t n_guesses;
-    bool prompt_seen;
-} seen;
-
-/* Of one sequence: rows of the prompt until the first with one row whose logits are wanted; then the last token and
- * guesses. */
-static void watch(const struct rn_step *step)
-{
-    metered_keep_awake();
-    for (uint32_t r = 0; r < step->n_rows; r++) {
-        const struct rn_step_row *row = &step->rows[r];
-
-        assert_true(row->position < CONTEXT);
-        if (seen.prompt_seen && r > 0) {
-            assert_true(seen.n_guesses < MOST_SEEN);
-            seen.guesses[seen.n_guesses++] =
-                (struct guess){row->position, row->position - step->rows[0].position, row->token,
-                               step->parents != NULL && step->parents[r] != (int32_t)r - 1};
-            continue;
-        }
-        seen.text[row->position] = row->token;
-        seen.n = row->position + 1;
-    }
-    seen.prompt_seen = seen.prompt_seen || step->n_outs > 0;
-}
 
 /* ---- What the layers give ---- */
 
@@ -152,12 +114,12 @@ static void foretell(const char *path, uint32_t layers, struct foretold foretold
     assert_int_equal(rn_gguf_open(&heap, path, &gguf, NULL), RUNNEL_OK);
     assert_int_equal(rn_plan_new(&heap, gguf, CONTEXT, &plan, NULL), RUNNEL_OK);
     state = calloc((size_t)CONTEXT * plan->features_width, sizeof *state);
-    run(&heap, plan, seen.text, seen.n, NULL, state, best);
+    run(&heap, plan, metered_seen.text, metered_seen.n, NULL, state, best);
     for (uint32_t d = 0; d < layers; d++) {
-        uint32_t n = seen.n - 1 - d;
+        uint32_t n = metered_seen.n - 1 - d;
 
         assert_int_equal(rn_plan_new_nextn(&heap, gguf, CONTEXT, d, &plan, NULL), RUNNEL_OK);
-        run(&heap, plan, seen.text + 1 + d, n, state, state, best);
+        run(&heap, plan, metered_seen.text + 1 + d, n, state, state, best);
         for (uint32_t t = 0; t < n && t + 2 + d < CONTEXT; t++)
             foretold[d][t + 2 + d] = best[t];
     }
@@ -181,14 +143,14 @@ struct progress {
 };
 
 /* The next step that has guesses. */
-static struct progress progress_to(const struct progress *last, const struct guess *g)
+static struct progress progress_to(const struct progress *last, const struct metered_guess *g)
 {
     uint32_t end = last->root + last->n_right + (last->leaf_at > 0) + 1;
 
     return (struct progress){.root = g->position - 1, .fresh = g->position - 1 == end && last->n_right < last->n_chain};
 }
 
-static void check(const struct guess *g, int32_t want)
+static void check(const struct metered_guess *g, int32_t want)
 {
     if (g->token != want)
         fail_msg("position %u, %s %u: token %d, and the layer gives %d", g->position, g->leaf ? "runner-up" : "guess",
@@ -203,9 +165,9 @@ static void compare(uint32_t layers, struct tally *tally)
     struct progress now = {0}, last = {0};
 
     foretell(file_path[layers > 1], layers, foretold);
-    for (uint32_t i = 0; i < seen.n_guesses; i++) {
-        const struct guess *g = &seen.guesses[i];
-        bool right = g->token == seen.text[g->position];
+    for (uint32_t i = 0; i < metered_seen.n_guesses; i++) {
+        const struct metered_guess *g = &metered_seen.guesses[i];
+        bool right = g->token == metered_seen.text[g->position];
         bool known;
 
         if (g->place == 1 && !g->leaf) {
@@ -215,7 +177,7 @@ static void compare(uint32_t layers, struct tally *tally)
         now.n_chain += !g->leaf;
         if (g->place > now.n_right + 1)
             continue;
-        known = now.fresh && g->place <= layers && g->position < seen.n;
+        known = now.fresh && g->place <= layers && g->position < metered_seen.n;
         if (g->leaf) {
             now.leaf_at = right ? g->position : now.leaf_at;
             if (!known)
@@ -242,7 +204,7 @@ static void guess_all(uint32_t layers, struct tally *tally)
     runnel_model *model = metered_model(engine, file_path[layers > 1], "mtp");
 
     assert_int_equal(model->parts.drafter.n_layers, layers);
-    metered_watch = watch;
+    metered_watch = metered_see;
     metered_restless = model;
     for (uint32_t i = 0; i < PROMPTS; i++) {
         static const uint32_t bytes[PROMPTS] = {20, 60, 200, 700, 35, 90, 120, 50};
@@ -250,7 +212,7 @@ static void guess_all(uint32_t layers, struct tally *tally)
         runnel_request request;
         char prompt[1000];
 
-        memset(&seen, 0, sizeof seen);
+        memset(&metered_seen, 0, sizeof metered_seen);
         taught_prompt(i, bytes[i], prompt);
         request = make_request(prompt, TOKENS, &capture);
         request.draft = RUNNEL_DRAFT_MODEL;
@@ -258,7 +220,7 @@ static void guess_all(uint32_t layers, struct tally *tally)
         request.ignore_eos = 1;
         request.cache_salt = i + 1;
         assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
-        memcpy(seen.text + capture.last.usage.prompt_tokens, capture.tokens,
+        memcpy(metered_seen.text + capture.last.usage.prompt_tokens, capture.tokens,
                capture.n_tokens * sizeof capture.tokens[0]);
         compare(layers, tally);
         capture_clear(&capture);

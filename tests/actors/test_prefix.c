@@ -532,8 +532,7 @@ static void failed(void **state)
         assert_done(&captures[1], tokens, 60, 20); /* and with what `base` left behind its blocks */
         capture_clear(&captures[0]);
         assert_true(ready() > before);
-        rn_prefix_tree_purge(&manual.model->tier.cache.blocks.tree, (struct rn_prefix_salt){{0, 0}},
-                             &(struct rn_prefix_woken){NULL, NULL});
+        rn_prefix_tree_evict(&manual.model->tier.cache.blocks.tree, UINT32_MAX);
         submit(&captures[0], base, 20, 0);
         run_out();
         assert_done(&captures[0], base, 20, 0);

@@ -34,12 +34,12 @@ struct sequence {
     uint32_t n_blocks;
     struct entry *waits_for; /* the model's */
     uint64_t since;          /* when it began to wait */
-    struct entry *at;        /* NULL: purged, or never in */
+    struct entry *at;        /* NULL: forgotten, or never in */
 };
 
 struct pin {
     struct rn_prefix_ref ref;
-    struct entry *entry; /* NULL: purged */
+    struct entry *entry; /* NULL: forgotten */
 };
 
 struct world {
@@ -58,7 +58,8 @@ struct world {
     struct sequence *woken[SEQUENCES];
     uint32_t n_woken;
     /* What happened, to see that the test reached it. */
-    uint32_t n_evicted, n_cold_hits, n_twins, n_inherited, n_abandoned, n_woken_all, n_short, n_purged_in, n_recycled;
+    uint32_t n_evicted, n_cold_hits, n_twins, n_inherited, n_abandoned, n_woken_all, n_short, n_forgotten_in,
+        n_recycled;
 };
 
 static inline uint32_t chance(struct world *w, uint32_t n)

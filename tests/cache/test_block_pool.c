@@ -1,19 +1,10 @@
 /* The block pool against a model that is too simple to be wrong: an array of counts and a list that
  * is searched from end to end. Random operations; the pool's own check after every one. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/rng.h"
 #include "cache/block_pool.h"
+#include "tests/base/aborts.h"
 #include "tests/base/refusing.h"
 
 #define BLOCKS 97
@@ -189,55 +180,34 @@ static void check_sees_planted_breaches(void **state)
     rn_block_pool_fini(&pool);
 }
 
-/* True when `operation` on `block` of a pool of 4, of which 0 and 1 are used, ends in an abort. */
-static bool aborts(void (*operation)(struct rn_block_pool *, const uint32_t *, uint32_t), uint32_t block)
+struct breach {
+    void (*operation)(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n);
+    uint32_t block;
+};
+
+/* On a block of a pool of 4, of which 0 and 1 are used. */
+static void commit(const void *user)
 {
-    int status;
-    pid_t child;
+    const struct breach *breach = user;
+    struct rn_heap heap;
+    struct rn_block_pool pool;
+    uint32_t blocks[2];
 
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        struct rn_heap heap;
-        struct rn_block_pool pool;
-        uint32_t blocks[2];
-
-        signal(SIGABRT, SIG_DFL);
-        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-        if (freopen("/dev/null", "w", stderr) == NULL)
-            _exit(3);
-        rn_heap_init(&heap, NULL);
-        if (rn_block_pool_init(&pool, &heap, 4) != RUNNEL_OK || !rn_block_pool_take(&pool, 2, blocks))
-            _exit(3);
-        operation(&pool, &block, 1);
-        _exit(0);
-    }
-    assert_true(child > 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 3);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
-}
-
-static void make_writable(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n)
-{
-    uint32_t block = blocks[0], source;
-
-    (void)n;
-    (void)rn_block_pool_writable(pool, &block, &source);
+    rn_heap_init(&heap, NULL);
+    if (rn_block_pool_init(&pool, &heap, 4) != RUNNEL_OK || !rn_block_pool_take(&pool, 2, blocks))
+        _exit(ABORTS_NOT_BEGUN);
+    breach->operation(&pool, &breach->block, 1);
 }
 
 static void breaches_end_the_process(void **state)
 {
     (void)state;
-    assert_false(aborts(rn_block_pool_ref, 1));
-    assert_false(aborts(rn_block_pool_unref, 1));
-    assert_false(aborts(make_writable, 1));
-    assert_true(aborts(make_writable, 2)); /* free: whose would it be? */
-    assert_true(aborts(make_writable, 4));
-    assert_true(aborts(rn_block_pool_ref, 2));
-    assert_true(aborts(rn_block_pool_unref, 2));
-    assert_true(aborts(rn_block_pool_ref, 4));
-    assert_true(aborts(rn_block_pool_unref, UINT32_MAX));
+    assert_false(aborts(commit, &(struct breach){rn_block_pool_ref, 1}));
+    assert_false(aborts(commit, &(struct breach){rn_block_pool_unref, 1}));
+    assert_true(aborts(commit, &(struct breach){rn_block_pool_ref, 2}));
+    assert_true(aborts(commit, &(struct breach){rn_block_pool_unref, 2}));
+    assert_true(aborts(commit, &(struct breach){rn_block_pool_ref, 4}));
+    assert_true(aborts(commit, &(struct breach){rn_block_pool_unref, UINT32_MAX}));
 }
 
 int main(void)

@@ -152,7 +152,7 @@ static void test_forget(void **state)
 {
     struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL);
     struct cold_told told = {.n = 0};
-    uint64_t old[6], new[6], salted[6];
+    uint64_t old[6], new[6], salted[6], n_wiped;
 
     (void)state;
     append_chain(store, 1, 6, 0, old);
@@ -163,7 +163,8 @@ static void test_forget(void **state)
     rn_tier_store_forget(rn_cold_store_tier(store), old[2]);
     rn_tier_store_forget(rn_cold_store_tier(store), new[4]);
     rn_tier_store_forget(rn_cold_store_tier(store), new[4]); /* harmless */
-    assert_int_equal(rn_cold_store_forget_salt(store, 9), 6);
+    assert_int_equal(rn_cold_store_wipe_salt(store, 9, &n_wiped), RUNNEL_OK);
+    assert_int_equal(n_wiped, 6);
     assert_true(rn_cold_store_check(store));
     assert_int_equal(cold_read(store, (struct cold_key){1, 5, 0}, old[4], old[5]), 0);
     rn_cold_store_close(store);

@@ -1,18 +1,9 @@
 /* The prefix tree's checks: what its callers must not do ends the process, and the check of its structures sees each
  * word that is planted. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cache/prefix_node.h"
+#include "tests/base/aborts.h"
 #include "tests/cache/prefix_fixture.h"
 
 /* ---- Breaches by who uses the tree ------------------------------------------------------------------ */
@@ -74,37 +65,25 @@ static void nothing_wrong(void)
     close_tree(&doomed);
 }
 
-static bool aborts(void (*operation)(void))
-{
-    int status;
-    pid_t child;
+struct breach {
+    void (*operation)(void);
+};
 
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        signal(SIGABRT, SIG_DFL);
-        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-        if (freopen("/dev/null", "w", stderr) == NULL)
-            _exit(3);
-        open_tree(&doomed, 32);
-        operation();
-        _exit(0);
-    }
-    assert_true(child > 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 3);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+static void commit(const void *user)
+{
+    open_tree(&doomed, 32);
+    ((const struct breach *)user)->operation();
 }
 
 static void breaches_end_the_process(void **state)
 {
     (void)state;
-    assert_false(aborts(nothing_wrong));
-    assert_true(aborts(wait_while_inside));
-    assert_true(aborts(publish_one_block_twice));
-    assert_true(aborts(unpin_too_often));
-    assert_true(aborts(end_with_a_path_inside));
-    assert_true(aborts(leave_before_it_is_popped));
+    assert_false(aborts(commit, &(struct breach){nothing_wrong}));
+    assert_true(aborts(commit, &(struct breach){wait_while_inside}));
+    assert_true(aborts(commit, &(struct breach){publish_one_block_twice}));
+    assert_true(aborts(commit, &(struct breach){unpin_too_often}));
+    assert_true(aborts(commit, &(struct breach){end_with_a_path_inside}));
+    assert_true(aborts(commit, &(struct breach){leave_before_it_is_popped}));
 }
 
 /* ---- The check ------------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* The prefix tree against a model that is too simple to be wrong: an array of prefixes, each spelled out from its
  * first token, searched from end to end (prefix_naive.c). Sequences start, wait, compute, publish, are cancelled;
- * blocks are evicted to a colder tier or for good, pinned, forgotten; salts are purged; blocks and nodes are far too
- * few. After every operation the tree's own check must hold, and tree and model must be equal in everything: nodes,
- * states, blocks, pins, holds, handles, claims. The orders of eviction and of waking must be the same too. Run with a
- * good hash and with hashes that collide. */
+ * blocks are evicted to a colder tier or for good, pinned; what was computed wrong is forgotten with all below it;
+ * blocks and nodes are far too few. After every operation the tree's own check must hold, and tree and model must be
+ * equal in everything: nodes, states, blocks, pins, holds, handles, claims. The orders of eviction and of waking must
+ * be the same too. Run with a good hash and with hashes that collide. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -421,27 +421,39 @@ static void unpin(struct world *w)
     *p = w->pins[--w->n_pins];
 }
 
-static void purge(struct world *w, uint32_t salt)
+static bool is_below(const struct entry *e, const struct entry *top)
+{
+    return e->state != RN_PREFIX_FREE && e->salt == top->salt && e->depth >= top->depth &&
+           memcmp(e->tokens, top->tokens, top->depth * B * sizeof *e->tokens) == 0;
+}
+
+static void forget(struct world *w)
 {
     struct rn_prefix_woken woken = {NULL, NULL};
+    struct entry top = w->entries[chance(w, w->max_nodes)];
     struct rn_prefix_path *path;
     uint32_t n = 0, n_waiting = 0, n_told = 0;
 
+    if (top.state != RN_PREFIX_READY)
+        return;
     for (uint32_t i = 0; i < SEQUENCES; i++) {
-        w->n_purged_in += w->sequences[i].at != NULL && w->sequences[i].salt == salt;
-        n_waiting += w->sequences[i].waits_for != NULL && w->sequences[i].salt == salt;
+        const struct sequence *s = &w->sequences[i];
+
+        w->n_forgotten_in += s->at != NULL && is_below(s->at, &top);
+        n_waiting += s->waits_for != NULL && is_below(s->waits_for, &top);
     }
     for (uint32_t i = 0; i < w->max_nodes; i++) {
-        if (w->entries[i].state == RN_PREFIX_FREE || w->entries[i].salt != salt)
+        if (!is_below(&w->entries[i], &top))
             continue;
         naive_forget(w, &w->entries[i]);
         n++;
     }
-    assert_int_equal(rn_prefix_tree_purge(&w->tree, salt_of(salt), &woken), n);
+    assert_int_equal(rn_prefix_tree_forget(&w->tree, &top.block, 1, &woken), n);
+    naive_tidy(w, naive_find(w, top.salt, top.tokens, top.depth - 1));
     while ((path = rn_prefix_woken_pop(&woken)) != NULL) { /* of several nodes, in any order */
         struct sequence *s = path->owner;
 
-        assert_true(s->waits_for != NULL && s->salt == salt);
+        assert_true(s->waits_for != NULL && s->waits_for->state == RN_PREFIX_FREE);
         s->waits_for = NULL;
         n_told++;
     }
@@ -486,8 +498,8 @@ static void one_operation(struct world *w)
         unpin(w);
         break;
     case 3:
-        if (chance(w, 6) == 0) {
-            purge(w, chance(w, SALTS));
+        if (chance(w, 4) == 0) {
+            forget(w);
         } else if (chance(w, 6) == 0) {
             w->reload = chance(w, 5);
             rn_prefix_tree_set_reload(&w->tree, w->reload);
@@ -576,7 +588,7 @@ static void run(uint64_t seed, uint32_t n, uint32_t max_nodes, uint32_t cold_cha
     assert_int_equal(stats.abandoned, w.n_abandoned);
     /* Each of these paths was taken, or the test would prove less than it says. */
     assert_true(w.n_evicted > n / 100 && w.n_twins > n / 1000 && w.n_abandoned > n / 100);
-    assert_true(w.n_inherited > n / 3000 && w.n_woken_all > n / 1000 && w.n_purged_in > n / 2000);
+    assert_true(w.n_inherited > n / 3000 && w.n_woken_all > n / 1000 && w.n_forgotten_in > n / 2000);
     assert_true(cold_chance == 0 || (w.n_cold_hits > n / 1000 && w.n_recycled > n / 2000));
     assert_true(max_nodes > 26 || w.n_short > n / 2000);
     world_fini(&w);

@@ -1,6 +1,5 @@
 /* The prefix tree step by step: what each operation promises at its edges, what it refuses. What its
- * checks see is test_prefix_check.c; the random test against a model, test_prefix_model.c; copy on write,
- * test_prefix_fork.c. */
+ * checks see is test_prefix_check.c; the random test against a model, test_prefix_model.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -144,7 +143,7 @@ static void the_first_of_twins_wins(void **state)
     close_tree(&f);
 }
 
-/* ---- Eviction, pins, purge -------------------------------------------------------------------------- */
+/* ---- Eviction, pins -------------------------------------------------------------------------- */
 
 static void leaves_go_first_and_holders_keep_a_prefix(void **state)
 {
@@ -285,7 +284,7 @@ static void a_stale_match_is_seen(void **state)
     }
 }
 
-static void purge_takes_all(void **state)
+static void forget_takes_pinned_ones(void **state)
 {
     struct fixture f;
     struct rn_prefix_woken woken = {NULL, NULL};
@@ -302,11 +301,11 @@ static void purge_takes_all(void **state)
     pinned = b.found.ready;
     assert_true(rn_prefix_tree_pin(&f.tree, pinned));
     assert_true(rn_prefix_tree_wait(&f.tree, &b.path, &b.found));
-    assert_int_equal(rn_prefix_tree_purge(&f.tree, salt, &woken), 1 + 1 + 3 + 2); /* root, shared, text, fork_text */
+    assert_int_equal(rn_prefix_tree_forget(&f.tree, a.blocks, 1, &woken), 1 + 3 + 2); /* shared, text, fork_text */
     assert_true(rn_prefix_tree_check(&f.tree));
     assert_ptr_equal(rn_prefix_woken_pop(&woken), &b.path);
     rn_prefix_tree_unpin(&f.tree, pinned); /* stale: nothing */
-    assert_int_equal(rn_prefix_tree_purge(&f.tree, salt, &woken), 0);
+    assert_int_equal(rn_prefix_tree_forget(&f.tree, a.blocks, 1, &woken), 0);
 
     assert_int_equal(a.path.n_claims, 0);
     assert_int_equal(rn_block_pool_references(&f.pool, a.blocks[0]), 1); /* still A's */
@@ -493,7 +492,7 @@ int main(void)
         cmocka_unit_test(a_child_leaves_its_last_use_to_its_parent),
         cmocka_unit_test(a_colder_tier_keeps_and_brings_back),
         cmocka_unit_test(a_stale_match_is_seen),
-        cmocka_unit_test(purge_takes_all),
+        cmocka_unit_test(forget_takes_pinned_ones),
         cmocka_unit_test(forget_takes_what_is_below),
         cmocka_unit_test(nearest_child),
         cmocka_unit_test(without_nodes_nothing_is_cached),

@@ -39,7 +39,8 @@ static void build(struct rn_build *b);
 static runnel_status read_keys(const struct rn_hparams_reader *r);
 
 static const struct made_up plain = {
-    .arch = {"plain", RN_ARCH_NO_ROPE | RN_ARCH_LAYER_NORM, read_keys, build},
+    .arch = {"plain", RN_ARCH_NO_ROPE | RN_ARCH_LAYER_NORM | RN_ARCH_PLAIN_FFN, read_keys, build,
+             .act = RN_ACT_GELU_ERF},
     .positions = true,
     .fused = true,
     .blocks = {{4, 2, 8, 8, 48, 0, 0}, {2, 1, 16, 8, 64, 0, 0}, {4, 4, 8, 8, 48, 0, 5}, {1, 1, 32, 16, 16, 0, 0}}};
@@ -49,7 +50,8 @@ static const struct made_up mixed = {
     .softcap = 2,
     .blocks = {{4, 2, 8, 8, 48, 10000, 0}, {4, 1, 8, 8, 64, 50, 4}, {2, 2, 16, 16, 32, 0, 0}, {0, 0, 0, 0, 40, 0, 0}}};
 static const struct made_up encoder = {
-    .arch = {"encoder", RN_ARCH_LAYER_NORM | RN_ARCH_GAPS | RN_ARCH_BIDIRECTIONAL, read_keys, build},
+    .arch = {"encoder", RN_ARCH_LAYER_NORM | RN_ARCH_GAPS | RN_ARCH_BIDIRECTIONAL | RN_ARCH_PLAIN_FFN, read_keys, build,
+             .act = RN_ACT_GELU_ERF},
     .fused = true,
     .blocks = {{4, 2, 8, 8, 48, 10000, 0}, {4, 4, 8, 8, 48, 50, 6}, {0, 0, 0, 0, 48, 0, 0}, {2, 1, 16, 8, 48, 0, 300}}};
 
@@ -113,7 +115,7 @@ static int16_t gated_attention(struct rn_build *b, int16_t x)
 static void build(struct rn_build *b)
 {
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", WIDTH, VOCAB, 0, false);
-    int16_t x, normed;
+    int16_t x;
 
     rn_build_ropes(b);
     x = rn_build_embed(b, embedding, 1);
@@ -122,10 +124,7 @@ static void build(struct rn_build *b)
     for (b->layer = 0; (uint32_t)b->layer < b->n_blocks; b->layer++) {
         x = current->gated && current->blocks[b->layer].heads > 0 ? gated_attention(b, x)
                                                                   : rn_build_attention_part(b, x);
-        normed = rn_build_norm(b, x, "blk.%d.ffn_norm");
-        x = rn_build_add(
-            b, current->gated ? rn_build_ffn_gated(b, normed, RN_ACT_SILU) : rn_build_ffn(b, normed, RN_ACT_GELU_ERF),
-            x);
+        x = rn_build_ffn_part(b, x);
     }
     b->layer = -1;
     rn_build_head(b, x, embedding);

@@ -1,7 +1,7 @@
 /* An engine with the oracle model (tests/sim/oracle_backend.h) and lower tiers of the prefix cache, for tests: what is
  * asked is numbered, and each answer is judged by the closed form, token for token.
  *
- *   prompt of chain c: a stem of n_stem tokens, the same for all chains of one family (c / 8); then the chain's own
+ *   prompt of chain c: a stem of RIG_STEM tokens, the same for all chains of one family (c / 8); then the chain's own
  *
  * Without threads the engine runs inside rig_ask and rig_settle, on the caller's thread and in a fixed order, and the
  * clock goes on by a microsecond each time it is looked at. */

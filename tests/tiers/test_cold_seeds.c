@@ -239,9 +239,10 @@ static void forget(struct world *world)
 {
     struct known *known = any(world);
     uint32_t salt = (uint32_t)draw(world, SALTS);
+    uint64_t n;
 
     if (draw(world, 20) == 0) {
-        rn_cold_store_forget_salt(world->store, salt_of(salt).word[0]);
+        rn_cold_store_wipe_salt(world->store, salt_of(salt).word[0], &n);
         for (size_t i = 0; i < world->n_known; i++)
             if (world->known[i].salt == salt)
                 world->known[i].live = false;

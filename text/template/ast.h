@@ -256,8 +256,7 @@ struct rn_tpl_node *rn_tpl_parse_tuple(struct rn_tpl_parser *p, bool simple, boo
 
 /* The stream of tokens. */
 const struct rn_tpl_lexeme *rn_tpl_parse_now(const struct rn_tpl_parser *p);
-const struct rn_tpl_lexeme *rn_tpl_parse_look(const struct rn_tpl_parser *p); /* the one after */
-const struct rn_tpl_lexeme *rn_tpl_parse_next(struct rn_tpl_parser *p);       /* returns the current one and goes on */
+const struct rn_tpl_lexeme *rn_tpl_parse_next(struct rn_tpl_parser *p); /* returns the current one and goes on */
 bool rn_tpl_parse_at_name(const struct rn_tpl_parser *p, const char *name);
 bool rn_tpl_parse_skip(struct rn_tpl_parser *p, enum rn_tpl_lex_kind kind);
 bool rn_tpl_parse_skip_name(struct rn_tpl_parser *p, const char *name);

@@ -22,7 +22,7 @@ const struct rn_tpl_lexeme *rn_tpl_parse_now(const struct rn_tpl_parser *p)
     return &p->tokens[p->now];
 }
 
-const struct rn_tpl_lexeme *rn_tpl_parse_look(const struct rn_tpl_parser *p)
+static const struct rn_tpl_lexeme *look_ahead(const struct rn_tpl_parser *p)
 {
     return &p->tokens[p->now + (p->tokens[p->now].kind != RN_TPL_LEX_EOF)];
 }
@@ -243,8 +243,7 @@ static struct rn_tpl_node *parse_chain(struct rn_tpl_parser *p, enum rn_tpl_node
 
     for (;;) {
         op = op_of(rn_tpl_parse_now(p));
-        if (op < 0 && kind == RN_TPL_NODE_COMPARE && rn_tpl_parse_at_name(p, "not") &&
-            is_name(rn_tpl_parse_look(p), "in")) {
+        if (op < 0 && kind == RN_TPL_NODE_COMPARE && rn_tpl_parse_at_name(p, "not") && is_name(look_ahead(p), "in")) {
             rn_tpl_parse_next(p);
             op = RN_TPL_OP_NOT_IN;
         }
@@ -370,7 +369,7 @@ static void parse_argument(struct rn_tpl_parser *p, struct rn_tpl_args *args, st
     } else if (rn_tpl_parse_skip(p, RN_TPL_LEX_POW)) {
         bad_call(p, at, args->star_star != NULL);
         args->star_star = rn_tpl_parse_expression(p);
-    } else if (rn_tpl_parse_now(p)->kind == RN_TPL_LEX_NAME && rn_tpl_parse_look(p)->kind == RN_TPL_LEX_ASSIGN) {
+    } else if (rn_tpl_parse_now(p)->kind == RN_TPL_LEX_NAME && look_ahead(p)->kind == RN_TPL_LEX_ASSIGN) {
         bad_call(p, at, args->star_star != NULL);
         parse_keyword(p, args, cap);
     } else {

@@ -5,7 +5,7 @@
 
 /* ---- The loop variable ---- */
 
-struct rn_tpl_loop_object *rn_tpl_loop_new(struct rn_run *run, struct rn_value iterable, struct rn_tpl_iter *iter)
+static struct rn_tpl_loop_object *new_loop(struct rn_run *run, struct rn_value iterable, struct rn_tpl_iter *iter)
 {
     struct rn_tpl_loop_object *loop = rn_tpl_object_new(run, RN_TPL_OBJECT_LOOP, sizeof *loop);
 
@@ -174,7 +174,7 @@ static struct rn_value run_recursive(struct rn_run *run, const struct rn_tpl_loo
     rn_enter(&run->arena);
     run->env = outer;
     iter = loop->test != NULL ? test_iter(run, loop, iterable) : rn_tpl_iter_of(run, iterable);
-    object = rn_tpl_loop_new(run, loop->test != NULL ? rn_tpl_object_value(iter) : iterable, iter);
+    object = new_loop(run, loop->test != NULL ? rn_tpl_object_value(iter) : iterable, iter);
     object->recursive = loop;
     object->env = outer;
     object->depth0 = depth0;
@@ -209,7 +209,7 @@ enum rn_tpl_flow rn_tpl_exec_loop(struct rn_run *run, const struct rn_tpl_node *
     }
     iter = loop->test != NULL ? test_iter(run, loop, iterable) : rn_tpl_iter_of(run, iterable);
     if (loop->extended)
-        object = rn_tpl_loop_new(run, loop->test != NULL ? rn_tpl_object_value(iter) : iterable, iter);
+        object = new_loop(run, loop->test != NULL ? rn_tpl_object_value(iter) : iterable, iter);
     return run_passes(run, loop, iter, object);
 }
 

@@ -232,7 +232,6 @@ struct rn_value rn_tpl_follow_path(struct rn_run *run, const struct rn_list *pat
                                    struct rn_value or_else);
 
 /* Loops; loop.c. */
-struct rn_tpl_loop_object *rn_tpl_loop_new(struct rn_run *run, struct rn_value iterable, struct rn_tpl_iter *iter);
 bool rn_tpl_loop_next(struct rn_run *run, struct rn_tpl_loop_object *loop, struct rn_value *out);
 int64_t rn_tpl_loop_length(struct rn_run *run, struct rn_tpl_loop_object *loop);
 bool rn_tpl_loop_attribute(struct rn_run *run, struct rn_tpl_loop_object *loop, const struct rn_str *name,
