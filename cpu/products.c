@@ -116,11 +116,22 @@ static void tile(const struct rn_fast_context *c, const struct product *p, uint3
     }
 }
 
+/* Of floats as they lie: so many tiles that a call is worth it where rows are short, as an adapter's are. */
+static uint32_t float_height(const struct product *p)
+{
+    enum { CALL_BYTES = 8 << 10 };
+    size_t tile_bytes = p->kernel->tile * p->weight->row_bytes;
+
+    return p->kernel->tile * (tile_bytes < CALL_BYTES ? (uint32_t)(CALL_BYTES / tile_bytes) : 1);
+}
+
 /* Rows that are handed over together. */
 static uint32_t height_of(const struct product *p)
 {
     if (p->n >= p->kernel->pack_from)
         return rn_kernel_panel(p->kernel, p->weight->cols);
+    if (p->kernel->input == RN_INPUT_F32 && p->kernel->direct != NULL)
+        return float_height(p);
     return p->readings != NULL && p->n <= p->kernel->few ? RN_TILE_ROWS * reading_of(p).streams
                                                          : rn_kernel_height(p->kernel, p->n);
 }

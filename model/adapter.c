@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "model/build.h"
 
 #define A_END ".lora_a"
 #define B_END ".lora_b"
@@ -144,22 +145,6 @@ static bool base_name(const struct rn_tensor *tensor, const char *end, char *nam
     return true;
 }
 
-static bool is_number(const struct rn_tensor *tensor)
-{
-    switch (tensor->type) {
-    case RN_I8:
-    case RN_I16:
-    case RN_I32:
-    case RN_I64:
-    case RN_F64:
-    case RN_Q8_1:
-    case RN_Q8_K:
-        return false;
-    default:
-        return rn_type(tensor->type) != NULL;
-    }
-}
-
 /* A and B of the matrix `target`, checked. */
 static runnel_status find_pair(const struct rn_gguf *gguf, const struct rn_tensor *target, const char *name,
                                const struct rn_tensor **a, const struct rn_tensor **b, runnel_error *error)
@@ -185,7 +170,7 @@ static runnel_status find_pair(const struct rn_gguf *gguf, const struct rn_tenso
     if ((*a)->dims[1] > RN_MAX_RANK)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: tensor %s" A_END ": a rank of %llu is more than %d",
                             rn_gguf_path(gguf), name, (unsigned long long)(*a)->dims[1], RN_MAX_RANK);
-    if (!is_number(*a) || !is_number(*b))
+    if (!rn_build_computable((*a)->type) || !rn_build_computable((*b)->type))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: tensors %s" A_END " and " B_END " are not of numbers",
                             rn_gguf_path(gguf), name);
     return RUNNEL_OK;

@@ -94,7 +94,7 @@ bool rn_build_is_unused(const struct rn_build *b, struct rn_view name)
     return false;
 }
 
-static bool computable(uint32_t type)
+bool rn_build_computable(uint32_t type)
 {
     switch (type) {
     case RN_I8:
@@ -174,7 +174,8 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
                       (unsigned long long)tensor->dims[2], (unsigned long long)tensor->dims[3], cols, rows, experts);
         return 0;
     }
-    if (!(ids ? tensor->type == RN_I32 : computable(tensor->type)) || cols % rn_type(tensor->type)->elements != 0) {
+    if (!(ids ? tensor->type == RN_I32 : rn_build_computable(tensor->type)) ||
+        cols % rn_type(tensor->type)->elements != 0) {
         rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %s: type %s cannot hold a weight of %u columns", name,
                       rn_type(tensor->type)->name, cols);
         return 0;

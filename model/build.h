@@ -67,6 +67,9 @@ void rn_build_fail(struct rn_build *b, runnel_status status, const char *format,
 
 /* ---- Weights. `name` is a tensor name; inside a block ("%d" in it) the block's number goes in. ---- */
 
+/* The type is one of numbers that products can be computed with. */
+bool rn_build_computable(uint32_t type);
+
 /* The matrix [rows, cols], or `experts` of them (0: not an expert tensor). Absent: FORMAT, or -1 where optional. */
 int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
                         bool optional);
