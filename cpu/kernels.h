@@ -83,7 +83,8 @@ struct rn_line;
 struct rn_matmul {
     const uint8_t *weights; /* first weight row */
     size_t row_bytes;       /* from one row to the next */
-    uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel */
+    uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel; of floats as they lie any
+                               number */
     uint32_t step;          /* 1, but for direct products */
     uint32_t gap;           /* of tiles and few inputs: so many rows, of weights and of out, that are passed over behind
                                each tile of RN_TILE_ROWS; 0 elsewhere */

@@ -212,28 +212,36 @@ INLINE void float_tiles(const struct rn_matmul *m, const uint8_t *const *rows, i
         float_tile(m, rows, kind, i, 1);
 }
 
-static void direct_f32(const struct rn_matmul *m)
+/* One tile of rows after the other. */
+INLINE void direct_floats(const struct rn_matmul *m, int kind)
 {
     const uint8_t *rows[FLOAT_TILE];
+    struct rn_matmul part = *m;
+    uint32_t row, c;
 
-    rn_tile_rows(m, FLOAT_TILE, rows);
-    float_tiles(m, rows, F32);
+    for (row = 0; row < m->rows; row += FLOAT_TILE) {
+        part.weights = m->weights + (size_t)row * m->step * m->row_bytes;
+        part.rows = m->rows - row < FLOAT_TILE ? m->rows - row : FLOAT_TILE;
+        for (c = 0; c < m->n; c++)
+            part.out[c] = m->out[c] + (size_t)row * m->step;
+        rn_tile_rows(&part, FLOAT_TILE, rows);
+        float_tiles(&part, rows, kind);
+    }
+}
+
+static void direct_f32(const struct rn_matmul *m)
+{
+    direct_floats(m, F32);
 }
 
 static void direct_f16(const struct rn_matmul *m)
 {
-    const uint8_t *rows[FLOAT_TILE];
-
-    rn_tile_rows(m, FLOAT_TILE, rows);
-    float_tiles(m, rows, F16);
+    direct_floats(m, F16);
 }
 
 static void direct_bf16(const struct rn_matmul *m)
 {
-    const uint8_t *rows[FLOAT_TILE];
-
-    rn_tile_rows(m, FLOAT_TILE, rows);
-    float_tiles(m, rows, BF16);
+    direct_floats(m, BF16);
 }
 
 static size_t float_panel(uint32_t cols)
