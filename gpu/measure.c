@@ -43,7 +43,8 @@ static uint64_t bytes_of(const struct rn_gpu_backend *backend, uint32_t type_id)
 /* One row times all of them. */
 static int time_products(struct rn_gpu_backend *backend, uint32_t type_id, uint64_t *ns)
 {
-    const struct rn_gpu_shape shape = {1, 1, 1, rn_gpu_longest(backend, 1), 1, 0, 0, 0, 0};
+    const struct rn_gpu_shape shape = {
+        .n_rows = 1, .n_outs = 1, .n_seqs = 1, .longest = rn_gpu_longest(backend, 1), .n_selected = 1};
     struct rn_gpu_driver *driver = backend->device->driver;
     const struct rn_clock clock = rn_clock_machine();
     uint64_t begin = rn_now_ns(&clock);

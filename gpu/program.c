@@ -207,22 +207,20 @@ static int allow_streams(struct rn_gpu_backend *backend, struct rn_gpu_shape sha
 int rn_gpu_program_allow(struct rn_gpu_backend *backend)
 {
     uint32_t longest = rn_gpu_longest(backend, backend->limits.context_tokens);
-    struct rn_gpu_shape shape = {1, 1, 1, longest, 1, 0, 0, 0, 1};
+    struct rn_gpu_shape shape = {
+        .n_rows = 1, .n_outs = 1, .n_seqs = 1, .longest = longest, .n_selected = 1, .is_adapted = 1};
     int result = RN_GPU_OK;
 
     backend->allows = true;
     result = allow_streams(backend, shape);
     for (; shape.n_rows < backend->limits.max_rows && result == RN_GPU_OK; shape.n_rows *= 2)
         result = rn_gpu_program_run(backend, &shape);
-    shape = (struct rn_gpu_shape){backend->limits.max_rows,
-                                  backend->limits.max_outs,
-                                  backend->limits.max_seqs,
-                                  longest,
-                                  backend->limits.max_rows,
-                                  0,
-                                  0,
-                                  0,
-                                  1};
+    shape = (struct rn_gpu_shape){.n_rows = backend->limits.max_rows,
+                                  .n_outs = backend->limits.max_outs,
+                                  .n_seqs = backend->limits.max_seqs,
+                                  .longest = longest,
+                                  .n_selected = backend->limits.max_rows,
+                                  .is_adapted = 1};
     if (result == RN_GPU_OK)
         result = rn_gpu_program_run(backend, &shape);
     if (result == RN_GPU_OK && backend->limits.draws) {

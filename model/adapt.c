@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "model/adapter.h"
+#include "model/build.h"
 #include "model/op_info.h"
 
 enum {
@@ -41,18 +42,12 @@ static bool stacks_of(const struct adapting *w, const struct rn_op *op, struct r
     return op->kind == RN_OP_MATMUL && rn_adapters_of(w->adapters, w->old->weights[op->weight].tensor, stacks);
 }
 
-static struct rn_op empty(enum rn_op_kind kind, int32_t layer)
+static struct rn_op op_of(enum rn_op_kind kind, int32_t layer)
 {
-    return (struct rn_op){.kind = kind,
-                          .out = -1,
-                          .out2 = -1,
-                          .a = -1,
-                          .b = -1,
-                          .weight = -1,
-                          .bias = -1,
-                          .layer = layer,
-                          .scale = 1,
-                          .adapted = true};
+    struct rn_op op = rn_build_bare(kind, layer);
+
+    op.adapted = true;
+    return op;
 }
 
 static int16_t new_slot(struct adapting *w, struct rn_slot slot)
@@ -88,13 +83,7 @@ static int32_t weight_of(struct adapting *w, const struct rn_tensor *tensor)
         if (plan->weights[i].tensor == tensor)
             return (int32_t)i;
     plan->weights[plan->n_weights] =
-        (struct rn_weight){.tensor = tensor,
-                           .type = rn_type(tensor->type),
-                           .type_id = tensor->type,
-                           .cols = (uint32_t)tensor->dims[0],
-                           .rows = (uint32_t)tensor->dims[1],
-                           .experts = (uint32_t)tensor->dims[2],
-                           .row_bytes = rn_type_bytes(rn_type(tensor->type), tensor->dims[0])};
+        rn_build_weight(tensor, (uint32_t)tensor->dims[0], (uint32_t)tensor->dims[1], (uint32_t)tensor->dims[2]);
     plan->weight_bytes += tensor->bytes;
     return (int32_t)plan->n_weights++;
 }
@@ -115,7 +104,7 @@ static void add_product(struct adapting *w, const struct rn_op *product, const s
                         uint32_t lane)
 {
     const struct rn_slot from = w->old->slots[product->a], to = w->old->slots[product->out];
-    struct rn_op a = empty(RN_OP_EXPERT_MATMUL, product->layer), b = a, sum = empty(RN_OP_ADAPT, product->layer);
+    struct rn_op a = op_of(RN_OP_EXPERT_MATMUL, product->layer), b = a, sum = op_of(RN_OP_ADAPT, product->layer);
 
     a.experts = b.experts = rn_adapters_count(w->adapters) + 1;
     a.used = b.used = 1;
@@ -168,7 +157,7 @@ static bool is_awaited(const struct adapting *w, const struct rn_op *op)
 
 static void add_ids(struct adapting *w)
 {
-    struct rn_op op = empty(RN_OP_ADAPTER, -1);
+    struct rn_op op = op_of(RN_OP_ADAPTER, -1);
 
     op.out = w->ids = new_slot(w, (struct rn_slot){.width = 1, .is_i32 = true});
     add(w, &op);
@@ -176,7 +165,7 @@ static void add_ids(struct adapting *w)
 
 static void select_ids(struct adapting *w)
 {
-    struct rn_op op = empty(RN_OP_SELECT_IDS, -1);
+    struct rn_op op = op_of(RN_OP_SELECT_IDS, -1);
 
     op.a = w->ids;
     op.out = w->selected_ids = new_slot(w, (struct rn_slot){.width = 1, .is_i32 = true, .selected = true});

@@ -52,11 +52,6 @@ static const struct adapter *adapter_at(const struct rn_adapters *adapters, uint
     return &adapters->list[number - 1];
 }
 
-const char *rn_adapter_name(const struct rn_adapters *adapters, uint32_t number)
-{
-    return adapter_at(adapters, number)->name;
-}
-
 const struct rn_gguf *rn_adapter_gguf(const struct rn_adapters *adapters, uint32_t number)
 {
     return adapter_at(adapters, number)->gguf;

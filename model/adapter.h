@@ -3,13 +3,14 @@
  *
  *     y = W x + (alpha / rank) * scale * B (A x)
  *
- *     files ──rn_adapters_load──▶ stacks: for each matrix W that any of them changes, A and B of all of them, A with its
- *                                 factor (alpha / rank) * scale
+ *     files ──rn_adapters_load──▶ stacks: for each matrix W that any of them changes, A and B of all of them,
+ *                                 A with its factor (alpha / rank) * scale
  *     plan, stacks ──rn_plan_adapt──▶ the plan with ops for what they add
  *
  * In a plan an adapter is an expert that the row's sequence has chosen (rn_step_seq.adapter): number 0 has zeros, 1 is
- * the first adapter. So rows of many adapters go through one step, each reads its own adapter's matrices alone, and what
- * a row gets does not depend on what others have (law 5). Steps without any adapter pass over these ops (rn_op.adapted).
+ * the first adapter. So rows of many adapters go through one step, each reads its own adapter's matrices alone, and
+ * what a row gets does not depend on what others have (law 5). Steps without any adapter pass over these ops
+ * (rn_op.adapted).
  *
  * Files: GGUF with general.type "adapter" and adapter.type "lora", as llama.cpp's converter writes them:
  *
@@ -36,17 +37,15 @@ struct rn_adapter_source {
 };
 
 /* Loads n files, 1 to RN_MAX_ADAPTERS, for the model of `gguf`, which must outlive the result. Blocks on the disk.
- * IO; FORMAT: a file is damaged, or its tensors have not the shapes that the model's ask for; UNSUPPORTED: it is no LoRA
- * adapter, or one for another architecture, or it changes what cannot be adapted; NO_MEMORY. *error names the file and
- * the tensor or key. */
+ * IO; FORMAT: a file is damaged, or its tensors have not the shapes that the model's ask for; UNSUPPORTED: it is no
+ * LoRA adapter, or one for another architecture; NO_MEMORY. *error names the file and the tensor or key. */
 runnel_status rn_adapters_load(struct rn_heap *heap, const struct rn_gguf *gguf,
                                const struct rn_adapter_source *sources, uint32_t n, struct rn_adapters **out,
                                runnel_error *error);
 void rn_adapters_free(struct rn_adapters *adapters); /* NULL is allowed. No plan with their ops is left */
 
 uint32_t rn_adapters_count(const struct rn_adapters *adapters); /* of NULL 0 */
-/* Of number 1 to count: its name, its file, the scale it was loaded with. */
-const char *rn_adapter_name(const struct rn_adapters *adapters, uint32_t number);
+/* Of number 1 to count: its file, the scale it was loaded with. */
 const struct rn_gguf *rn_adapter_gguf(const struct rn_adapters *adapters, uint32_t number);
 float rn_adapter_scale(const struct rn_adapters *adapters, uint32_t number);
 /* Its number; 0: none has that name. adapters NULL: there are none. */

@@ -131,23 +131,28 @@ static int32_t known_weight(struct rn_build *b, const struct rn_tensor *tensor)
     return -1;
 }
 
+struct rn_weight rn_build_weight(const struct rn_tensor *tensor, uint32_t cols, uint32_t rows, uint32_t experts)
+{
+    const struct rn_type *type = rn_type(tensor->type);
+
+    return (struct rn_weight){.tensor = tensor,
+                              .type = type,
+                              .type_id = tensor->type,
+                              .cols = cols,
+                              .rows = rows,
+                              .experts = experts,
+                              .row_bytes = rn_type_bytes(type, cols)};
+}
+
 /* Shape and type are right. */
 static int32_t append_weight(struct rn_build *b, const struct rn_tensor *tensor, uint32_t cols, uint32_t rows,
                              uint32_t experts)
 {
     struct rn_plan *plan = b->plan;
-    struct rn_weight *weight;
 
     if (!rn_build_grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
         return 0;
-    weight = &plan->weights[plan->n_weights];
-    *weight = (struct rn_weight){.tensor = tensor,
-                                 .type = rn_type(tensor->type),
-                                 .type_id = tensor->type,
-                                 .cols = cols,
-                                 .rows = rows,
-                                 .experts = experts};
-    weight->row_bytes = rn_type_bytes(weight->type, cols);
+    plan->weights[plan->n_weights] = rn_build_weight(tensor, cols, rows, experts);
     b->n_foreign += b->source != plan->gguf;
     plan->parameters += tensor->elements;
     plan->weight_bytes += tensor->bytes;
@@ -361,10 +366,15 @@ uint32_t rn_build_width(const struct rn_build *b, int16_t slot)
 
 /* ---- Ops ---- */
 
-struct rn_op rn_build_empty(const struct rn_build *b, enum rn_op_kind kind)
+struct rn_op rn_build_bare(enum rn_op_kind kind, int32_t layer)
 {
     return (struct rn_op){
-        .kind = kind, .out = -1, .out2 = -1, .a = -1, .b = -1, .weight = -1, .bias = -1, .layer = b->layer, .scale = 1};
+        .kind = kind, .out = -1, .out2 = -1, .a = -1, .b = -1, .weight = -1, .bias = -1, .layer = layer, .scale = 1};
+}
+
+struct rn_op rn_build_empty(const struct rn_build *b, enum rn_op_kind kind)
+{
+    return rn_build_bare(kind, b->layer);
 }
 
 void rn_build_op(struct rn_build *b, const struct rn_op *op)

@@ -103,8 +103,14 @@ uint32_t rn_build_width(const struct rn_build *b, int16_t slot);
 bool rn_build_grow(struct rn_build *b, void **array, uint32_t n, uint32_t *room, size_t size);
 void rn_build_release(struct rn_build *b, int16_t slot);
 
-/* A copy of *op goes to the end of the plan; rn_build_empty: an op with nothing in it, -1 wherever an index
- * may be absent, and the layer of the block being built. */
+/* An op with nothing in it but its layer: -1 wherever an index may be absent. */
+struct rn_op rn_build_bare(enum rn_op_kind kind, int32_t layer);
+
+/* What a plan says of a tensor that is read as `experts` matrices [rows, cols]. */
+struct rn_weight rn_build_weight(const struct rn_tensor *tensor, uint32_t cols, uint32_t rows, uint32_t experts);
+
+/* A copy of *op goes to the end of the plan; rn_build_empty: an op with nothing in it but the layer of the block being
+ * built. */
 struct rn_op rn_build_empty(const struct rn_build *b, enum rn_op_kind kind);
 void rn_build_op(struct rn_build *b, const struct rn_op *op);
 

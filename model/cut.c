@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "model/build.h"
 #include "model/op_info.h"
 
 /* A value that the back reads and the front has computed. */
@@ -184,12 +185,6 @@ static void copy_op(struct part *part, struct rn_op op)
     add_op(part, op);
 }
 
-static struct rn_op empty(enum rn_op_kind kind)
-{
-    return (struct rn_op){
-        .kind = kind, .out = -1, .out2 = -1, .a = -1, .b = -1, .weight = -1, .bias = -1, .layer = -1, .scale = 1};
-}
-
 /* `rope` and `inv_freq` are the whole plan's, copied: an op keeps its number of them. */
 static bool copy_ropes(struct rn_plan *plan, const struct rn_plan *whole)
 {
@@ -290,7 +285,7 @@ static struct rn_plan *make_front(struct rn_heap *heap, const struct cut *cut)
             part.plan->ops[part.plan->n_ops - 1].group = cut->crossings[c++].at;
     }
     for (; c < cut->n_crossings; c++) {
-        struct rn_op tap = empty(RN_OP_TAP);
+        struct rn_op tap = rn_build_bare(RN_OP_TAP, -1);
 
         tap.a = slot_of(&part, cut->crossings[c].slot);
         tap.group = cut->crossings[c].at;
@@ -303,13 +298,13 @@ static struct rn_plan *make_front(struct rn_heap *heap, const struct cut *cut)
 static void take_crossings(struct part *part)
 {
     const struct cut *cut = part->cut;
-    struct rn_op input = empty(RN_OP_INPUT);
+    struct rn_op input = rn_build_bare(RN_OP_INPUT, -1);
 
     input.out = new_slot(part, (struct rn_slot){.width = cut->width});
     add_op(part, input);
     for (uint32_t c = 0; c < cut->n_crossings; c++) {
         const struct crossing *crossing = &cut->crossings[c];
-        struct rn_op split = empty(RN_OP_SPLIT), tap;
+        struct rn_op split = rn_build_bare(RN_OP_SPLIT, -1), tap;
 
         split.a = input.out;
         split.heads = 1;

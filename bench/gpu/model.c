@@ -49,8 +49,11 @@ static void make_step(struct steps *s, uint32_t n_seqs, uint32_t n_rows, uint32_
             s->rows[s->step.n_rows++] = (struct rn_step_row){(int32_t)(gpu_random(s->b) % s->plan->n_vocab), depth + i,
                                                              q, i + 1 == n_rows ? (int32_t)s->step.n_outs++ : -1};
     }
-    s->shape = (struct rn_gpu_shape){
-        s->step.n_rows, s->step.n_outs, n_seqs, rn_gpu_longest(s->backend, depth + n_rows), s->step.n_outs, 0, 0, 0, 0};
+    s->shape = (struct rn_gpu_shape){.n_rows = s->step.n_rows,
+                                     .n_outs = s->step.n_outs,
+                                     .n_seqs = n_seqs,
+                                     .longest = rn_gpu_longest(s->backend, depth + n_rows),
+                                     .n_selected = s->step.n_outs};
 }
 
 /* The median of steps, from submit to on_done. */

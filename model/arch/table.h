@@ -74,7 +74,8 @@ void rn_arch_features(const struct rn_arch *arch, char text[RN_ARCH_FEATURES_BYT
 /* NULL: not known. */
 const struct rn_arch *rn_arch_find(struct rn_view name);
 
-/* The name of flag `bit` and of activation `act` as rn_arch_rows_init reads them: small letters, words joined by '-'. */
+/* The name of flag `bit` and of activation `act` as rn_arch_rows_init reads them: small letters, words joined by
+ * '-'. */
 void rn_arch_flag_name(enum rn_arch_bit bit, char name[RN_ARCH_NAME_BYTES]);
 const char *rn_arch_act_name(enum rn_activation act);
 

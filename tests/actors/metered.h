@@ -38,8 +38,8 @@ struct metered_seen {
     bool prompt_seen;
 };
 
-/* For metered_watch: fills metered_seen, which the caller has cleared, and keeps streams awake. A sequence has rows of its
- * prompt until the first with one row whose logits are wanted; then the last token and guesses. */
+/* For metered_watch: fills metered_seen, which the caller has cleared, and keeps streams awake. A sequence has rows of
+ * its prompt until the first with one row whose logits are wanted; then the last token and guesses. */
 extern struct metered_seen metered_seen;
 void metered_see(const struct rn_step *step);
 

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "model/adapter.h"
 #include "model/quant.h"
+#include "tests/model/adapter_file.h"
 #include "tests/oracle/made_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -64,12 +65,7 @@ static void write_adapter(struct writer *w, const char *const *names, uint32_t n
     uint64_t at = 0;
     char name[96];
 
-    w_header(w, 3, 2 * (uint64_t)n, 4);
-    w_key_string(w, "general.type", "adapter");
-    w_key_string(w, "adapter.type", "lora");
-    w_key_string(w, "general.architecture", "llama");
-    w_key(w, "adapter.lora.alpha", RN_GGUF_F32);
-    w_f32(w, 3);
+    adapter_file_head(w, "llama", 2 * (uint64_t)n, 3);
     for (uint32_t i = 0; i < 2 * n; i++) {
         const struct rn_tensor *target = rn_gguf_find_tensor(model, names[i / 2]);
         const uint64_t a_dims[] = {target->dims[0], RANK}, b_dims[] = {RANK, target->dims[1]};

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "model/adapter.h"
-#include "tests/cpu/runner.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/oracle/made_model.h"
 
@@ -40,22 +40,15 @@ static void run(struct runner *r, uint32_t first, uint32_t n, uint32_t from, uin
     run_step(r, &step);
 }
 
-static void open_cuda(struct runner *r, const struct rn_plan *plan)
+static struct rn_backend_limits limits_of(void)
 {
-    runnel_error error = {0};
-
-    r->plan = plan;
-    r->limits = (struct rn_backend_limits){.max_rows = MAX_ROWS,
-                                           .max_seqs = SEQS,
-                                           .max_outs = MAX_ROWS,
-                                           .n_blocks = SEQS * CONTEXT / BLOCK,
-                                           .block_tokens = BLOCK,
-                                           .context_tokens = CONTEXT,
-                                           .kv_type = RUNNEL_KV_F32};
-    sem_init(&r->done, 0, 0);
-    r->backend = device->kind->new_backend(device, &heap);
-    if (r->backend->ops->prepare(r->backend, plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
+    return (struct rn_backend_limits){.max_rows = MAX_ROWS,
+                                      .max_seqs = SEQS,
+                                      .max_outs = MAX_ROWS,
+                                      .n_blocks = SEQS * CONTEXT / BLOCK,
+                                      .block_tokens = BLOCK,
+                                      .context_tokens = CONTEXT,
+                                      .kv_type = RUNNEL_KV_F32};
 }
 
 static void compare(const struct rn_plan *plan)
@@ -63,11 +56,12 @@ static void compare(const struct rn_plan *plan)
     const size_t one = (size_t)N * plan->n_vocab;
     float *want = rn_calloc(&heap, SEQS * one, sizeof *want), *got = rn_calloc(&heap, SEQS * one, sizeof *got);
     float *again = rn_calloc(&heap, SEQS * one, sizeof *again);
+    const struct rn_backend_limits limits = limits_of();
     struct runner cuda, reference;
 
     assert_true(want != NULL && got != NULL && again != NULL);
-    open_cuda(&cuda, plan);
-    open_runner(&reference, &heap, plan, NULL, 1, &cuda.limits);
+    open_on_device(&cuda, &heap, device, plan->architecture, plan, &limits);
+    open_runner(&reference, &heap, plan, NULL, 1, &limits);
     run(&reference, 0, SEQS, 0, N, want);
     close_runner(&reference);
     run(&cuda, 0, SEQS, 0, N, got);
@@ -82,8 +76,7 @@ static void compare(const struct rn_plan *plan)
     }
     assert_memory_equal(again, got, SEQS * one * sizeof *got);
     assert_true(nmse(got, got + one, one) > 1e-3 && nmse(got + one, got + 2 * one, one) > 1e-3);
-    cuda.backend->ops->free(cuda.backend);
-    sem_destroy(&cuda.done);
+    close_on_device(&cuda);
     rn_free(&heap, want);
     rn_free(&heap, got);
     rn_free(&heap, again);

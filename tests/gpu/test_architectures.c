@@ -12,6 +12,7 @@
 
 #include "model/head.h"
 #include "tests/cpu/made_text.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/shared.h"
 #include "tests/oracle/arch_models.h"
@@ -83,21 +84,16 @@ static void check_model(const char *name, struct runner *cuda)
 static void run_plan(const char *name, struct rn_plan *plan)
 {
     runnel_error error = {0};
-    struct runner cuda = {0};
+    struct rn_backend_limits limits;
+    struct runner cuda;
 
     n_rows = made_rows(name);
-    cuda.plan = plan;
-    cuda.limits = made_limits(plan, n_rows);
-    sem_init(&cuda.done, 0, 0);
-    cuda.backend = device->kind->new_backend(device, &heap);
-    assert_non_null(cuda.backend);
-    if (cuda.backend->ops->prepare(cuda.backend, plan, &cuda.limits, NULL, NULL, &error) == RUNNEL_OK) {
+    limits = made_limits(plan, n_rows);
+    if (prepare_on_device(&cuda, &heap, device, plan, &limits, &error) == RUNNEL_OK)
         check_model(name, &cuda);
-    } else {
+    else
         complain(name, error.message);
-    }
-    cuda.backend->ops->free(cuda.backend);
-    sem_destroy(&cuda.done);
+    close_on_device(&cuda);
     rn_plan_free(plan);
 }
 

@@ -16,6 +16,7 @@
 #include "tests/slow.h"
 #include "tests/cpu/made_text.h"
 #include "tests/gpu/expert_pokes.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
@@ -72,14 +73,11 @@ static void close_made(struct made *made)
 static runnel_status prepare(struct runner *r, struct made *made, struct rn_device *device, uint64_t bytes,
                              runnel_error *error)
 {
-    r->plan = made->plan;
-    r->limits = made_limits(made->plan, made->n_rows);
-    r->limits.expert_bytes = bytes;
-    r->limits.expert_use = made->use;
-    sem_init(&r->done, 0, 0);
-    r->backend = device->kind->new_backend(device, &heap);
-    assert_non_null(r->backend);
-    return r->backend->ops->prepare(r->backend, r->plan, &r->limits, NULL, NULL, error);
+    struct rn_backend_limits limits = made_limits(made->plan, made->n_rows);
+
+    limits.expert_bytes = bytes;
+    limits.expert_use = made->use;
+    return prepare_on_device(r, &heap, device, made->plan, &limits, error);
 }
 
 static void open_cache(struct runner *r, struct made *made, struct rn_device *device, uint64_t bytes)
@@ -89,12 +87,6 @@ static void open_cache(struct runner *r, struct made *made, struct rn_device *de
     reset_use(made);
     if (prepare(r, made, device, bytes, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
-}
-
-static void close_cache(struct runner *r)
-{
-    r->backend->ops->free(r->backend);
-    sem_destroy(&r->done);
 }
 
 /* ---- The same bits ---- */
@@ -135,7 +127,7 @@ static void check_cache(const char *name, struct made *made, struct rn_device *d
     assert_int_equal(hits + misses, sum_of(made->use));
     assert_true((hits == 0) == (room.n_places == 0) && (misses == 0) == (room.n_places == room.n));
     assert_true((fetched > 0) == (room.n_places > 0 && room.n_places < room.n));
-    close_cache(&r);
+    close_on_device(&r);
     made_result_free(&heap, &got);
 }
 
@@ -151,7 +143,7 @@ static void check_model(const char *name, struct rn_device *device)
     open_cache(&r, &made, device, 0);
     assert_int_equal(pokes_experts(r.backend), 0);
     made_text_run(&r, made.n_rows, made.n_rows, &want);
-    close_cache(&r);
+    close_on_device(&r);
     device->kind->expert_room(made.plan, UINT64_MAX, &all);
     assert_int_equal(all.n_places, all.n);
     check_cache(name, &made, device, 1, &want);

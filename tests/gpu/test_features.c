@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "model/quant.h"
-#include "tests/cpu/runner.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 
 enum { VOCAB = 40, SOME = 24, WIDTH = 36, BROUGHT = 20, ROWS = 7, MEMORY = 16 << 20 };
@@ -199,17 +199,13 @@ static void features(void **state)
                                              .block_tokens = 32,
                                              .context_tokens = 32,
                                              .kv_type = RUNNEL_KV_F32};
-    struct runner reference, cuda = {.plan = &made.plan, .limits = limits};
+    struct runner reference, cuda;
     struct rn_device *device = open_emulated(&heap, MEMORY);
     static struct result want, got;
-    runnel_error error = {0};
 
     (void)state;
     open_runner(&reference, &heap, &made.plan, NULL, 1, &limits);
-    sem_init(&cuda.done, 0, 0);
-    cuda.backend = device->kind->new_backend(device, &heap);
-    if (cuda.backend->ops->prepare(cuda.backend, cuda.plan, &cuda.limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
+    open_on_device(&cuda, &heap, device, made.plan.architecture, &made.plan, &limits);
     assert_true(rn_device_can(cuda.backend->caps, RN_CAN_FEATURES | RN_CAN_INPUTS));
     for (int round = 0; round < 3; round++) { /* launched, captured, as a graph */
         for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {

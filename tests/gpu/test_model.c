@@ -11,8 +11,8 @@
 
 #include "model/expert_use.h"
 #include "model/quant.h"
-#include "tests/cpu/runner.h"
 #include "tests/gpu/force_streams.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/shared.h"
 
@@ -40,22 +40,16 @@ static struct rn_backend_limits limits_of(runnel_kv_type kv_type)
 static struct rn_device *open_cuda(struct runner *r, runnel_kv_type kv_type)
 {
     struct rn_device *device = open_emulated(&heap, MEMORY);
-    runnel_error error = {0};
+    const struct rn_backend_limits limits = limits_of(kv_type);
 
-    r->plan = model.plan;
-    r->limits = limits_of(kv_type);
-    sem_init(&r->done, 0, 0);
-    r->backend = device->kind->new_backend(device, &heap);
-    if (r->backend->ops->prepare(r->backend, r->plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
+    open_on_device(r, &heap, device, model.plan->architecture, model.plan, &limits);
     return device;
 }
 
 static void close_cuda(struct runner *r, struct rn_device *device)
 {
-    r->backend->ops->free(r->backend);
+    close_on_device(r);
     device->kind->close(device);
-    sem_destroy(&r->done);
 }
 
 static int32_t token_at(uint32_t i)

@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "model/build.h"
-#include "tests/cpu/runner.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/model_edit.h"
 #include "tests/model/shared.h"
@@ -135,14 +135,9 @@ static struct rn_backend_limits limits_of(const struct rn_plan *plan)
 
 static void open_cuda(struct runner *r, const struct rn_plan *plan, const char *name)
 {
-    runnel_error error = {0};
+    const struct rn_backend_limits limits = limits_of(plan);
 
-    r->plan = plan;
-    r->limits = limits_of(plan);
-    sem_init(&r->done, 0, 0);
-    r->backend = device->kind->new_backend(device, &heap);
-    if (r->backend->ops->prepare(r->backend, plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s: %s", name, error.message);
+    open_on_device(r, &heap, device, name, plan, &limits);
 }
 
 static float *new_logits(const struct rn_plan *plan)
@@ -190,8 +185,7 @@ static void check_plan(const char *name, const struct rn_plan *plan, double limi
     if (!(error <= limit))
         fail_msg("%s: NMSE %.3g, above %.3g", name, error, limit);
     check_ways(&cuda, text.logits);
-    cuda.backend->ops->free(cuda.backend);
-    sem_destroy(&cuda.done);
+    close_on_device(&cuda);
     rn_free(&heap, text.logits);
     rn_free(&heap, want.logits);
 }

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "tests/cpu/runner.h"
+#include "tests/gpu/device_runner.h"
 #include "tests/gpu/open_emulated.h"
 #include "tests/model/model_edit.h"
 
@@ -147,21 +147,8 @@ static void go_on(struct runner *r, const struct text *texts, int32_t token, flo
 
 static void open_cuda(struct runner *r, const struct rn_backend_limits *limits)
 {
-    runnel_error error = {0};
-
-    r->plan = model.plan;
-    r->limits = *limits;
-    sem_init(&r->done, 0, 0);
-    r->backend = device->kind->new_backend(device, &heap);
-    assert_true(rn_device_can(r->backend->caps, RN_CAN_TREES));
-    if (r->backend->ops->prepare(r->backend, r->plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-}
-
-static void close_cuda(struct runner *r)
-{
-    r->backend->ops->free(r->backend);
-    sem_destroy(&r->done);
+    assert_true(rn_device_can(device->caps, RN_CAN_TREES));
+    open_on_device(r, &heap, device, model.plan->architecture, model.plan, limits);
 }
 
 static void check_branches(struct runner *cuda, struct runner *reference, struct text *text, uint32_t s, double limit)
@@ -213,7 +200,7 @@ static void check(runnel_kv_type type, uint32_t longest, uint32_t n_before, uint
         assert_memory_equal(out, taken + s * VOCAB, sizeof out);
     }
     close_runner(&reference);
-    close_cuda(&cuda);
+    close_on_device(&cuda);
 }
 
 static void short_texts(void **state)

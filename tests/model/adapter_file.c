@@ -10,7 +10,6 @@
 
 #include "adapter_file.h"
 #include "base/rng.h"
-#include "gguf_writer.h"
 #include "model/quant.h"
 #include "tests/base/whole_file.h"
 
@@ -43,6 +42,18 @@ static void write_pair(struct writer *w, struct writer *data, const struct rn_te
     write_values(data, tensor->dims[1] * rank, 0.3 / sqrt((double)rank), seed);
 }
 
+void adapter_file_head(struct writer *w, const char *architecture, uint64_t n_tensors, float alpha)
+{
+    w_header(w, 3, n_tensors, alpha != 0 ? 4 : 3);
+    w_key_string(w, "general.type", "adapter");
+    w_key_string(w, "adapter.type", "lora");
+    w_key_string(w, "general.architecture", architecture);
+    if (alpha != 0) {
+        w_key(w, "adapter.lora.alpha", RN_GGUF_F32);
+        w_f32(w, alpha);
+    }
+}
+
 void adapter_file_write(const char *path, const char *model, uint64_t seed, uint32_t rank)
 {
     struct writer w = {0}, data = {0};
@@ -59,12 +70,7 @@ void adapter_file_write(const char *path, const char *model, uint64_t seed, uint
     assert_true(n > 0);
     assert_int_equal(rn_gguf_get_string(gguf, "general.architecture", true, &architecture, NULL), RUNNEL_OK);
     snprintf(text, sizeof text, "%.*s", (int)architecture.n, architecture.bytes);
-    w_header(&w, 3, n, 4);
-    w_key_string(&w, "general.architecture", text);
-    w_key_string(&w, "general.type", "adapter");
-    w_key_string(&w, "adapter.type", "lora");
-    w_key(&w, "adapter.lora.alpha", RN_GGUF_F32);
-    w_f32(&w, 2.0f * (float)rank);
+    adapter_file_head(&w, text, n, 2.0f * (float)rank);
     for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf); i++)
         if (is_adapted(rn_gguf_tensor(gguf, i)))
             write_pair(&w, &data, rn_gguf_tensor(gguf, i), rank, &seed);

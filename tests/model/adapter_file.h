@@ -2,7 +2,11 @@
 #ifndef RN_TESTS_MODEL_ADAPTER_FILE_H
 #define RN_TESTS_MODEL_ADAPTER_FILE_H
 
-#include <stdint.h>
+#include "gguf_writer.h"
+
+/* The head of one, with the names that llama.cpp's converter gives its keys; n_tensors follow. alpha 0: there is no
+ * such key. */
+void adapter_file_head(struct writer *w, const char *architecture, uint64_t n_tensors, float alpha);
 
 /* Writes to `path` an adapter for the model at `model`, of all matrices of its blocks: of this rank, alpha twice that,
  * and other numbers for each seed. What it adds to a product is about a third of the product. Fails the test on any

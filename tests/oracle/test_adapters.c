@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../model/adapter_file.h"
 #include "../model/model_edit.h"
 #include "base/rng.h"
 #include "tests/base/whole_file.h"
@@ -152,14 +153,7 @@ static void write_adapter(int i)
         n += 2;
     assert_int_equal(rn_gguf_get_string(f.gguf, "general.architecture", true, &architecture, NULL), RUNNEL_OK);
     snprintf(text, sizeof text, "%.*s", (int)architecture.n, architecture.bytes);
-    w_header(&w, 3, n, shapes[i].alpha != 0 ? 4 : 3);
-    w_key_string(&w, "general.architecture", text);
-    w_key_string(&w, "general.type", "adapter");
-    w_key_string(&w, "adapter.type", "lora");
-    if (shapes[i].alpha != 0) {
-        w_key(&w, "adapter.lora.alpha", RN_GGUF_F32);
-        w_f32(&w, shapes[i].alpha);
-    }
+    adapter_file_head(&w, text, n, shapes[i].alpha);
     for (uint32_t t = 0; t < f.n_targets; t += shapes[i].every) {
         struct target *target = &f.targets[t];
         const uint64_t cols = target->tensor->dims[0], rows = target->tensor->dims[1];

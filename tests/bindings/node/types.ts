@@ -29,7 +29,9 @@ async function use(): Promise<void> {
   const tokens: Int32Array = await model.tokenize('x');
   const embedding: Float32Array = (await model.embed('x')).embedding;
   const adapters = new Map([['sql', 'sql.gguf']]);
-  const adapted = await engine.loadModel('x.gguf', { adapters: { sql: 'sql.gguf', law: { path: new URL('file:///law'), scale: 0.5 } } });
+  const adapted = await engine.loadModel('x.gguf', {
+    adapters: { sql: 'sql.gguf', law: { path: new URL('file:///law'), scale: 0.5 } },
+  });
   await Promise.all([adapted.generate({ prompt: 'a', adapter: 'sql' }), adapted.embed({ text: 'a', adapter: null })]);
   console.log((await engine.loadModel('x.gguf', { adapters })).adapters[0].scale.toFixed());
   const { damages } = await cache.verify('folder');

@@ -20,7 +20,8 @@ async def main() -> None:
         result = await model.generate(messages=[{"role": "user", "content": "Hello"}], max_tokens=5)
         n: int = result.usage.completion_tokens
         adapted = await engine.load_model("model.gguf", adapters={"sql": Path("sql.gguf"), "law": ("law.gguf", 0.5)})
-        print(adapted.adapters[0].scale, await adapted.generate("Once", adapter="sql"), await adapted.embed("a", adapter=None))
+        print(adapted.adapters[0].scale, await adapted.generate("Once", adapter="sql"))
+        print(await adapted.embed("a", adapter=None))
         async with engine.train("model.gguf", "text", "head.gguf", steps=n) as training:
             async for progress in training:
                 print(progress.loss)

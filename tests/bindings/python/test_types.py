@@ -313,7 +313,8 @@ class Types(unittest.TestCase):
                 for name, record in source(folder):
                     seen.add(name)
                     self.assertEqual(list(record_faults(trees, name, record)), [])
-        self.assertGreaterEqual(seen, {"ModelInfo", "Adapter", "StreamInfo", "Usage", "Candidates", "Metrics", "Span", "Tensor"})
+        self.assertGreaterEqual(seen, {"ModelInfo", "Adapter", "StreamInfo", "Usage", "Candidates", "Metrics", "Span",
+                                       "Tensor"})
 
     def test_what_is_left_out_is_found(self):
         """Each member of a class and each parameter, left out of the stubs in turn, is a fault."""
