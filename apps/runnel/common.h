@@ -267,7 +267,7 @@ int app_stream(struct app *app, const runnel_request *request, app_event_fn on_e
  * refused. An exit code, after a message. */
 int app_answers(struct app *app, const runnel_request *request, struct app_outcome *outcome);
 
-/* A session to a file, with the conversation as its note, or a new one from a file; chat_session.c. Blocks; a signal
+/* A session to a file, with the conversation as its note, or a new one from a file; chat/session.c. Blocks; a signal
  * cancels. An exit code, after a message. note is the caller's to free; after a failure there is neither session nor
  * note. */
 int app_session_save(struct app *app, runnel_session session, const char *path, const char *note, size_t n);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "chat.h"
+#include "apps/runnel/chat/chat.h"
 
 enum { READ = 1, WRITTEN = 2, STREAM = 4 /* "-" is a standard stream, and no file */ };
 enum { MOST = APP_MAX_OPERANDS + RUNNEL_MAX_ADAPTERS + 64, MOST_LINKS = 40 };

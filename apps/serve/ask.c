@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "digest.h"
+#include "apps/serve/keys/digest.h"
 #include "serve.h"
 
 /* Of text that a reader who is behind has not taken: then its stream stops. */

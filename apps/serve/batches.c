@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "apps/runnel/batch.h"
+#include "apps/runnel/batch/batch.h"
 #include "apps/openai/openai_fields.h"
 #include "files.h"
 

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "apps/openai/openai_fields.h"
-#include "multipart.h"
+#include "apps/serve/http/multipart.h"
 
 enum { LIST_MOST = 10000, LIST_USUAL = 20 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "digest.h"
+#include "apps/serve/keys/digest.h"
 #include "runnel_files.h"
 #include "serve.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "anthropic.h"
+#include "apps/serve/dialects/anthropic.h"
 
 /* A route that brings a body of OpenAI's form to a page names its endpoint, too: apply-template takes chats. */
 static const struct serve_route routes[] = {

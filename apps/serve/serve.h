@@ -14,8 +14,8 @@
 #include <uv.h>
 
 #include "apps/runnel/common.h"
-#include "http.h"
-#include "keys.h"
+#include "apps/serve/http/http.h"
+#include "apps/serve/keys/keys.h"
 #include "log_lines.h"
 #include "served_models.h"
 #include "visit.h"

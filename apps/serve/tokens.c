@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "anthropic.h"
+#include "apps/serve/dialects/anthropic.h"
 #include "routes.h"
 
 struct page {

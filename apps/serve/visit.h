@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-#include "http.h"
-#include "keys.h"
+#include "apps/serve/http/http.h"
+#include "apps/serve/keys/keys.h"
 #include "runnel.h"
 
 enum { VISIT_ID_BYTES = 65 };

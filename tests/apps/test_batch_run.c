@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "apps/runnel/batch.h"
+#include "apps/runnel/batch/batch.h"
 
 enum { MAX_PLAYED = 64 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "apps/serve/anthropic.h"
+#include "apps/serve/dialects/anthropic.h"
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t count, size_t size);

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "apps/serve/http_inside.h"
+#include "apps/serve/http/inside.h"
 #include "base/check.h"
 #include "pieces.h"
 

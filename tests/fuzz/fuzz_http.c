@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/serve/http_parse.h"
+#include "apps/serve/http/parse.h"
 #include "base/check.h"
 #include "pieces.h"
 

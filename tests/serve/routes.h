@@ -1,4 +1,4 @@
-/* A host of apps/serve/http.h for tests: a few paths, and a count of what the server has called.
+/* A host of apps/serve/http/http.h for tests: a few paths, and a count of what the server has called.
  *
  *     /hello   "hello\n"                       /echo    the body, with its type
  *     /early   401 in on_head                  /wait    is held: the test answers
@@ -7,7 +7,7 @@
 #ifndef RUNNEL_TESTS_SERVE_ROUTES_H
 #define RUNNEL_TESTS_SERVE_ROUTES_H
 
-#include "http.h"
+#include "apps/serve/http/http.h"
 
 #define ROUTES_HELD 4096
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "apps/serve/keys.h"
+#include "apps/serve/keys/keys.h"
 
 static void test_bucket(void **state)
 {

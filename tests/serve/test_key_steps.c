@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "apps/serve/keys.h"
+#include "apps/serve/keys/keys.h"
 #include "tests/slow.h"
 
 enum { N = 20, MOST_STEPS = 1 << 20 };

@@ -1,0 +1,334 @@
+/* runnel batch: many requests from a file, answers to a file, in OpenAI's batch format. Killed at any moment and
+ * begun again with --resume, it ends with the same bytes as if it had not been: see journal.h for how,
+ * docs/BATCH.md for the format.
+ *
+ * A job begins in this order, so that there is no moment at which --resume would go wrong: the model is loaded, the
+ * journal is opened and locked, the output is opened and compared with it, the job is written to the journal, the
+ * output is cut. */
+#include "batch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { N_SETTINGS = 12, SAMPLE_BYTES = 1 << 20 };
+
+static enum batch_begin begin_of(const struct app_options *options)
+{
+    return options->resume ? BATCH_RESUME : options->overwrite ? BATCH_OVERWRITE : BATCH_FRESH;
+}
+
+/* ---- Files ------------------------------------------------------------------------------- */
+
+/* What is read or written once cannot be gone on with. */
+static bool is_passing(const struct app_options *options)
+{
+    return app_is_standard(options->operands[1]) || app_is_standard(options->operands[2]);
+}
+
+/* *size of a file that is there. */
+static bool has_file(const char *path, off_t *size)
+{
+    struct stat status;
+    bool has = path != NULL && !app_is_standard(path) && stat(path, &status) == 0;
+
+    *size = has ? status.st_size : 0;
+    return has;
+}
+
+/* What is there already must have been meant: checked before anything is opened or made. */
+static bool check_existing(const struct app_options *options, const char *journal)
+{
+    const char *paths[] = {options->operands[2], options->errors_file, is_passing(options) ? NULL : journal};
+    const char *there = NULL, *filled = NULL;
+    bool has = false;
+    off_t size = 0;
+
+    for (size_t i = 0; i < 3; i++) {
+        has = has_file(paths[i], &size); /* at last: the journal */
+        there = there == NULL && has ? paths[i] : there;
+        filled = filled == NULL && size > 0 ? paths[i] : filled;
+    }
+    if (begin_of(options) == BATCH_FRESH && there != NULL) {
+        app_error("%s exists already: %s--overwrite begins anew", there,
+                  is_passing(options) ? "" : "--resume goes on with its job, ");
+        return false;
+    }
+    if (begin_of(options) == BATCH_RESUME && !has && filled != NULL) {
+        app_error("%s exists, but its journal %s does not: --overwrite begins anew", filled, journal);
+        return false;
+    }
+    return true;
+}
+
+/* ---- Settings: what must be the same in every run of a job ------------------------------- */
+
+/* Hash of the first and last bytes of a file: models that differ, differ there. */
+static bool hash_model(const char *path, uint64_t *size, uint64_t *hash)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *sample = malloc(2 * (size_t)SAMPLE_BYTES);
+    struct stat status;
+    ssize_t head = -1, tail = -1;
+    bool good = fd >= 0 && sample != NULL && fstat(fd, &status) == 0;
+
+    if (good) {
+        off_t from = status.st_size > SAMPLE_BYTES ? status.st_size - SAMPLE_BYTES : 0;
+
+        head = pread(fd, sample, SAMPLE_BYTES, 0);
+        tail = head >= 0 ? pread(fd, sample + head, SAMPLE_BYTES, from) : -1;
+        good = tail >= 0;
+    }
+    if (good) {
+        *size = (uint64_t)status.st_size;
+        *hash = XXH3_64bits(sample, (size_t)(head + tail));
+    } else {
+        app_error("%s: %s", path, strerror(errno));
+    }
+    free(sample);
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static void set(struct batch_setting *settings, size_t *n, const char *name, const char *text)
+{
+    settings[*n].name = name;
+    snprintf(settings[*n].value, sizeof settings[*n].value, "%s", text);
+    ++*n;
+}
+
+static void set_number(struct batch_setting *settings, size_t *n, const char *name, uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    set(settings, n, name, text);
+}
+
+/* What is loaded, and which of it lines use that name none; of a server's batch, whose lines name none, only the one
+ * that it uses. "": nothing, likewise in older versions. */
+static bool describe_adapters(const struct batch *batch, char *text, size_t room)
+{
+    const struct app_options *options = batch->app.options;
+    const char *used = app_adapter(options);
+    uint64_t all = 0, n = 0;
+    struct app_lora lora;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < options->n_loras; i++) {
+        char *path = NULL;
+        uint64_t size = 0, hash = 0;
+        bool good = false;
+
+        app_lora_read(options->loras[i], &lora); /* the table has checked it */
+        if (batch->only_model != NULL && (used == NULL || strcmp(lora.name, used) != 0))
+            continue;
+        path = strndup(lora.path, lora.path_bytes);
+        good = path != NULL && hash_model(path, &size, &hash);
+        free(path);
+        if (!good)
+            return false;
+        all = XXH3_64bits_withSeed(lora.name, strlen(lora.name), all ^ hash ^ size);
+        all = XXH3_64bits_withSeed(&lora.scale, sizeof lora.scale, all);
+        n++;
+    }
+    if (n > 0)
+        snprintf(text, room, "%llu loaded, %s used (%016llx)", (unsigned long long)n, used != NULL ? used : "none",
+                 (unsigned long long)all);
+    return true;
+}
+
+static bool collect_settings(const struct batch *batch, struct batch_setting settings[N_SETTINGS], size_t *n)
+{
+    const struct app_options *options = batch->app.options;
+    uint64_t size = 0, hash = 0;
+    const runnel_model_info *info = &batch->app.info;
+    char model[192], template[64], adapters[160],
+        layers[64] = ""; /* of what is not split; likewise in older versions */
+
+    *n = 0;
+    if (!hash_model(options->operands[0], &size, &hash) || !describe_adapters(batch, adapters, sizeof adapters))
+        return false;
+    snprintf(model, sizeof model, "%.120s of %llu bytes (%016llx)", batch->model_name, (unsigned long long)size,
+             (unsigned long long)hash);
+    snprintf(template, sizeof template, "%.32s %016llx", options->template_name != NULL ? options->template_name : "",
+             batch->template_text.size > 0
+                 ? (unsigned long long)XXH3_64bits(batch->template_text.bytes, batch->template_text.size)
+                 : 0ull);
+    if (info->device_layers > 0 && info->device_layers < info->layers)
+        app_layers_text(info, layers, sizeof layers);
+    set(settings, n, "model", model);
+    set(settings, n, "template", template);
+    set(settings, n, "adapters", adapters);
+    set(settings, n, "order", options->unordered ? "unordered" : "ordered");
+    set(settings, n, "errors", options->errors_file != NULL ? "in a file of their own" : ""); /* "": older versions */
+    set(settings, n, "device", options->device);
+    set(settings, n, "device-layers", layers);
+    set(settings, n, "kv-type", options->kv_type);
+    set_number(settings, n, "kv-size", options->kv_bytes);
+    set_number(settings, n, "chunk-mean", batch->app.info.chunk_mean);
+    set_number(settings, n, "context", batch->app.info.context_tokens);
+    set_number(settings, n, "max-line-bytes", options->max_line_bytes);
+    return true;
+}
+
+/* ---- The job ----------------------------------------------------------------------------- */
+
+bool batch_begin(struct batch *batch, const char *journal_path)
+{
+    const struct app_options *options = batch->app.options;
+    struct batch_setting settings[N_SETTINGS];
+    struct stat status;
+    size_t n = 0;
+    bool fresh = false;
+
+    if (!collect_settings(batch, settings, &n) ||
+        !batch_input_open(&batch->input, options->operands[1], options->max_line_bytes) ||
+        !batch_journal_open(&batch->journal, journal_path, begin_of(options), &fresh))
+        return false;
+    /* Answers are dated with the input's date, so that the same job gives the same bytes whenever it runs. */
+    batch->job.created = fstat(batch->input.fd, &status) != 0 ? 0
+                         : S_ISREG(status.st_mode)            ? (int64_t)status.st_mtime
+                                                              : (int64_t)time(NULL);
+    if (!fresh && !batch_journal_load(batch->journal, settings, n, &batch->job))
+        return false;
+    if (!batch_output_open(&batch->output, options->operands[2], options->errors_file, begin_of(options), fresh,
+                           !options->unordered, &batch->job))
+        return false;
+    if (fresh && !batch_journal_create(batch->journal, settings, n, &batch->job))
+        return false;
+    return batch_output_cut(&batch->output);
+}
+
+/* What --fail-on asks for. */
+int batch_judge(const struct app_options *options, const char *usual, const struct batch_counts *counts)
+{
+    const char *when = options->fail_on != NULL ? options->fail_on : usual;
+    bool fails = strcmp(when, "none") != 0 && counts->bad > 0 && (strcmp(when, "any") == 0 || counts->good == 0);
+
+    return fails ? APP_BAD_LINES : APP_OK;
+}
+
+static int end_job(struct batch *batch)
+{
+    const struct app_options *options = batch->app.options;
+    struct batch_counts counts = {0};
+    bool ended = batch->code == APP_OK;
+
+    batch->now_us = batch_clock_us();
+    if ((ended || options->summary_file != NULL) && !batch_journal_count(batch->journal, &counts))
+        return APP_FAILURE;
+    if (ended) {
+        batch_summary(batch, &counts);
+        batch->code = batch_judge(options, "none", &counts);
+    }
+    if (options->summary_file != NULL && !batch_write_summary(batch, &counts) && ended)
+        batch->code = APP_FAILURE;
+    if (ended || batch->changed || is_passing(options))
+        return batch->code;
+    app_error("%llu line%s done in this run; the same command with --resume%s goes on",
+              (unsigned long long)batch->done_lines, batch->done_lines == 1 ? " was" : "s were",
+              options->overwrite ? " instead of --overwrite" : "");
+    return batch->code;
+}
+
+void batch_end(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n_lines; i++)
+        batch_line_free(batch->lines[i]);
+    batch_output_close(&batch->output);
+    batch_journal_close(batch->journal);
+    batch_input_close(&batch->input);
+    batch->n_lines = 0;
+    batch->journal = NULL;
+}
+
+/* The engine goes first: it may still deliver events of the lines. */
+static void close_batch(struct batch *batch)
+{
+    batch_detach(batch);
+    app_close(&batch->app);
+    batch_end(batch);
+    free(batch->template_text.bytes);
+}
+
+static int run_job(struct batch *batch, const char *journal_path)
+{
+    const struct app_options *options = batch->app.options;
+    int code = APP_OK;
+
+    if (options->template_file != NULL && !app_read_file(options->template_file, &batch->template_text))
+        return APP_FAILURE;
+    code = app_open(&batch->app, options, false);
+    if (code != APP_OK)
+        return code;
+    if (!batch_begin(batch, journal_path))
+        return APP_FAILURE;
+    batch_run(batch);
+    return end_job(batch);
+}
+
+static bool check_options(const struct app_options *options)
+{
+    if (options->resume && options->overwrite) {
+        app_error("--resume and --overwrite exclude each other");
+        return false;
+    }
+    if (is_passing(options) && (options->resume || options->journal != NULL)) {
+        app_error("%s: a job with - for standard input or output keeps no journal and cannot go on",
+                  options->resume ? "--resume" : "--journal");
+        return false;
+    }
+    if (options->journal != NULL && *options->journal == '\0') {
+        app_error("--journal is empty: it takes the name of a file");
+        return false;
+    }
+    if (options->errors_file != NULL && app_is_standard(options->errors_file)) {
+        app_error("--errors takes a file: answers go to standard output");
+        return false;
+    }
+    if (options->summary_file != NULL && app_is_standard(options->summary_file) &&
+        app_is_standard(options->operands[2])) {
+        app_error("--summary -: answers go to standard output");
+        return false;
+    }
+    return options->summary_file == NULL || batch_check_summary(options->summary_file);
+}
+
+int app_batch(const struct app_options *options)
+{
+    const char *slash = strrchr(options->operands[0], '/');
+    struct batch *batch = NULL;
+    char *journal_path = NULL;
+    bool memory = true;
+    int code = APP_USAGE;
+
+    if (options->check)
+        return batch_check(options);
+    if (!check_options(options))
+        return APP_USAGE;
+    batch = calloc(1, sizeof *batch);
+    if (!is_passing(options))
+        memory = asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
+                          options->journal != NULL ? "" : ".journal") >= 0;
+    if (batch == NULL || !memory) {
+        app_error("not enough memory");
+        free(batch);
+        return APP_FAILURE;
+    }
+    batch->app.options = options;
+    batch->input.fd = -1;
+    batch->model_name = slash != NULL ? slash + 1 : options->operands[0];
+    if (check_existing(options, journal_path))
+        code = run_job(batch, journal_path);
+    close_batch(batch);
+    free(batch);
+    free(journal_path);
+    return code;
+}
