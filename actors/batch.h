@@ -58,7 +58,7 @@ struct rn_batch_out {
 struct rn_batch_part {
     struct rn_request *request;
     uint32_t n_rows;
-    uint32_t n_repeated; /* of them, those that do not count: computed before, for the state's sake (decode_states.h),
+    uint32_t n_repeated; /* of them, those that do not count: computed before, for the state's sake (decode/states.h),
                             or beside a text's others, where attention sees both ways */
     uint32_t n_outs;
     uint32_t features, n_features; /* of the step's: the first, and how many are its own */

@@ -1,13 +1,13 @@
 /* The decode actor: taking in requests, taking apart a finished batch, letting go of what has ended. How
- * a batch is composed is in decode_batch.c. See decode_actor.h. */
+ * a batch is composed is in decode/compose.c. See decode_actor.h. */
 #include "actors/decode_actor.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/decode_batch.h"
-#include "actors/decode_states.h"
+#include "actors/decode/compose.h"
+#include "actors/decode/states.h"
 #include "actors/draw_rows.h"
 #include "actors/host/outlet.h"
 #include "actors/telemetry/telemetry.h"

@@ -42,12 +42,12 @@
 #define RN_ACTORS_DECODE_ACTOR_H
 
 #include "actors/batch.h"
-#include "actors/keep_time.h"
+#include "actors/decode/keep_time.h"
 #include "actors/lists.h"
-#include "actors/prompt_budget.h"
+#include "actors/decode/prompt_budget.h"
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
-#include "actors/step_ring.h"
+#include "actors/decode/step_ring.h"
 #include "sampling/step_cost.h"
 
 struct rn_context;
@@ -111,52 +111,52 @@ static inline bool rn_decode_awaits_choice(const struct rn_decode *decode, const
     return decode->credits[request->slot].choice != RN_CHOICE_NONE;
 }
 
-/* decode_choices.c: the tier hears READY, if it has the stream's request and nothing more is awaited from its host. */
+/* decode/choices.c: the tier hears READY, if it has the stream's request and nothing more is awaited from its host. */
 void rn_decode_call_back(struct rn_decode *decode, uint32_t slot);
 
-/* decode_choices.c: the host is asked for the token behind the sequence; its credit is paid. */
+/* decode/choices.c: the host is asked for the token behind the sequence; its credit is paid. */
 void rn_decode_ask(struct rn_decode *decode, struct rn_request *request);
 
-/* decode_choices.c: handler of CHOICE. */
+/* decode/choices.c: handler of CHOICE. */
 void rn_decode_on_choice(struct rn_actor *self, struct rn_msg *msg);
 
-/* decode_choices.c: the tokens that hosts have drawn join their sequences, as far as there is a list for their
+/* decode/choices.c: the tokens that hosts have drawn join their sequences, as far as there is a list for their
  * events. */
 void rn_decode_take_choices(struct rn_decode *decode);
 
-/* For decode_choices.c: a drawn token joins its sequence; who has an outcome, or is to go back, is let go. */
+/* For decode/choices.c: a drawn token joins its sequence; who has an outcome, or is to go back, is let go. */
 void rn_decode_settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out);
 void rn_decode_drop_if_done(struct rn_decode *decode, struct rn_request *request);
 
-/* decode_tell.c: what is told of a row, and of a sequence's share in a step, joins the lists; and these go out, or are
+/* decode/tell.c: what is told of a row, and of a sequence's share in a step, joins the lists; and these go out, or are
  * free again. `computed` may be NULL. */
 void rn_decode_tell_out(struct rn_decode *decode, struct rn_token_list *list, const struct rn_batch_out *out);
 void rn_decode_tell_part(struct rn_decode *decode, struct rn_batch *batch, const struct rn_batch_part *part,
                          const struct rn_batch_out *outs);
 void rn_decode_send_lists(struct rn_decode *decode, struct rn_token_list *list, struct rn_computed_list *computed);
 
-/* decode_check.c: sequences and prompts have their blocks, lanes, credits and places in the step in flight; lists and
+/* decode/check.c: sequences and prompts have their blocks, lanes, credits and places in the step in flight; lists and
  * batches are here or lent. Between two batches of messages. */
 bool rn_decode_check(const struct rn_decode *decode);
 
-/* decode_check.c: a batch that is composed, before it is submitted. */
+/* decode/check.c: a batch that is composed, before it is submitted. */
 bool rn_decode_batch_check(const struct rn_batch *batch);
 
-/* decode_stalls.c: of those that stall and are in no step, the one that has stalled longest of those that have for long
+/* decode/stalls.c: of those that stall and are in no step, the one that has stalled longest of those that have for long
  * enough (keep_time.h); NULL: there is none, or no blocks are wanted. */
 struct rn_request *rn_decode_next_stalled(const struct rn_decode *decode);
 
-/* decode_stalls.c: how long the stream has stalled is kept with its credit while its request is with the tier. */
+/* decode/stalls.c: how long the stream has stalled is kept with its credit while its request is with the tier. */
 void rn_decode_keep_stall(struct rn_decode *decode, const struct rn_request *request);
 
-/* decode_stalls.c: a stall is over, since its reader has read on. The request, or NULL: it was given back. */
+/* decode/stalls.c: a stall is over, since its reader has read on. The request, or NULL: it was given back. */
 void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credit, const struct rn_request *request);
 
-/* decode_stalls.c: where no step will wake decode, blocks are wanted and one stalls that is kept for now: asks for a
+/* decode/stalls.c: where no step will wake decode, blocks are wanted and one stalls that is kept for now: asks for a
  * WAKE. */
 void rn_decode_sleep(struct rn_decode *decode);
 
-/* decode_stalls.c: the prompt that has just come waits a moment for others, if it is alone (prompt_budget.h); does it
+/* decode/stalls.c: the prompt that has just come waits a moment for others, if it is alone (prompt_budget.h); does it
  * still? A WAKE ends that. */
 void rn_decode_look_for_company(struct rn_decode *decode, const struct rn_request *request);
 bool rn_decode_awaits_company(struct rn_decode *decode);

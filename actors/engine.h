@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "actors/adapters.h"
-#include "actors/chat.h"
+#include "actors/prompt/chat.h"
 #include "actors/context.h"
 #include "actors/decode_actor.h"
 #include "actors/detokenizer_actor.h"

@@ -4,10 +4,10 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "actors/chat.h"
+#include "actors/prompt/chat.h"
 #include "actors/context.h"
 #include "actors/embed.h"
-#include "actors/pair.h"
+#include "actors/prompt/pair.h"
 #include "actors/grammar/guide.h"
 #include "actors/grammar/text.h"
 #include "actors/telemetry/metrics.h"

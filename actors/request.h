@@ -121,7 +121,7 @@ struct rn_request {
     uint32_t state_from; /* what its next row copies there; RN_NO_STATE: zeros; `state`: nothing */
     struct rn_state_turn turns[RN_STATE_TURNS]; /* [n_turns]: those that are still to come */
     uint32_t n_turns;
-    uint32_t state_spare; /* a second slot, for rows of drafts (decode_states.h); RN_NO_STATE: it brings none */
+    uint32_t state_spare; /* a second slot, for rows of drafts (decode/states.h); RN_NO_STATE: it brings none */
     uint32_t n_behind;    /* the state is so many positions behind n_done: they are computed again */
     uint32_t n_shared;    /* of `blocks`, the first ones that it found full and computed */
     uint32_t n_told;      /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear

@@ -4,10 +4,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "actors/chat.h"
+#include "actors/prompt/chat.h"
 #include "actors/context.h"
 #include "actors/grammar/text.h"
-#include "actors/pair.h"
+#include "actors/prompt/pair.h"
 #include "actors/request.h"
 #include "base/check.h"
 

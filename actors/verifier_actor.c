@@ -1,5 +1,5 @@
-/* The verifier: walking a step's chains and trees; its streams. What the next step drafts is in verifier_choose.c, what
- * the draft actor is told in verifier_news.c, when a step is held back in verifier_wait.c. See verifier_actor.h. */
+/* The verifier: walking a step's chains and trees; its streams. What the next step drafts is in verify/choose.c, what
+ * the draft actor is told in verify/news.c, when a step is held back in verify/wait.c. See verifier_actor.h. */
 #include "actors/verifier_actor.h"
 
 #include <stddef.h>

@@ -49,7 +49,7 @@ struct rn_verifier_stream {
     int32_t *tokens; /* [n_limit]; of them n_tokens are known */
     uint32_t n_tokens, n_limit;
     uint32_t n_fill, n_done;
-    uint32_t n_behind; /* rows that its next step computes again (decode_states.h) */
+    uint32_t n_behind; /* rows that its next step computes again (decode/states.h) */
 
     /* What was asked for. */
     uint32_t draft_max;
@@ -147,36 +147,36 @@ struct rn_news_list *rn_verifier_first_list(struct rn_verifier *verifier);
 /* The drafter is a head, which reads features. */
 bool rn_verifier_reads_features(const struct rn_verifier *verifier);
 
-/* verifier_choose.c: drafts of each stream of the next step, in the order of its rows; who has paid for a wait is to
+/* verify/choose.c: drafts of each stream of the next step, in the order of its rows; who has paid for a wait is to
  * take what came of it. list: empty. */
 void rn_verifier_choose(struct rn_verifier *verifier, struct rn_proposal_list *list);
 
-/* verifier_news.c: the drafter's side of a stream begins, if one more can draft, or ends. */
+/* verify/news.c: the drafter's side of a stream begins, if one more can draft, or ends. */
 void rn_verifier_begin_drafts(struct rn_verifier *verifier, uint32_t slot);
 void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot);
 
-/* verifier_news.c: tells the draft actor what there is to tell, if a list is free. */
+/* verify/news.c: tells the draft actor what there is to tell, if a list is free. */
 void rn_verifier_tell(struct rn_verifier *verifier);
 
-/* verifier_news.c: what reading the rest of the stream's past has cost is paid. */
+/* verify/news.c: what reading the rest of the stream's past has cost is paid. */
 void rn_verifier_pay_reading(const struct rn_verifier *verifier, struct rn_verifier_stream *stream);
 
-/* verifier_news.c: true when no list is under way any more; else it will be. */
+/* verify/news.c: true when no list is under way any more; else it will be. */
 bool rn_verifier_close_news(struct rn_verifier *verifier);
 
-/* verifier_news.c: lists of news. */
+/* verify/news.c: lists of news. */
 runnel_status rn_verifier_new_lists(struct rn_verifier *verifier);
 void rn_verifier_free_lists(struct rn_verifier *verifier);
 
-/* verifier_wait.c: is the next step to be held back? Then the draft actor is asked with the next news. Once for each
+/* verify/wait.c: is the next step to be held back? Then the draft actor is asked with the next news. Once for each
  * step. */
 bool rn_verifier_holds(struct rn_verifier *verifier);
 
-/* verifier_wait.c: why no stream waits for guesses. A right one saves a step, so a drafter whose pass takes as long is
+/* verify/wait.c: why no stream waits for guesses. A right one saves a step, so a drafter whose pass takes as long is
  * SLOW; else they were WRONG. */
 runnel_rest rn_verifier_wait_reason(const struct rn_verifier *verifier);
 
-/* verifier_wait.c: those that have waited share what it has cost. */
+/* verify/wait.c: those that have waited share what it has cost. */
 void rn_verifier_pay_wait(struct rn_verifier *verifier);
 
 /* Guesses of the next tokens that are there now, and the runner-up of each; n 0: none. They are the stream's. */

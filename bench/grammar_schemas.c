@@ -21,7 +21,7 @@
 
 #include "base/check.h"
 #include "sampling/grammar/matcher.h"
-#include "sampling/grammar/schema.h"
+#include "sampling/grammar/schema/schema.h"
 
 #define MOST_TIMES (1u << 23)
 #define SLOW_US 10000

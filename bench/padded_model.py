@@ -208,7 +208,7 @@ class Padder:
 
 
 class HeadPadder(Padder):
-    """A head: model/head.h has its formula, train/head_file.h its tensors. What it reads are several vectors side by side."""
+    """A head: model/heads/head.h has its formula, train/head_file.h its tensors. What it reads are several vectors side by side."""
 
     def side_by_side(self, name):
         small, large, old = self.small.dim, self.large.dim, self.source.tensors[name]

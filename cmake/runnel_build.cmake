@@ -115,8 +115,8 @@ function(rn_install)
     install(TARGETS runnel_shared runnel_archive EXPORT runnel-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
-    set(public runnel.h runnel_status.h runnel_sampling.h runnel_grammar.h runnel_chat.h runnel_observe.h runnel_files.h
-        runnel_infill.h runnel_scores.h runnel_fields.h runnel_uv.h)
+    set(public runnel.h runnel_status.h runnel_sampling.h runnel_grammar.h runnel_chat.h runnel_hooks.h runnel_observe.h
+        runnel_files.h runnel_infill.h runnel_scores.h runnel_fields.h runnel_uv.h)
     list(TRANSFORM public PREPEND ${RN_ROOT}/include/)
     set(script ${RN_ROOT}/cmake/librunnel_manual.awk)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${public} ${script})

@@ -13,7 +13,7 @@
  *       acc ← fma(d_input · Σ q_input, m_weight, acc)
  *
  * where each product in front of a comma is rounded once, and d_weight and m_weight are the scale and minimum
- * of those columns as one float (d · s, -dmin · m; see model/quant_*.c).
+ * of those columns as one float (d · s, -dmin · m; see model/quant).
  *
  * Matrix products of floats (and of every other format, decoded to floats): eight lanes, lane i sums
  * the columns ≡ i mod 8 in order, then the lanes are added in one fixed tree. */
@@ -243,7 +243,7 @@ static inline size_t rn_attend_part(uint32_t queries, uint32_t v_dim)
 }
 
 /* Of that what the sums of a level need for themselves, at most: queries, or with a matrix unit the parts of queries,
- * weights, keys and values (cpu/levels/attend_amx.c). */
+ * weights, keys and values (cpu/levels/amx/attend_amx.c). */
 static inline size_t rn_attend_own(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
 {
     size_t lanes = (size_t)rows * queries, k_deep = (k_dim + 31) & ~(size_t)31;

@@ -24,7 +24,7 @@
 #include "cpu/nodes.h"
 #include "cpu/tile_file.h"
 #include "cpu/tiles.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 enum {
     PAGE = 4096,

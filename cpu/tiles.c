@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "model/quant_types.h"
+#include "model/quant/types.h"
 
 enum { WORD = 4 };
 

@@ -143,17 +143,23 @@ static bool take_tables(struct rn_gpu_backend *backend)
            backend->layer_values_at != NULL && backend->drawn != NULL && rn_gpu_experts_new(backend);
 }
 
+static uint64_t slot_bytes(const struct rn_gpu_backend *backend, uint32_t index)
+{
+    const struct rn_slot *slot = &backend->plan->slots[index];
+    uint64_t rows = slot->logits || backend->limits.max_outs > backend->limits.max_rows ? backend->limits.max_outs
+                                                                                        : backend->limits.max_rows;
+
+    return rn_gpu_aligned(rows * slot->width * sizeof(float));
+}
+
 /* Slots one behind the other; their bytes. */
 static uint64_t place_slots(struct rn_gpu_backend *backend)
 {
-    const struct rn_plan *plan = backend->plan;
-    uint64_t at = 0, rows;
+    uint64_t at = 0;
 
-    for (uint32_t i = 0; i < plan->n_slots; i++) {
-        rows = plan->slots[i].logits || backend->limits.max_outs > backend->limits.max_rows ? backend->limits.max_outs
-                                                                                            : backend->limits.max_rows;
+    for (uint32_t i = 0; i < backend->plan->n_slots; i++) {
         backend->slot_at[i] = at;
-        at += rn_gpu_aligned(rows * plan->slots[i].width * sizeof(float));
+        at += slot_bytes(backend, i);
     }
     return at;
 }
@@ -168,22 +174,45 @@ static int take_host(struct rn_gpu_backend *backend, uint64_t bytes, void **memo
     return driver_of(backend)->host_new(driver_of(backend), memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE);
 }
 
-/* The workspaces of attention and of products lie behind the slots, angles behind them. */
-static int take_slots(struct rn_gpu_backend *backend)
+/* The workspaces of attention and of products, one behind the other from `at` on; the end. */
+static uint64_t place_workspaces(struct rn_gpu_backend *backend, uint64_t at)
 {
-    uint64_t split, partial, order, slots, experts_split, end;
+    uint64_t split, partial, order, slots, experts_split;
 
-    rn_gpu_program_place(backend);
     rn_gpu_products_bytes(backend, &split, &partial);
     rn_gpu_expert_bytes(backend, &order, &slots, &experts_split);
-    backend->workspace_at = place_slots(backend);
+    backend->workspace_at = at;
     backend->rotated_at = backend->workspace_at + rn_gpu_aligned(rn_gpu_workspace_bytes(backend));
     backend->split_at = backend->rotated_at + rn_gpu_aligned(rn_gpu_rotated_bytes(backend));
     backend->partial_at = backend->split_at + rn_gpu_aligned(split > experts_split ? split : experts_split);
     backend->order_at = backend->partial_at + rn_gpu_aligned(partial);
     backend->expert_slots_at = backend->order_at + rn_gpu_aligned(order);
-    end = rn_gpu_angles_place(backend, backend->expert_slots_at + rn_gpu_aligned(slots));
+    return backend->expert_slots_at + rn_gpu_aligned(slots);
+}
+
+/* Slots, workspaces, angles. */
+static int take_slots(struct rn_gpu_backend *backend)
+{
+    uint64_t end;
+
+    rn_gpu_program_place(backend);
+    end = rn_gpu_angles_place(backend, place_workspaces(backend, place_slots(backend)));
     return take_piece(backend, end, &backend->slots);
+}
+
+/* All pieces of take_memory that are not weights, blocks or states, and what brings the weights there. */
+uint64_t rn_gpu_step_bytes(struct rn_gpu_device *device, const struct rn_plan *plan,
+                           const struct rn_backend_limits *limits)
+{
+    struct rn_gpu_backend sized = {.device = device, .plan = plan, .limits = *limits};
+    uint64_t bytes = place_workspaces(&sized, 0) + rn_gpu_inputs_place(&sized) +
+                     rn_gpu_features_bytes(&sized, limits->max_rows) + rn_gpu_staging_bytes(plan, limits->expert_bytes);
+
+    for (uint32_t i = 0; i < plan->n_slots; i++)
+        bytes += slot_bytes(&sized, i);
+    for (uint32_t i = 0; i < plan->n_ropes; i++)
+        bytes += rn_gpu_angles_bytes(&sized, i);
+    return bytes;
 }
 
 static int take_streams(struct rn_gpu_backend *backend)
@@ -301,7 +330,7 @@ static runnel_status check(const struct rn_plan *plan, const struct rn_backend_l
     if (plan->state_bytes > 0 && limits->n_states == 0)
         return rn_error_set(error, RUNNEL_INVALID, "limits: no slots for the recurrent states of the plan");
     status = rn_limits_check(limits, plan, caps, error);
-    return status == RUNNEL_OK ? rn_gpu_plan_check(plan, error) : status;
+    return status == RUNNEL_OK ? rn_gpu_plan_check(plan, limits->kv_type, error) : status;
 }
 
 static runnel_status prepare(struct rn_backend *base, const struct rn_plan *plan,

@@ -209,6 +209,12 @@ static uint64_t weight_bytes_of(const struct rn_device *device, const struct rn_
     return rn_gpu_weights_bytes(plan, expert_bytes);
 }
 
+static uint64_t step_bytes_of(const struct rn_device *device, const struct rn_plan *plan,
+                              const struct rn_backend_limits *limits)
+{
+    return rn_gpu_step_bytes(of(device), plan, limits);
+}
+
 static void describe(const struct rn_device *base, char *text, size_t size)
 {
     const struct rn_gpu_device *device = of(base);
@@ -227,6 +233,7 @@ const struct rn_device_kind rn_gpu_kind = {
     .new_backend = new_backend,
     .memory = memory_of,
     .weight_bytes = weight_bytes_of,
+    .step_bytes = step_bytes_of,
     .expert_room = rn_gpu_expert_room,
     .describe = describe,
 };

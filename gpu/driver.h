@@ -2,7 +2,7 @@
  *
  *   real      libcuda.so.1, loaded at run time; nothing of CUDA is linked
  *   emulated  comes with the kernels that the host runs (emulated/)
- *   faulty    another driver whose n-th call fails, for tests (tests/gpu/faulty_driver.h)
+ *   faulty    another driver whose n-th call fails, for tests (tests/gpu/rigs/faulty_driver.h)
  *
  * What a function means is what NVIDIA's reference of the driver API says of its symbol (driver.def). A failure that
  * loses the context stays: every later call, and every callback that has not been called, gets it.

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "gpu/kernels/draw_args.h"
 #include "gpu/steps.h"
 
 static uint64_t aligned(uint64_t words)

@@ -3,6 +3,7 @@
 #ifndef RN_GPU_MODULE_LIST_H
 #define RN_GPU_MODULE_LIST_H
 
+#include "gpu/kernels/draw_args.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/module.h"
 

@@ -9,8 +9,8 @@
 /* Launches the op on the backend's stream. */
 typedef int rn_gpu_run(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape);
 
-/* There are kernels for the op as it stands in the plan. */
-typedef bool rn_gpu_can(const struct rn_plan *plan, const struct rn_op *op);
+/* There are kernels for the op as it stands in the plan, with a cache of this type. */
+typedef bool rn_gpu_can(const struct rn_plan *plan, const struct rn_op *op, runnel_kv_type kv_type);
 
 /* Of slots, weights and what a step brings: the address on the device, 0: there is none. */
 static inline rn_address rn_gpu_slot(const struct rn_gpu_backend *backend, int16_t index)

@@ -9,20 +9,20 @@ uint32_t rn_gpu_kv_types(void)
 #undef KV_BIT
 }
 
-bool rn_gpu_can_attention(const struct rn_plan *plan, const struct rn_op *op)
+bool rn_gpu_can_attention(const struct rn_plan *plan, const struct rn_op *op, runnel_kv_type kv_type)
 {
     enum rn_kernel kernel;
 
     (void)plan;
-    return rn_attention_kernel(RUNNEL_KV_F16, op->k_dim, op->v_dim, &kernel);
+    return rn_attention_kernel((uint32_t)kv_type, op->k_dim, op->v_dim, &kernel);
 }
 
-bool rn_gpu_can_choose(const struct rn_plan *plan, const struct rn_op *op)
+bool rn_gpu_can_choose(const struct rn_plan *plan, const struct rn_op *op, runnel_kv_type kv_type)
 {
     enum rn_kernel kernel;
 
     (void)plan;
-    return rn_choose_kernel(RUNNEL_KV_F16, op->k_dim, op->used, &kernel);
+    return rn_choose_kernel((uint32_t)kv_type, op->k_dim, op->used, &kernel);
 }
 
 int rn_gpu_run_rope(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)

@@ -108,9 +108,10 @@ int rn_gpu_run_linear(struct rn_gpu_backend *backend, const struct rn_op *op, co
 }
 
 /* A row's B and C fit a block's shared memory. */
-bool rn_gpu_can_scan(const struct rn_plan *plan, const struct rn_op *op)
+bool rn_gpu_can_scan(const struct rn_plan *plan, const struct rn_op *op, runnel_kv_type kv_type)
 {
     (void)plan;
+    (void)kv_type;
     return op->k_dim <= RN_MAX_STATE_DIM;
 }
 

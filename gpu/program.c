@@ -4,9 +4,10 @@
 #include "gpu/ops.h"
 #include "model/op_info.h"
 
-static bool always(const struct rn_plan *plan, const struct rn_op *op)
+static bool always(const struct rn_plan *plan, const struct rn_op *op, runnel_kv_type kv_type)
 {
     (void)plan;
+    (void)kv_type;
     (void)op;
     return true;
 }
@@ -76,14 +77,32 @@ static const struct {
     [RN_OP_SPREAD] = {always, rn_gpu_run_part},
 };
 
-runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error)
+/* Of an op that reads the cache. */
+static runnel_status complain_of_heads(const struct rn_plan *plan, const struct rn_op *op, runnel_kv_type kv_type,
+                                       runnel_error *error)
+{
+#define KV_NAME(id, name) [id] = #name,
+    static const char *const names[] = {RN_KERNEL_KV_TYPES(KV_NAME)};
+#undef KV_NAME
+    bool helps = ops[op->kind].can(plan, op, RUNNEL_KV_F16);
+
+    RN_ASSERT((size_t)kv_type < sizeof names / sizeof names[0]); /* the limits have been checked */
+    return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                        "cuda: there is no kernel for op %s of %s with heads of %u numbers and KV of type %s%s",
+                        rn_op_name(op->kind), plan->architecture, op->k_dim, names[kv_type],
+                        helps ? "; with kv_type f16 there is one" : "");
+}
+
+runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_kv_type kv_type, runnel_error *error)
 {
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         const struct rn_op *op = &plan->ops[i];
         const struct rn_weight *weight = op->weight < 0 ? NULL : &plan->weights[op->weight];
 
-        if (ops[op->kind].run != NULL && ops[op->kind].can(plan, op))
+        if (ops[op->kind].run != NULL && ops[op->kind].can(plan, op, kv_type))
             continue;
+        if (op->kind == RN_OP_ATTENTION || op->kind == RN_OP_CHOOSE)
+            return complain_of_heads(plan, op, kv_type, error);
         if (weight == NULL)
             return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: there is no kernel for op %s of %s",
                                 rn_op_name(op->kind), plan->architecture);
@@ -149,6 +168,11 @@ void rn_gpu_program_place(struct rn_gpu_backend *backend)
         backend->items[backend->n_items++] = item_at(plan, i);
 }
 
+uint64_t rn_gpu_angles_bytes(const struct rn_gpu_backend *backend, uint32_t rope)
+{
+    return rn_gpu_aligned((uint64_t)backend->limits.max_rows * backend->plan->ropes[rope].dims * sizeof(float));
+}
+
 uint64_t rn_gpu_angles_place(struct rn_gpu_backend *backend, uint64_t at)
 {
     const struct rn_plan *plan = backend->plan;
@@ -161,7 +185,7 @@ uint64_t rn_gpu_angles_place(struct rn_gpu_backend *backend, uint64_t at)
         if (backend->items[i].run != rn_gpu_run_rope_store || backend->angles_at[rope] != RN_GPU_NOWHERE)
             continue;
         backend->angles_at[rope] = at;
-        at += rn_gpu_aligned((uint64_t)backend->limits.max_rows * plan->ropes[rope].dims * sizeof(float));
+        at += rn_gpu_angles_bytes(backend, rope);
     }
     return at;
 }
@@ -189,41 +213,49 @@ int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape
 
 /* ---- Shared memory ---- */
 
-/* Of matmul_stream, whichever types it will have: of each number of rows that it may have. */
-static int allow_streams(struct rn_gpu_backend *backend, struct rn_gpu_shape shape)
+/* Every launch of a step of this shape, few rows by matmul_stream and by other kernels: what is faster is measured
+ * later. */
+static int allow_shape(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
 {
-    int result = RN_GPU_OK;
+    uint32_t blocks = rn_gpu_stream_blocks(backend);
+    int result = rn_gpu_program_run(backend, shape);
 
     for (uint32_t i = 0; i < RN_GPU_TYPES; i++)
-        backend->stream_blocks[i] = rn_gpu_stream_blocks(backend);
-    for (uint32_t n = 1; n <= RN_FEW_ROWS && n <= backend->limits.max_rows && result == RN_GPU_OK; n++) {
-        shape.n_rows = shape.n_outs = shape.n_selected = n;
-        result = rn_gpu_program_run(backend, &shape);
-    }
+        backend->stream_blocks[i] = blocks;
+    if (result == RN_GPU_OK && blocks > 0)
+        result = rn_gpu_program_run(backend, shape);
     memset(backend->stream_blocks, 0, sizeof backend->stream_blocks);
     return result;
 }
 
+static uint32_t lesser(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* An op's launches depend on the number of rows of its slots, which are a step's, those behind SELECT or those whose
+ * logits are wanted: all three take every number up to RN_FEW_ROWS, at each of which products want another size, and
+ * from there on twice as many and the most, between which experts are grouped in every way. */
 int rn_gpu_program_allow(struct rn_gpu_backend *backend)
 {
-    uint32_t longest = rn_gpu_longest(backend, backend->limits.context_tokens);
-    struct rn_gpu_shape shape = {
-        .n_rows = 1, .n_outs = 1, .n_seqs = 1, .longest = longest, .n_selected = 1, .is_adapted = 1};
+    const struct rn_backend_limits *limits = &backend->limits;
+    uint32_t most = limits->max_outs > limits->max_rows ? limits->max_outs : limits->max_rows;
     int result = RN_GPU_OK;
 
     backend->allows = true;
-    result = allow_streams(backend, shape);
-    for (; shape.n_rows < backend->limits.max_rows && result == RN_GPU_OK; shape.n_rows *= 2)
-        result = rn_gpu_program_run(backend, &shape);
-    shape = (struct rn_gpu_shape){.n_rows = backend->limits.max_rows,
-                                  .n_outs = backend->limits.max_outs,
-                                  .n_seqs = backend->limits.max_seqs,
-                                  .longest = longest,
-                                  .n_selected = backend->limits.max_rows,
-                                  .is_adapted = 1};
-    if (result == RN_GPU_OK)
-        result = rn_gpu_program_run(backend, &shape);
-    if (result == RN_GPU_OK && backend->limits.draws) {
+    for (uint32_t n = 1, last = 0; last < most && result == RN_GPU_OK;
+         last = n, n = n < RN_FEW_ROWS ? n + 1 : lesser(2 * n, most)) {
+        const struct rn_gpu_shape shape = {.n_rows = lesser(n, limits->max_rows),
+                                           .n_outs = lesser(n, limits->max_outs),
+                                           .n_seqs = 1,
+                                           .longest = rn_gpu_longest(backend, limits->context_tokens),
+                                           .n_selected = lesser(n, limits->max_rows),
+                                           .n_features = lesser(n, limits->max_rows),
+                                           .is_adapted = 1};
+
+        result = allow_shape(backend, &shape);
+    }
+    if (result == RN_GPU_OK && limits->draws) {
         const struct rn_draw_args draw = rn_gpu_draw_args(backend, 1);
 
         result = rn_gpu_launch(backend, RN_KERNEL_draw, &draw);

@@ -3,11 +3,16 @@
 #define RN_GPU_STEPS_H
 
 #include "gpu/backend.h"
+#include "gpu/kernels/draw_args.h"
 
 #define RN_GPU_NOWHERE UINT64_MAX
 
 /* backend.c: NULL on refusal of memory. */
 struct rn_backend *rn_gpu_backend_new(struct rn_heap *heap, struct rn_gpu_device *device);
+
+/* backend.c: rn_device_kind.step_bytes. */
+uint64_t rn_gpu_step_bytes(struct rn_gpu_device *device, const struct rn_plan *plan,
+                           const struct rn_backend_limits *limits);
 
 /* backend.c: one launch on the backend's stream. `args` are those of the kernel. */
 int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const void *args);
@@ -32,18 +37,20 @@ struct rn_draw_args rn_gpu_draw_args(const struct rn_gpu_backend *backend, uint3
 void rn_gpu_graphs_free(struct rn_gpu_backend *backend);
 
 /* weights.c: how many bytes the weights of a plan take at most, of any plan, and with limits.expert_bytes the places of
- * experts; and where each lies, in bytes from the
- * first, and how many bytes that makes. send: brings them there
- * and waits for it. *wanted false: the load was cancelled. */
+ * experts; how many more are taken on the device while they are brought there; and where each lies, in bytes from the
+ * first, and how many bytes that makes. send: brings them there and waits for it. *wanted false: the load was
+ * cancelled. */
 uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes);
+uint64_t rn_gpu_staging_bytes(const struct rn_plan *plan, uint64_t expert_bytes);
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan);
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted);
 
 /* ops_cache.c: KV types that the kernels have, as bits. */
 uint32_t rn_gpu_kv_types(void);
 
-/* program.c: the kernels can compute the plan. UNSUPPORTED names an op and its tensor. */
-runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_error *error);
+/* program.c: the kernels can compute the plan with a cache of this type. UNSUPPORTED names an op and its tensor, or its
+ * heads and the type. */
+runnel_status rn_gpu_plan_check(const struct rn_plan *plan, runnel_kv_type kv_type, runnel_error *error);
 
 /* program.c: dynamic shared memory of every launch of a step is allowed. Before the first step. */
 int rn_gpu_program_allow(struct rn_gpu_backend *backend);
@@ -91,8 +98,9 @@ void rn_gpu_features_give(const struct rn_gpu_backend *backend, const struct rn_
 int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape);
 
 /* program.c: finds what is launched together, into items and n_items; and where angles lie in the slots' piece, from
- * `at` on: the end. Before all that launches. */
+ * `at` on: the end. Before all that launches. bytes: of one rotation's angles, if it has any there. */
 void rn_gpu_program_place(struct rn_gpu_backend *backend);
+uint64_t rn_gpu_angles_bytes(const struct rn_gpu_backend *backend, uint32_t rope);
 uint64_t rn_gpu_angles_place(struct rn_gpu_backend *backend, uint64_t at);
 
 /* program.c: launches the item of this index alone. For measuring. */

@@ -352,22 +352,23 @@ static int send_all(struct staging *s, bool *wanted)
 }
 
 /* What a half must hold: 16 rows of each matrix, each vector; and no more than HALF_BYTES of a matrix. */
-static size_t half_bytes_of(const struct rn_gpu_backend *backend)
+static size_t half_bytes_of(const struct rn_plan *plan)
 {
-    const struct rn_plan *plan = backend->plan;
     uint64_t most = RN_GPU_ALIGNMENT, whole, tile;
 
     for (uint32_t w = 0; w < plan->n_weights; w++) {
         const struct rn_weight *weight = &plan->weights[w];
+        bool matrix, vector;
 
+        mark(plan, w, &matrix, &vector);
         whole = (weight->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS * (uint64_t)weight->row_bytes;
         tile = TILE_ROWS * (uint64_t)weight->row_bytes;
         whole = whole < HALF_BYTES ? whole : HALF_BYTES > tile ? HALF_BYTES : tile;
-        most = (backend->weight_at[w] != RN_GPU_NOWHERE || is_apart(backend, w)) && whole > most ? whole : most;
+        most = matrix && whole > most ? whole : most;
         whole = weight->experts * sizeof(rn_address);
         most = whole > most ? whole : most;
         whole = (uint64_t)weight->rows * weight->cols * sizeof(float);
-        most = backend->vector_at[w] != RN_GPU_NOWHERE && whole > most ? whole : most;
+        most = vector && whole > most ? whole : most;
     }
     for (uint32_t i = 0; i < plan->n_ropes; i++)
         most = plan->ropes[i].dims / 2 * sizeof(double) > most ? plan->ropes[i].dims / 2 * sizeof(double) : most;
@@ -378,14 +379,14 @@ static size_t half_bytes_of(const struct rn_gpu_backend *backend)
 }
 
 /* The largest piece of an expert that is apart. */
-static size_t tiled_bytes_of(const struct rn_gpu_backend *backend, size_t half_bytes)
+static size_t tiled_bytes_of(const struct rn_plan *plan, uint64_t expert_bytes, size_t half_bytes)
 {
     uint64_t most = 0, bytes;
 
-    for (uint32_t w = 0; w < backend->plan->n_weights; w++) {
-        const struct rn_weight *weight = &backend->plan->weights[w];
+    for (uint32_t w = 0; w < plan->n_weights && expert_bytes > 0; w++) {
+        const struct rn_weight *weight = &plan->weights[w];
 
-        if (!is_apart(backend, w))
+        if (!rn_gpu_is_expert(plan, w, true))
             continue;
         bytes = rn_tiled_bytes(weight->type_id, piece_rows(weight, half_bytes), weight->cols);
         most = bytes > most ? bytes : most;
@@ -393,10 +394,18 @@ static size_t tiled_bytes_of(const struct rn_gpu_backend *backend, size_t half_b
     return (size_t)most;
 }
 
+uint64_t rn_gpu_staging_bytes(const struct rn_plan *plan, uint64_t expert_bytes)
+{
+    size_t half = half_bytes_of(plan);
+
+    return 2 * (uint64_t)half + tiled_bytes_of(plan, expert_bytes, half);
+}
+
 int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress, void *user, bool *wanted)
 {
     struct rn_gpu_driver *driver = backend->device->driver;
-    struct staging s = {.backend = backend, .half_bytes = half_bytes_of(backend), .progress = progress, .user = user};
+    struct staging s = {
+        .backend = backend, .half_bytes = half_bytes_of(backend->plan), .progress = progress, .user = user};
     void *host = NULL;
     int result = driver->host_new(driver, &host, 2 * s.half_bytes, RN_GPU_HOST_PORTABLE);
 
@@ -405,7 +414,7 @@ int rn_gpu_weights_send(struct rn_gpu_backend *backend, rn_progress_fn progress,
     s.all_bytes = backend->plan->weight_bytes + 1;
     if (result == RN_GPU_OK)
         result = driver->memory_new(driver, &s.device, 2 * s.half_bytes);
-    s.tiled_bytes = tiled_bytes_of(backend, s.half_bytes);
+    s.tiled_bytes = tiled_bytes_of(backend->plan, backend->limits.expert_bytes, s.half_bytes);
     if (result == RN_GPU_OK && s.tiled_bytes > 0)
         result = driver->memory_new(driver, &s.tiled, s.tiled_bytes);
     for (int i = 0; i < 2 && result == RN_GPU_OK; i++)

@@ -1,4 +1,4 @@
-/* What is done to values one by one: see cpu/reference_ops.c for the formulas. */
+/* What is done to values one by one: see cpu/reference/ops.c for the formulas. */
 #ifndef RN_MODEL_ACTIVATION_H
 #define RN_MODEL_ACTIVATION_H
 

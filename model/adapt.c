@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "model/adapter.h"
-#include "model/build.h"
+#include "model/build/build.h"
 #include "model/op_info.h"
 
 enum {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 #define A_END ".lora_a"
 #define B_END ".lora_b"

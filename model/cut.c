@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "model/build.h"
+#include "model/build/build.h"
 #include "model/op_info.h"
 
 /* A value that the back reads and the front has computed. */

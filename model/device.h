@@ -14,6 +14,7 @@
 #include "base/status.h"
 
 struct rn_backend;
+struct rn_backend_limits;
 struct rn_log;
 struct rn_plan;
 
@@ -96,6 +97,12 @@ struct rn_device_kind {
      * file. */
     uint64_t (*weight_bytes)(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes);
 
+    /* Of that memory, what a backend takes for steps of a plan, and for the while in which it is prepared, at most: all
+     * but weights, KV blocks and recurrent states. Of the limits n_blocks, n_windows and n_states may be 0. NULL: nothing
+     * that counts, as in a memory that is the host's. */
+    uint64_t (*step_bytes)(const struct rn_device *device, const struct rn_plan *plan,
+                           const struct rn_backend_limits *limits);
+
     /* How so many bytes for experts are used; of a plan without experts all is 0. NULL: they lie with their layers. */
     void (*expert_room)(const struct rn_plan *plan, uint64_t expert_bytes, struct rn_expert_room *room);
 
@@ -124,14 +131,22 @@ static inline bool rn_device_has_kv(const struct rn_device_caps *caps, runnel_kv
 /* What the plan's weights take of the device's memory; expert_bytes as in the limits of its backend. */
 uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes);
 
+/* What steps of the plan take of it, with these limits. */
+uint64_t rn_device_step_bytes(const struct rn_device *device, const struct rn_plan *plan,
+                              const struct rn_backend_limits *limits);
+
+/* Of a memory that is the device's own and that weights leave so much of: what KV blocks should not take, a tenth of it;
+ * or step_bytes and a fiftieth, if that is more: a driver rounds pieces up, and keeps graphs. */
+uint64_t rn_device_reserve(uint64_t left_bytes, uint64_t step_bytes);
+
 /* The most bytes that KV blocks should take where the host does not say: a quarter of a memory that everything on the
- * machine shares; of a device's own, nine tenths of what weights of so many bytes leave free. */
-uint64_t rn_device_kv_bytes(const struct rn_device_memory *memory, uint64_t weight_bytes);
+ * machine shares; of a device's own, what weights of so many bytes leave free, without the reserve for steps. */
+uint64_t rn_device_kv_bytes(const struct rn_device_memory *memory, uint64_t weight_bytes, uint64_t step_bytes);
 
 /* How many KV blocks of block_bytes each: room for `contexts` sequences of context_blocks each, but no more than
  * kv_bytes hold (of a memory that is not shared, always as many as that), and at least one sequence's. Below 2^31 + 1.
  */
-uint64_t rn_device_blocks(const struct rn_device_memory *memory, uint64_t weight_bytes, uint64_t block_bytes,
-                          uint64_t context_blocks, uint32_t contexts);
+uint64_t rn_device_blocks(const struct rn_device_memory *memory, uint64_t weight_bytes, uint64_t step_bytes,
+                          uint64_t block_bytes, uint64_t context_blocks, uint32_t contexts);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "base/sized.h"
 #include "base/status.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 static runnel_status mark_strings(struct runnel_file *file, uint64_t index)
 {

@@ -4,7 +4,7 @@
 #define RN_MODEL_FILE_H
 
 #include "model/arch/table.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "runnel_files.h"
 
 struct runnel_file {

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "model/activation.h"
 #include "model/gating.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/grams.h"
 
 struct rn_arch; /* arch/table.h */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/kv_encode.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 float rn_f8_to_f32(uint8_t code)
 {

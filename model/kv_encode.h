@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "model/kv.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 #define RN_KV_INLINE static inline __attribute__((always_inline))
 

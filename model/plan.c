@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/one_line.h"
-#include "model/build.h"
+#include "model/build/build.h"
 #include "model/kv.h"
 
 /* The context of a request for 0: what most machines can hold. */

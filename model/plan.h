@@ -28,9 +28,9 @@
 #include "base/status.h"
 #include "model/activation.h"
 #include "model/gating.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "model/grams.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 /* What each op computes: ops.def. */
 enum rn_op_kind {

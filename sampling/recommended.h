@@ -3,7 +3,7 @@
 #ifndef RN_SAMPLING_RECOMMENDED_H
 #define RN_SAMPLING_RECOMMENDED_H
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "runnel.h"
 
 /* Sets the members of *sampling for which the file has a usable value; returns their RUNNEL_RECOMMENDED_ bits. A value

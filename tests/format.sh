@@ -18,7 +18,7 @@ if [ -z "$program" ]; then
     exit 77
 fi
 mapfile -d '' files < <(find include base mailbox model text cpu gpu cache sampling train actors bindings apps examples tests bench \
-    -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' \) ! -name '*_table.c' ! -name 'quant_grids.c' -print0 2>/dev/null)
+    -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' \) ! -name '*_table.c' ! -name 'quant/grids.c' -print0 2>/dev/null)
 if [ "${1:-}" = --fix ]; then
     exec "$program" -i "${files[@]}"
 fi

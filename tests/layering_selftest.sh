@@ -6,9 +6,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
-for room in include base mailbox model model/arch text text/template text/answer cpu cpu/levels gpu gpu/kernels cache cache/store sampling \
+for room in include base mailbox model model/arch model/build model/gguf model/heads model/quant text text/template \
+    text/answer text/split cpu cpu/levels cpu/levels/avx2 cpu/levels/neon cpu/reference gpu gpu/kernels cache cache/store sampling \
     sampling/grammar \
-    train actors actors/host actors/runtime actors/tier apps examples bindings; do
+    train actors actors/host actors/prompt actors/runtime actors/tier apps apps/serve/http examples bindings; do
     mkdir -p "$copy/$room"
     case $room in */*) continue ;; esac # with the room around it
     [ ! -d "$here/../$room" ] || (cd "$here/.." && find "$room" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
@@ -37,7 +38,7 @@ empty() {
 
 plant base/planted.c '#include "mailbox/mailbox.h"' '"mailbox/mailbox.h": base/ may not include mailbox/'
 plant base/limits.h '' 'a header of this name hides <limits.h>'
-plant mailbox/planted.c '#include "model/gguf.h"' '"model/gguf.h": mailbox/ may not include model/'
+plant mailbox/planted.c '#include "model/gguf/gguf.h"' '"model/gguf/gguf.h": mailbox/ may not include model/'
 plant model/planted.c '#  include "cpu/cpu.h"' '"cpu/cpu.h": model/ may not include cpu/'
 plant text/planted.c '#include "cache/block_pool.h"' '"cache/block_pool.h": text/ may not include cache/'
 plant cpu/planted.c '#include "gpu/gpu.h"' '"gpu/gpu.h": cpu/ may not include gpu/'
@@ -50,7 +51,7 @@ plant actors/planted.c '#include "actors/engine.h"' '"actors/engine.h": a role k
 plant apps/planted.c '#include "base/alloc.h"' '"base/alloc.h": apps/ may not include base/'
 plant examples/planted.c '#include "actors/runtime/runtime.h"' '"actors/runtime/runtime.h": examples/ may not include actors/'
 plant bindings/planted.c '#include "base/alloc.h"' '"base/alloc.h": bindings/ may not include base/'
-plant base/planted.c '#include "../model/gguf.h"' '"../model/gguf.h": an include does not climb'
+plant base/planted.c '#include "../model/gguf/gguf.h"' '"../model/gguf/gguf.h": an include does not climb'
 plant base/planted.c '#include "nowhere.h"' '"nowhere.h": neither a room'
 plant include/planted.h '#include "base/alloc.h"' '"base/alloc.h": include/ may not include base/'
 plant include/planted.h '#include <uv.h>' '<uv.h>: include/ has only'
@@ -76,12 +77,25 @@ plant actors/tier/directory_planted.c '#include "actors/tier/prefix_cache.h"' '"
 plant actors/tier/prefix_cache_planted.c '#include "actors/tier/admission.h"' '"actors/tier/admission.h": actors/tier/prefix_cache may not include it'
 plant actors/tier/admission_planted.c '#include "actors/tier_actor.h"' '"actors/tier_actor.h": actors/tier/admission may not include it'
 plant actors/draft/planted.c '#include "actors/verifier_actor.h"' '"actors/verifier_actor.h": actors/draft/ may not include it'
+plant model/gguf/planted.c '#include "model/plan.h"' '"model/plan.h": model/gguf/ may not include it'
+plant model/quant/planted.c '#include "model/gguf/gguf.h"' '"model/gguf/gguf.h": model/quant/ may not include it'
+plant model/build/planted.c '#include "model/heads/head.h"' '"model/heads/head.h": model/build/ may not include it'
+plant model/heads/planted.c '#include "model/arch/planted_family.h"' '"model/arch/planted_family.h": model/heads/ may not include it'
+plant text/split/planted.c '#include "text/vocab.h"' '"text/vocab.h": text/split/ may not include it'
+plant cpu/reference/planted.c '#include "cpu/kernels.h"' '"cpu/kernels.h": cpu/reference/ may not include it'
+empty cpu/levels/neon/planted.h
+plant cpu/levels/avx2/planted.c '#include "cpu/levels/neon/planted.h"' '"cpu/levels/neon/planted.h": cpu/levels/avx2/ may not include it'
+plant cpu/levels/neon/planted.c '#include "cpu/levels/avx2/signs_avx2.h"' '"cpu/levels/avx2/signs_avx2.h": cpu/levels/neon/ may not include it'
+plant actors/prompt/planted.c '#include "actors/context.h"' '"actors/context.h": actors/prompt/ may not include it'
+plant apps/serve/http/planted.c '#include "apps/serve/serve.h"' '"apps/serve/serve.h": apps/serve/http/ may not include it'
 innocent text/template/innocent.c '#include "text/vocab.h"'
+innocent model/gguf/innocent.c '#include "model/quant/quant.h"'
+innocent apps/serve/http/innocent.c '#include "apps/utf8.h"'
 innocent text/answer/innocent.c '#include "text/answer/answer.h"'
 innocent cache/store/innocent.c '#include "cache/block_codec.h"'
 innocent cache/store/innocent.c '#include "cache/store/tier.h"'
 innocent model/innocent.c '#include "model/arch/table.h"'
-innocent model/arch/innocent.c '#include "model/gguf.h"'
+innocent model/arch/innocent.c '#include "model/gguf/gguf.h"'
 innocent sampling/grammar/innocent.c '#include "sampling/grammar/grammar.h"'
 innocent gpu/innocent.c '#include "gpu/kernels/kernels.h"'
 innocent sampling/grammar/innocent.c '#include "text/vocab.h"'
@@ -173,6 +187,14 @@ innocent apps/innocent.c 'int main(void) { free(malloc(1)); exit(0); }'
 innocent apps/innocent.c '#include <runnel.h>'
 innocent cpu/innocent.c '#if defined(__AVX2__) || defined(__ARM_NEON)'
 innocent cpu/team_innocent.c '#include <pthread.h>'
+
+
+# a room that is too full
+mkdir "$copy/base/crowd"
+for number in $(seq 51); do
+    echo >"$copy/base/crowd/$number.h"
+done
+expected+=("base/crowd/: 51 files")
 
 if "$here/layering.sh" "$copy" >"$copy/report"; then
     echo "layering.sh found nothing wrong with ${#expected[@]} planted violations" >&2

@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 /* Longest string that is replaced; those of SentencePiece's maps have less than 32 bytes. */
 #define RN_CHARSMAP_MAX_KEY 256

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 /* True for "tokenizer.chat_template" and "tokenizer.chat_template.NAME" with a string as value: *name ("" for the
  * first) and *source are views of the file's bytes then. */

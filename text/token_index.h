@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 /* n strings in one block: string i is bytes[at[i]..at[i + 1]). */
 struct rn_strings {

@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "text/token_kind.h"
 
 struct rn_vocab; /* opaque */

@@ -3,9 +3,9 @@
 #define RN_TEXT_VOCAB_IMPL_H
 
 #include "text/charsmap.h"
-#include "text/split_points.h"
+#include "text/split/split_points.h"
 #include "text/special.h"
-#include "text/splitter.h"
+#include "text/split/splitter.h"
 #include "text/token_index.h"
 #include "text/token_kind.h"
 #include "text/trie.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "model/gguf_write.h"
-#include "model/head.h"
+#include "model/gguf/write.h"
+#include "model/heads/head.h"
 
 #define ARCH RN_HEAD_ARCH
 

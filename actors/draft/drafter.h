@@ -22,7 +22,7 @@
  *      └ s    └ s
  *
  * Two kinds. TOKENS, a draft model: its rows read tokens and the KV that it made itself; so does the target's own
- * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/head.h): its row of a token reads
+ * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/heads/head.h): its row of a token reads
  * that token and the target's features of the position before, or, where the target has not been there, what the row
  * before it gave. Features of the positions that a step has computed travel with the first NEWS behind it: the step
  * writes them into the list's memory, one for each row, those of wrong guesses among them. The rows that were right
@@ -59,7 +59,7 @@ struct rn_drafter {
     struct rn_gguf *gguf;       /* NULL: without a file */
     struct rn_plan *plan;       /* NULL for a backend that needs none */
     struct rn_backend *backend; /* its KV blocks are its own */
-    uint32_t n_layers;          /* of FEATURES: prediction layers, one behind the other (model/head.h); else 1 */
+    uint32_t n_layers;          /* of FEATURES: prediction layers, one behind the other (model/heads/head.h); else 1 */
     struct rn_drafter_layer {
         struct rn_plan *plan;
         struct rn_backend *backend;  /* blocks have the same numbers for all of them */

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "actors/engine.h"
-#include "actors/model_split.h"
+#include "actors/load/model_split.h"
 #include "base/check.h"
 #include "base/one_line.h"
 #include "base/status.h"
 #include "cache/store/fingerprint.h"
-#include "model/head.h"
+#include "model/heads/head.h"
 
 #define EXIT "exit:"
 #define PASSES 4u           /* until its time is known */
@@ -56,13 +56,29 @@ static runnel_status check_vocab(struct runnel_model *model, const char *path, r
     return status;
 }
 
+/* For its KV where the host does not say: half of what a model's would have, or, of a device's own memory, of the third
+ * that weights of both leave it (the model has the other two: model_limits.c) what its steps do not take. */
+static uint64_t usual_kv_bytes(const struct runnel_model *model)
+{
+    const struct rn_device *device = model->parts.device;
+    const struct rn_drafter *drafter = &model->parts.drafter;
+    uint64_t own = drafter->plan->weight_bytes, both = own + rn_model_device_plan(&model->parts)->weight_bytes;
+    struct rn_device_memory memory;
+
+    device->kind->memory(device, &memory);
+    if (memory.shared)
+        return rn_device_kv_bytes(&memory, both, 0) / 2;
+    memory.free_bytes = own + (memory.free_bytes > both ? (memory.free_bytes - both) / 3 : 0);
+    return rn_device_kv_bytes(&memory, own,
+                              drafter->n_layers * rn_device_step_bytes(device, drafter->plan, &drafter->limits));
+}
+
 /* As many positions as the model has, or as its memory holds. */
 static runnel_status choose_limits(struct runnel_model *model, const char *path, runnel_error *error)
 {
     const struct rn_backend_limits *target = &model->parts.limits;
     struct rn_drafter *drafter = &model->parts.drafter;
     uint64_t block_bytes = rn_plan_kv_bytes(drafter->plan, target->kv_type) * target->block_tokens * drafter->n_layers;
-    struct rn_device_memory memory;
     uint64_t bytes = model->options.draft_kv_bytes, n;
 
     if (drafter->plan->state_bytes > 0) /* what it has guessed cannot be taken back */
@@ -70,15 +86,6 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
     if (block_bytes == 0)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the blocks that would guess have no attention", path);
     RN_ASSERT(drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
-    model->parts.device->kind->memory(model->parts.device, &memory);
-    if (bytes == 0)
-        bytes = rn_device_kv_bytes(&memory,
-                                   rn_model_device_plan(&model->parts)->weight_bytes + drafter->plan->weight_bytes) /
-                (memory.shared ? 2 : 3); /* the model has the other two thirds of a device's own (model_limits.c) */
-    n = bytes / block_bytes;
-    if (n == 0)
-        return rn_error_set(error, RUNNEL_INVALID, "draft_kv_bytes %llu hold no block of %llu bytes of %s",
-                            (unsigned long long)bytes, (unsigned long long)block_bytes, path);
     drafter->limits = *target;
     drafter->limits.tree_depth = 0; /* its own guesses are a chain */
     drafter->limits.max_changes = 0;
@@ -86,10 +93,15 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
     if (drafter->gguf == NULL ||
         drafter->kind != RN_DRAFTER_TOKENS) /* it has weights of the model's file, of which one copy is enough */
         drafter->limits.weight_order = RUNNEL_WEIGHTS_FILE;
-    drafter->limits.n_blocks = n < target->n_blocks ? (uint32_t)n : target->n_blocks;
     drafter->limits.max_seqs = drafter->limits.max_outs = target->max_outs;
-    RN_ASSERT(drafter->limits.n_blocks > 0 && drafter->limits.max_seqs > 0);
     drafter->limits.max_rows = 2 * target->max_outs > ROWS ? 2 * target->max_outs : ROWS;
+    bytes = bytes == 0 ? usual_kv_bytes(model) : bytes;
+    n = bytes / block_bytes;
+    if (n == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "draft_kv_bytes %llu hold no block of %llu bytes of %s",
+                            (unsigned long long)bytes, (unsigned long long)block_bytes, path);
+    drafter->limits.n_blocks = n < target->n_blocks ? (uint32_t)n : target->n_blocks;
+    RN_ASSERT(drafter->limits.n_blocks > 0 && drafter->limits.max_seqs > 0);
     return RUNNEL_OK;
 }
 

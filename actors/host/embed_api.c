@@ -3,12 +3,12 @@
 #include "actors/embed.h"
 #include "actors/engine.h"
 #include "actors/host/pool.h"
-#include "actors/pair.h"
+#include "actors/prompt/pair.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/kv_size.h"
-#include "model/scores.h"
+#include "model/build/scores.h"
 #include "runnel_scores.h"
 
 /* ---- Embeddings ---- */

@@ -2,7 +2,7 @@
  * error of the call and never a callback. */
 #include <string.h>
 
-#include "actors/chat.h"
+#include "actors/prompt/chat.h"
 #include "actors/embed.h"
 #include "actors/engine.h"
 #include "actors/grammar/guide.h"
@@ -10,7 +10,7 @@
 #include "actors/host/host.h"
 #include "actors/host/pool.h"
 #include "actors/host/session.h"
-#include "actors/pair.h"
+#include "actors/prompt/pair.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 #include "base/floats.h"

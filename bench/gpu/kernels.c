@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "bench/gpu/bench.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 #define COPY_BYTES ((size_t)4 << 30)
 enum { COPIES = 8, COLD_BYTES = 512 << 20, LAUNCHES = 40 };

@@ -11,7 +11,7 @@ const { Piece, TYPES } = require('./stream.js');
 const { Uncloneable } = require('./uncloneable.js');
 const { constants } = require('./runnel.node');
 
-const WORDS = 10; // of a row: bindings/node/events.h
+const WORDS = 10; // of a row: bindings/node/native/events.h
 const { EVENT_DONE, EVENT_FAILED, EVENT_TOKEN } = constants;
 const DONE = Object.freeze({ value: undefined, done: true });
 

@@ -15,7 +15,7 @@ const { constants } = native;
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose');
 const EVENT_LOAD = 100;
 const { EVENT_TOKEN } = constants;
-const WORDS = 10; // of an event: bindings/node/events.h
+const WORDS = 10; // of an event: bindings/node/native/events.h
 
 // How long events gather before they wake the loop again: bench/bindings/node.mjs has what that saves.
 const GATHER_US = 1000;
@@ -383,7 +383,7 @@ class Engine extends Uncloneable {
     native.engineFlush(this.#handle);
   }
 
-  /** A pack of n events and their texts: bindings/node/events.h. */
+  /** A pack of n events and their texts: bindings/node/native/events.h. */
   #onEvents(pack, n, texts) {
     const words = this.#words[pack];
     const floats = this.#floats[pack];

@@ -9,7 +9,7 @@
  * does not have is 0 (m, least) or 1 (scale). Half steps of the IQ formats go into d: their scales
  * (s + 1/2) / 4 and (s + 1/2) / 2 are (2s + 1) / 8 and / 4; q ± 1/8 of IQ1 is (8q ± 1) / 8. All this is exact.
  *
- * Layouts: model/quant_plain.c, quant_k.c, quant_iq.c, whose decoders judge this file. The IQ formats are
+ * Layouts: model/quant/plain.c, quant/k.c, quant/iq.c, whose decoders judge this file. The IQ formats are
  * taken eight columns at a time in one 64-bit word, a byte a column, least significant first.
  *
  * What is multiplied is d · scale and -m · least, each rounded once: see kernels.h. Bounds that kernels rely on:
@@ -19,8 +19,8 @@
 
 #include <stdbool.h>
 
-#include "model/quant_grids.h"
-#include "model/quant_types.h"
+#include "model/quant/grids.h"
+#include "model/quant/types.h"
 
 /* A level with an instruction for it defines its own: the half float at p, as a float. */
 #ifndef RN_HALF_AT

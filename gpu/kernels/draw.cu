@@ -17,6 +17,7 @@
 
 #define RN_EXACT DEVICE
 #include "base/exact.h"
+#include "gpu/kernels/draw_args.h"
 #undef RN_EXACT
 
 namespace

@@ -1,4 +1,5 @@
 /* The table of kernels, and how many threads each launch has. Numbers are those of the kernels' sources. */
+#include "gpu/kernels/draw_args.h"
 #include "gpu/kernels/kernels.h"
 
 enum { TILE_ROWS = 16, CELL = 64 };

@@ -97,7 +97,7 @@ DEVICE words4 halves_k(const source &in, const spot &s, uint64_t at)
 }
 
 /* Of a unit: scales and minima of its 16 rows, a byte each, and d, dmin. For the lanes of the unit's first warp. The
- * six bits of group g as in model/quant_k.c. */
+ * six bits of group g as in model/quant/k.c. */
 DEVICE void write_k(const source &in, const spot &s, const bytes_at &out, uint64_t at, uint64_t block)
 {
     uint32_t row = s.first_row + s.lane;

@@ -4,9 +4,9 @@
  *                                                             each 16 numbers, d in f32
  *   plain numbers                                             f32
  *
- * Fields of blocks as model/quant_k.c and model/quant_iq.c have them; e is the number of 256. */
+ * Fields of blocks as model/quant/k.c and model/quant/iq.c have them; e is the number of 256. */
 #include "gpu/kernels/tile.cuh"
-#include "model/quant_points.h"
+#include "model/quant/points.h"
 
 namespace
 {

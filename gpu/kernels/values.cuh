@@ -1,4 +1,4 @@
-/* What is done to values one by one: model/activation.h, cpu/reference_ops.c. */
+/* What is done to values one by one: model/activation.h, cpu/reference/ops.c. */
 #ifndef RN_GPU_VALUES_CUH
 #define RN_GPU_VALUES_CUH
 

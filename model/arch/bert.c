@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
-#include "model/scores.h"
+#include "model/build/build.h"
+#include "model/build/scores.h"
 
 /* ---- Keys ---- */
 

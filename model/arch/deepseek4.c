@@ -21,7 +21,7 @@
 
 #include "base/min.h"
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 enum { FEW = 4, MANY = 128 }; /* positions of a block, of the two kinds */
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 /* ---- Keys ---- */
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 #include "model/hparams.h"
 
 /* Files do not say it: the model of 40 blocks, and only that, has ALiBi instead of a rotation (arXiv 2309.10305). A

@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 /* Releases a. */
 static int16_t norm_of(struct rn_build *b, int16_t a, const char *stem)

@@ -7,7 +7,7 @@
  * Blocks [0, n) of the file are low, the n behind them high; each ends with a norm. Key block_count counts each coming
  * of a block, since each has a cache of its own. Norms have no weights. */
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 static uint32_t value_of(const struct rn_hparams_reader *r, const char *rest, runnel_status *status)
 {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 runnel_status rn_arch_read_streams(const struct rn_hparams_reader *r, uint32_t least)
 {

@@ -10,7 +10,7 @@
  *
  * Gates are beta tanh(g / beta) sigmoid(g) * lb tanh(u / lb) (rn_hparams.situ). */
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 enum { MAX_KEPT = 256 };
 

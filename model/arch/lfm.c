@@ -1,7 +1,7 @@
 /* LFM2: blocks of attention and blocks of short convolutions. Liquid AI's configurations; keys as converters write
  * them. */
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 /* Models that see both ways have a middle tap. */
 runnel_status rn_arch_lfm2moe_keys(const struct rn_hparams_reader *r)

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 runnel_status rn_arch_minimax_01_keys(const struct rn_hparams_reader *r)
 {

@@ -14,7 +14,7 @@
  *
  * The scan and its sources: ops.def. */
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 enum { MAX_STATE = 1 << 10, MAX_INNER = 1 << 20 };
 

@@ -6,13 +6,13 @@
  *     x_i = post_i y + sum_j m_ij x_j
  *
  * GLM-5.3: streams begin as copies of the embedding and end as their mean. A block's first half is attention to what an
- * indexer chooses in blocks of positions (model/indexer.c), by a latent without rotation, or a gated delta rule as in
+ * indexer chooses in blocks of positions (model/build/indexer.c), by a latent without rotation, or a gated delta rule as in
  * Kimi Linear (delta.c). */
 #include <math.h>
 #include <stdio.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 runnel_status rn_arch_manifold_keys(const struct rn_hparams_reader *r)
 {

@@ -9,7 +9,7 @@
  *
  * The final row is mixed like that, too; there is no other norm before the output.
  *
- * Blocks of attention choose blocks of r positions (model/sparse.c). The key of such a block is the mean of its raw
+ * Blocks of attention choose blocks of r positions (model/build/sparse.c). The key of such a block is the mean of its raw
  * keys, normed and rotated as its first position, so that the cache has at the last position of each the key of it:
  *
  *     k_proj ─┬─────────────┬─ ADD ─ 1 / r ─ norm ─ ROPE ─ KV_STORE ··· a cache of keys
@@ -25,7 +25,7 @@
 #include <stdio.h>
 
 #include "model/arch/families.h"
-#include "model/build.h"
+#include "model/build/build.h"
 
 /* ---- Keys ---- */
 

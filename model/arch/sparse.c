@@ -1,4 +1,4 @@
-/* Keys of architectures whose attention chooses blocks of positions: see model/sparse.c. */
+/* Keys of architectures whose attention chooses blocks of positions: see model/build/sparse.c. */
 #include "model/arch/families.h"
 #include "model/hparams.h"
 

@@ -1,7 +1,7 @@
 /* The table of architectures: a row each. What model/ knows of them is this header.
  *
  * The rows are in table.c. A family of architectures has a file beside it, with the builders and key readers of its
- * rows, written with model/build.h and model/hparams.h. */
+ * rows, written with model/build/build.h and model/hparams.h. */
 #ifndef RN_MODEL_ARCH_TABLE_H
 #define RN_MODEL_ARCH_TABLE_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "model/activation.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "runnel.h"
 
 struct rn_build;

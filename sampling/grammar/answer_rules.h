@@ -19,7 +19,7 @@
 #ifndef RN_SAMPLING_GRAMMAR_ANSWER_RULES_H
 #define RN_SAMPLING_GRAMMAR_ANSWER_RULES_H
 
-#include "sampling/grammar/schema.h"
+#include "sampling/grammar/schema/schema.h"
 #include "text/answer/answer.h"
 
 struct rn_answer_rules {

@@ -16,7 +16,7 @@
 #include "answer.h"
 #include "base/rng.h"
 #include "fixture.h"
-#include "metered.h"
+#include "tests/actors/draft/metered.h"
 #include "runnel_files.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "actors/prompt_budget.h"
+#include "actors/decode/prompt_budget.h"
 #include "actors/fair_queue.h"
 
 #define MANY 64

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "actors/keep_time.h"
+#include "actors/decode/keep_time.h"
 #include "base/rng.h"
 #include "tests/sim/manual.h"
 

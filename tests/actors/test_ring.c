@@ -1,4 +1,4 @@
-/* Several steps in flight (actors/step_ring.h): what a request gets is what it gets with one step at a time, also where
+/* Several steps in flight (actors/decode/step_ring.h): what a request gets is what it gets with one step at a time, also where
  * rows that were computed ahead are thrown away; and who needs the host between two steps has it. With the oracle model
  * by hand, and with the bundled one on the CPU's threads. */
 #include <setjmp.h>

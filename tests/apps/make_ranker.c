@@ -16,7 +16,7 @@
 
 #include "../model/model_edit.h"
 #include "base/alloc.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 enum { MOST = 4096, HIDDEN = 24 };
 

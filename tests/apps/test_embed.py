@@ -16,7 +16,7 @@ POOLINGS = {"1": "mean", "2": "first", "3": "last"}
 def expected():
     """(text, pooling): vector, of the bundled model."""
     found = {}
-    for row in (ROOT / "tests/actors/embeddings.txt").read_text().splitlines():
+    for row in (ROOT / "tests/actors/embed/embeddings.txt").read_text().splitlines():
         words = row.split()
         if words[0] == "runnel-tiny-Q8_0":
             found[int(words[1]), POOLINGS[words[2]]] = [float(x) for x in words[4:]]

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cpu/reference.h"
+#include "cpu/reference/reference.h"
 
 enum { SLOTS = 4, WIDTH = 64, BLOCKS = 8, BLOCK_TOKENS = 2, CONTEXT = 8 };
 

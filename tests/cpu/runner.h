@@ -6,7 +6,7 @@
 #include <semaphore.h>
 
 #include "cpu/kernels.h"
-#include "cpu/reference.h"
+#include "cpu/reference/reference.h"
 
 struct model {
     struct rn_gguf *gguf;

@@ -14,7 +14,7 @@
 
 #include "../model/model_edit.h"
 #include "base/rng.h"
-#include "model/build.h"
+#include "model/build/build.h"
 #include "tests/cpu/runner.h"
 
 enum { WIDTH = 32, VOCAB = 16, CONTEXT = 640, BLOCKS = 4, BLOCK_TOKENS = 16, POOL = 1 << 17, MOST = 160 };

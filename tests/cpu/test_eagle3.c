@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "../model/model_edit.h"
-#include "model/head.h"
-#include "model/quant.h"
+#include "model/heads/head.h"
+#include "model/quant/quant.h"
 #include "train/head_file.h"
 
 enum { WIDTH = 32, VOCAB = 16, FEED = 24, SOME = 10 };

@@ -1,4 +1,4 @@
-/* Plans of heads, of prediction layers and of early exits (model/head.h, plan.h) on both backends: their logits and
+/* Plans of heads, of prediction layers and of early exits (model/heads/head.h, plan.h) on both backends: their logits and
  * states against the head's formula as tests/train writes it in double precision, drafted tokens too; the target's
  * fused features against the product of the raw ones; the target's own logits, to the bit, as without a head. */
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "cpu/team.h"
 #include "model/backend.h"
-#include "model/head.h"
+#include "model/heads/head.h"
 #include "train/head_file.h"
 
 enum { WIDTH = 32, VOCAB = 16, N = 12, UNROLL = 4, BLOCK = 4, BLOCKS = 8 };

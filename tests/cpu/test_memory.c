@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "model/quant_types.h"
+#include "model/quant/types.h"
 #include "tests/cpu/runner.h"
 #include "tests/model/model_edit.h"
 

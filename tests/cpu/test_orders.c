@@ -17,7 +17,7 @@
 #include "cpu/fast.h"
 #include "cpu/nodes.h"
 #include "cpu/team.h"
-#include "model/quant_types.h"
+#include "model/quant/types.h"
 #include "tests/base/refusing.h"
 #include "tests/cpu/runner.h"
 #include "tests/model/model_edit.h"

@@ -12,7 +12,7 @@
 
 #include "../model/model_edit.h"
 #include "base/rng.h"
-#include "model/build.h"
+#include "model/build/build.h"
 #include "tests/cpu/runner.h"
 
 enum { WIDTH = 200, VOCAB = 16, CONTEXT = 64, TOKENS = 40, SEQS = 3, POOL = 1 << 18 };

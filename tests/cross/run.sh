@@ -29,7 +29,7 @@ quietly cmake --build "$build" -j 2
 # The other byte order is refused when building, not when running. (The C library lacks one empty header for it.)
 mkdir -p "$build/big/gnu"
 touch "$build/big/gnu/stubs-lp64_be.h"
-if $compiler -mbig-endian -I"$build/big" -I. -Iinclude -fsyntax-only model/quant.c 2>"$build/log"; then
+if $compiler -mbig-endian -I"$build/big" -I. -Iinclude -fsyntax-only model/quant/quant.c 2>"$build/log"; then
     echo "a big-endian build was not refused"
     exit 1
 fi

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cpu/levels/levels_arm.h"
+#include "cpu/levels/neon/levels_arm.h"
 #include "cpu/levels/unpack.h"
 
 enum { ROWS = 8, COLS = 512, INPUTS = 7, MOST_BYTES = COLS / 32 * 34 };

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "model/adapter.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/model/adapter_file.h"
 #include "tests/oracle/made_model.h"
 

@@ -7,8 +7,8 @@
 #include <sys/types.h>
 
 #include "base/check.h"
-#include "model/gguf.h"
-#include "model/quant.h"
+#include "model/gguf/gguf.h"
+#include "model/quant/quant.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

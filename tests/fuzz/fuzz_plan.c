@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "model/arch/table.h"
-#include "model/head.h"
+#include "model/heads/head.h"
 #include "model/plan.h"
 #include "model/plan_text.h"
 

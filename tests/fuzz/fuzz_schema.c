@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "sampling/grammar/schema.h"
+#include "sampling/grammar/schema/schema.h"
 #include "sampling/grammar/stacks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

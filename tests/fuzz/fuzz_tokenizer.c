@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "base/check.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "text/piece_stream.h"
 #include "text/template/template.h"
 #include "text/vocab.h"

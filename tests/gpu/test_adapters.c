@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "model/adapter.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/oracle/made_model.h"
 
 enum { N = 18, CONTEXT = 32, BLOCK = 16, SEQS = 3, MAX_ROWS = SEQS * N, MEMORY = 64 << 20 };

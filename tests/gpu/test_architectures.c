@@ -1,6 +1,6 @@
 /* Whole models of every architecture that a test makes, and of those of ../shared where it is there, on the emulated
  * device: logits and features against the reference backend's, and law 5: the same bits in one step and in two. The
- * device computes all of them. */
+ * device computes all of them, and a load allows the shared memory of every step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +10,11 @@
 
 #include <cmocka.h>
 
-#include "model/head.h"
+#include "model/heads/head.h"
 #include "tests/cpu/made_text.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/expect_allowed.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/model/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
@@ -66,6 +67,7 @@ static void check_model(const char *name, struct runner *cuda)
     made_text_run(&reference, n_rows, n_rows, &want);
     close_runner(&reference);
     made_text_run(cuda, n_rows, n_rows, &got);
+    expect_allowed(cuda->backend);
     if (plan->logits_slot >= 0)
         check_near(name, "logits", got.logits, want.logits, n_logits);
     if (n_features > 0)

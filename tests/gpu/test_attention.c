@@ -8,9 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "rig.h"
+#include "tests/gpu/rigs/rig.h"
 #include "model/kv.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 enum {
     BLOCK_LOG = 4,

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "rig.h"
+#include "tests/gpu/rigs/rig.h"
 #include "model/kv.h"
 
 enum { BLOCK_LOG = 4, BLOCK_TOKENS = 1 << BLOCK_LOG, LONGEST = 512, TABLE = LONGEST / BLOCK_TOKENS };

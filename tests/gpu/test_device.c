@@ -15,9 +15,11 @@
 #include "gpu/emulated/emulation.h"
 #include "gpu/gpu.h"
 #include "gpu/steps.h"
+#include "model/quant/quant.h"
 #include "tests/base/refusing.h"
-#include "tests/gpu/faulty_driver.h"
-#include "tests/gpu/small_plan.h"
+#include "tests/gpu/rigs/expect_allowed.h"
+#include "tests/gpu/rigs/faulty_driver.h"
+#include "tests/gpu/rigs/small_plan.h"
 #include "tests/slow.h"
 
 enum { MAX_ROWS = 16, N_BLOCKS = 6, BLOCK = 32, MEMORY = 64 << 20, BLOCK_BYTES = BLOCK * 2 * SMALL_KV * 4 };
@@ -147,6 +149,134 @@ static void test_logits(void **state)
             assert_memory_equal(together, alone, n * sizeof alone[0]);
         }
     close_fixture(&f);
+}
+
+/* ---- Shared memory ---- */
+
+/* An embedding, and a head of a type that no other product has: of so many columns that matmul_stream takes them. */
+enum { WIDE = 1024, WIDE_ROWS = 12 };
+
+static struct {
+    struct rn_plan plan;
+    struct rn_op ops[2];
+    struct rn_slot slots[2];
+    struct rn_weight weights[2];
+    struct rn_tensor tensors[2];
+    float table[SMALL_VOCAB * WIDE];
+    uint16_t head[SMALL_VOCAB * WIDE]; /* BF16 */
+} wide;
+
+static void set_wide_weight(int index, uint32_t type_id, const void *data)
+{
+    const struct rn_type *type = rn_type(type_id);
+
+    wide.tensors[index] = (struct rn_tensor){.type = type_id, .data = data, .elements = SMALL_VOCAB * WIDE};
+    wide.tensors[index].bytes = SMALL_VOCAB * rn_type_bytes(type, WIDE);
+    wide.weights[index] =
+        (struct rn_weight){&wide.tensors[index], type, type_id, WIDE, SMALL_VOCAB, 1, rn_type_bytes(type, WIDE)};
+    wide.ops[index] = (struct rn_op){.kind = index == 0 ? RN_OP_EMBED : RN_OP_MATMUL,
+                                     .out = (int16_t)index,
+                                     .out2 = -1,
+                                     .a = (int16_t)(index - 1),
+                                     .b = -1,
+                                     .weight = index,
+                                     .bias = -1,
+                                     .layer = -1,
+                                     .scale = 1};
+}
+
+static void make_wide(void)
+{
+    for (uint32_t i = 0; i < SMALL_VOCAB * WIDE; i++) {
+        const float value = (float)(i * 7919 % 256) / 256 - 0.5f;
+        uint32_t bits;
+
+        wide.table[i] = (float)(i * 104729 % 512) / 512 - 0.5f;
+        memcpy(&bits, &value, sizeof bits);
+        wide.head[i] = (uint16_t)(bits >> 16); /* exact: eight bits */
+    }
+    set_wide_weight(0, RN_F32, wide.table);
+    set_wide_weight(1, RN_BF16, wide.head);
+    wide.slots[0].width = WIDE;
+    wide.slots[1] = (struct rn_slot){.width = SMALL_VOCAB, .logits = true};
+    wide.plan = (struct rn_plan){.n_vocab = SMALL_VOCAB,
+                                 .embedding = WIDE,
+                                 .context_tokens = 256,
+                                 .n_ops = 2,
+                                 .n_slots = 2,
+                                 .n_weights = 2,
+                                 .ops = wide.ops,
+                                 .slots = wide.slots,
+                                 .weights = wide.weights,
+                                 .logits_slot = 1};
+    strcpy(wide.plan.architecture, "wide");
+}
+
+/* Logits of rows of tokens 0, 1, ...: in double precision, from the numbers as they were made. */
+static void expect_wide_logits(const float *got, uint32_t n)
+{
+    double error = 0, norm = 0;
+
+    for (uint32_t i = 0; i < n * SMALL_VOCAB; i++) {
+        double want = 0;
+
+        for (uint32_t c = 0; c < WIDE; c++)
+            want += (double)wide.table[i / SMALL_VOCAB * WIDE + c] *
+                    ((double)((i % SMALL_VOCAB * WIDE + c) * 7919 % 256) / 256 - 0.5);
+        error += (got[i] - want) * (got[i] - want);
+        norm += want * want;
+    }
+    assert_true(error / norm < 1e-7);
+}
+
+/* Every number of wanted rows of a head of a type of its own, as the load's measurement may have decided. */
+static void test_shared_memory(void **state)
+{
+    const struct rn_backend_limits wide_limits = {.max_rows = WIDE_ROWS,
+                                                  .max_seqs = 1,
+                                                  .max_outs = WIDE_ROWS,
+                                                  .n_blocks = 1,
+                                                  .block_tokens = BLOCK,
+                                                  .context_tokens = BLOCK,
+                                                  .kv_type = RUNNEL_KV_F16};
+    static float logits[WIDE_ROWS][SMALL_VOCAB];
+
+    (void)state;
+    make_wide();
+    for (int streams = 0; streams < 2; streams++) {
+        struct rn_gpu_backend *backend;
+        runnel_error error = {0};
+        struct fixture f;
+
+        open_device(&f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
+        if (f.backend->ops->prepare(f.backend, &wide.plan, &wide_limits, NULL, NULL, &error) != RUNNEL_OK)
+            fail_msg("%s", error.message);
+        backend = (struct rn_gpu_backend *)f.backend;
+        for (uint32_t i = 0; i < RN_GPU_TYPES; i++)
+            backend->stream_blocks[i] = streams != 0 ? rn_gpu_stream_blocks(backend) : 0;
+        for (uint32_t n = 1; n <= WIDE_ROWS; n++) {
+            uint32_t block = 0;
+            struct rn_step_seq seq = {.blocks = &block, .n_blocks = 1};
+            struct rn_step_row rows[WIDE_ROWS];
+            struct rn_step step = {.n_rows = n,
+                                   .n_seqs = 1,
+                                   .n_outs = n,
+                                   .rows = rows,
+                                   .seqs = &seq,
+                                   .logits = logits[0],
+                                   .on_done = on_step_done,
+                                   .user = &f};
+
+            for (uint32_t i = 0; i < n; i++)
+                rows[i] = (struct rn_step_row){(int32_t)i, i, 0, (int32_t)i};
+            f.backend->ops->submit_async(f.backend, &step);
+            sem_wait(&f.done);
+            assert_int_equal(step.status, RUNNEL_OK);
+            expect_wide_logits(logits[0], n);
+        }
+        expect_allowed(f.backend);
+        close_fixture(&f);
+    }
 }
 
 /* ---- Blocks ---- */
@@ -543,7 +673,7 @@ int main(void)
         cmocka_unit_test(test_graphs_fail),     cmocka_unit_test(test_unsupported),
         cmocka_unit_test(test_little_memory),   cmocka_unit_test(test_cancelled_load),
         cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_lost_in_a_step),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_refused_memory),  cmocka_unit_test(test_shared_memory),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "gpu/kernels/draw_args.h"
 #include "model/draw_mask.h"
-#include "rig.h"
+#include "tests/gpu/rigs/rig.h"
 #include "sampling/changes.h"
 #include "sampling/sampler.h"
 

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "tests/gpu/add_kernel.h"
-#include "tests/gpu/faulty_driver.h"
-#include "tests/gpu/stubs.h"
+#include "tests/gpu/rigs/add_kernel.h"
+#include "tests/gpu/rigs/faulty_driver.h"
+#include "tests/gpu/rigs/stubs.h"
 
 enum { N = 1000, MEMORY = 1 << 20 };
 

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "gpu/kernels/emulate/emulator.h"
-#include "planted.h"
+#include "tests/gpu/rigs/planted.h"
 
 struct room {
     struct rn_heap heap;

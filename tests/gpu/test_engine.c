@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "tests/actors/embed_judge.h"
+#include "tests/actors/embed/embed_judge.h"
 #include "tests/actors/fixture.h"
-#include "tests/gpu/real_device.h"
+#include "tests/gpu/rigs/real_device.h"
 #include "tests/model/shared.h"
 
 enum { STREAMS = 3, TOKENS = 6 };

@@ -15,9 +15,9 @@
 #include "model/expert_use.h"
 #include "tests/slow.h"
 #include "tests/cpu/made_text.h"
-#include "tests/gpu/expert_pokes.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "tests/gpu/rigs/expert_pokes.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 

@@ -16,8 +16,8 @@
 #include "gpu/experts.h"
 #include "gpu/ops.h"
 #include "model/expert_use.h"
-#include "tests/gpu/faulty_driver.h"
-#include "tests/gpu/open_emulated.h"
+#include "tests/gpu/rigs/faulty_driver.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/oracle/made_model.h"
 #include "tests/slow.h"
 

@@ -18,8 +18,8 @@
 #include "runnel_files.h"
 #include "tests/actors/fixture.h"
 #include "tests/base/refusing.h"
-#include "tests/gpu/faulty_driver.h"
-#include "tests/gpu/stubs.h"
+#include "tests/gpu/rigs/faulty_driver.h"
+#include "tests/gpu/rigs/stubs.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "model/quant.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "model/quant/quant.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/open_emulated.h"
 
 enum { VOCAB = 40, SOME = 24, WIDTH = 36, BROUGHT = 20, ROWS = 7, MEMORY = 16 << 20 };
 enum { X, IN, BOTH, Y, SELECTED, NORMED, OF_SOME, LOGITS, SLOTS };

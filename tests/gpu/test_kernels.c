@@ -6,8 +6,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "rig.h"
-#include "model/quant.h"
+#include "tests/gpu/rigs/rig.h"
+#include "model/quant/quant.h"
 
 enum { ROWS = 5 };
 

@@ -14,8 +14,8 @@
 #include "gpu/module.h"
 #include "runnel_observe.h"
 #include "tests/actors/fixture.h"
-#include "tests/gpu/faulty_driver.h"
-#include "tests/gpu/stubs.h"
+#include "tests/gpu/rigs/faulty_driver.h"
+#include "tests/gpu/rigs/stubs.h"
 
 enum {
     MEMORY = 48 << 20,

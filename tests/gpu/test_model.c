@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "model/expert_use.h"
-#include "model/quant.h"
-#include "tests/gpu/force_streams.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "model/quant/quant.h"
+#include "tests/gpu/rigs/force_streams.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/model/shared.h"
 
 #define BUNDLED_MODEL "examples/models/runnel-tiny-Q8_0.gguf"

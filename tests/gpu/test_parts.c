@@ -7,9 +7,9 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "rig.h"
+#include "tests/gpu/rigs/rig.h"
 #include "model/op_info.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 enum { ROWS = 5 };
 

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "rig.h"
+#include "tests/gpu/rigs/rig.h"
 #include "model/activation.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 enum { MAX_ROWS = 130, FEW = 0 /* `ways` of matmul_few */ };
 

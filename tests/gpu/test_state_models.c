@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "model/build.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "model/build/build.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/model/model_edit.h"
 #include "tests/model/shared.h"
 #include "tests/oracle/arch_models.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "rig.h"
+#include "tests/gpu/rigs/rig.h"
 
 enum { SEQS = 3, POSITIONS = 20, ROWS = SEQS * POSITIONS, SLOTS = 5 };
 

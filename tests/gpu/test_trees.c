@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "tests/gpu/device_runner.h"
-#include "tests/gpu/open_emulated.h"
+#include "tests/gpu/rigs/device_runner.h"
+#include "tests/gpu/rigs/open_emulated.h"
 #include "tests/model/model_edit.h"
 
 enum { VOCAB = 16, SEQS = 2, TREE = 9, DEPTH = 5, ROWS = 80, CONTEXT = 384, BLOCK = 16, TABLE = CONTEXT / BLOCK };

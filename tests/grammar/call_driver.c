@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "sampling/grammar/answer_rules.h"
 #include "sampling/grammar/matcher.h"
 #include "tests/text/answer_parts.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "sampling/grammar/schema.h"
+#include "sampling/grammar/schema/schema.h"
 #include "sampling/grammar/stacks.h"
 
 struct judge {

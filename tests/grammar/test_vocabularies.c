@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "sampling/grammar/schema.h"
+#include "sampling/grammar/schema/schema.h"
 #include "tests/grammar/reading.h"
 #include "tests/grammar/vocabularies.h"
 #include "tests/text/fixture.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "tests/text/fixture.h"
 
 struct rn_vocab *words_vocab(struct rn_heap *heap, const char *const *words, size_t n)

@@ -10,7 +10,7 @@
 
 #include "adapter_file.h"
 #include "base/rng.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/base/whole_file.h"
 
 /* A matrix of a block, as llama's files name them. */

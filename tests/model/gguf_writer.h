@@ -2,7 +2,7 @@
 #ifndef RN_TESTS_MODEL_GGUF_WRITER_H
 #define RN_TESTS_MODEL_GGUF_WRITER_H
 
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 /* Grows as it is written to; zero-initialised it is empty. */
 struct writer {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 static void copy_name(char *out, size_t capacity, struct rn_view name)
 {

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "gguf_writer.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/base/refusing.h"
 
 #define ENTRIES 21

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "gguf_writer.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/base/refusing.h"
 
 static char directory[64];

@@ -17,7 +17,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "gguf_writer.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/base/refusing.h"
 
 #define AS_IT_IS UINT64_MAX /* a claimed length or count that is the true one */

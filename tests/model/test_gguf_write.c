@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "gguf_writer.h"
-#include "model/gguf_write.h"
+#include "model/gguf/write.h"
 #include "tests/base/refusing.h"
 #include "tests/base/whole_file.h"
 

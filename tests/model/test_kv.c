@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "model/kv.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 enum { MAX_DIM = 600 };
 

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "model/gguf.h"
-#include "model/quant.h"
+#include "model/gguf/gguf.h"
+#include "model/quant/quant.h"
 #include "shared.h"
 
 static const struct {

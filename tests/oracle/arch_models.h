@@ -346,7 +346,7 @@
 /* Made models that another program has not judged, but a formula beside the tests. */
 #define FORMULA_MODELS(X) X("gptj-made", 0)
 
-/* Made models with heads, whose scores tests/actors/test_scores.c judges. */
+/* Made models with heads, whose scores tests/actors/embed/test_scores.c judges. */
 #define RANK_MODELS(X) X("bert-made-rank", 0) X("modern-bert-made-rank", 0) X("qwen3-made-rank", 0)
 
 #define MADE_TEXT(name) "tests/oracle/made/" name ".txt"

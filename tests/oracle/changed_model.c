@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/head.h"
+#include "model/heads/head.h"
 #include "model/plan.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/oracle/changed_model.h"
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"

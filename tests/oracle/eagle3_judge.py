@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""EAGLE-3 heads of other programs judged by their formula (arXiv 2503.01840, model/eagle3.c), in double precision.
+"""EAGLE-3 heads of other programs judged by their formula (arXiv 2503.01840, model/heads/eagle3.c), in double precision.
 
 Files of a small model and of heads for it are written here, with random weights in the layout that llama.cpp's
 converter gives published heads, in the forms that such files have: an embedding and an output matrix of their own or

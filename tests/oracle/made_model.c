@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/base/whole_file.h"
 #include "tests/oracle/made_model.h"
 

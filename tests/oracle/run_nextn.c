@@ -17,7 +17,7 @@
 
 #include "cpu/team.h"
 #include "model/backend.h"
-#include "model/head.h"
+#include "model/heads/head.h"
 
 enum { MOST = 64, BLOCK = 16, CUT = 5, GIVEN = 6 };
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "cpu/reference.h"
+#include "cpu/reference/reference.h"
 #include "model/expert_use.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "gpu/backend.h"
 #include "gpu/emulated/emulation.h"
-#include "tests/gpu/faulty_driver.h"
+#include "tests/gpu/rigs/faulty_driver.h"
 #include "tests/sim/oracle_device.h"
 
 enum { WIDTH = 32, HOT = 1000000, RING = 2, MEMORY = 64 << 20, TABLE = 0, OUTPUT = 1, N_WEIGHTS = 2 };

@@ -10,15 +10,15 @@
  *   wrong branch  draft_actor.c     a drafter's branch becomes its line though another token came: each time
  *   wrong shift   tier/admission_serve.c  one token more than should goes when a context is full: each time
  *   wrong mask    grammar/matchers.c  where a grammar leaves no choice all text tokens are allowed: each time
- *   wrong draw    decode_batch.c    a row that waits for a draw takes that of another row, or of a step before
+ *   wrong draw    decode/compose.c    a row that waits for a draw takes that of another row, or of a step before
  *   wrong state   decode_actor.c    a state behind wrong drafts goes on as if they had been right: each time */
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H
 
-#include "actors/decode_batch.h"
-#include "actors/decode_states.h"
+#include "actors/decode/compose.h"
+#include "actors/decode/states.h"
 #include "actors/draft/branch.h"
-#include "actors/step_ring.h"
+#include "actors/decode/step_ring.h"
 #include "actors/tier/admission_begin.h"
 #include "cache/block_codec.h"
 #include "cache/block_pool.h"

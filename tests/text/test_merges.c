@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "fixture.h"
-#include "text/split_points.h"
+#include "text/split/split_points.h"
 
 #define N_MERGES 40
 #define MAX_BYTES 12 /* of a token */

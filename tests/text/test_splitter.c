@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "text/splitter_passes.h"
+#include "text/split/passes.h"
 #include "text/unicode.h"
 #include "text/vocab.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "model/quant.h"
+#include "model/quant/quant.h"
 #include "tests/base/whole_file.h"
 #include "train/head_file.h"
 

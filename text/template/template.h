@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 #include "text/range.h"
 
 struct rn_template; /* parsed; immutable, any thread may render it */

@@ -336,6 +336,10 @@ PyObject *rnpy_stream_pop(rnpy_stream *stream, PyObject *waiter);
 void rnpy_stream_unwait(rnpy_stream *stream, PyObject *waiter);
 /* Ends the stream early; false: it has ended. */
 bool rnpy_stream_cancel(rnpy_stream *stream);
+/* Nothing is left to read of the locked stream. NULL with an exception: `stop`, or why the stream ended; result.c. */
+PyObject *rnpy_stream_raise_end(rnpy_stream *stream, PyObject *stop);
+/* The members of Result as a dict, of the locked stream; NULL with why it failed; result.c. */
+PyObject *rnpy_stream_result(rnpy_stream *stream);
 
 /* ---- Who waits for a stream (waiters.c) ---------------------------------------------------- */
 

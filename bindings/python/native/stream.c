@@ -431,21 +431,6 @@ static void stream_dealloc(PyObject *object)
 
 /* ---- Reading ------------------------------------------------------------------------------- */
 
-/* Nothing is left to read. NULL with an exception: `stop`, or why the stream ended. */
-static PyObject *raise_end(rnpy_stream *self, PyObject *stop)
-{
-    if (self->failure != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(self->failure), self->failure);
-        return NULL;
-    }
-    if (self->end == RUNNEL_EVENT_FAILED)
-        return rnpy_raise(self->status, self->error, 0);
-    if (self->end == RUNNEL_EVENT_CANCELLED && !self->cancelled)
-        return rnpy_raise(RUNNEL_CANCELLED, "the stream was cancelled with its model or engine", 0);
-    PyErr_SetNone(stop);
-    return NULL;
-}
-
 static void resume_if_low(rnpy_stream *self)
 {
     if (!self->paused || self->count > LOW || !rnpy_engine_try_enter(self->engine))
@@ -465,7 +450,7 @@ PyObject *rnpy_stream_pop(rnpy_stream *self, PyObject *waiter)
         piece = take_piece(self);
         resume_if_low(self);
     } else if (!self->live || self->failure != NULL) {
-        raise_end(self, PyExc_StopAsyncIteration);
+        rnpy_stream_raise_end(self, PyExc_StopAsyncIteration);
     } else if (waiter == NULL || rnpy_waiters_add(self, waiter) == 0) {
         Py_INCREF(Py_None);
         piece = Py_None;
@@ -577,7 +562,7 @@ static PyObject *stream_next(PyObject *object, PyObject *unused)
     while (self->count == 0 && self->live && self->failure == NULL && failed == 0)
         failed = read_one(self) < 0;
     if (failed == 0)
-        piece = self->count > 0 ? take_piece(self) : raise_end(self, PyExc_StopIteration);
+        piece = self->count > 0 ? take_piece(self) : rnpy_stream_raise_end(self, PyExc_StopIteration);
     RNPY_UNLOCK();
     atomic_store(&self->reader, 0);
     return piece;
@@ -619,57 +604,13 @@ static PyObject *stream_finish(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static const char *finish_name(const rnpy_stream *self)
-{
-    if (self->live)
-        return "none";
-    if (self->end == RUNNEL_EVENT_CANCELLED)
-        return "cancelled";
-    return self->finish == RUNNEL_FINISH_STOP ? "stop" : "length";
-}
-
-/* None where there is none, or the stream has not ended. */
-static PyObject *stop_of(const rnpy_stream *self, int32_t stop)
-{
-    if (self->live || self->end != RUNNEL_EVENT_DONE || stop < 0)
-        Py_RETURN_NONE;
-    return PyLong_FromLong(stop);
-}
-
-/* With the stream locked. */
-static PyObject *result_of(rnpy_stream *self)
-{
-    PyObject *dict = NULL;
-
-    if (self->failure != NULL || (!self->live && self->end == RUNNEL_EVENT_FAILED) ||
-        (!self->live && self->end == RUNNEL_EVENT_CANCELLED && !self->cancelled))
-        return raise_end(self, PyExc_StopIteration);
-    dict = PyDict_New();
-    if (dict == NULL)
-        return NULL;
-    Py_INCREF(self->kept);
-    if (rnpy_put(dict, "text", PyUnicode_DecodeUTF8(self->text.data, (Py_ssize_t)self->text.n, "replace")) < 0 ||
-        rnpy_put(dict, "reasoning",
-                 PyUnicode_DecodeUTF8(self->reasoning.data, (Py_ssize_t)self->reasoning.n, "replace")) < 0 ||
-        rnpy_put(dict, "tokens", rnpy_view(self->tokens.data, self->tokens.n, "i")) < 0 ||
-        rnpy_put(dict, "logprobs", rnpy_view(self->logprobs.data, self->logprobs.n, "f")) < 0 ||
-        rnpy_put(dict, "finish", PyUnicode_FromString(finish_name(self))) < 0 ||
-        rnpy_put(dict, "stop", stop_of(self, self->stop)) < 0 ||
-        rnpy_put(dict, "stop_token", stop_of(self, self->stop_token)) < 0 ||
-        rnpy_put(dict, "usage", rnpy_get_fields(&rnpy_usage_fields, &self->usage)) < 0 ||
-        rnpy_put(dict, "timings", rnpy_get_fields(&rnpy_timings_fields, &self->timings)) < 0 ||
-        rnpy_put(dict, "kept", self->kept) < 0)
-        Py_CLEAR(dict);
-    return dict;
-}
-
 static PyObject *stream_result(PyObject *object, PyObject *unused)
 {
     PyObject *result;
 
     (void)unused;
     RNPY_LOCK(object);
-    result = result_of((rnpy_stream *)object);
+    result = rnpy_stream_result((rnpy_stream *)object);
     RNPY_UNLOCK();
     return result;
 }

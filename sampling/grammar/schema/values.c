@@ -1,0 +1,324 @@
+/* Values that stand in a schema (enum, const): whether other schemas allow them, and how they are spelled. See
+ * parts.h. A value is allowed by JSON Schema's rules, keyword by keyword. */
+#include <string.h>
+
+#include "base/utf8.h"
+#include "sampling/grammar/schema/parts.h"
+
+bool rn_str_same(const struct rn_str *a, const struct rn_str *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+static bool is_whole(struct rn_value value)
+{
+    return value.kind == RN_VALUE_INT || memchr(value.string->bytes, '.', value.string->n) == NULL;
+}
+
+uint32_t rn_schema_kind(struct rn_value value)
+{
+    switch (value.kind) {
+    case RN_VALUE_BOOL:
+        return value.boolean ? RN_KIND_TRUE : RN_KIND_FALSE;
+    case RN_VALUE_INT:
+    case RN_VALUE_DECIMAL:
+        return is_whole(value) ? RN_KIND_INTEGER : RN_KIND_FRACTION;
+    case RN_VALUE_STRING:
+        return RN_KIND_STRING;
+    case RN_VALUE_LIST:
+        return RN_KIND_ARRAY;
+    case RN_VALUE_DICT:
+        return RN_KIND_OBJECT;
+    default:
+        return RN_KIND_NULL;
+    }
+}
+
+/* No decimal is an integer of 64 bits, and each is written in one way. */
+static bool numbers_equal(struct rn_value a, struct rn_value b)
+{
+    if (a.kind != b.kind)
+        return false;
+    return a.kind == RN_VALUE_INT ? a.integer == b.integer : rn_str_same(a.string, b.string);
+}
+
+bool rn_schema_equal(struct rn_value a, struct rn_value b)
+{
+    uint32_t kind = rn_schema_kind(a);
+    size_t i;
+
+    if (kind != rn_schema_kind(b))
+        return false;
+    if ((kind & RN_KIND_NUMBER) != 0)
+        return numbers_equal(a, b);
+    if (kind == RN_KIND_STRING)
+        return rn_str_same(a.string, b.string);
+    if (kind == RN_KIND_ARRAY) {
+        for (i = 0; a.list->n == b.list->n && i < a.list->n; i++)
+            if (!rn_schema_equal(a.list->items[i], b.list->items[i]))
+                return false;
+        return a.list->n == b.list->n;
+    }
+    if (kind == RN_KIND_OBJECT) {
+        for (i = 0; a.dict->n == b.dict->n && i < a.dict->n; i++) {
+            const struct rn_str *key = a.dict->entries[i].key.string;
+            struct rn_value other = rn_dict_get(b, key->bytes, key->n);
+
+            if (other.kind == RN_VALUE_UNDEFINED || !rn_schema_equal(a.dict->entries[i].value, other))
+                return false;
+        }
+        return a.dict->n == b.dict->n;
+    }
+    return true;
+}
+
+/* ---- Plain constraints ---- */
+
+static bool number_holds(struct rn_schema_maker *m, const struct rn_atom *a, struct rn_value value)
+{
+    const struct rn_decimal *number = rn_schema_decimal(m->arena, value);
+    int low, high;
+
+    if (a->kind == RN_ATOM_MULTIPLE)
+        return rn_decimal_is_multiple(number, a->multiple.unit, a->multiple.places) != a->multiple.negated;
+    low = a->bound.low == NULL ? 1 : rn_decimal_compare(number, a->bound.low);
+    high = a->bound.high == NULL ? -1 : rn_decimal_compare(number, a->bound.high);
+    return (a->bound.low_open ? low > 0 : low >= 0) && (a->bound.high_open ? high < 0 : high <= 0);
+}
+
+static bool is_unique(struct rn_schema_maker *m, const struct rn_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        rn_step(m->arena, i);
+        for (size_t k = 0; k < i; k++)
+            if (rn_schema_equal(list->items[i], list->items[k]))
+                return false;
+    }
+    return true;
+}
+
+static bool literal_holds(struct rn_schema_maker *m, rn_literal literal, struct rn_value value)
+{
+    return rn_schema_holds(m, m->schemas[literal / 2], value) != (literal % 2 != 0);
+}
+
+static bool contains_holds(struct rn_schema_maker *m, const struct rn_contains *contains, const struct rn_list *list)
+{
+    uint32_t n = 0;
+
+    for (size_t i = contains->from; i < list->n && i < contains->to; i++)
+        n += literal_holds(m, contains->literal, list->items[i]);
+    return contains->least <= n && n <= contains->most;
+}
+
+static bool array_holds(struct rn_schema_maker *m, const struct rn_atom *a, const struct rn_list *list)
+{
+    struct rn_clause clause = {NULL, a->schema};
+    struct rn_case the = {.arrays = &clause};
+
+    if (a->kind == RN_ATOM_UNIQUE)
+        return is_unique(m, list);
+    if (a->kind == RN_ATOM_ITEMS)
+        return a->count.least <= list->n && list->n <= a->count.most;
+    if (a->kind == RN_ATOM_CONTAINS)
+        return contains_holds(m, &a->contains, list);
+    for (size_t i = 0; i < list->n; i++) {
+        const struct rn_literal_list *goal = rn_schema_item(m, &the, (uint32_t)i);
+
+        if (!rn_schema_all_hold(m, rn_literals_of(m, goal), list->items[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool object_holds(struct rn_schema_maker *m, const struct rn_atom *a, struct rn_value value)
+{
+    struct rn_clause clause = {NULL, a->schema};
+    struct rn_case the = {.objects = &clause};
+    size_t i;
+
+    if (a->kind == RN_ATOM_PROPERTIES)
+        return a->count.least <= value.dict->n && value.dict->n <= a->count.most;
+    if (a->kind == RN_ATOM_REQUIRED || a->kind == RN_ATOM_LACKS || a->kind == RN_ATOM_EXTRA) {
+        struct rn_value own = rn_dict_get(value, a->name.name->bytes, a->name.name->n);
+        bool there = own.kind != RN_VALUE_UNDEFINED;
+
+        return a->kind != RN_ATOM_EXTRA ? there == (a->kind == RN_ATOM_REQUIRED)
+                                        : !there || literal_holds(m, a->name.literal, own);
+    }
+    for (i = 0; i < value.dict->n; i++) {
+        struct rn_value key = value.dict->entries[i].key, own = value.dict->entries[i].value;
+
+        if (a->kind == RN_ATOM_NAMES
+                ? !literal_holds(m, a->name.literal, key)
+                : !rn_schema_all_hold(m, rn_literals_of(m, rn_schema_property(m, &the, key.string)), own))
+            return false;
+    }
+    return true;
+}
+
+static bool atoms_hold(struct rn_schema_maker *m, const struct rn_atom *a, struct rn_value value);
+
+static bool choice_holds(struct rn_schema_maker *m, const struct rn_branch *branch, struct rn_value value)
+{
+    for (; branch != NULL; branch = branch->next)
+        if (atoms_hold(m, branch->atoms, value))
+            return true;
+    return false;
+}
+
+static bool value_listed(struct rn_schema_maker *m, const struct rn_list *list, struct rn_value value)
+{
+    if (m->likely < list->n && rn_schema_equal(list->items[m->likely], value))
+        return true;
+    rn_step(m->arena, list->n);
+    for (size_t i = 0; i < list->n; i++)
+        if (rn_schema_equal(list->items[i], value))
+            return true;
+    return false;
+}
+
+static bool atom_holds(struct rn_schema_maker *m, const struct rn_atom *a, struct rn_value value)
+{
+    uint32_t kind = rn_schema_kind(value);
+
+    switch (a->kind) {
+    case RN_ATOM_NEVER:
+        return false;
+    case RN_ATOM_LITERAL:
+        return literal_holds(m, a->literal, value);
+    case RN_ATOM_CHOICE:
+        return choice_holds(m, a->branches, value);
+    case RN_ATOM_KINDS:
+        return (kind & a->kinds) != 0;
+    case RN_ATOM_VALUES:
+    case RN_ATOM_NOT_VALUES:
+        return value_listed(m, a->values, value) == (a->kind == RN_ATOM_VALUES);
+    case RN_ATOM_BOUND:
+    case RN_ATOM_MULTIPLE:
+        return (kind & RN_KIND_NUMBER) == 0 || number_holds(m, a, value);
+    case RN_ATOM_LENGTH:
+        return kind != RN_KIND_STRING ||
+               (a->count.least <= value.string->chars && value.string->chars <= a->count.most);
+    case RN_ATOM_TEXT:
+        return kind != RN_KIND_STRING || rn_schema_text_holds(m, &a->text, value.string);
+    case RN_ATOM_ARRAY:
+    case RN_ATOM_ITEMS:
+    case RN_ATOM_CONTAINS:
+    case RN_ATOM_UNIQUE:
+        return kind != RN_KIND_ARRAY || array_holds(m, a, value.list);
+    default:
+        return kind != RN_KIND_OBJECT || object_holds(m, a, value);
+    }
+}
+
+static bool atoms_hold(struct rn_schema_maker *m, const struct rn_atom *a, struct rn_value value)
+{
+    for (; a != NULL; a = a->next)
+        if (!atom_holds(m, a, value))
+            return false;
+    return true;
+}
+
+bool rn_schema_holds(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value)
+{
+    bool holds = true;
+    size_t i;
+
+    if (schema->dict == NULL)
+        return schema->truth;
+    rn_enter(m->arena);
+    for (i = 0; i < schema->dict->n && holds; i++) {
+        const struct rn_dict_entry *entry = &schema->dict->entries[i];
+        char keyword[32] = "";
+
+        rn_step(m->arena, 1);
+        if (entry->key.string->n >= sizeof keyword)
+            continue;
+        memcpy(keyword, entry->key.string->bytes, entry->key.string->n);
+        holds = atoms_hold(m, rn_schema_atoms(m, schema, keyword, entry->value, false), value);
+    }
+    rn_leave(m->arena);
+    return holds;
+}
+
+bool rn_schema_all_hold(struct rn_schema_maker *m, struct rn_literals literals, struct rn_value value)
+{
+    for (uint32_t i = 0; i < literals.n; i++)
+        if (!literal_holds(m, literals.items[i], value))
+            return false;
+    return true;
+}
+
+/* ---- Spelling ---- */
+
+static rn_expr list_text(struct rn_schema_maker *m, const struct rn_list *list)
+{
+    rn_expr *parts = rn_arena_take(m->arena, 4 * list->n + 3, sizeof *parts);
+    size_t n = 0, i;
+
+    parts[n++] = rn_schema_literal_text(m, "[");
+    for (i = 0; i < list->n; i++) {
+        if (i > 0)
+            parts[n++] = rn_schema_literal_text(m, ",");
+        parts[n++] = rn_schema_white(m);
+        parts[n++] = rn_schema_value(m, list->items[i]);
+        parts[n++] = rn_schema_white(m);
+    }
+    if (list->n == 0)
+        parts[n++] = rn_schema_white(m);
+    parts[n++] = rn_schema_literal_text(m, "]");
+    return rn_grammar_sequence(m->g, parts, n);
+}
+
+static rn_expr dict_text(struct rn_schema_maker *m, const struct rn_dict *dict)
+{
+    rn_expr *parts = rn_arena_take(m->arena, 8 * dict->n + 3, sizeof *parts);
+    size_t n = 0, i;
+
+    parts[n++] = rn_schema_literal_text(m, "{");
+    for (i = 0; i < dict->n; i++) {
+        const struct rn_str *key = dict->entries[i].key.string;
+
+        if (i > 0)
+            parts[n++] = rn_schema_literal_text(m, ",");
+        parts[n++] = rn_schema_white(m);
+        parts[n++] = rn_schema_key(m, key);
+        parts[n++] = rn_schema_white(m);
+        parts[n++] = rn_schema_literal_text(m, ":");
+        parts[n++] = rn_schema_white(m);
+        parts[n++] = rn_schema_value(m, dict->entries[i].value);
+        parts[n++] = rn_schema_white(m);
+    }
+    if (dict->n == 0)
+        parts[n++] = rn_schema_white(m);
+    parts[n++] = rn_schema_literal_text(m, "}");
+    return rn_grammar_sequence(m->g, parts, n);
+}
+
+rn_expr rn_schema_value(struct rn_schema_maker *m, struct rn_value value)
+{
+    rn_expr e;
+    const char *text;
+    size_t n;
+
+    rn_step(m->arena, 1);
+    switch (value.kind) {
+    case RN_VALUE_BOOL:
+        return rn_schema_literal_text(m, value.boolean ? "true" : "false");
+    case RN_VALUE_INT:
+    case RN_VALUE_DECIMAL:
+        text = rn_decimal_text(m->arena, rn_schema_decimal(m->arena, value), &n);
+        return rn_grammar_bytes(m->g, text, n);
+    case RN_VALUE_STRING:
+        return rn_schema_spelled(m, value.string->bytes, value.string->n, true);
+    case RN_VALUE_LIST:
+    case RN_VALUE_DICT:
+        rn_enter(m->arena);
+        e = value.kind == RN_VALUE_LIST ? list_text(m, value.list) : dict_text(m, value.dict);
+        rn_leave(m->arena);
+        return e;
+    default:
+        return rn_schema_literal_text(m, "null");
+    }
+}
