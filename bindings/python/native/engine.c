@@ -11,12 +11,22 @@
 
 PyTypeObject *rnpy_engine_type;
 
-/* Of this thread: its state while it is inside the library without the GIL, the host that dispatches, and how many of
- * its calls have entered an engine. */
+/* Of this thread: its state while it is inside the library without the GIL, and the host that dispatches. */
 static _Thread_local PyThreadState *released;
 static _Thread_local PyObject *dispatching;
-static _Thread_local int entered;
 static _Thread_local char here; /* its address says which thread closes */
+
+/* Of this thread: the engines that its calls are inside of, the outermost first. A callback of one engine may call
+ * another, and so on; a program that does so deeper than this is not expected, and cannot close an engine there. */
+enum { MOST_NESTED = 16 };
+static _Thread_local struct {
+    struct {
+        const rnpy_engine *engine;
+        int calls; /* one inside the other, and none of another engine between them */
+    } nested[MOST_NESTED];
+    int n;
+    int deeper; /* calls that found no room */
+} entered;
 
 /* ---- The GIL ------------------------------------------------------------------------------- */
 
@@ -56,6 +66,37 @@ PyObject *rnpy_dispatching(void)
 
 /* ---- Calls --------------------------------------------------------------------------------- */
 
+static void note_entry(const rnpy_engine *engine)
+{
+    if (entered.deeper > 0 || (entered.n == MOST_NESTED && entered.nested[entered.n - 1].engine != engine)) {
+        entered.deeper++;
+        return;
+    }
+    if (entered.n == 0 || entered.nested[entered.n - 1].engine != engine) {
+        entered.nested[entered.n].engine = engine;
+        entered.nested[entered.n++].calls = 0;
+    }
+    entered.nested[entered.n - 1].calls++;
+}
+
+/* Calls leave in the reverse order in which they have entered. */
+static void note_exit(void)
+{
+    if (entered.deeper > 0)
+        entered.deeper--;
+    else if (--entered.nested[entered.n - 1].calls == 0)
+        entered.n--;
+}
+
+/* A call of this thread's is inside the engine: where it closed that, it would wait for itself. */
+static bool is_inside(const rnpy_engine *engine)
+{
+    for (int i = 0; i < entered.n; i++)
+        if (entered.nested[i].engine == engine)
+            return true;
+    return entered.deeper > 0;
+}
+
 bool rnpy_engine_try_enter(rnpy_engine *engine)
 {
     if (engine->process != getpid())
@@ -65,7 +106,7 @@ bool rnpy_engine_try_enter(rnpy_engine *engine)
         atomic_fetch_sub(&engine->calls, 1);
         return false;
     }
-    entered++;
+    note_entry(engine);
     return true;
 }
 
@@ -82,7 +123,7 @@ runnel_engine *rnpy_engine_enter(rnpy_engine *engine)
 
 void rnpy_engine_leave(rnpy_engine *engine)
 {
-    entered--;
+    note_exit();
     atomic_fetch_sub(&engine->calls, 1);
 }
 
@@ -301,8 +342,8 @@ static PyObject *engine_close(PyObject *object, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "|d", &timeout_s))
         return NULL;
-    if (entered > 0)
-        return rnpy_raise(RUNNEL_STATE, "an engine cannot be closed inside a callback", 0);
+    if (is_inside((rnpy_engine *)object))
+        return rnpy_raise(RUNNEL_STATE, "an engine cannot be closed inside a callback of its own", 0);
     if (close_engine((rnpy_engine *)object, timeout_s) < 0)
         return NULL;
     Py_RETURN_NONE;

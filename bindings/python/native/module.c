@@ -1,5 +1,5 @@
-/* The module runnel._runnel, its exceptions and constants. What it keeps are types and names, made once; a second
- * interpreter in the process is refused. */
+/* The module runnel._runnel, its exceptions and constants. What it keeps are types and names, made once in a process:
+ * a second interpreter is refused, and so is a second import in the first. */
 #include "binding.h"
 
 #include <stdarg.h>
@@ -10,7 +10,8 @@
 #define STATUS_COUNT(name, value, sentence) +1
 #define N_STATUSES (0 RUNNEL_STATUS_MAP(STATUS_COUNT))
 
-static PyObject *base_error;
+static PyObject *base_error;         /* NULL: the module is not in use */
+static int64_t interpreter;          /* that it is in use by */
 static PyObject *errors[N_STATUSES]; /* by -status; OK has none */
 
 /* ---- Errors -------------------------------------------------------------------------------- */
@@ -250,12 +251,18 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int execute(PyObject *module)
+static int refuse(void)
 {
-    if (base_error != NULL) {
-        PyErr_SetString(PyExc_ImportError, "runnel is in use by another interpreter of this process");
-        return -1;
-    }
+    bool same = PyInterpreterState_GetID(PyInterpreterState_Get()) == interpreter;
+
+    PyErr_SetString(PyExc_ImportError,
+                    same ? "runnel is imported already and cannot be imported again: leave it in sys.modules"
+                         : "runnel is in use by another interpreter of this process");
+    return -1;
+}
+
+static int fill(PyObject *module)
+{
     if (add_errors(module) < 0 || add_enums(module) < 0 || add_limits(module) < 0)
         return -1;
     if (rnpy_piece_ready(module) < 0 || rnpy_waiters_ready() < 0 || rnpy_stream_ready(module) < 0 ||
@@ -264,6 +271,18 @@ static int execute(PyObject *module)
     if (rnpy_engine_ready(module) < 0 || rnpy_model_ready(module) < 0)
         return -1;
     return rnpy_file_ready(module) < 0 || rnpy_training_ready(module) < 0 ? -1 : 0;
+}
+
+/* After a failure it may be tried again. */
+static int execute(PyObject *module)
+{
+    if (base_error != NULL)
+        return refuse();
+    interpreter = PyInterpreterState_GetID(PyInterpreterState_Get());
+    if (fill(module) == 0)
+        return 0;
+    Py_CLEAR(base_error);
+    return -1;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -641,8 +641,8 @@ static PyObject *imported(const char *module, const char *name)
 /* module.name(**{keyword: value}), or NULL. */
 static PyObject *made(const char *module, const char *name, const char *keyword, PyObject *value)
 {
-    PyObject *none = PyTuple_New(0), *type = imported(module, name), *object = NULL;
-    PyObject *keywords = type == NULL || none == NULL ? NULL : Py_BuildValue("{sO}", keyword, value);
+    PyObject *none = PyTuple_New(0), *type = none == NULL ? NULL : imported(module, name), *object = NULL;
+    PyObject *keywords = type == NULL ? NULL : Py_BuildValue("{sO}", keyword, value);
 
     if (keywords != NULL)
         object = PyObject_Call(type, none, keywords);
@@ -701,18 +701,15 @@ int rnpy_reader_ready(PyObject *module)
 
     if (make_names() < 0)
         return -1;
-    future_type = imported("asyncio", "Future");
-    task_type = imported("asyncio", "Task");
-    done_future = make_done();
-    if (future_type == NULL || task_type == NULL || done_future == NULL)
+    if ((future_type = imported("asyncio", "Future")) == NULL || (task_type = imported("asyncio", "Task")) == NULL ||
+        (done_future = make_done()) == NULL)
         return -1;
     keeps_futures = version < 0x030e0000; /* a later one keeps the task that has waited for it */
     if (version >= 0x030a0000)
         next_slots[sizeof next_slots / sizeof next_slots[0] - 2] = (PyType_Slot){SLOT_AM_SEND, RNPY_SLOT(next_am_send)};
-    next_type = rnpy_add_type(module, &next_spec);
-    reader_type = rnpy_add_type(module, &reader_spec);
-    catcher_type = rnpy_add_type(module, &catcher_spec);
-    if (next_type == NULL || reader_type == NULL || catcher_type == NULL)
+    if ((next_type = rnpy_add_type(module, &next_spec)) == NULL ||
+        (reader_type = rnpy_add_type(module, &reader_spec)) == NULL ||
+        (catcher_type = rnpy_add_type(module, &catcher_spec)) == NULL)
         return -1;
     catcher = PyType_GenericAlloc(catcher_type, 0);
     return catcher == NULL ? -1 : 0;

@@ -63,8 +63,13 @@ class Engine(EngineBase):
 
     async def drain(self):
         """Refuses new requests from now on, and waits until all streams have ended."""
-        while not await self._hosts.current().in_thread(self._core.drain, 100):
-            pass
+        host = self._hosts.current()
+        host.began()  # the loop has their events meanwhile, as ever
+        try:
+            while not self._core.drain(0):
+                await host.nap()
+        finally:
+            host.ended()
 
     async def load_model(self, path, *, on_progress=None, **options):
         """Loads a GGUF file. Options are those of runnel_model_options; on_progress(fraction) is called on the loop.

@@ -14,6 +14,8 @@ from . import _runnel
 EVENTS_PER_TURN = 256
 #: how long the pieces of many streams gather at most: bench/bindings/streams.py has what that saves
 MOST_HELD_US = 10000
+#: between two looks whether an engine is drained
+NAP_S = 0.01
 
 
 def _begin_thread(host, function, *arguments):
@@ -36,6 +38,16 @@ def _begin_thread(host, function, *arguments):
     return end()
 
 
+def _take_rest(host):
+    """The host's loop watches the engine from now on. Loops that have ended leave events behind: until these are taken
+    their streams hold places of the engine, and the request that comes may need one."""
+    try:
+        host._core.dispatch(None, 0)
+    except BaseException:  # of a function that is told
+        host.ended()
+        raise
+
+
 class AsyncioHost(_runnel.Watch):
     """asyncio and what looks like it (uvloop)."""
 
@@ -50,8 +62,10 @@ class AsyncioHost(_runnel.Watch):
         self._descriptor = -1
 
     def began(self):
-        """Something begins to run; on the loop's thread. Its end is told by ended()."""
-        if self._descriptor < 0:
+        """Something begins to run; on the loop's thread. Its end is told by ended(). Where this raises, nothing has
+        begun."""
+        watched = self._descriptor >= 0
+        if not watched:
             descriptor = self._open(self._core.fd(), self._core.gather_us, MOST_HELD_US)
             try:
                 self._loop().add_reader(descriptor, self._core.dispatch, self, EVENTS_PER_TURN)
@@ -60,6 +74,8 @@ class AsyncioHost(_runnel.Watch):
                 raise
             self._descriptor = descriptor
         self._begin()
+        if not watched:
+            _take_rest(self)
 
     def ended(self):
         """On any thread."""
@@ -89,6 +105,11 @@ class AsyncioHost(_runnel.Watch):
         loop = self._loop()
         if loop is not None and not loop.is_closed():
             self._call(loop, function, *arguments)
+
+    def watches(self):
+        """The loop takes the engine's events; on any thread."""
+        loop = self._loop()
+        return self._descriptor >= 0 and loop is not None and not loop.is_closed()
 
     def future_loop(self):
         """The loop, if its tasks wait for futures; else None."""
@@ -123,6 +144,10 @@ class AsyncioHost(_runnel.Watch):
         if not waiter.done():
             waiter.set_result(None)
 
+    @staticmethod
+    async def nap():
+        await asyncio.sleep(NAP_S)
+
     async def in_thread(self, function, *arguments):
         return await self._loop().run_in_executor(None, function, *arguments)
 
@@ -139,7 +164,8 @@ class AsyncioHost(_runnel.Watch):
 
 
 class TrioHost:
-    """trio, also through anyio."""
+    """trio, also through anyio. KeyboardInterrupt or SystemExit of a function of the program would be an internal error
+    of trio's where the function is called: a task that waits here has it, or else the next one that comes."""
 
     begin_thread = _begin_thread
 
@@ -148,27 +174,49 @@ class TrioHost:
 
         self._trio = trio
         self._core = core
-        self._token = token
+        self._token = weakref.ref(token)  # it is the host's key, and goes with its loop
         self._lock = threading.RLock()  # a garbage collection inside may end another stream
         self._running = 0
         self._watcher = None
+        self._waiting = {}  # waiters of tasks, in their order, and what each is to raise
+        self._raised = None  # what the next task is to raise
 
     def began(self):
-        if self._watcher is None:
+        self._raise()
+        watched = self._watcher is not None
+        if not watched:
             descriptor = os.dup(self._core.fd())  # as AsyncioHost
             self._watcher = self._trio.CancelScope()
             self._trio.lowlevel.spawn_system_task(self._watch, self._watcher, descriptor)
         with self._lock:
             self._running += 1
+        if not watched:
+            _take_rest(self)
 
     async def _watch(self, scope, descriptor):
         try:
             with scope:
                 while True:
                     await self._trio.lowlevel.wait_readable(descriptor)
-                    self._core.dispatch(None, EVENTS_PER_TURN)
+                    try:
+                        self._core.dispatch(None, EVENTS_PER_TURN)
+                    except BaseException as error:
+                        self._hand_over(error)
         finally:
             os.close(descriptor)
+
+    def _hand_over(self, error):
+        waiter = next((waiter for waiter, its in self._waiting.items() if its is None), None)
+        if waiter is None:
+            self._raised = error
+        else:
+            self._waiting[waiter] = error
+            waiter.set()
+
+    def _raise(self):
+        error, self._raised = self._raised, None
+        if error is not None:
+            raise error
 
     def ended(self):
         with self._lock:
@@ -182,20 +230,27 @@ class TrioHost:
             self.forget()
 
     def _call(self, function, *arguments):
+        token = self._token()
+        if token is None:
+            return
         try:
-            self._token.run_sync_soon(function, *arguments)
+            token.run_sync_soon(function, *arguments)
         except self._trio.RunFinishedError:
             pass
 
     def tell(self, function, *arguments):
         self._call(self._tell, function, *arguments)
 
-    @staticmethod
-    def _tell(function, *arguments):
+    def _tell(self, function, *arguments):
         try:
             function(*arguments)
         except Exception:  # what it raises would end the loop
             sys.excepthook(*sys.exc_info())
+        except BaseException as error:
+            self._hand_over(error)
+
+    def watches(self):
+        return self._watcher is not None and self._token() is not None
 
     def future_loop(self):
         return None
@@ -203,14 +258,23 @@ class TrioHost:
     def waiter(self):
         return self._trio.Event()
 
-    @staticmethod
-    async def wait(waiter):
-        await waiter.wait()
+    async def wait(self, waiter):
+        self._waiting[waiter] = None
+        try:
+            await waiter.wait()
+        finally:
+            self._raised = self._waiting.pop(waiter) or self._raised
+        self._raise()
 
     async def wait_shielded(self, waiter):
         with self._trio.CancelScope(shield=True):
             await waiter.wait()
+        self._raise()
         await self._trio.lowlevel.checkpoint_if_cancelled()
+
+    async def nap(self):
+        await self._trio.sleep(NAP_S)
+        self._raise()
 
     def wake(self, waiter):
         self._call(waiter.set)
@@ -241,6 +305,12 @@ class Hosts:
     def __init__(self, core):
         self._core = core
         self._hosts = weakref.WeakKeyDictionary()
+        self._used = False
+
+    def take_rest(self):
+        """A blocking call begins: as _take_rest, where no loop does it."""
+        if self._used and not any(host.watches() for host in list(self._hosts.values())):
+            self._core.dispatch(None, 0)
 
     def current(self):
         """The host of the loop that runs on this thread."""
@@ -251,4 +321,5 @@ class Hosts:
         host = self._hosts.get(key)
         if host is None:
             host = self._hosts[key] = kind(self._core, key)
+            self._used = True
         return host

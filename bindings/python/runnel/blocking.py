@@ -79,19 +79,24 @@ class Model(ModelBase):
         return self._submit(request_options(prompt, options, self), True).result()
 
     def _submit(self, options, collect):
-        return Stream(self._core.generate(options, None, collect))
+        return self._begin(lambda: self._core.generate(options, None, collect))
+
+    def _begin(self, submit):
+        self._engine._hosts.take_rest()
+        return Stream(submit())
 
     def embed(self, text=None, **options):
         """The embedding of a text, or of `tokens`: a memoryview of floats."""
         return self._embed({"text": text, **options}).result().embedding
 
     def _embed(self, options):
-        return Stream(self._core.embed(plain_options(options), None))
+        options = plain_options(options)
+        return self._begin(lambda: self._core.embed(options, None))
 
     def score(self, text=None, *, query=None, **options):
         """How well a text answers a query, or how it is classified: a memoryview of floats."""
         options = plain_options({"text": text, "query": query, **options})
-        return Stream(self._core.score(options, None)).result().embedding
+        return self._begin(lambda: self._core.score(options, None)).result().embedding
 
     def session(self):
         """A conversation whose KV blocks stay between its turns."""
@@ -99,10 +104,18 @@ class Model(ModelBase):
 
     def load_session(self, path, **options):
         """A session from a file."""
-        id, core = self._core.session_import(plain_options({"path": path, **options}), None)
-        session = Session(self, id)
+        options = plain_options({"path": path, **options})
+        made = []
+
+        def begin():
+            id, core = self._core.session_import(options, None)
+            made.append(id)
+            return core
+
+        stream = self._begin(begin)
+        session = Session(self, made[0])
         try:
-            Stream(core).result()
+            stream.result()
         except BaseException:
             session.close()
             raise
@@ -128,8 +141,8 @@ class Session(SessionBase):
 
     def save(self, path, **options):
         """Writes the session to a file; note: bytes of your own."""
-        options = plain_options({"path": path, **options})
-        return Stream(self._model._core.session_export(self._open_id(), options, None)).result()
+        core, id, options = self._model._core, self._open_id(), plain_options({"path": path, **options})
+        return self._model._begin(lambda: core.session_export(id, options, None)).result()
 
 
 class Stream(Unique):

@@ -5,6 +5,7 @@ import contextvars
 import gc
 import sys
 import threading
+import time
 
 import anyio
 import pytest
@@ -267,6 +268,167 @@ def test_a_loop_that_is_closed_with_streams_open(make):
     del tasks, task
     gc.collect()
     asyncio.run(others_end())
+    engine.close()
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["loop", "blocking"])
+@pytest.mark.parametrize("run", [LOOPS["asyncio"], trio.run], ids=["asyncio", "trio"])
+def test_places_that_a_loop_leaves_when_it_ends(run, blocks):
+    """All that the engine has; nothing else runs when the next loop asks, or a blocking call."""
+    engine = runnel.Engine(compute_threads=1, max_streams=4)
+    models = []
+
+    async def leave():
+        models.append(await engine.load_model(MODEL))
+        streams = [models[0].stream(PROMPT, **ENDLESS) for _ in range(4)]
+        await streams[0].__anext__()
+
+    async def ask():
+        while True:
+            try:
+                return await models[0].generate(PROMPT, max_tokens=5, ignore_eos=2)
+            except runnel.BusyError:  # until they have ended, which is within a step
+                await anyio.sleep(0.001)
+
+    def ask_blocking():
+        while True:
+            try:
+                model = runnel.blocking.Model(engine, models[0]._core)
+                return model.generate(PROMPT, max_tokens=5, ignore_eos=2)
+            except runnel.BusyError:
+                time.sleep(0.001)
+
+    run(leave)
+    gc.collect()
+    assert (ask_blocking() if blocks else run(ask)).usage.completion_tokens == 5
+    engine.close()
+
+
+class Raising:
+    """An engine whose log raises what is no Exception when events are delivered."""
+
+    def __init__(self, core):
+        self._core = core
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def dispatch(self, host, most):
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_what_raises_while_a_request_begins_leaves_nothing(run):
+    async def cases():
+        async with runnel.Engine(compute_threads=1) as engine:
+            model, host = await engine.load_model(MODEL), engine._hosts.current()
+            core = host._core
+            while host._running:
+                await anyio.sleep(0.001)
+            await anyio.sleep(0)
+            host._core = Raising(core)
+            with pytest.raises(SystemExit):
+                model.stream(PROMPT)
+            assert host._running == 0 and engine.stats().streams == 0
+            host._core = core
+            assert (await model.generate(PROMPT, max_tokens=5, ignore_eos=2)).usage.completion_tokens == 5
+
+    run(cases)
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_draining_leaves_choose_on_the_loop(run):
+    async def cases():
+        async with runnel.Engine(compute_threads=1) as engine:
+            model, threads, results = await engine.load_model(MODEL), [], []
+
+            def choose(candidates):
+                threads.append(threading.get_ident())
+
+            async def read(stream):
+                results.append(await stream.result())
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(read, model.stream(PROMPT, max_tokens=200, ignore_eos=2, temperature=1, choose=choose))
+                await engine.drain()
+                assert engine.stats().streams == 0
+            assert results[0].usage.completion_tokens == len(threads) == 200
+            assert set(threads) == {threading.get_ident()}
+
+    run(cases)
+
+
+def test_draining_waits_for_a_choice_that_a_task_makes():
+    async def cases():
+        async with runnel.Engine(compute_threads=1) as engine:
+            model, tasks = await engine.load_model(MODEL), set()
+
+            async def decide():
+                await asyncio.sleep(0)
+                stream.choose(0)
+
+            def choose(candidates):
+                tasks.add(asyncio.get_running_loop().create_task(decide()))
+                return runnel.CHOOSE_LATER
+
+            stream = model.stream(PROMPT, max_tokens=60, ignore_eos=2, temperature=1, choose=choose)
+            result, _ = await asyncio.gather(stream.result(), engine.drain())
+            assert len(result.tokens) == len(tasks) == 60
+
+    asyncio.run(cases())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_exception_reaches_a_task_of_trio(kind):
+    """Of functions that the loop calls, where it would be trio's internal error."""
+    raises = []
+
+    def told(*_):
+        if raises:
+            raise raises.pop()
+
+    def progress(fraction):
+        raise kind
+
+    async def cases():
+        async with runnel.Engine(compute_threads=1, on_log=told, on_trace=told, log_level="debug") as engine:
+            model = await engine.load_model(MODEL)
+            stream = model.stream(PROMPT, **ENDLESS)
+            raises.append(kind)
+            with pytest.raises(kind):  # this task waits
+                async for _ in stream:
+                    pass
+            with pytest.raises(kind):
+                await engine.load_model(MODEL, on_progress=progress)
+            stream = model.stream(PROMPT, **ENDLESS)
+            raises.append(kind)
+            while raises:
+                await trio.sleep(0.001)
+            with pytest.raises(kind):  # nobody waited
+                model.stream(PROMPT)
+            await stream.aclose()
+            assert (await model.generate(PROMPT, max_tokens=5, ignore_eos=2)).usage.completion_tokens == 5
+            await none_left(engine)
+
+    trio.run(cases)
+
+
+@pytest.mark.parametrize("run", [LOOPS["asyncio"], trio.run], ids=["asyncio", "trio"])
+def test_an_engine_keeps_nothing_of_loops_that_have_ended(run):
+    engine = runnel.Engine(compute_threads=1)
+    models = []
+
+    async def load():
+        models.append(await engine.load_model(MODEL))
+
+    async def ask():
+        await models[0].generate(PROMPT, max_tokens=1)
+
+    run(load)
+    for _ in range(5):
+        run(ask)
+    gc.collect()
+    assert len(engine._hosts._hosts) == 0
     engine.close()
 
 

@@ -557,6 +557,95 @@ except Exception as error:
     assert done.returncode == 0 and "Error" in done.stdout, done
 
 
+FORGET = """
+import sys
+def forget():
+    for name in [name for name in sys.modules if name.partition(".")[0] == "runnel"]:
+        del sys.modules[name]
+"""
+
+
+def test_a_second_import_says_what_it_is():
+    done = run_python(FORGET + """
+import runnel
+forget()
+try:
+    import runnel
+except ImportError as error:
+    print(error)
+""")
+    assert done.stdout == "runnel is imported already and cannot be imported again: leave it in sys.modules\n", done
+
+
+def test_an_import_that_failed_may_be_repeated():
+    """asyncio is without its names, as a circular import shows it."""
+    done = run_python(FORGET + """
+import types
+sys.modules["asyncio"] = types.ModuleType("asyncio")
+try:
+    import runnel._runnel
+except Exception as error:
+    print(type(error).__name__, error)
+try:
+    import runnel
+except Exception as error:
+    print(type(error).__name__, error)
+del sys.modules["asyncio"]
+forget()
+import runnel
+print(runnel.blocking.Engine(compute_threads=1).load_model(sys.argv[1]).generate("Once", max_tokens=3).finish)
+""")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 and all("asyncio" in line and "SystemError" not in line for line in lines[:2]), done
+    assert lines[2] == "length", done
+
+
+def test_an_engine_is_closed_inside_callbacks_of_others(model_path):
+    """Not inside its own, directly or by way of another engine's."""
+    first, second = (runnel.blocking.Engine(compute_threads=1) for _ in range(2))
+    models = [engine.load_model(model_path) for engine in (first, second)]
+    told = []
+
+    def attempt(engine):
+        try:
+            engine.close()
+        except runnel.StateError as error:
+            told.append(str(error))
+        return engine.closed
+
+    def inner(candidates):
+        assert not attempt(first) and not attempt(second)
+
+    def outer(candidates):
+        models[1].generate(PROMPT, max_tokens=1, temperature=1, choose=inner)
+        assert not attempt(first) and attempt(second)
+
+    models[0].generate(PROMPT, max_tokens=1, temperature=1, choose=outer)
+    assert told == ["an engine cannot be closed inside a callback of its own"] * 3
+    assert attempt(first)
+
+
+def test_engines_that_call_each_other_deeply(blocking_model, model_path):
+    """Where more are nested than are noted none can be closed, and all can be behind that."""
+    with runnel.blocking.Engine(compute_threads=1) as second, runnel.blocking.Engine(compute_threads=1) as third:
+        models, closed = [blocking_model, second.load_model(model_path)], []
+
+        def descend(depth):
+            def choose(candidates):
+                if depth < 40:
+                    return descend(depth + 1)
+                with pytest.raises(runnel.StateError):
+                    third.close()
+
+            models[depth % 2].generate(PROMPT, max_tokens=1, temperature=1, choose=choose)
+            if depth == 8:
+                third.close()
+                closed.append(depth)
+
+        descend(0)
+        assert closed == [8] and third.closed and not second.closed
+
+
 @pytest.mark.parametrize("timeout", [-1, -0.5, float("nan")])
 def test_times_that_are_none(model_path, timeout):
     """Else they would be no limit at all."""
