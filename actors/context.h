@@ -46,12 +46,14 @@ struct rn_context {
     struct rn_session *sessions;               /* [session_places]; see session_slot.h */
     struct rn_pool *session_slots;
     uint32_t max_streams, session_places;
-    uint64_t max_queued_bytes; /* of totals->queued_bytes; UINT64_MAX: no limit */
-    struct rn_bounds bounds;   /* of the mailbox of a model's actor */
+    const struct rn_word *closing; /* 1: the engine is being freed */
+    uint64_t max_queued_bytes;     /* of totals->queued_bytes; UINT64_MAX: no limit */
+    struct rn_bounds bounds;       /* of the mailbox of a model's actor */
     struct rn_actor *router;
 
     /* The model's. */
-    struct runnel_model *model; /* opaque: the handle for messages */
+    struct runnel_model *model;     /* opaque: the handle for messages */
+    const struct rn_word *released; /* 1: the model is being freed */
     struct rn_metrics *metrics;
     const runnel_model_options *options;
     const struct rn_gguf *gguf; /* NULL: it has no file */

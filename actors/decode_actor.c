@@ -295,12 +295,23 @@ static void on_computed_back(struct rn_actor *self, struct rn_msg *msg)
 }
 
 /* An event of the stream is to be told. */
-static void pay(struct rn_decode *decode, const struct rn_request *request)
+static void pay(struct rn_decode *decode, struct rn_request *request)
 {
     struct rn_credit *credit = &decode->credits[request->slot];
 
     RN_ASSERT(credit->n > 0 && credit->generation == request->generation && !credit->back);
     credit->n--;
+    request->told_us = decode->now_us;
+}
+
+/* The terminal event tells of the token that ends the answer. */
+static void keep_end(struct rn_request *request, const struct rn_pick *pick)
+{
+    RN_ASSERT(pick->n_top <= request->n_top && (pick->n_top == 0 || request->end_top != NULL));
+    request->end_logprob = pick->logprob;
+    request->n_end_top = pick->n_top;
+    if (pick->n_top > 0)
+        memcpy(request->end_top, pick->top, pick->n_top * sizeof pick->top[0]);
 }
 
 /* A drawn token joins its sequence. */
@@ -314,6 +325,8 @@ void rn_decode_settle_token(struct rn_decode *decode, struct rn_request *request
     out->drawn = true;
     if (out->ended || rn_request_ends_with(request, decode->context->vocab, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
+        if (request->want_logprobs)
+            keep_end(request, &out->pick);
         return;
     }
     out->tells_token = true;

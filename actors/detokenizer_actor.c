@@ -179,6 +179,10 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
         ending->stop = outlet->pieces.stop;
     else if (ending->finish == RUNNEL_FINISH_STOP)
         ending->stop_token = rn_request_stop_token(request);
+    if (cell->token >= 0) {
+        ending->logprob = request->end_logprob;
+        ending->n_top = request->n_end_top;
+    }
     fill_usage(cell, outlet, request);
     ending->timings.admitted_us = since(request, request->admitted_us);
     ending->timings.first_token_us = since(request, request->first_token_us);

@@ -9,6 +9,8 @@
 
 #include "actors/host/host.h"
 #include "base/check.h"
+#include "base/path.h"
+#include "base/plain_locale.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -205,11 +207,14 @@ struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const stru
 
 static void log_device(const struct runnel_engine *engine, const struct rn_device *device)
 {
+    locale_t host;
     char text[128];
 
     if (device == NULL)
         return;
+    host = rn_plain_locale();
     device->kind->describe(device, text, sizeof text);
+    uselocale(host);
     rn_log(&engine->log, RUNNEL_LOG_INFO, "%s", text);
 }
 
@@ -285,6 +290,7 @@ static void fill_context(struct runnel_engine *engine)
         .every_model = &engine->metrics,
         .sessions = engine->sessions,
         .session_slots = &engine->session_slots,
+        .closing = &engine->closing,
         .max_streams = engine->max_streams,
         .session_places = engine->session_places,
         .max_queued_bytes = engine->max_queued_bytes,
@@ -344,7 +350,11 @@ static runnel_status copy_options(struct runnel_engine *engine, const runnel_eng
     const char *library = options->device_library;
     runnel_status status;
 
-    if (library != NULL && (engine->device_library = rn_strndup(&engine->heap, library, strlen(library))) == NULL)
+    if (library != NULL && strchr(library, '/') == NULL)
+        engine->device_library = rn_strndup(&engine->heap, library, strlen(library)); /* the system looks for it */
+    else if (library != NULL)
+        engine->device_library = rn_path_absolute(&engine->heap, library);
+    if (library != NULL && engine->device_library == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an engine");
     status = rn_arch_rows_init(&engine->architectures, &engine->heap, options->architectures, options->n_architectures,
                                error);
@@ -378,6 +388,7 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an engine");
     memset(engine, 0, sizeof *engine);
     engine->heap = heap;
+    engine->process = getpid();
     rn_gate_init(&engine->gate);
     rn_gate_init(&engine->trainings.gate);
     engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
@@ -412,6 +423,21 @@ runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_eng
     return rn_engine_new(options, NULL, false, engine, error);
 }
 
+runnel_status rn_engine_check_process(const struct runnel_engine *engine, runnel_error *error)
+{
+    return getpid() == engine->process
+               ? RUNNEL_OK
+               : rn_error_set(error, RUNNEL_STATE,
+                              "the engine is another process's, from which this one was forked: make it after fork()");
+}
+
+runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error)
+{
+    if (rn_engine_check_process(engine, error) != RUNNEL_OK)
+        return RUNNEL_STATE;
+    return rn_gate_enter(&engine->gate) ? RUNNEL_OK : rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+}
+
 /* Dispatches until no stream is left; *free_wanted as of rn_host_dispatch. */
 static runnel_status drain_streams(struct runnel_engine *engine, int64_t timeout_ms, bool *free_wanted)
 {
@@ -439,8 +465,9 @@ runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
 
     if (engine == NULL)
         return RUNNEL_INVALID;
-    if (!rn_gate_enter(&engine->gate))
-        return RUNNEL_CLOSED;
+    status = rn_engine_enter(engine, NULL);
+    if (status != RUNNEL_OK)
+        return status;
     rn_word_set(&engine->draining, 1);
     status = drain_streams(engine, timeout_ms, &free_wanted);
     rn_gate_leave(&engine->gate);
@@ -500,12 +527,32 @@ static bool is_empty(const struct runnel_engine *engine)
            (rn_pool_taken(&engine->runtime.messages) == 0 || rn_runtime_runnable(&engine->runtime) > 0);
 }
 
+void rn_engine_free_rest(struct runnel_engine *engine)
+{
+    struct rn_heap heap;
+
+    runnel_uv_detach(engine);
+    rn_runtime_stop(&engine->runtime);
+    rn_tracer_free(engine->tracer);
+    engine->tracer = NULL;
+    rn_worker_fini(&engine->worker);
+    close_devices(engine);
+    rn_host_fini(engine);
+    rn_router_fini(&engine->router);
+    RN_ASSERT(is_empty(engine));
+    rn_runtime_fini(&engine->runtime);
+    fini_sessions(engine);
+    rn_metrics_fini(&engine->metrics, &engine->heap);
+    free_options(engine);
+    heap = engine->heap;
+    rn_free(&heap, engine);
+}
+
 void runnel_engine_free(runnel_engine *engine)
 {
     struct rn_msg *msg;
-    struct rn_heap heap;
 
-    if (engine == NULL)
+    if (engine == NULL || rn_engine_check_process(engine, NULL) != RUNNEL_OK)
         return;
     if (rn_host_in_callback(engine)) {
         if (rn_word_get(&engine->closing) == 0)
@@ -522,21 +569,8 @@ void runnel_engine_free(runnel_engine *engine)
     rn_actor_send(&engine->router.actor, msg);
     drain(engine);
     rn_gate_await_empty(&engine->gate);
-    runnel_uv_detach(engine);
-    rn_runtime_stop(&engine->runtime);
-    rn_tracer_free(engine->tracer);
-    engine->tracer = NULL;
-    rn_worker_fini(&engine->worker);
-    close_devices(engine);
-    rn_host_fini(engine);
-    rn_router_fini(&engine->router);
-    RN_ASSERT(is_empty(engine));
-    rn_runtime_fini(&engine->runtime);
-    fini_sessions(engine);
-    rn_metrics_fini(&engine->metrics, &engine->heap);
-    free_options(engine);
-    heap = engine->heap;
-    rn_free(&heap, engine);
+    if (!rn_uv_hand_over(engine))
+        rn_engine_free_rest(engine);
 }
 
 /* ---- The last of a model ---- */
@@ -658,8 +692,9 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
     device = engine->devices[0];
     if (device == NULL || device->kind->measure == NULL)
         return rn_error_set(error, RUNNEL_STATE, "measure: the engine has no compute threads");
-    if (!rn_gate_enter(&engine->gate))
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    status = rn_engine_enter(engine, error);
+    if (status != RUNNEL_OK)
+        return status;
     if (rn_counter_take(&engine->measuring, 1)) {
         status = device->kind->measure(device, &engine->heap, is_closing, engine, &now, error);
         rn_counter_add(&engine->measuring, -1);
@@ -696,10 +731,10 @@ runnel_status runnel_engine_device(runnel_engine *engine, const char *device, ru
     if (!rn_sized_known(info->struct_size, sizeof now))
         return rn_error_set(error, RUNNEL_INVALID, "device: struct_size %zu is not of this library", info->struct_size);
     status = rn_engine_check_device(engine, device, error);
+    if (status == RUNNEL_OK)
+        status = rn_engine_enter(engine, error);
     if (status != RUNNEL_OK)
         return status;
-    if (!rn_gate_enter(&engine->gate))
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
     look(engine, device, &now);
     rn_gate_leave(&engine->gate);
     rn_sized_write(info, info->struct_size, &now, sizeof now);

@@ -4,6 +4,7 @@
 #define RN_ACTORS_ENGINE_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "actors/adapters.h"
 #include "actors/prompt/chat.h"
@@ -55,6 +56,7 @@ struct runnel_engine {
     struct rn_totals totals;
     struct rn_metrics_list metrics;
     struct rn_tracer *tracer; /* NULL: nothing is traced */
+    pid_t process;            /* that made it: of its children none has the threads */
     struct rn_word closing;
     struct rn_gate gate;                          /* of host threads inside calls that block; closed with `closing` */
     struct rn_word draining;                      /* 1: no more requests are taken */
@@ -120,11 +122,12 @@ struct runnel_model {
     runnel_model_options options;
     runnel_error error; /* of a failed load */
     struct rn_model_parts parts;
-    struct rn_work work; /* load, later free */
+    struct rn_work load_work, free_work; /* a load that was ended before it began may be queued still, with the free */
 
     /* Shared words. */
     struct rn_word state;      /* enum rn_model_state; publishes everything above */
     struct rn_word cancel;     /* 1: the host wants the load to end; the loader alone asks */
+    struct rn_word begun;      /* 1: the load has begun, or was ended before: who sets it publishes its end */
     struct rn_word released;   /* 1: the host has given its handle back: see rn_model_is_going */
     struct rn_word fraction;   /* bits of a float */
     struct rn_word references; /* the engine; the load events until the terminal one is delivered; waits */
@@ -155,6 +158,18 @@ struct runnel_model {
  * rn_runtime_step, jobs of the worker inside the call that posts them. */
 runnel_status rn_engine_new(const runnel_engine_options *options, const struct rn_clock *clock, bool manual,
                             runnel_engine **out, runnel_error *error);
+
+/* OK; STATE, and the error says why: this process was forked from the engine's, whose threads are not here. Any thread,
+ * for what would wait for them. */
+runnel_status rn_engine_check_process(const struct runnel_engine *engine, runnel_error *error);
+
+/* Enters the engine's gate, for what blocks or delivers. OK: the caller leaves it again; CLOSED: the engine is being
+ * freed; STATE: as above. */
+runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error);
+
+/* The last part of runnel_engine_free: joins the threads and frees all. Every stream, load and training has ended. On the
+ * thread of an attached loop, or without one. */
+void rn_engine_free_rest(struct runnel_engine *engine);
 
 /* Devices by name: "cpu", or "kind:part"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it
  * is not there, as far as that is known at once: of a device with a driver the load finds out. "auto" always is there,

@@ -11,16 +11,19 @@
  * A tenant alone goes first come, first served; a tenant with one request never stands behind another's thousand. A
  * tenant of whom nothing waits is forgotten: being idle saves up nothing.
  *
- * Belongs to one actor. Entering looks back for the tenant's last request here, past those of others. */
+ * Belongs to one actor. Entering, finding and taking compare a request with about log n of those that wait, whoever
+ * they are of. Nothing is allocated: all links are the requests'. */
 #ifndef RN_ACTORS_FAIR_QUEUE_H
 #define RN_ACTORS_FAIR_QUEUE_H
 
 #include "actors/request.h"
 
 struct rn_fair_queue {
-    struct rn_request *first, *last; /* by `next` and turn.previous */
+    struct rn_request *first, *last;         /* by `next` and turn.previous */
+    struct rn_request *trees[RN_TURN_TREES]; /* the same requests, searched (fair_queue.c) */
     uint32_t n;
-    uint64_t served; /* start tag of the last one that was */
+    uint64_t served;  /* start tag of the last one that was */
+    uint64_t n_looks; /* at requests in trees, so far: for tests */
 };
 
 /* Enters a request that costs so much of what is shared (tokens). */
@@ -38,10 +41,13 @@ void rn_fair_queue_take(struct rn_fair_queue *turns, struct rn_request *request)
 /* The request, taken, has had its turn. */
 void rn_fair_queue_served(struct rn_fair_queue *turns, const struct rn_request *request);
 
+/* The stream's request, and it stays; NULL when it is not there. */
+struct rn_request *rn_fair_queue_find(struct rn_fair_queue *turns, uint32_t slot, uint32_t generation);
+
 /* Takes the stream's request; NULL when it is not there. */
 struct rn_request *rn_fair_queue_remove(struct rn_fair_queue *turns, uint32_t slot, uint32_t generation);
 
-/* Linked both ways, each once, in the order of their turns. Linear. */
+/* Linked both ways, each once, in the order of their turns, and so in each tree. Linear. */
 bool rn_fair_queue_check(const struct rn_fair_queue *turns);
 
 /* True when a is to have memory rather than b: of higher priority, or else here for longer. */

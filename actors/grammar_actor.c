@@ -73,11 +73,11 @@ static bool make_key(const struct rn_grammar_text *text, struct key *key)
 
 /* *out has one reference. */
 static runnel_status compile(struct rn_grammar_actor *actor, const struct rn_grammar_text *text,
-                             struct rn_compiled **out, runnel_error *error)
+                             const struct rn_interrupt *stop, struct rn_compiled **out, runnel_error *error)
 {
     struct rn_heap *heap = actor->context->heap;
     struct rn_automaton *automaton;
-    runnel_status status = rn_grammar_compile(heap, actor->context->vocab, text, &automaton, error);
+    runnel_status status = rn_grammar_compile(heap, actor->context->vocab, text, stop, &automaton, error);
 
     *out = NULL;
     if (status != RUNNEL_OK)
@@ -98,8 +98,8 @@ static bool take_memory(struct rn_grammar_actor *actor)
 }
 
 /* The compiled grammar, with a reference. One for which the cache has no memory serves the request all the same. */
-static runnel_status find(struct rn_grammar_actor *actor, const struct rn_grammar_text *text, struct rn_compiled **out,
-                          runnel_error *error)
+static runnel_status find(struct rn_grammar_actor *actor, const struct rn_grammar_text *text,
+                          const struct rn_interrupt *stop, struct rn_compiled **out, runnel_error *error)
 {
     struct rn_grammar_cached *entry;
     runnel_status status = RUNNEL_OK;
@@ -110,7 +110,7 @@ static runnel_status find(struct rn_grammar_actor *actor, const struct rn_gramma
     entry = rn_grammar_cache_find(actor->cache, key.bytes, key.n);
     if (entry != NULL) {
         *out = rn_compiled_ref(entry->value);
-    } else if ((status = compile(actor, text, out, error)) == RUNNEL_OK) {
+    } else if ((status = compile(actor, text, stop, out, error)) == RUNNEL_OK) {
         entry = rn_grammar_cache_add(actor->cache, key.bytes, key.n, rn_compiled_ref(*out));
     }
     if (entry != NULL)
@@ -123,12 +123,13 @@ static runnel_status guide(struct rn_grammar_actor *actor, struct rn_request *re
 {
     const struct rn_context *context = actor->context;
     bool draws = rn_device_can(context->backend->caps, RN_CAN_DRAW);
+    const struct rn_interrupt stop = rn_request_interrupt(request);
     struct rn_compiled *compiled = NULL;
     runnel_status status;
 
     if (!take_memory(actor))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a grammar");
-    status = find(actor, request->grammar, &compiled, error);
+    status = find(actor, request->grammar, &stop, &compiled, error);
     if (status != RUNNEL_OK)
         return status;
     request->guide = rn_guide_new(request->heap, compiled, context->n_vocab, draws);
@@ -143,7 +144,8 @@ static void on_compile(struct rn_actor *self, struct rn_msg *msg)
     runnel_error error = {0};
 
     RN_ASSERT(rn_request_check(request) && request->guide == NULL);
-    if (request->grammar != NULL && request->outcome == RN_OUTCOME_NONE && guide(actor, request, &error) != RUNNEL_OK)
+    if (request->grammar != NULL && !rn_request_end_unwanted(request) && guide(actor, request, &error) != RUNNEL_OK &&
+        !rn_request_end_unwanted(request))
         rn_request_fail_about(request, error.about != RUNNEL_ABOUT_NONE ? error.about : RUNNEL_ABOUT_GRAMMAR,
                               error.status, "grammar: %s", error.message);
     rn_grammar_text_free(request->grammar);

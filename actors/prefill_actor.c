@@ -163,15 +163,12 @@ static bool waits_rightly(const struct rn_prefill *prefill, const struct rn_requ
 
 bool rn_prefill_check(const struct rn_prefill *prefill)
 {
-    const struct rn_request *before = NULL;
-    uint32_t n = 0;
-
-    if (prefill->free_lanes > RN_PREFILL_LANES || prefill->n_background > RN_PREFILL_LANES - prefill->free_lanes ||
-        prefill->n_background > RN_BACKGROUND_LANES || prefill->n_short > RN_PREFILL_SHORTS)
+    if (!rn_fair_queue_check(&prefill->waiting) || prefill->free_lanes > RN_PREFILL_LANES ||
+        prefill->n_background > RN_PREFILL_LANES - prefill->free_lanes || prefill->n_background > RN_BACKGROUND_LANES ||
+        prefill->n_short > RN_PREFILL_SHORTS)
         return false;
-    for (const struct rn_request *r = prefill->waiting.first; r != NULL; before = r, r = r->next)
-        if (++n > prefill->waiting.n || r->turn.previous != before || !waits_rightly(prefill, r) ||
-            (before != NULL && before->priority < r->priority))
+    for (const struct rn_request *r = prefill->waiting.first; r != NULL; r = r->next)
+        if (!waits_rightly(prefill, r))
             return false;
-    return n == prefill->waiting.n && prefill->waiting.last == before && next_lane(prefill) == RN_LANE_NONE;
+    return next_lane(prefill) == RN_LANE_NONE;
 }

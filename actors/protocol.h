@@ -6,7 +6,8 @@
  * verifier at its end, too, and a step with such streams comes to it between sampler and decode. One with a grammar
  * comes from the tokenizer to the tier by way of the grammar actor, and passes the sampler at its end. A request
  * object moves: it has exactly one owner at a time. CANCEL, STOPPED and CREDIT carry a stream's slot and
- * generation. CANCEL passes the tokenizer by and meets the request at the tier or follows it from there,
+ * generation. CANCEL passes the tokenizer by, which looks itself for what its host wants (rn_request_end_unwanted), as
+ * the grammar actor does, and meets the request at the tier or follows it from there,
  * tier → prefill → verifier → decode, always behind it: whoever owns the request ends it, and at the tier one that
  * comes too early waits for it. So a CANCEL goes no further than its request has gone, and none of an
  * older stream of the slot can be behind a newer one's request: that bounds it. EXPIRE and PREEMPT go the same way.

@@ -10,6 +10,7 @@
 #include "actors/prompt/pair.h"
 #include "actors/grammar/guide.h"
 #include "actors/grammar/text.h"
+#include "actors/host/outlet.h"
 #include "actors/telemetry/metrics.h"
 #include "actors/tier/session_job.h"
 #include "base/check.h"
@@ -180,6 +181,38 @@ void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
     else
         rn_request_fail(request, RUNNEL_TIMEOUT, "the deadline of %u ms has passed", request->deadline_ms);
+}
+
+static bool is_cancelled(const struct rn_request *request)
+{
+    const struct rn_context *context = request->context;
+
+    return rn_word_get(&context->outlets[request->slot].cancelled) == request->generation ||
+           rn_word_get(context->released) != 0 || rn_word_get(context->closing) != 0;
+}
+
+static bool is_late(const struct rn_request *request)
+{
+    return request->deadline_ms > 0 && rn_request_is_late(request, rn_now_us(request->context->clock));
+}
+
+bool rn_request_end_unwanted(struct rn_request *request)
+{
+    if (is_cancelled(request))
+        rn_request_end_by(request, RN_MSG_CANCEL);
+    else if (is_late(request))
+        rn_request_end_by(request, RN_MSG_EXPIRE);
+    return request->outcome != RN_OUTCOME_NONE;
+}
+
+static bool is_unwanted(const void *request)
+{
+    return is_cancelled(request) || is_late(request);
+}
+
+struct rn_interrupt rn_request_interrupt(const struct rn_request *request)
+{
+    return (struct rn_interrupt){is_unwanted, request};
 }
 
 static bool is_stop_token(const struct rn_request *request, int32_t token)

@@ -9,6 +9,7 @@
 #include "cache/store/tier.h"
 #include "base/alloc.h"
 #include "base/check.h"
+#include "base/interrupt.h"
 #include "runnel.h"
 #include "sampling/proposer.h"
 #include "sampling/sampler.h"
@@ -44,6 +45,12 @@ struct rn_state_turn {
     uint32_t at, slot;
 };
 
+/* Its place in one of the trees of a fair queue (fair_queue.c). */
+enum { RN_TURN_TREES = 3 };
+struct rn_turn_link {
+    struct rn_request *up, *left, *right;
+};
+
 struct rn_request {
     struct rn_request *next; /* the owner's queue */
     struct rn_heap *heap;
@@ -56,6 +63,7 @@ struct rn_request {
     struct {
         struct rn_request *previous;
         uint64_t tag, cost;
+        struct rn_turn_link links[RN_TURN_TREES];
     } turn; /* its place among those that wait; see fair_queue.h */
 
     /* What was asked: constant after submit. */
@@ -155,11 +163,15 @@ struct rn_request {
     /* The outcome, once there is one. */
     enum rn_outcome outcome;
     runnel_finish finish;
+    float end_logprob;       /* with want_logprobs, of a token that ended the answer and was not told ... */
+    uint32_t n_end_top;      /* ... and how many are in ... */
+    runnel_logprob *end_top; /* ... [n_top], the outlet's, lent */
     runnel_error error;
     uint32_t n_cached;
     uint32_t n_lower[RN_TIERS]; /* of them, those that came up for it from each lower tier */
     uint64_t submitted_us, admitted_us, first_token_us, end_us; /* of the engine's clock; 0: not reached */
     uint64_t last_token_us;
+    uint64_t told_us; /* when decode last had an event of it to tell */
     enum rn_phase phase;
     uint64_t phase_us; /* since when */
 };
@@ -209,6 +221,12 @@ struct rn_actor *rn_request_end_actor(const struct rn_request *request);
 
 /* Ends it as a CANCEL, EXPIRE or STOPPED message asks. */
 void rn_request_end_by(struct rn_request *request, uint32_t message_kind);
+
+/* For those whom CANCEL and EXPIRE pass by, as they have a request for long or have many: they look themselves.
+ * end_unwanted: ends it if its host has cancelled it, its model or the engine is being freed, or its deadline has
+ * passed; true when it has an outcome, of whatever kind. interrupt: asks the same while the request's work is done. */
+bool rn_request_end_unwanted(struct rn_request *request);
+struct rn_interrupt rn_request_interrupt(const struct rn_request *request);
 
 /* Does its answer end with this token: one of the vocabulary's ends that it does not ignore, or of its own? */
 bool rn_request_ends_with(const struct rn_request *request, const struct rn_vocab *vocab, int32_t token);

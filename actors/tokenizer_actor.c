@@ -13,15 +13,24 @@
 
 static_assert(offsetof(struct rn_tokenizer, actor) == 0, "handlers get the actor");
 
+/* Not of one that was ended meanwhile, whatever its text would have come to. */
+static void fail(struct rn_request *request, const runnel_error *error)
+{
+    if (!rn_request_end_unwanted(request))
+        rn_request_fail(request, error->status, "%s", error->message);
+}
+
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
     const struct rn_vocab *vocab = tokenizer->context->vocab;
+    const struct rn_tokenize_text text = {
+        .text = request->text, .n = request->text_bytes, .flags = request->tokenize_flags};
+    const struct rn_interrupt stop = rn_request_interrupt(request);
     runnel_error error = {0};
     size_t count = 0;
 
-    if (rn_tokenize(vocab, request->heap, request->text, request->text_bytes, request->tokenize_flags, &request->tokens,
-                    &count, &error) != RUNNEL_OK) {
-        rn_request_fail(request, error.status, "%s", error.message);
+    if (rn_tokenize_until(vocab, request->heap, &text, &stop, &request->tokens, &count, &error) != RUNNEL_OK) {
+        fail(request, &error);
         return;
     }
     rn_free(request->heap, request->text);
@@ -45,13 +54,14 @@ static void begin_answer(struct rn_request *request, const struct rn_rendered *p
 static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
     const struct rn_vocab *vocab = tokenizer->context->vocab;
+    const struct rn_interrupt stop = rn_request_interrupt(request);
     struct rn_rendered rendered;
     runnel_error error = {0};
     size_t count = 0;
-    runnel_status status = rn_chat_render(request->chat, vocab, request->heap, &rendered, &error);
+    runnel_status status = rn_chat_render(request->chat, vocab, request->heap, &stop, &rendered, &error);
 
     if (status == RUNNEL_OK) {
-        status = rn_chat_tokenize(&rendered, vocab, request->heap, &request->tokens, &count, &error);
+        status = rn_chat_tokenize(&rendered, vocab, request->heap, &stop, &request->tokens, &count, &error);
         if (status == RUNNEL_OK)
             begin_answer(request, &rendered);
         rn_rendered_free(&rendered, request->heap);
@@ -60,20 +70,22 @@ static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *reque
     request->chat = NULL;
     request->n_tokens = request->capacity = (uint32_t)count;
     if (status != RUNNEL_OK)
-        rn_request_fail(request, error.status, "%s", error.message);
+        fail(request, &error);
 }
 
 static void encode_pair(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
+    const struct rn_interrupt stop = rn_request_interrupt(request);
     runnel_error error = {0};
     size_t count = 0;
-    runnel_status status = rn_pair_tokenize(request->pair, tokenizer->context->vocab, &request->tokens, &count, &error);
+    runnel_status status =
+        rn_pair_tokenize(request->pair, tokenizer->context->vocab, &stop, &request->tokens, &count, &error);
 
     rn_pair_free(request->pair);
     request->pair = NULL;
     request->n_tokens = request->capacity = (uint32_t)count;
     if (status != RUNNEL_OK)
-        rn_request_fail(request, error.status, "%s", error.message);
+        fail(request, &error);
 }
 
 /* In the engine's limit it counted by its bytes so far. */
@@ -84,14 +96,15 @@ static void count_tokens(struct rn_request *request)
     rn_counter_add(&request->context->totals->queued_tokens, request->n_tokens);
 }
 
-/* By way of the grammar actor if it has a grammar, or a session whose last turn may be there still. */
+/* By way of the grammar actor if it has a grammar, or a session whose last turn may be there still. One that has its
+ * outcome does not wait there for others' grammars. */
 static void send_on(struct rn_tokenizer *tokenizer, struct rn_msg *msg)
 {
     const struct rn_request *request = msg->request.request;
     bool session = request->session_generation != 0;
 
     tokenizer->sessions_follow |= session && request->grammar != NULL;
-    if (request->grammar != NULL || (session && tokenizer->sessions_follow)) {
+    if ((request->grammar != NULL && request->outcome == RN_OUTCOME_NONE) || (session && tokenizer->sessions_follow)) {
         msg->head.kind = RN_MSG_COMPILE;
         rn_actor_send(tokenizer->context->grammar, msg);
     } else {
@@ -106,12 +119,14 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
 
     RN_ASSERT(rn_request_check(request) && (request->text == NULL || request->chat == NULL));
-    if (request->text != NULL)
-        encode(tokenizer, request);
-    if (request->chat != NULL)
-        encode_chat(tokenizer, request);
-    if (request->pair != NULL)
-        encode_pair(tokenizer, request);
+    if (request->job == NULL && !rn_request_end_unwanted(request)) {
+        if (request->text != NULL)
+            encode(tokenizer, request);
+        if (request->chat != NULL)
+            encode_chat(tokenizer, request);
+        if (request->pair != NULL)
+            encode_pair(tokenizer, request);
+    }
     count_tokens(request);
     RN_ASSERT((request->text == NULL && request->chat == NULL) || request->outcome != RN_OUTCOME_NONE);
     RN_ASSERT(rn_request_check(request) && request->n_queued == request->n_tokens);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain_locale.h"
 #include "base/utf8.h"
 
 /* What write_bytes leaves free at most: room for "\xNN" and the end. */
@@ -81,6 +82,7 @@ static void write_shortened(char *out, size_t capacity, const char *format, va_l
 
 void rn_one_line_vprint(char *out, size_t capacity, const char *format, va_list args)
 {
+    const locale_t host = rn_plain_locale();
     char raw[RN_LINE_BYTES];
     va_list again;
     int n;
@@ -90,4 +92,5 @@ void rn_one_line_vprint(char *out, size_t capacity, const char *format, va_list 
     if ((!rn_one_line(out, capacity, raw) || n >= (int)sizeof raw) && strncmp(format, "%s: ", 4) == 0)
         write_shortened(out, capacity, format, again);
     va_end(again);
+    uselocale(host);
 }

@@ -85,7 +85,9 @@ static void free_stream(struct rn_gpu_backend *backend, struct rn_gpu_stream *st
 /* What prepare has taken. */
 static void release(struct rn_gpu_backend *backend)
 {
-    driver_of(backend)->context_set(driver_of(backend), backend->device->context);
+    struct rn_gpu_context *before;
+
+    rn_gpu_enter(backend->device, &before);
     rn_gpu_graphs_free(backend);
     rn_gpu_experts_free(backend);
     free_stream(backend, backend->stream);
@@ -106,6 +108,7 @@ static void release(struct rn_gpu_backend *backend)
     free_piece(backend, &backend->inputs);
     free_piece(backend, &backend->states);
     free_piece(backend, &backend->features);
+    rn_gpu_leave(backend->device, before);
     rn_free(backend->heap, backend->drawn);
     rn_free(backend->heap, backend->weight_at);
     rn_free(backend->heap, backend->vector_at);
@@ -381,6 +384,7 @@ static void free_backend(struct rn_backend *base)
     struct rn_gpu_backend *backend = self(base);
 
     rn_gpu_steps_wait(backend, backend->n_submitted);
+    rn_gpu_tell_noted(backend);
     if (backend->plan != NULL)
         release(backend);
     rn_free(backend->heap, backend);

@@ -51,6 +51,11 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
 /* It is closed, and its module stays open. */
 void rn_gpu_device_stop(struct rn_device *device);
 
+/* Makes the device's context the calling thread's, and the one before it that again: for threads of the host, which may
+ * have a context of their own. *before: for leave, which is called also where enter has failed. */
+int rn_gpu_enter(const struct rn_gpu_device *device, struct rn_gpu_context **before);
+void rn_gpu_leave(const struct rn_gpu_device *device, struct rn_gpu_context *before);
+
 /* The driver has a device of this index. */
 runnel_status rn_gpu_device_find(const struct rn_gpu_module *module, uint32_t index, runnel_error *error);
 
@@ -173,7 +178,12 @@ struct rn_gpu_backend {
                                  which acquires it. Weaker: a slot is written while it is read */
     _Atomic uint64_t n_left;  /* likewise, and on_done is back: nothing of the backend is touched behind it. Released to
                                  rn_gpu_steps_wait, which acquires it. Weaker: a backend is freed under a callback */
-    struct rn_drawn *drawn;   /* [max_outs]; of the last step that has ended; the one's who ends a step */
+    _Atomic int step_failure, copy_failure; /* the first ones that callbacks have brought, which may not ask the driver
+                                               for its words. Relaxed: they are numbers, and nothing hangs on when they
+                                               are seen */
+    _Atomic bool is_told;   /* the log has had the words of a failure. Exchanged: whoever was first tells. Relaxed:
+                                 nothing else is told by it */
+    struct rn_drawn *drawn; /* [max_outs]; of the last step that has ended; the one's who ends a step */
     uint32_t n_drawn;
     bool allows; /* launches are not launched: what shared memory they want is allowed. While prepare runs */
     bool has_graphs;

@@ -214,11 +214,18 @@ static struct directions directions_of(const struct rn_host_copies *copies)
     return found;
 }
 
+/* While a list is under way its `next` is the backend's to use: it has whose list it is. */
+static struct rn_gpu_backend *copier_of(const struct rn_host_copies *copies)
+{
+    return (void *)copies->next;
+}
+
 static void on_copied(struct rn_gpu_stream *stream, int result, void *user)
 {
     struct rn_host_copies *copies = user;
 
     (void)stream;
+    rn_gpu_note_failure(&copier_of(copies)->copy_failure, result);
     copies->status = result == RN_GPU_OK ? RUNNEL_OK : RUNNEL_DEVICE;
     copies->on_done(copies);
 }
@@ -246,12 +253,16 @@ void rn_gpu_copy_async(struct rn_backend *base, struct rn_host_copies *copies)
     struct rn_gpu_driver *driver = backend->device->driver;
     struct directions directions = directions_of(copies);
     struct rn_gpu_stream *last = directions.out ? backend->copies_out : backend->copies_in;
-    int result = enqueue_all(backend, copies, &directions);
+    int result;
 
+    rn_gpu_tell_noted(backend);
+    copies->next = (void *)backend;
+    result = enqueue_all(backend, copies, &directions);
     if (result == RN_GPU_OK)
         result = driver->stream_callback(driver, last, on_copied, copies, 0);
     if (result == RN_GPU_OK)
         return;
+    rn_gpu_tell_failure(backend, "a copy of blocks", result);
     /* What is on its way ends first: its memory is the caller's. */
     driver->stream_finish(driver, backend->copies_in);
     driver->stream_finish(driver, backend->copies_out);
@@ -261,12 +272,14 @@ void rn_gpu_copy_async(struct rn_backend *base, struct rn_host_copies *copies)
 void *rn_gpu_host_alloc(struct rn_backend *base, size_t bytes)
 {
     struct rn_gpu_device *device = of(base)->device;
+    struct rn_gpu_context *before;
     void *memory = NULL;
-    int result = device->driver->context_set(device->driver, device->context);
+    int result = rn_gpu_enter(device, &before);
     char text[128];
 
     if (result == RN_GPU_OK)
         result = device->driver->host_new(device->driver, &memory, bytes == 0 ? 1 : bytes, RN_GPU_HOST_PORTABLE);
+    rn_gpu_leave(device, before);
     if (result == RN_GPU_OK)
         return memory;
     rn_gpu_error_text(device->driver, result, text, sizeof text);
@@ -278,9 +291,11 @@ void *rn_gpu_host_alloc(struct rn_backend *base, size_t bytes)
 void rn_gpu_host_free(struct rn_backend *base, void *memory)
 {
     struct rn_gpu_device *device = of(base)->device;
+    struct rn_gpu_context *before;
 
     if (memory == NULL)
         return;
-    device->driver->context_set(device->driver, device->context);
+    rn_gpu_enter(device, &before);
     device->driver->host_free(device->driver, memory);
+    rn_gpu_leave(device, before);
 }

@@ -71,6 +71,33 @@ static int look_at(struct rn_gpu_device *device)
     return result;
 }
 
+int rn_gpu_enter(const struct rn_gpu_device *device, struct rn_gpu_context **before)
+{
+    int result = device->driver->context_get(device->driver, before);
+
+    if (result == RN_GPU_OK)
+        return device->driver->context_set(device->driver, device->context);
+    *before = NULL;
+    return result;
+}
+
+void rn_gpu_leave(const struct rn_gpu_device *device, struct rn_gpu_context *before)
+{
+    device->driver->context_set(device->driver, before);
+}
+
+/* It takes a while, of which nobody else tells. */
+static void tell_compiling(const struct rn_gpu_device *device)
+{
+    const struct rn_gpu_kernels *kernels = device->module.kernels;
+
+    if (kernels->driver == NULL && device->major > kernels->newest)
+        rn_log(device->log, RUNNEL_LOG_INFO,
+               "cuda: device %u, %s, has compute capability %d.%d: the driver compiles the kernels for it, which takes "
+               "half a minute the first time",
+               device->index, device->name, device->major, device->minor);
+}
+
 /* The context and the kernels in it. */
 static runnel_status start(struct rn_gpu_device *device, runnel_error *error)
 {
@@ -88,6 +115,7 @@ static runnel_status start(struct rn_gpu_device *device, runnel_error *error)
         device->context = NULL;
         return complain(driver, "it cannot be opened", device->index, result, error);
     }
+    tell_compiling(device);
     result = driver->context_set(driver, device->context);
     if (result == RN_GPU_OK)
         result = driver->module_load(driver, &device->image, device->module.kernels->image);
@@ -101,18 +129,21 @@ void rn_gpu_device_stop(struct rn_device *base)
 {
     struct rn_gpu_device *device = of(base);
     struct rn_gpu_driver *driver = device->driver;
+    struct rn_gpu_context *before;
 
-    if (device->image != NULL) {
-        driver->context_set(driver, device->context);
-        driver->module_free(driver, device->image);
-    }
-    if (device->context != NULL)
+    if (device->context != NULL) {
+        rn_gpu_enter(device, &before);
+        if (device->image != NULL)
+            driver->module_free(driver, device->image);
         driver->context_release(driver, device->ordinal);
+        rn_gpu_leave(device, before);
+    }
     rn_free(device->heap, device);
 }
 
-struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
-                                     runnel_error *error)
+/* log: may be NULL. */
+static struct rn_device *open_device(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
+                                     const struct rn_log *log, runnel_error *error)
 {
     struct rn_gpu_device *device = rn_calloc(heap, 1, sizeof *device);
 
@@ -125,6 +156,7 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
     device->module = *module;
     device->driver = module->driver;
     device->index = index;
+    device->log = log;
     device->caps = (struct rn_device_caps){.can = RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_STATE | RN_CAN_TREES |
                                                   RN_CAN_DRAW | RN_CAN_DRAW_ITSELF | RN_CAN_WINDOWS,
                                            .kv_types = rn_gpu_kv_types(),
@@ -139,6 +171,12 @@ struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_m
         return &device->base;
     rn_gpu_device_stop(&device->base);
     return NULL;
+}
+
+struct rn_device *rn_gpu_device_open(struct rn_heap *heap, const struct rn_gpu_module *module, uint32_t index,
+                                     runnel_error *error)
+{
+    return open_device(heap, module, index, NULL, error);
 }
 
 /* ---- The kind ---- */
@@ -163,11 +201,9 @@ static struct rn_device *open_kind(struct rn_heap *heap, const struct rn_device_
     if (rn_gpu_module_open(heap, options->library, &module, error) != RUNNEL_OK)
         return NULL;
     if (rn_gpu_device_find(&module, options->index, error) == RUNNEL_OK)
-        device = rn_gpu_device_open(heap, &module, options->index, error);
+        device = open_device(heap, &module, options->index, options->log, error);
     if (device == NULL)
         rn_gpu_module_close(&module);
-    else
-        of(device)->log = options->log;
     return device;
 }
 
@@ -189,11 +225,13 @@ static void memory_of(const struct rn_device *base, struct rn_device_memory *mem
 {
     const struct rn_gpu_device *device = of(base);
     size_t free_bytes = 0, total_bytes = 0;
-    int result = device->driver->context_set(device->driver, device->context);
+    struct rn_gpu_context *before;
+    int result = rn_gpu_enter(device, &before);
     char text[128];
 
     if (result == RN_GPU_OK)
         result = device->driver->memory_info(device->driver, &free_bytes, &total_bytes);
+    rn_gpu_leave(device, before);
     if (result != RN_GPU_OK) {
         free_bytes = total_bytes = 0;
         rn_gpu_error_text(device->driver, result, text, sizeof text);

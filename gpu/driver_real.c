@@ -53,8 +53,9 @@ static const char *look_up_all(struct real_driver *real)
     return missing;
 }
 
-/* The driver starts, is recent enough and finds a device. */
-static runnel_status check(struct rn_gpu_driver *driver, const char *file, runnel_error *error)
+/* The driver starts, is recent enough and finds a device. Code for devices runs on drivers of its CUDA's major version
+ * and of later ones (NVIDIA's "CUDA Compatibility", minor version compatibility). */
+static runnel_status check(struct rn_gpu_driver *driver, const char *file, int cuda, runnel_error *error)
 {
     int result, version = 0, devices = 0;
     char text[128];
@@ -64,6 +65,11 @@ static runnel_status check(struct rn_gpu_driver *driver, const char *file, runne
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
                             "cuda: the driver %s is for CUDA %d.%d, which is older than %d.%d", file, version / 1000,
                             version % 1000 / 10, RN_GPU_OLDEST_DRIVER / 1000, RN_GPU_OLDEST_DRIVER % 1000 / 10);
+    if (result == RN_GPU_OK && version / 1000 < cuda / 1000)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "cuda: the kernels were compiled by CUDA %d.%d; the driver %s is for CUDA %d.%d: they need "
+                            "one for CUDA %d.0 or later",
+                            cuda / 1000, cuda % 1000 / 10, file, version / 1000, version % 1000 / 10, cuda / 1000);
     if (result == RN_GPU_OK)
         result = driver->init(driver, 0);
     if (result == RN_GPU_OK)
@@ -74,7 +80,7 @@ static runnel_status check(struct rn_gpu_driver *driver, const char *file, runne
     return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the driver %s finds no device: %s", file, text);
 }
 
-runnel_status rn_gpu_driver_real(struct rn_heap *heap, const char *file, struct rn_gpu_driver **driver,
+runnel_status rn_gpu_driver_real(struct rn_heap *heap, const char *file, int cuda, struct rn_gpu_driver **driver,
                                  runnel_error *error)
 {
     struct real_driver *real = rn_calloc(heap, 1, sizeof *real);
@@ -91,7 +97,7 @@ runnel_status rn_gpu_driver_real(struct rn_heap *heap, const char *file, struct 
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: there is no driver %s on this machine", file);
     }
     missing = look_up_all(real);
-    status = missing == NULL ? check(&real->base, file, error)
+    status = missing == NULL ? check(&real->base, file, cuda, error)
                              : rn_error_set(error, RUNNEL_UNSUPPORTED,
                                             "cuda: the driver %s is too old: it has no %s, as of CUDA %d.%d", file,
                                             missing, RN_GPU_OLDEST_DRIVER / 1000, RN_GPU_OLDEST_DRIVER % 1000 / 10);

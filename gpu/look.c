@@ -29,7 +29,7 @@ static runnel_status find_driver(struct rn_heap *heap, struct rn_gpu_module *mod
 {
     bool emulated = module->kernels != NULL && module->kernels->driver != NULL;
     runnel_status status = module->kernels != NULL ? rn_gpu_module_start(heap, module, why)
-                                                   : rn_gpu_driver_real(heap, NULL, &module->driver, why);
+                                                   : rn_gpu_driver_real(heap, NULL, 0, &module->driver, why);
     int version = 0;
 
     if (status != RUNNEL_OK)
@@ -61,9 +61,9 @@ static void describe(struct rn_gpu_driver *driver, uint32_t index, runnel_device
         snprintf(info->capability, sizeof info->capability, "%d.%d", major, minor);
 }
 
-/* Opens the device, and closes it again. */
-static runnel_status try_device(struct rn_heap *heap, const struct rn_device_options *options,
-                                const struct rn_gpu_module *module, runnel_device_info *info, runnel_error *why)
+/* Opens the device, and closes it again. The context that the thread has by then is not the one it had. */
+static runnel_status open_and_close(struct rn_heap *heap, const struct rn_device_options *options,
+                                    const struct rn_gpu_module *module, runnel_device_info *info, runnel_error *why)
 {
     struct rn_device_memory memory;
     struct rn_device *device;
@@ -78,6 +78,20 @@ static runnel_status try_device(struct rn_heap *heap, const struct rn_device_opt
     info->free_bytes = memory.free_bytes;
     rn_gpu_device_stop(device);
     return RUNNEL_OK;
+}
+
+/* The same, and the thread has the context that it had: it is the host's. */
+static runnel_status try_device(struct rn_heap *heap, const struct rn_device_options *options,
+                                const struct rn_gpu_module *module, runnel_device_info *info, runnel_error *why)
+{
+    struct rn_gpu_context *before = NULL;
+    runnel_status status;
+
+    if (module->driver->context_get(module->driver, &before) != RN_GPU_OK)
+        before = NULL;
+    status = open_and_close(heap, options, module, info, why);
+    module->driver->context_set(module->driver, before);
+    return status;
 }
 
 void rn_gpu_look(struct rn_heap *heap, const struct rn_device_options *options, runnel_device_info *info)

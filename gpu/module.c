@@ -124,7 +124,7 @@ runnel_status rn_gpu_module_start(struct rn_heap *heap, struct rn_gpu_module *mo
     const struct rn_gpu_kernels *kernels = module->kernels;
 
     if (kernels->driver == NULL)
-        return rn_gpu_driver_real(heap, NULL, &module->driver, error);
+        return rn_gpu_driver_real(heap, NULL, kernels->cuda, &module->driver, error);
     module->driver = kernels->driver(heap, kernels->emulation, EMULATED_BYTES);
     return module->driver != NULL ? RUNNEL_OK
                                   : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the emulated driver of CUDA");

@@ -6,7 +6,7 @@
 
 #include "gpu/driver.h"
 
-enum { RN_GPU_MODULE_VERSION = 2 }; /* of the structs below, and of what a driver's functions mean */
+enum { RN_GPU_MODULE_VERSION = 3 }; /* of the structs below, and of what a driver's functions mean */
 
 /* A kernel that it has. */
 struct rn_gpu_listed {
@@ -29,6 +29,9 @@ struct rn_gpu_kernels {
                                     size_t memory_bytes);
     size_t driver_bytes; /* of struct rn_gpu_driver in the file's build */
     const struct rn_gpu_emulation *emulation;
+    int cuda;   /* which has compiled the image, as cuDriverGetVersion tells it; 0: none has */
+    int newest; /* major compute capability for which the image has machine code; on later ones the driver compiles its
+                   PTX at the load */
 };
 
 typedef const struct rn_gpu_kernels *(*rn_gpu_kernels_fn)(void);

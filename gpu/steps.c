@@ -151,6 +151,33 @@ static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
     return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream) : run_all(backend, shape);
 }
 
+/* ---- Failures ---- */
+
+void rn_gpu_tell_failure(struct rn_gpu_backend *backend, const char *what, int result)
+{
+    char text[RUNNEL_ERROR_BYTES];
+
+    if (result == RN_GPU_OK || atomic_exchange_explicit(&backend->is_told, true, memory_order_relaxed))
+        return;
+    rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
+    rn_log(backend->device->log, RUNNEL_LOG_WARNING, "cuda: device %u: %s failed: %s", backend->device->index, what,
+           text);
+}
+
+void rn_gpu_tell_noted(struct rn_gpu_backend *backend)
+{
+    rn_gpu_tell_failure(backend, "a step", atomic_load_explicit(&backend->step_failure, memory_order_relaxed));
+    rn_gpu_tell_failure(backend, "a copy of blocks",
+                        atomic_load_explicit(&backend->copy_failure, memory_order_relaxed));
+}
+
+void rn_gpu_note_failure(_Atomic int *noted, int result)
+{
+    int none = RN_GPU_OK;
+
+    atomic_compare_exchange_strong_explicit(noted, &none, result, memory_order_relaxed, memory_order_relaxed);
+}
+
 /* ---- Steps ---- */
 
 bool rn_gpu_can_draw(const struct rn_backend *backend, const runnel_sampling *sampling)
@@ -218,6 +245,7 @@ static void end_step(struct rn_gpu_backend *backend, int result)
     struct rn_step *step = flight.step;
 
     result = flight.failed != RN_GPU_OK ? flight.failed : result;
+    rn_gpu_note_failure(&backend->step_failure, result);
     step->status = result == RN_GPU_OK ? RUNNEL_OK : RUNNEL_DEVICE;
     if (step->status == RUNNEL_OK && step->logits != NULL && step->n_outs > 0)
         memcpy(step->logits, backend->host_logits, (size_t)step->n_outs * backend->plan->n_vocab * sizeof(float));
@@ -294,15 +322,20 @@ void rn_gpu_submit_async(struct rn_backend *base, struct rn_step *step)
     struct rn_gpu_driver *driver = driver_of(backend);
     uint64_t n = backend->n_submitted;
     struct rn_gpu_flight *flight = &backend->flights[n % RN_GPU_RING];
+    int failed;
 
     RN_CHECK(backend->plan != NULL);
     RN_CHECK(n - atomic_load_explicit(&backend->n_ended, memory_order_acquire) < RN_GPU_RING);
     RN_ASSERT(rn_step_check(step, backend->plan, &backend->limits));
+    rn_gpu_tell_noted(backend);
     *flight = (struct rn_gpu_flight){.step = step};
     flight->failed = enqueue(backend, step, &flight->shape);
+    rn_gpu_tell_failure(backend, "a step", flight->failed);
     backend->n_submitted++;
-    if (driver->stream_callback(driver, backend->stream, on_stream_done, backend, 0) == RN_GPU_OK)
+    failed = driver->stream_callback(driver, backend->stream, on_stream_done, backend, 0);
+    if (failed == RN_GPU_OK)
         return;
+    rn_gpu_tell_failure(backend, "a step", failed);
     /* Nobody else can say it. What is on its way touches the backend's own memory alone. */
     flight->failed = flight->failed != RN_GPU_OK ? flight->failed : RN_GPU_UNKNOWN;
     driver->stream_finish(driver, backend->stream);

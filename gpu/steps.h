@@ -20,6 +20,14 @@ int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const v
 /* steps.c: the contract's (model/backend.h). */
 void rn_gpu_submit_async(struct rn_backend *base, struct rn_step *step);
 
+/* steps.c: the log gets the driver's words of the backend's first failure: "a step failed: ...". Not by a callback. */
+void rn_gpu_tell_failure(struct rn_gpu_backend *backend, const char *what, int result);
+
+/* steps.c: likewise of a step or a copy of blocks that has failed on the device, if one has; and by a callback, that it
+ * has, if result is a failure. */
+void rn_gpu_tell_noted(struct rn_gpu_backend *backend);
+void rn_gpu_note_failure(_Atomic int *noted, int result);
+
 /* steps.c: until so many steps have ended and nobody is in the backend for them any more. Waits for a callback that is
  * called or will be. */
 void rn_gpu_steps_wait(struct rn_gpu_backend *backend, uint64_t n);

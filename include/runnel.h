@@ -15,7 +15,10 @@
  *
  * Rules that hold everywhere
  *  - Threads: every function may be called from any thread and inside any callback, unless its comment says otherwise.
- *    Callbacks of one engine never run on two threads at once.
+ *    Callbacks of one engine never run on two threads at once, but for runnel_samplers.choose of streams that
+ *    runnel_stream_next reads: it runs on the thread that does.
+ *  - A callback returns. It must neither throw an exception nor longjmp through the library: nothing would be delivered
+ *    any more, and the engine could not be freed.
  *  - A function that returns an error has done nothing and calls nothing back. A submit that returns RUNNEL_OK ends in
  *    exactly one terminal event: done, cancelled or failed.
  *  - A function blocks only if its comment says so.
@@ -24,6 +27,9 @@
  *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are copied before it
  *    returns, unless its comment says otherwise.
  *  - The comment of a function names every status that it returns.
+ *  - An engine belongs to the process that made it: fork() before runnel_engine_new(), or exec in the child. In a child
+ *    that was forked later what submits, loads or waits returns STATE, runnel_engine_dispatch() and
+ *    runnel_engine_take() take nothing, and the engine and trainings are not freed.
  *  - The library never exits, prints, forks, reads the environment or installs a signal handler (with a rediss:// cache
  *    OpenSSL reads variables of its own, see docs/TIERS.md). Where the processor has AMX it asks the kernel for those
  *    registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
@@ -43,8 +49,9 @@
  *
  * Included here: runnel_status.h, statuses and errors; runnel_hooks.h, the host's memory, log and trace;
  * runnel_sampling.h, how tokens are drawn; runnel_grammar.h, what an answer may be; runnel_chat.h, conversations and
- * their templates; runnel_observe.h, metrics and lists of streams. Separate headers: runnel_files.h (files without streams), runnel_infill.h (prompts with a gap),
- * runnel_scores.h (rerankers and classifiers), runnel_fields.h (the request's fields), runnel_uv.h. */
+ * their templates; runnel_observe.h, metrics and lists of streams. Separate headers: runnel_files.h (files without
+ * streams), runnel_infill.h (prompts with a gap), runnel_scores.h (rerankers and classifiers), runnel_fields.h (the
+ * request's fields), runnel_uv.h. */
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -160,8 +167,10 @@ RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options,
 
 /* Frees the engine with its models, sessions and streams; their handles are invalid afterwards. Cancels every stream,
  * load and training, delivers their terminal events on this thread (TAKE: drops them) and joins the threads. Blocks for
- * at most one step of a model or of a training. Calls that block on other threads return CLOSED. Inside a callback of
- * this engine the call is deferred until the callback's dispatch returns. NULL is allowed. */
+ * at most one step of a model or of a training. Calls that block on other threads return: runnel_stream_next with the
+ * end of its stream, the others CLOSED. Inside a callback of this engine the call is deferred until the callback's
+ * dispatch returns. With a libuv loop attached, call it on that loop's thread or after runnel_uv_detach; on another
+ * thread it leaves what follows the terminal events to the loop's next turn: see runnel_uv.h. NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
 /* Refuses new requests with CLOSED, for good, and waits until every stream has ended and its end was delivered. Blocks
@@ -336,8 +345,9 @@ RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
 
 /* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets progress and one
  * terminal event. The handle must be freed whatever the outcome. options NULL: defaults. Returns OK; INVALID; IO: a
- * file cannot be opened; UNSUPPORTED: no such kind of device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The
- * load itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
+ * file cannot be opened; UNSUPPORTED: no such kind of device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. A
+ * relative path, here and in the options, counts from the working directory at the time of the call, as those of
+ * session files and trainings do. The load itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
 RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
                                            runnel_model **model, runnel_error *error);
 
@@ -350,7 +360,8 @@ RUNNEL_API runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_
  * when the last of them has ended. Returns at once; the handle is invalid from now on. NULL is allowed. */
 RUNNEL_API void runnel_model_free(runnel_model *model);
 
-/* Cancels a load that is under way; its terminal event is RUNNEL_LOAD_CANCELLED. No effect later. */
+/* Cancels a load that is under way; its terminal event is RUNNEL_LOAD_CANCELLED. One that waits for another load to end
+ * has ended when the call returns. No effect later. */
 RUNNEL_API void runnel_model_cancel_load(runnel_model *model);
 
 typedef struct runnel_model_info {
@@ -394,14 +405,15 @@ enum {
 };
 
 /* Text [text_bytes] (UTF-8) to token ids. Writes at most `capacity` ids to `tokens` and the whole count to *count, so
- * that capacity 0 measures. Runs on this thread, in linear time. Returns OK; INVALID: a NULL, not UTF-8, or 2 GiB and
- * more; UNSUPPORTED: the model has no text vocabulary; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
+ * that capacity 0 measures. Runs on this thread, in linear time. Of no bytes the text may be NULL, and with capacity 0
+ * `tokens`. Returns OK; INVALID: any other NULL, not UTF-8, or 2 GiB and more; UNSUPPORTED: the model has no text
+ * vocabulary; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags,
                                          int32_t *tokens, size_t capacity, size_t *count);
 
 /* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are). special: writes
- * control tokens as their names instead of nothing. Sizes as in runnel_tokenize. Returns OK; INVALID: a NULL, or an id
- * that is not in the vocabulary; STATE: the model is not loaded; CLOSED. */
+ * control tokens as their names instead of nothing. Sizes, and what may be NULL, as in runnel_tokenize. Returns OK;
+ * INVALID: any other NULL, or an id that is not in the vocabulary; STATE: the model is not loaded; CLOSED. */
 RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
                                            char *text, size_t capacity, size_t *text_bytes);
 
@@ -473,11 +485,11 @@ typedef struct runnel_event {
     const char *text; /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held
                          back. The texts of the TOKEN events join to the answer: stop strings are cut off */
     size_t text_bytes;
-    float logprob;             /* TOKEN: of the chosen token, if logprobs were asked for */
+    float logprob;             /* TOKEN, DONE: of `token`, if logprobs were asked for and it is not -1 */
     uint32_t n_tokens;         /* TOKEN, REASONING, TOOL_*: how many tokens this is the first event of: 1 for a token's
                                   own; more where tokens were joined (coalesce_bytes); 0 for held-back text and for
                                   further parts */
-    const runnel_logprob *top; /* TOKEN: [n_top], best first */
+    const runnel_logprob *top; /* TOKEN, DONE: [n_top], best first */
     uint32_t n_top;
     uint32_t tool_call;     /* TOOL_*: number of the call in this answer, from 0 */
     const float *logits;    /* LOGITS: [n_logits], of the token that follows `position` */
@@ -593,7 +605,7 @@ typedef struct runnel_request {
     int32_t priority;        /* requests of a higher one go first, and take KV blocks and steps from lower ones; 0 is
                                  the usual one. The text stays the same */
     uint32_t deadline_ms;    /* since submit: a request that has not ended by then is FAILED with TIMEOUT within one
-                                 step. 0: none */
+                                 step, as of runnel_stream_cancel. 0: none */
     uint32_t n_top;          /* with want_logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
     uint32_t coalesce_bytes; /* 0: each token has an event of its own. Else a stream whose reader is behind, or that is
                                  paused, joins the tokens that wait in one event of at most so many bytes of text (of a
@@ -656,8 +668,8 @@ RUNNEL_API runnel_status runnel_sampling_check(runnel_model *model, const runnel
  * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
  * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session,
  * adapter or template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no
- * text vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE, FORMAT,
- * UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import failed;
+ * text vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE,
+ * FORMAT, UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import failed;
  * with a grammar also BUSY: its reading takes more steps or memory than it may. NUMERIC: the logits are not numbers, or
  * biases forbid every token. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
@@ -710,8 +722,9 @@ RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_re
 
 /* Ends the stream early: its terminal event is CANCELLED, unless another one was on its way. Its text is a beginning of
  * the answer's; what might have become a stop string is not told. Events of a paused stream are dropped, and then its
- * end is CANCELLED even if the answer was complete. Takes effect within one step in every state. Idempotent. Returns
- * OK; INVALID; NOT_FOUND: the stream has ended. */
+ * end is CANCELLED even if the answer was complete. Takes effect within one step in every state; a request that waits
+ * for the chat template or the grammar of another ends behind that. Idempotent. Returns OK; INVALID; NOT_FOUND: the
+ * stream has ended. */
 RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
 
 /* Makes a choice for which runnel_samplers.choose has returned RUNNEL_CHOOSE_LATER: the place of a token among the

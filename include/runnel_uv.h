@@ -18,7 +18,10 @@ struct uv_loop_s; /* uv_loop_t */
 RUNNEL_API runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop);
 
 /* Stops delivery; the loop can be closed after it has run once more. Call on the loop's thread, before uv_loop_close;
- * runnel_engine_free on that thread does it too. Returns OK; INVALID; STATE: not attached there. */
+ * runnel_engine_free on that thread does it too. On another thread runnel_engine_free ends all streams, loads and
+ * trainings, and the loop's next turn detaches and frees the engine: the loop's thread must not have gone by then, and
+ * if nothing was running, something of the host's has to keep the loop alive for that turn. Returns OK; INVALID; STATE:
+ * not attached there. */
 RUNNEL_API runnel_status runnel_uv_detach(runnel_engine *engine);
 
 #ifdef __cplusplus

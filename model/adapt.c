@@ -286,29 +286,73 @@ static const char *wrong_use(const struct rn_plan *plan, const struct rn_op *op,
                : rn_op_name(op->kind);
 }
 
-runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, runnel_error *error)
+static bool is_weight(const struct rn_plan *plan, const struct rn_tensor *tensor)
+{
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        if (plan->weights[i].tensor == tensor)
+            return true;
+    return false;
+}
+
+/* What the plan reads in place of the tensor, which it does not read; NULL: nothing. Some files have a matrix twice: as
+ * one, and in the parts that are read. */
+static const struct rn_tensor *read_instead(const struct rn_plan *plan, const struct rn_tensor *tensor)
+{
+    static const char *const twice[][2] = {{"attn_kv_b.weight", "attn_k_b.weight"},
+                                           {"ssm_in.weight", "attn_qkv.weight"}};
+    const struct rn_tensor *part;
+    char name[128];
+    size_t n;
+
+    for (size_t i = 0; i < sizeof twice / sizeof twice[0]; i++) {
+        n = strlen(twice[i][0]);
+        if (tensor->name.n < n || memcmp(tensor->name.bytes + tensor->name.n - n, twice[i][0], n) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s%s", (int)(tensor->name.n - n), tensor->name.bytes, twice[i][1]);
+        part = rn_gguf_find_tensor(plan->gguf, name);
+        if (part != NULL && is_weight(plan, part))
+            return part;
+    }
+    return NULL;
+}
+
+/* One that no op reads. */
+static runnel_status can_pass_over(const struct rn_plan *plan, const struct rn_tensor *tensor, const char *path,
+                                   runnel_error *error)
+{
+    const struct rn_tensor *part = read_instead(plan, tensor);
+
+    if (part != NULL)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "%s: adapters of tensor %.*s are not supported: architecture %s reads %.*s in its place",
+                            path, (int)tensor->name.n, tensor->name.bytes, plan->architecture, (int)part->name.n,
+                            part->name.bytes);
+    if (tensor->dims[1] == 1 || tensor->dims[2] != 1) /* vectors can be read when a plan is built, as those of ropes */
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "%s: adapters of tensor %.*s are not supported: architecture %s does not multiply by it",
+                            path, (int)tensor->name.n, tensor->name.bytes, plan->architecture);
+    return RUNNEL_OK;
+}
+
+runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, const char *path,
+                                bool *is_read, runnel_error *error)
 {
     const int n = (int)tensor->name.n;
-    bool is_read = false;
     const char *wrong;
 
+    *is_read = is_weight(plan, tensor);
+    if (!*is_read)
+        return can_pass_over(plan, tensor, path, error);
     if (is_scaled(plan, tensor->name))
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
-                            "%s: adapters of tensor %.*s, which is stored with a scale, are not supported",
-                            rn_gguf_path(plan->gguf), n, tensor->name.bytes);
+                            "%s: adapters of tensor %.*s, which is stored with a scale, are not supported", path, n,
+                            tensor->name.bytes);
     for (uint32_t i = 0; i < plan->n_ops; i++) {
-        const struct rn_op *op = &plan->ops[i];
-
-        wrong = wrong_use(plan, op, tensor);
+        wrong = wrong_use(plan, &plan->ops[i], tensor);
         if (wrong != NULL)
             return rn_error_set(error, RUNNEL_UNSUPPORTED,
-                                "%s: adapters of tensor %.*s are not supported: architecture %s reads it as %s",
-                                rn_gguf_path(plan->gguf), n, tensor->name.bytes, plan->architecture, wrong);
-        is_read = is_read || (op->weight >= 0 && plan->weights[op->weight].tensor == tensor);
+                                "%s: adapters of tensor %.*s are not supported: architecture %s reads it as %s", path,
+                                n, tensor->name.bytes, plan->architecture, wrong);
     }
-    return is_read ? RUNNEL_OK
-                   : rn_error_set(error, RUNNEL_UNSUPPORTED,
-                                  "%s: adapters of tensor %.*s are not supported: architecture %s does not multiply "
-                                  "by it",
-                                  rn_gguf_path(plan->gguf), n, tensor->name.bytes, plan->architecture);
+    return RUNNEL_OK;
 }

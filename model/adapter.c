@@ -30,9 +30,15 @@ struct delta {
     uint32_t rank;
 };
 
+/* What a load works with. */
+struct loading {
+    const struct rn_plan *plan;
+    const struct rn_adapter_watch *watch;
+    runnel_error *error;
+};
+
 struct rn_adapters {
     struct rn_heap *heap;
-    const struct rn_gguf *gguf; /* the model's */
     uint32_t n, n_deltas, deltas_room;
     struct adapter *list;
     struct delta *deltas;
@@ -75,18 +81,24 @@ uint64_t rn_adapters_bytes(const struct rn_adapters *adapters)
     return adapters == NULL ? 0 : adapters->bytes;
 }
 
+/* NULL: there is none. */
+static struct delta *find_delta(const struct rn_adapters *adapters, const struct rn_tensor *target)
+{
+    for (uint32_t i = 0; i < adapters->n_deltas; i++)
+        if (adapters->deltas[i].target == target)
+            return &adapters->deltas[i];
+    return NULL;
+}
+
 bool rn_adapters_of(const struct rn_adapters *adapters, const struct rn_tensor *tensor,
                     struct rn_adapter_stacks *stacks)
 {
-    for (uint32_t i = 0; i < adapters->n_deltas; i++) {
-        const struct delta *delta = &adapters->deltas[i];
+    const struct delta *delta = find_delta(adapters, tensor);
 
-        if (delta->target != tensor)
-            continue;
-        *stacks = (struct rn_adapter_stacks){&delta->a, &delta->b, delta->rank};
-        return true;
-    }
-    return false;
+    if (delta == NULL)
+        return false;
+    *stacks = (struct rn_adapter_stacks){&delta->a, &delta->b, delta->rank};
+    return true;
 }
 
 /* ---- One file ---- */
@@ -173,14 +185,12 @@ static runnel_status find_pair(const struct rn_gguf *gguf, const struct rn_tenso
 
 /* ---- Stacks ---- */
 
-static struct delta *delta_of(struct rn_adapters *adapters, const struct rn_tensor *target)
+/* NULL: no memory. */
+static struct delta *add_delta(struct rn_adapters *adapters, const struct rn_tensor *target)
 {
     uint32_t more = adapters->deltas_room == 0 ? 64 : adapters->deltas_room * 2;
     struct delta *bigger;
 
-    for (uint32_t i = 0; i < adapters->n_deltas; i++)
-        if (adapters->deltas[i].target == target)
-            return &adapters->deltas[i];
     if (adapters->n_deltas == adapters->deltas_room) {
         bigger = rn_realloc(adapters->heap, adapters->deltas, more, sizeof *bigger);
         if (bigger == NULL)
@@ -206,38 +216,57 @@ static uint32_t joined(uint32_t type, uint32_t other)
     return type == other ? type : RN_F32;
 }
 
-/* Notes what the adapter changes. */
-static runnel_status note(struct rn_adapters *adapters, const struct adapter *adapter, runnel_error *error)
+/* Notes what a pair of the file does to `target`. */
+static runnel_status note_pair(struct rn_adapters *adapters, const struct loading *l, const struct rn_gguf *gguf,
+                               const struct rn_tensor *target, const struct rn_tensor *a, const struct rn_tensor *b)
 {
-    const struct rn_gguf *gguf = adapter->gguf;
-    const struct rn_tensor *tensor, *target, *a, *b;
-    char name[NAME_BYTES];
-    struct delta *delta;
+    struct delta *delta = find_delta(adapters, target);
     runnel_status status;
+    bool is_read;
+
+    if (delta == NULL) {
+        status = rn_plan_can_adapt(l->plan, target, rn_gguf_path(gguf), &is_read, l->error);
+        if (status != RUNNEL_OK)
+            return status;
+        if (!is_read) {
+            rn_log(l->watch->log, RUNNEL_LOG_INFO,
+                   "%s: the adapter of tensor %.*s is passed over: the model computes nothing with that tensor",
+                   rn_gguf_path(gguf), (int)target->name.n, target->name.bytes);
+            return RUNNEL_OK;
+        }
+        delta = add_delta(adapters, target);
+    }
+    if (delta == NULL)
+        return rn_error_set(l->error, RUNNEL_NO_MEMORY, "%s: no memory for the adapter", rn_gguf_path(gguf));
+    delta->b.type = joined(delta->b.type, b->type);
+    delta->rank = a->dims[1] > delta->rank ? (uint32_t)a->dims[1] : delta->rank;
+    return RUNNEL_OK;
+}
+
+/* Notes what the adapter changes. */
+static runnel_status note(struct rn_adapters *adapters, const struct loading *l, const struct rn_gguf *gguf)
+{
+    const struct rn_tensor *tensor, *target, *a, *b;
+    runnel_status status = RUNNEL_OK;
+    runnel_error *error = l->error;
+    char name[NAME_BYTES];
 
     if (rn_gguf_n_tensors(gguf) == 0)
         return rn_error_set(error, RUNNEL_FORMAT, "%s: an adapter without tensors", rn_gguf_path(gguf));
-    for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf); i++) {
+    for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf) && status == RUNNEL_OK; i++) {
         tensor = rn_gguf_tensor(gguf, i);
         if (!base_name(tensor, A_END, name, sizeof name) && !base_name(tensor, B_END, name, sizeof name))
             return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: tensor %s is not one of a pair " A_END ", " B_END,
                                 rn_gguf_path(gguf), rn_quoted(tensor->name.bytes, tensor->name.n).text);
-        target = rn_gguf_find_tensor(adapters->gguf, name);
+        target = rn_gguf_find_tensor(l->plan->gguf, name);
         if (target == NULL)
             return rn_error_set(error, RUNNEL_FORMAT, "%s: tensor %s: the model has no tensor %s", rn_gguf_path(gguf),
                                 rn_quoted(tensor->name.bytes, tensor->name.n).text, name);
         status = find_pair(gguf, target, name, &a, &b, error);
-        if (status != RUNNEL_OK)
-            return status;
-        if (tensor != a)
-            continue;
-        delta = delta_of(adapters, target);
-        if (delta == NULL)
-            return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for the adapter", rn_gguf_path(gguf));
-        delta->b.type = joined(delta->b.type, b->type);
-        delta->rank = a->dims[1] > delta->rank ? (uint32_t)a->dims[1] : delta->rank;
+        if (status == RUNNEL_OK && tensor == a)
+            status = note_pair(adapters, l, gguf, target, a, b);
     }
-    return RUNNEL_OK;
+    return status;
 }
 
 static struct rn_tensor stack(const struct delta *delta, uint32_t type, uint64_t cols, uint64_t rows, uint64_t n,
@@ -310,41 +339,62 @@ static void fill(struct delta *delta, const struct adapter *adapter, uint32_t nu
 
 /* ---- All of them ---- */
 
-static runnel_status load(struct rn_adapters *adapters, const struct rn_adapter_source *source, struct adapter *adapter,
-                          runnel_error *error)
+static bool goes_on(const struct rn_adapter_watch *watch)
 {
-    runnel_status status = rn_gguf_open(adapters->heap, source->path, &adapter->gguf, error);
-
-    RN_ASSERT(strlen(source->name) < sizeof adapter->name && isfinite(source->scale));
-    snprintf(adapter->name, sizeof adapter->name, "%s", source->name);
-    adapter->scale = source->scale;
-    if (status == RUNNEL_OK)
-        status = read_keys(adapter->gguf, adapters->gguf, &adapter->alpha, error);
-    return status == RUNNEL_OK ? note(adapters, adapter, error) : status;
+    return watch->goes_on == NULL || watch->goes_on(watch->user);
 }
 
-runnel_status rn_adapters_load(struct rn_heap *heap, const struct rn_gguf *gguf,
-                               const struct rn_adapter_source *sources, uint32_t n, struct rn_adapters **out,
-                               runnel_error *error)
+static runnel_status load(struct rn_adapters *adapters, const struct loading *l, const struct rn_adapter_source *source,
+                          struct adapter *adapter)
 {
+    runnel_status status;
+
+    RN_ASSERT(strlen(source->name) < sizeof adapter->name && isfinite(source->scale));
+    if (!goes_on(l->watch))
+        return RUNNEL_CANCELLED;
+    snprintf(adapter->name, sizeof adapter->name, "%s", source->name);
+    adapter->scale = source->scale;
+    status = rn_gguf_open(adapters->heap, source->path, &adapter->gguf, l->error);
+    if (status == RUNNEL_OK)
+        status = read_keys(adapter->gguf, l->plan->gguf, &adapter->alpha, l->error);
+    return status == RUNNEL_OK ? note(adapters, l, adapter->gguf) : status;
+}
+
+static runnel_status fill_stacks(struct rn_adapters *adapters, const struct loading *l, struct delta *delta)
+{
+    if (!goes_on(l->watch))
+        return RUNNEL_CANCELLED;
+    if (!take_stacks(adapters, delta))
+        return rn_error_set(l->error, RUNNEL_NO_MEMORY, "no memory for the adapters of %s",
+                            rn_gguf_path(l->plan->gguf));
+    for (uint32_t i = 1; i <= adapters->n; i++) {
+        if (!goes_on(l->watch))
+            return RUNNEL_CANCELLED;
+        fill(delta, adapter_at(adapters, i), i);
+    }
+    return RUNNEL_OK;
+}
+
+runnel_status rn_adapters_load(struct rn_heap *heap, const struct rn_plan *plan,
+                               const struct rn_adapter_source *sources, uint32_t n,
+                               const struct rn_adapter_watch *watch, struct rn_adapters **out, runnel_error *error)
+{
+    const struct rn_adapter_watch nobody = {NULL, NULL, NULL};
+    const struct loading l = {plan, watch != NULL ? watch : &nobody, error};
     struct rn_adapters *adapters = rn_calloc(heap, 1, sizeof *adapters);
     runnel_status status = RUNNEL_OK;
 
     RN_ASSERT(n >= 1 && n <= RN_MAX_ADAPTERS);
     if (adapters == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for adapters");
-    *adapters = (struct rn_adapters){.heap = heap, .gguf = gguf, .n = n};
+    *adapters = (struct rn_adapters){.heap = heap, .n = n};
     adapters->list = rn_calloc(heap, n, sizeof *adapters->list);
     if (adapters->list == NULL)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for adapters");
     for (uint32_t i = 0; i < n && status == RUNNEL_OK; i++)
-        status = load(adapters, &sources[i], &adapters->list[i], error);
-    for (uint32_t d = 0; d < adapters->n_deltas && status == RUNNEL_OK; d++) {
-        if (!take_stacks(adapters, &adapters->deltas[d]))
-            status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the adapters of %s", rn_gguf_path(gguf));
-        for (uint32_t i = 1; i <= n && status == RUNNEL_OK; i++)
-            fill(&adapters->deltas[d], adapter_at(adapters, i), i);
-    }
+        status = load(adapters, &l, &sources[i], &adapters->list[i]);
+    for (uint32_t i = 0; i < adapters->n_deltas && status == RUNNEL_OK; i++)
+        status = fill_stacks(adapters, &l, &adapters->deltas[i]);
     if (status == RUNNEL_OK)
         *out = adapters;
     else
@@ -364,13 +414,4 @@ void rn_adapters_free(struct rn_adapters *adapters)
     rn_free(adapters->heap, adapters->list);
     rn_free(adapters->heap, adapters->deltas);
     rn_free(adapters->heap, adapters);
-}
-
-runnel_status rn_adapters_check(const struct rn_adapters *adapters, const struct rn_plan *plan, runnel_error *error)
-{
-    runnel_status status = RUNNEL_OK;
-
-    for (uint32_t i = 0; i < adapters->n_deltas && status == RUNNEL_OK; i++)
-        status = rn_plan_can_adapt(plan, adapters->deltas[i].target, error);
-    return status;
 }

@@ -23,6 +23,7 @@
 #ifndef RN_MODEL_ADAPTER_H
 #define RN_MODEL_ADAPTER_H
 
+#include "base/log.h"
 #include "model/plan.h"
 
 enum { RN_MAX_ADAPTERS = 64, RN_ADAPTER_NAME_BYTES = 64, RN_MAX_RANK = 8192 };
@@ -36,12 +37,24 @@ struct rn_adapter_source {
     float scale; /* finite */
 };
 
-/* Loads n files, 1 to RN_MAX_ADAPTERS, for the model of `gguf`, which must outlive the result. Blocks on the disk.
+/* Who waits for a load. */
+struct rn_adapter_watch {
+    const struct rn_log *log;    /* NULL: none */
+    bool (*goes_on)(void *user); /* asked before each file and before each matrix of each adapter is copied: false ends
+                                    the load. On the loading thread */
+    void *user;
+};
+
+/* Loads n files, 1 to RN_MAX_ADAPTERS, for the whole model's plan, whose gguf must outlive the result; the plan need
+ * not. Every matrix that they change is one that the plan multiplies rows by. Pairs whose matrix nothing depends on
+ * (keys of a block that takes another's) are passed over, with a line for the log. watch NULL: nobody waits. Blocks on
+ * the disk.
  * IO; FORMAT: a file is damaged, or its tensors have not the shapes that the model's ask for; UNSUPPORTED: it is no
- * LoRA adapter, or one for another architecture; NO_MEMORY. *error names the file and the tensor or key. */
-runnel_status rn_adapters_load(struct rn_heap *heap, const struct rn_gguf *gguf,
-                               const struct rn_adapter_source *sources, uint32_t n, struct rn_adapters **out,
-                               runnel_error *error);
+ * LoRA adapter, or one for another architecture, or changes what cannot be adapted; NO_MEMORY; CANCELLED: the load was
+ * ended. *error names the adapter's file and the tensor or key; of CANCELLED it stays as it was. */
+runnel_status rn_adapters_load(struct rn_heap *heap, const struct rn_plan *plan,
+                               const struct rn_adapter_source *sources, uint32_t n,
+                               const struct rn_adapter_watch *watch, struct rn_adapters **out, runnel_error *error);
 void rn_adapters_free(struct rn_adapters *adapters); /* NULL is allowed. No plan with their ops is left */
 
 uint32_t rn_adapters_count(const struct rn_adapters *adapters); /* of NULL 0 */
@@ -52,16 +65,15 @@ float rn_adapter_scale(const struct rn_adapters *adapters, uint32_t number);
 uint32_t rn_adapters_find(const struct rn_adapters *adapters, const char *name);
 uint64_t rn_adapters_bytes(const struct rn_adapters *adapters); /* of all stacks; of NULL 0 */
 
-/* Every matrix that they change is one that the plan multiplies rows by, and nothing else. UNSUPPORTED names the first
- * that is not. `plan`: the whole model's. */
-runnel_status rn_adapters_check(const struct rn_adapters *adapters, const struct rn_plan *plan, runnel_error *error);
-
 /* Puts the ops in. Of a part of a model (cut.h): those for its products. The adapters must outlive the plan. On a
  * refusal (NO_MEMORY; UNSUPPORTED: the plan needs too many slots) the plan is as it was. */
 runnel_status rn_plan_adapt(struct rn_plan *plan, const struct rn_adapters *adapters, runnel_error *error);
 
-/* Whether the plan multiplies rows by the matrix `tensor`, and reads it as nothing else. UNSUPPORTED. */
-runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, runnel_error *error);
+/* Whether `tensor`, of the plan's file, can be adapted. OK: the plan multiplies rows by it, and reads it as nothing else
+ * (*is_read true), or it is a matrix on which nothing that the plan computes depends. UNSUPPORTED: *error names `path`,
+ * the adapter's file. */
+runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, const char *path,
+                                bool *is_read, runnel_error *error);
 
 /* For rn_plan_adapt: for the matrix `tensor` the stacks of A times its factor, [n + 1][rank, columns], and of B, [n +
  * 1][rows, rank]. False: none of them changes it. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain_locale.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/quant/quant.h"
@@ -163,46 +164,33 @@ static struct rn_view string_element(const struct runnel_file *file, uint64_t in
     return view;
 }
 
-/* printf writes the decimal point of the host's locale; whatever it is becomes ".". */
-static size_t plain_point(char *text)
+/* The fewest digits that read back as the same number; whole numbers without an exponent. */
+static int float_text(double value, bool single, char *text, size_t capacity)
 {
-    size_t n = 0, from = 0;
+    int most = single ? 9 : 17, n = 0;
 
-    while (text[from] != '\0') {
-        if (strchr("0123456789+-abcdefin", text[from]) != NULL) {
-            text[n++] = text[from++];
-            continue;
-        }
-        text[n++] = '.';
-        while (text[from] != '\0' && strchr("0123456789", text[from]) == NULL)
-            from++;
+    if (fabs(value) < 1e15 && value == floor(value))
+        return snprintf(text, capacity, "%.0f", value);
+    for (int digits = 1; digits <= most; digits++) {
+        n = snprintf(text, capacity, "%.*g", digits, value);
+        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
+            break;
     }
     return n;
 }
 
-/* The fewest digits that read back as the same number; whole numbers without an exponent. */
-static size_t float_text(double value, bool single, char *text, size_t capacity)
-{
-    int most = single ? 9 : 17;
-
-    if (fabs(value) < 1e15 && value == floor(value))
-        return (size_t)snprintf(text, capacity, "%.0f", value);
-    for (int digits = 1; digits <= most; digits++) {
-        snprintf(text, capacity, "%.*g", digits, value);
-        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
-            break;
-    }
-    return plain_point(text);
-}
-
 static size_t number_text(const struct rn_gguf_entry *entry, uint64_t element, char *text, size_t capacity)
 {
+    locale_t host;
     int n;
 
     switch (entry->item) {
     case RN_GGUF_F32:
     case RN_GGUF_F64:
-        return float_text(rn_gguf_item_f64(entry, element), entry->item == RN_GGUF_F32, text, capacity);
+        host = rn_plain_locale();
+        n = float_text(rn_gguf_item_f64(entry, element), entry->item == RN_GGUF_F32, text, capacity);
+        uselocale(host);
+        break;
     case RN_GGUF_BOOL:
         n = snprintf(text, capacity, "%s", rn_gguf_item_i64(entry, element) != 0 ? "true" : "false");
         break;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/plain_locale.h"
 #include "model/op_info.h"
 
 struct text {
@@ -15,6 +16,7 @@ struct text {
 __attribute__((format(printf, 2, 3))) static void say(struct text *t, const char *format, ...)
 {
     size_t room = t->n < t->capacity ? t->capacity - t->n : 0;
+    const locale_t host = rn_plain_locale();
     char line[256];
     va_list list;
     int n;
@@ -22,6 +24,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *t, const char
     va_start(list, format);
     n = vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    uselocale(host);
     for (size_t i = 0; i < (size_t)n && i < sizeof line - 1; i++, t->n++)
         if (i < room)
             t->at[t->n] = line[i];

@@ -76,6 +76,8 @@ bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)
     size_t room = tokens->room + tokens->room / 2 + 16;
     int32_t *ids;
 
+    if (!rn_tokens_wanted(tokens))
+        return false;
     if (tokens->room - tokens->n >= more)
         return true;
     if (room - tokens->n < more)
@@ -235,14 +237,14 @@ static void queue_rank(const struct rn_symbol *symbols, uint32_t i, uint64_t *qu
 
 /* queue[2 * count]: one entry per symbol at first, and one more at most for each merge. */
 static void merge_long(const struct rn_vocab *vocab, const char *word, struct rn_symbol *symbols, uint32_t count,
-                       uint64_t *queue)
+                       uint64_t *queue, struct rn_tokens *tokens)
 {
     size_t n = 0;
     uint32_t i;
 
     for (i = 0; i < count; i++)
         queue_rank(symbols, i, queue, &n);
-    while (n > 0) {
+    while (n > 0 && rn_tokens_wanted(tokens)) {
         uint64_t entry = queue_pop(queue, &n);
 
         i = (uint32_t)entry;
@@ -283,15 +285,15 @@ bool rn_merge_symbols(const struct rn_vocab *vocab, struct rn_scratch *scratch, 
         if (!renew(scratch->heap, (void **)&scratch->queue, &scratch->n_queue, 2 * (size_t)count,
                    sizeof *scratch->queue))
             return false;
-        merge_long(vocab, word, symbols, count, scratch->queue);
+        merge_long(vocab, word, symbols, count, scratch->queue, tokens);
     }
-    for (i = 0; i != RN_NO_SYMBOL; i = symbols[i].next) {
+    for (i = 0; i != RN_NO_SYMBOL && rn_tokens_wanted(tokens); i = symbols[i].next) {
         if (symbols[i].id >= 0)
             tokens->ids[tokens->n++] = symbols[i].id;
         else
             push_bytes(vocab, scratch, word + symbols[i].begin, symbols[i].bytes, tokens);
     }
-    return true;
+    return !tokens->stopped;
 }
 
 bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/interrupt.h"
 #include "text/vocab_impl.h"
 
 #define RN_NO_RANK UINT32_MAX /* does not merge with the next symbol */
@@ -46,7 +47,18 @@ struct rn_tokens {
     struct rn_heap *heap;
     int32_t *ids;
     size_t n, room;
+    const struct rn_interrupt *stop; /* NULL: nobody ends the work */
+    uint32_t n_looks;                /* of rn_tokens_wanted */
+    bool stopped;                    /* `stop` was asked */
 };
+
+/* Called in each loop over a long text, and looks at `stop` every some thousand times. False: the work is to end. */
+static inline bool rn_tokens_wanted(struct rn_tokens *tokens)
+{
+    if (++tokens->n_looks % 4096 == 0 && rn_interrupted(tokens->stop))
+        tokens->stopped = true;
+    return !tokens->stopped;
+}
 
 void rn_scratch_init(struct rn_scratch *scratch, struct rn_heap *heap);
 void rn_scratch_fini(struct rn_scratch *scratch);
@@ -60,11 +72,12 @@ bool rn_scratch_grow_text(struct rn_scratch *scratch, size_t n, size_t more);
 /* Room for count * size bytes in scratch->cells, whose contents are lost; false: refused. */
 bool rn_scratch_cells(struct rn_scratch *scratch, size_t count, size_t size);
 
-/* Room for `more` ids; false: refused. */
+/* Room for `more` ids; false: refused, or the work is to end. */
 bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more);
 
 /* Appends the tokens of word[n], 1 <= n < 2^31, well-formed UTF-8: at most n. It is looked up as a whole, taken apart
- * where that makes no difference (split_points.h), and merged. False: memory was refused. */
+ * where that makes no difference (split_points.h), and merged. False: memory was refused, or the work is to end; so
+ * below. */
 bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
                    struct rn_tokens *tokens);
 

@@ -72,6 +72,8 @@ bool rn_plamo_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, c
     cells = scratch->cells;
     cells[n].cost = 0;
     for (at = n; at-- > 0;) {
+        if (!rn_tokens_wanted(tokens))
+            return false;
         if (((unsigned char)text[at] & 0xc0) != 0x80)
             find_best(vocab, text, at, n, cells);
     }

@@ -92,9 +92,10 @@ static bool encode_all(const struct rn_vocab *vocab, struct rn_special_search *s
 }
 
 static runnel_status tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, struct rn_special_search *search,
-                              bool add, int32_t **tokens, size_t *count, runnel_error *error)
+                              bool add, const struct rn_interrupt *stop, int32_t **tokens, size_t *count,
+                              runnel_error *error)
 {
-    struct rn_tokens out = {heap, NULL, 0, 0};
+    struct rn_tokens out = {.heap = heap, .stop = stop};
 
     *tokens = NULL;
     *count = 0;
@@ -106,6 +107,8 @@ static runnel_status tokenize(const struct rn_vocab *vocab, struct rn_heap *heap
         return rn_error_set(error, RUNNEL_INVALID, "the text is not UTF-8");
     if (!encode_all(vocab, search, add, &out)) {
         rn_free(heap, out.ids);
+        if (out.stopped)
+            return rn_error_set(error, RUNNEL_CANCELLED, "tokenizing was ended");
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to tokenize %zu bytes", search->n);
     }
     *tokens = out.ids;
@@ -113,33 +116,36 @@ static runnel_status tokenize(const struct rn_vocab *vocab, struct rn_heap *heap
     return RUNNEL_OK;
 }
 
-runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
-                          uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error)
+runnel_status rn_tokenize_until(const struct rn_vocab *vocab, struct rn_heap *heap, const struct rn_tokenize_text *text,
+                                const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error)
 {
     struct rn_special_search search = {.matcher = &vocab->special,
                                        .texts = &vocab->texts,
                                        .kinds = vocab->kinds,
-                                       .text = text,
-                                       .n = n,
-                                       .all = (flags & RUNNEL_TOKENIZE_SPECIAL) != 0};
+                                       .text = text->text,
+                                       .n = text->n,
+                                       .all = text->marked || (text->flags & RUNNEL_TOKENIZE_SPECIAL) != 0,
+                                       .data = text->marked ? text->data : NULL,
+                                       .n_data = text->marked ? text->n_data : 0};
 
-    return tokenize(vocab, heap, &search, (flags & RUNNEL_TOKENIZE_BOS) != 0, tokens, count, error);
+    return tokenize(vocab, heap, &search, (text->flags & RUNNEL_TOKENIZE_BOS) != 0, stop, tokens, count, error);
+}
+
+runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
+                          uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error)
+{
+    const struct rn_tokenize_text plain = {.text = text, .n = n, .flags = flags};
+
+    return rn_tokenize_until(vocab, heap, &plain, NULL, tokens, count, error);
 }
 
 runnel_status rn_tokenize_marked(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
                                  uint32_t flags, const struct rn_range *data, size_t n_data, int32_t **tokens,
                                  size_t *count, runnel_error *error)
 {
-    struct rn_special_search search = {.matcher = &vocab->special,
-                                       .texts = &vocab->texts,
-                                       .kinds = vocab->kinds,
-                                       .text = text,
-                                       .n = n,
-                                       .all = true,
-                                       .data = data,
-                                       .n_data = n_data};
+    const struct rn_tokenize_text marked = {text, n, flags, true, data, n_data};
 
-    return tokenize(vocab, heap, &search, (flags & RUNNEL_TOKENIZE_BOS) != 0, tokens, count, error);
+    return rn_tokenize_until(vocab, heap, &marked, NULL, tokens, count, error);
 }
 
 size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n)

@@ -186,7 +186,7 @@ bool rn_unigram_cut(const struct rn_vocab *vocab, struct rn_scratch *scratch, co
     for (i = 0; i <= n; i++)
         cells[i] = (struct cell){-DBL_MAX, 0, -1};
     cells[0].score = 0;
-    for (at = 0; at < n; at += rn_utf8_length((unsigned char)text[at]))
+    for (at = 0; at < n && rn_tokens_wanted(tokens); at += rn_utf8_length((unsigned char)text[at]))
         extend(vocab, text, at, n, cells);
     if (!take_best(vocab, cells, text, n, tokens))
         return false;

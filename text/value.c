@@ -10,6 +10,7 @@
 
 /* ---- Arena ---- */
 
+#define STEPS_PER_LOOK 65536 /* less than a millisecond */
 #define BLOCK_FIRST ((size_t)16 << 10)
 #define BLOCK_MOST ((size_t)1 << 20)
 
@@ -20,7 +21,21 @@ struct rn_arena_block {
 
 void rn_arena_init(struct rn_arena *arena, struct rn_heap *heap, size_t limit)
 {
-    *arena = (struct rn_arena){.heap = heap, .limit = limit, .steps_limit = UINT64_MAX, .depth_limit = RN_JSON_DEPTH};
+    *arena = (struct rn_arena){
+        .heap = heap, .limit = limit, .steps_limit = UINT64_MAX, .look_at = UINT64_MAX, .depth_limit = RN_JSON_DEPTH};
+}
+
+void rn_arena_set_stop(struct rn_arena *arena, const struct rn_interrupt *stop)
+{
+    arena->stop = stop;
+    arena->look_at = stop != NULL ? arena->steps : UINT64_MAX;
+}
+
+void rn_arena_look(struct rn_arena *arena)
+{
+    if (rn_interrupted(arena->stop))
+        rn_raise(arena, RUNNEL_CANCELLED, "the work was ended");
+    arena->look_at = arena->stop != NULL ? arena->steps + STEPS_PER_LOOK : UINT64_MAX;
 }
 
 void rn_arena_fini(struct rn_arena *arena)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "text/range.h"
 
@@ -32,13 +33,15 @@ struct rn_arena_block;
 
 struct rn_arena {
     struct rn_heap *heap;
-    struct rn_arena_block *blocks; /* newest first */
-    char *at, *end;                /* free space of the newest */
-    size_t used, limit;            /* bytes given out, and how many may be */
-    uint64_t steps, steps_limit;   /* see rn_step */
-    uint32_t depth, depth_limit;   /* see rn_enter */
-    jmp_buf *trap;                 /* where rn_raise goes; rn_arena_try's own, NULL outside of it */
-    runnel_status status;          /* what was raised */
+    struct rn_arena_block *blocks;   /* newest first */
+    char *at, *end;                  /* free space of the newest */
+    size_t used, limit;              /* bytes given out, and how many may be */
+    uint64_t steps, steps_limit;     /* see rn_step */
+    uint64_t look_at;                /* steps at which `stop` is asked next */
+    const struct rn_interrupt *stop; /* NULL: nobody ends the work */
+    uint32_t depth, depth_limit;     /* see rn_enter */
+    jmp_buf *trap;                   /* where rn_raise goes; rn_arena_try's own, NULL outside of it */
+    runnel_status status;            /* what was raised */
     char message[RUNNEL_ERROR_BYTES];
 };
 
@@ -46,6 +49,9 @@ struct rn_arena {
  * depth is bounded by RN_JSON_DEPTH until depth_limit is. */
 void rn_arena_init(struct rn_arena *arena, struct rn_heap *heap, size_t limit);
 void rn_arena_fini(struct rn_arena *arena);
+
+/* From now on the work ends when `stop` is asked: it is looked at every some thousand steps, the next one included. */
+void rn_arena_set_stop(struct rn_arena *arena, const struct rn_interrupt *stop);
 
 /* Bytes aligned to 8, never NULL: raises NO_MEMORY when the heap refuses, INVALID beyond the limit. */
 void *rn_arena_take(struct rn_arena *arena, size_t count, size_t size);
@@ -62,12 +68,17 @@ bool rn_arena_try(struct rn_arena *arena, struct rn_arena *other, void (*body)(v
 _Noreturn void rn_raise(struct rn_arena *arena, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Looks at `stop`: raises CANCELLED if it is asked. */
+void rn_arena_look(struct rn_arena *arena);
+
 /* Counts n steps of work (nodes evaluated, bytes copied or looked at); raises INVALID beyond the limit. */
 static inline void rn_step(struct rn_arena *arena, uint64_t n)
 {
     arena->steps += n;
     if (arena->steps > arena->steps_limit)
         rn_raise(arena, RUNNEL_INVALID, "more than %llu steps", (unsigned long long)arena->steps_limit);
+    if (arena->steps >= arena->look_at)
+        rn_arena_look(arena);
 }
 
 /* Around every recursion over what a stranger wrote: raises INVALID beyond the depth limit. */

@@ -26,10 +26,8 @@ static struct rn_value convert_array(struct reader *r, const json_t *json)
     size_t n = json_array_size(json), i;
     struct rn_list *list = rn_list_new(r->arena, n);
 
-    rn_enter(r->arena);
     for (i = 0; i < n; i++)
         rn_list_push(r->arena, list, convert(r, json_array_get(json, i)));
-    rn_leave(r->arena);
     return rn_list_value(list);
 }
 
@@ -39,11 +37,9 @@ static struct rn_value convert_object(struct reader *r, const json_t *json)
     json_t *object = (json_t *)(uintptr_t)json; /* iteration does not change it */
     void *at;
 
-    rn_enter(r->arena);
     for (at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at))
         rn_dict_set(r->arena, dict, convert_string(r->arena, json_object_iter_key(at), json_object_iter_key_len(at)),
                     convert(r, json_object_iter_value(at)));
-    rn_leave(r->arena);
     return rn_dict_value(dict);
 }
 
@@ -222,6 +218,25 @@ static json_t *load(struct rn_heap *heap, const char *text, size_t n, bool exact
     return json;
 }
 
+/* How deep the brackets of text[n] stand within each other: at least as deep as a parser gets. */
+static size_t depth_of(const char *text, size_t n)
+{
+    size_t depth = 0, deepest = 0;
+    bool in_string = false;
+
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"')
+            in_string = !in_string;
+        else if (in_string)
+            i += text[i] == '\\'; /* what it escapes says nothing */
+        else if (text[i] == '[' || text[i] == '{')
+            deepest = ++depth > deepest ? depth : deepest;
+        else if ((text[i] == ']' || text[i] == '}') && depth > 0)
+            depth--;
+    }
+    return deepest;
+}
+
 struct conversion {
     struct reader *r;
     const json_t *json;
@@ -238,7 +253,6 @@ static void convert_all(void *user)
 static runnel_status parse_json(struct reader r, const char *text, size_t n, struct rn_value *out, runnel_error *error)
 {
     struct rn_arena *arena = r.arena;
-    uint32_t depth = arena->depth, depth_limit = arena->depth_limit;
     runnel_status status;
     json_error_t parse;
     json_t *json;
@@ -246,17 +260,15 @@ static runnel_status parse_json(struct reader r, const char *text, size_t n, str
 
     if (n > RN_JSON_BYTES)
         return rn_error_set(error, RUNNEL_INVALID, "JSON of %zu bytes; at most %zu", n, RN_JSON_BYTES);
+    if (depth_of(text, n) > RN_JSON_DEPTH) /* jansson would go 2048 deep, on the host's stack */
+        return rn_error_set(error, RUNNEL_INVALID, "JSON: nested deeper than %d", RN_JSON_DEPTH);
     json = load(arena->heap, text, n, r.at != NULL, &parse, &status);
     if (json == NULL && status == RUNNEL_NO_MEMORY)
         return rn_error_set(error, status, "no memory to parse JSON");
     if (json == NULL)
         return rn_error_set(error, status, "JSON line %d, column %d: %s", parse.line, parse.column, parse.text);
-    arena->depth = 0;
-    arena->depth_limit = RN_JSON_DEPTH;
     fine = rn_arena_try(arena, NULL, convert_all, &(struct conversion){&r, json, out});
     json_decref(json);
-    arena->depth = depth;
-    arena->depth_limit = depth_limit;
     return fine ? RUNNEL_OK : rn_error_set(error, arena->status, "JSON: %s", arena->message);
 }
 

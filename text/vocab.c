@@ -146,9 +146,9 @@ static bool encode_bytes(const struct rn_vocab *vocab, struct rn_scratch *scratc
     (void)after_special;
     if (!rn_tokens_reserve(tokens, n))
         return false;
-    for (i = 0; i < n; i++)
+    for (i = 0; i < n && rn_tokens_wanted(tokens); i++)
         tokens->ids[tokens->n++] = vocab->byte_token[(unsigned char)text[i]];
-    return true;
+    return !tokens->stopped;
 }
 
 /* The 256 bytes in order. */

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "model/gguf/gguf.h"
@@ -74,6 +75,18 @@ struct rn_range;
 runnel_status rn_tokenize_marked(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
                                  uint32_t flags, const struct rn_range *data, size_t n_data, int32_t **tokens,
                                  size_t *count, runnel_error *error);
+
+/* The same, marked or plain, until `stop` is asked: then CANCELLED. stop NULL: nobody ends it. */
+struct rn_tokenize_text {
+    const char *text; /* [n] */
+    size_t n;
+    uint32_t flags;
+    bool marked;                 /* by these ranges; else `data` is not looked at */
+    const struct rn_range *data; /* [n_data] */
+    size_t n_data;
+};
+runnel_status rn_tokenize_until(const struct rn_vocab *vocab, struct rn_heap *heap, const struct rn_tokenize_text *text,
+                                const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error);
 
 /* Upper bound of the ids that rn_tokenize and rn_tokenize_marked can give for n bytes: what admission may rely on. It
  * is n and a few, but for vocabularies with a character map, which may make many characters of one. */

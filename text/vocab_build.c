@@ -228,7 +228,7 @@ static bool add_other_cuts(struct rn_vocab *vocab)
 static bool mark_whole(struct rn_vocab *vocab)
 {
     struct rn_scratch scratch;
-    struct rn_tokens tokens = {vocab->heap, NULL, 0, 0};
+    struct rn_tokens tokens = {.heap = vocab->heap};
     bool always = vocab->pre != NULL && (vocab->pre->flags & RN_PRE_WHOLE_WORDS);
     bool unigram = vocab->model == RN_VOCAB_UNIGRAM;
     bool fits = true;

@@ -8,10 +8,12 @@
 
 #define WAKE_US 10000 /* a WAKE is no later, so that one need not be called off when another stalls */
 
-/* It draws nothing since its last token, or since it was admitted. */
+/* It has told nothing since its last event (a token, logits of its prompt, progress), or since it was admitted. */
 static uint64_t stalled_since(const struct rn_request *request)
 {
-    return request->last_token_us > request->phase_us ? request->last_token_us : request->phase_us;
+    uint64_t told_us = request->last_token_us > request->told_us ? request->last_token_us : request->told_us;
+
+    return told_us > request->phase_us ? told_us : request->phase_us;
 }
 
 static bool can_go(const struct rn_decode *decode, const struct rn_request *request)

@@ -95,8 +95,13 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
         drafter->limits.weight_order = RUNNEL_WEIGHTS_FILE;
     drafter->limits.max_seqs = drafter->limits.max_outs = target->max_outs;
     drafter->limits.max_rows = 2 * target->max_outs > ROWS ? 2 * target->max_outs : ROWS;
-    bytes = bytes == 0 ? usual_kv_bytes(model) : bytes;
-    n = bytes / block_bytes;
+    n = (bytes == 0 ? usual_kv_bytes(model) : bytes) / block_bytes;
+    if (n == 0 && bytes == 0)
+        return rn_error_set(
+            error, RUNNEL_NO_MEMORY,
+            "%s: its steps leave no memory of device \"%s\" to its KV blocks; kv_bytes and draft_kv_bytes "
+            "say how much the model's and these get",
+            path, model->parts.device->kind->name);
     if (n == 0)
         return rn_error_set(error, RUNNEL_INVALID, "draft_kv_bytes %llu hold no block of %llu bytes of %s",
                             (unsigned long long)bytes, (unsigned long long)block_bytes, path);

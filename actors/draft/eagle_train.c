@@ -21,6 +21,7 @@
 #include "actors/draft/eagle_files.h"
 #include "actors/engine.h"
 #include "base/check.h"
+#include "base/path.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -38,6 +39,7 @@ static_assert(sizeof(float) == sizeof(uint32_t), "loss and acceptance are words"
 struct runnel_training {
     struct runnel_engine *engine; /* lives until `ending` is up and whoever raised it has left the engine's gate */
     struct rn_heap heap;          /* with the engine's allocator: what the handle is from */
+    pid_t process;                /* that began it: of its children none has the thread */
     uint32_t place;               /* in the engine's list */
     struct rn_edge ending;        /* raised by the one who ends it: the host's free or the engine's */
     struct rn_word holders;       /* of the handle: 2, the host and the engine's list; the last one frees it */
@@ -645,8 +647,18 @@ static struct runnel_training *new_handle(struct runnel_engine *engine)
     memset(t, 0, sizeof *t);
     t->engine = engine;
     t->heap = heap;
+    t->process = engine->process;
     rn_word_set(&t->holders, 2);
     return t;
+}
+
+/* Of a path, NULL of NULL: the thread opens it later. */
+static char *absolute(struct runnel_engine *engine, const char *path, bool *ok)
+{
+    char *kept = path != NULL ? rn_path_absolute(&engine->heap, path) : NULL;
+
+    *ok = *ok && (path == NULL || kept != NULL);
+    return kept;
 }
 
 runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus, size_t corpus_bytes,
@@ -667,6 +679,8 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     status = rn_eagle_files_check(&engine->heap, model, head, options.state, error);
     if (status != RUNNEL_OK)
         return status;
+    if (rn_engine_check_process(engine, error) != RUNNEL_OK)
+        return RUNNEL_STATE;
     if (rn_word_get(&engine->closing) != 0 || engine->devices[0] == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
     t = new_handle(engine);
@@ -685,9 +699,9 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     }
     rn_wake_init(&t->wake);
     rn_wake_init(&t->pass_wake);
-    t->model = copied(engine, model, strlen(model), &ok);
-    t->head = copied(engine, head, strlen(head), &ok);
-    t->state_file = copied(engine, options.state, options.state != NULL ? strlen(options.state) : 0, &ok);
+    t->model = absolute(engine, model, &ok);
+    t->head = absolute(engine, head, &ok);
+    t->state_file = absolute(engine, options.state, &ok);
     t->corpus = copied(engine, corpus, corpus_bytes, &ok);
     if (!ok || !rn_thread_start(&t->thread, training_main, t)) {
         leave_engine(t);
@@ -716,6 +730,8 @@ runnel_status runnel_training_wait(runnel_training *t, int64_t timeout_ms, runne
     rn_error_clear(error);
     if (t == NULL || progress == NULL || !rn_sized_known(progress->struct_size, sizeof now))
         return rn_error_set(error, RUNNEL_INVALID, "training progress: a NULL, or struct_size is not of this library");
+    if (getpid() != t->process)
+        return rn_error_set(error, RUNNEL_STATE, "the training is another process's, from which this one was forked");
     ticket = rn_wake_ticket(&t->wake);
     if (rn_word_get(&t->state) == RUNNEL_TRAINING_RUNNING)
         rn_wake_wait(&t->wake, ticket, rn_us_left(timeout_ms, 0), 0);
@@ -738,7 +754,7 @@ void runnel_training_cancel(runnel_training *t)
 
 void runnel_training_free(runnel_training *t)
 {
-    if (t == NULL)
+    if (t == NULL || getpid() != t->process)
         return;
     if (rn_edge_raise(&t->ending) && end(t))
         let_go(t); /* the list's hold */

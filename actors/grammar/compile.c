@@ -79,7 +79,7 @@ static runnel_status read_grammar(struct rn_grammar *grammar, const struct rn_gr
 }
 
 runnel_status rn_grammar_compile(struct rn_heap *heap, const struct rn_vocab *vocab, const struct rn_grammar_text *text,
-                                 struct rn_automaton **out, runnel_error *error)
+                                 const struct rn_interrupt *stop, struct rn_automaton **out, runnel_error *error)
 {
     struct rn_grammar *grammar = rn_grammar_new(heap, NULL, vocab);
     runnel_status status;
@@ -87,6 +87,7 @@ runnel_status rn_grammar_compile(struct rn_heap *heap, const struct rn_vocab *vo
     *out = NULL;
     if (grammar == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a grammar");
+    grammar->stop = stop;
     status = read_grammar(grammar, text, error);
     if (status == RUNNEL_OK)
         status = rn_automaton_new(heap, grammar, out, error);

@@ -6,8 +6,9 @@
 #include "actors/grammar/text.h"
 #include "sampling/grammar/automaton.h"
 
-/* The automaton is the caller's. FORMAT, UNSUPPORTED, INVALID, NO_MEMORY: *out is NULL, and the error says why. */
+/* The automaton is the caller's. FORMAT, UNSUPPORTED, INVALID, NO_MEMORY, CANCELLED once `stop` is asked (NULL: nobody
+ * ends it): *out is NULL, and the error says why. */
 runnel_status rn_grammar_compile(struct rn_heap *heap, const struct rn_vocab *vocab, const struct rn_grammar_text *text,
-                                 struct rn_automaton **out, runnel_error *error);
+                                 const struct rn_interrupt *stop, struct rn_automaton **out, runnel_error *error);
 
 #endif

@@ -15,6 +15,7 @@
 
 struct rn_uv;
 
+enum rn_hand_over { RN_HANDED_NOTHING, RN_HANDED_SOON, RN_HANDED_OVER };
 enum rn_host_node { RN_HOST_STREAM = 1, RN_HOST_LOAD = 2 };
 
 struct rn_host {
@@ -38,6 +39,7 @@ struct rn_host {
     struct rn_holder uv_thread; /* the attached loop's thread */
     struct rn_edge uv_edge;     /* orders an attach and the counts that it looks at: see rn_uv_keep_alive */
     struct rn_uv *uv;           /* touched on that thread alone */
+    struct rn_word handed_over; /* enum rn_hand_over: see rn_uv_hand_over */
 };
 
 /* Producer (detokenizer): makes the reserved cell, or the terminal one, outlet->end, visible and wakes whoever

@@ -7,9 +7,26 @@
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "model/kv_size.h"
 #include "model/build/scores.h"
 #include "runnel_scores.h"
+
+/* What is asked about, by the names that both requests have for it. The prompt that is made of it has others. */
+static runnel_status check_text(const char *text, size_t text_bytes, const int32_t *tokens, size_t n_tokens,
+                                runnel_error *error)
+{
+    if (text == NULL && text_bytes > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "text is NULL but text_bytes is %zu", text_bytes);
+    if (text != NULL && tokens != NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "of text and tokens more than one is given");
+    if (text_bytes == 0 && n_tokens == 0)
+        return rn_error_set_about(error, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID, "the text is empty%s",
+                                  tokens != NULL ? ", and so are the tokens" : "");
+    if (text != NULL && !rn_utf8_valid(text, text_bytes))
+        return rn_error_set(error, RUNNEL_INVALID, "the text is not UTF-8");
+    return RUNNEL_OK;
+}
 
 /* ---- Embeddings ---- */
 
@@ -34,11 +51,9 @@ static runnel_status read_embed_request(const runnel_embed_request *given, runne
                             "request: struct_size is not of this library; use runnel_embed_request_default");
     if (!rn_all_zero(request->reserved, sizeof request->reserved))
         return rn_error_set(error, RUNNEL_INVALID, "request: reserved is not zero");
-    if (request->tokens == NULL && request->n_tokens == 0 && request->text_bytes == 0)
-        return rn_error_set_about(error, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID, "the text is empty");
     if ((unsigned)request->pooling > RUNNEL_POOLING_LAST)
         return rn_error_set(error, RUNNEL_INVALID, "pooling = %d is not known", (int)request->pooling);
-    return RUNNEL_OK;
+    return check_text(request->text, request->text_bytes, request->tokens, request->n_tokens, error);
 }
 
 /* Of a model that takes requests. */
@@ -138,17 +153,13 @@ static runnel_status read_score_request(const runnel_score_request *given, runne
         return rn_error_set(error, RUNNEL_INVALID, "request: reserved is not zero");
     if ((unsigned)request->form > RUNNEL_SCORES_PROBABILITIES)
         return rn_error_set(error, RUNNEL_INVALID, "form = %d is not known", (int)request->form);
-    if (request->query == NULL)
-        return request->query_bytes == 0
-                   ? RUNNEL_OK
-                   : rn_error_set(error, RUNNEL_INVALID, "query is NULL but query_bytes is %zu", request->query_bytes);
-    if (request->tokens != NULL || request->n_tokens > 0)
+    if (request->query == NULL && request->query_bytes > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "query is NULL but query_bytes is %zu", request->query_bytes);
+    if (request->query != NULL && (request->tokens != NULL || request->n_tokens > 0))
         return rn_error_set(error, RUNNEL_INVALID, "a query goes with a text, and not with tokens");
-    if (request->text == NULL || request->text_bytes == 0)
-        return rn_error_set_about(error, RUNNEL_ABOUT_PROMPT, RUNNEL_INVALID, "the text is empty");
-    if (request->parse_special)
+    if (request->query != NULL && request->parse_special)
         return rn_error_set(error, RUNNEL_INVALID, "parse_special does not go with a query");
-    return RUNNEL_OK;
+    return check_text(request->text, request->text_bytes, request->tokens, request->n_tokens, error);
 }
 
 static runnel_request request_of_score(const runnel_score_request *score)

@@ -140,6 +140,8 @@ static runnel_status check_keep(const runnel_model *model, const runnel_request 
 
 runnel_status rn_host_check_model(runnel_model *model, runnel_error *error)
 {
+    if (rn_engine_check_process(model->engine, error) != RUNNEL_OK)
+        return RUNNEL_STATE;
     if (rn_model_is_going(model))
         return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
     if (rn_word_get(&model->engine->draining) != 0)

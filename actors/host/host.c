@@ -363,7 +363,7 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
     if (engine == NULL || events == NULL || n == 0 || engine->host.delivery == RUNNEL_DELIVER_THREAD)
         return 0;
     host = &engine->host;
-    if (!rn_gate_enter(&engine->gate))
+    if (rn_engine_enter(engine, NULL) != RUNNEL_OK)
         return 0;
     if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self())) {
         rn_gate_leave(&engine->gate);
@@ -415,7 +415,7 @@ size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
     bool free_wanted;
     size_t n;
 
-    if (engine == NULL || engine->host.delivery != RUNNEL_DELIVER_HOST || !rn_gate_enter(&engine->gate))
+    if (engine == NULL || engine->host.delivery != RUNNEL_DELIVER_HOST || rn_engine_enter(engine, NULL) != RUNNEL_OK)
         return 0;
     n = rn_host_dispatch(engine, max_events, &free_wanted);
     rn_gate_leave(&engine->gate);
@@ -469,8 +469,9 @@ runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)
 
     if (engine == NULL)
         return RUNNEL_INVALID;
-    if (!rn_gate_enter(&engine->gate))
-        return RUNNEL_CLOSED;
+    status = rn_engine_enter(engine, NULL);
+    if (status != RUNNEL_OK)
+        return status;
     status = rn_host_wait(engine, timeout_ms);
     rn_gate_leave(&engine->gate);
     return status;
@@ -602,8 +603,9 @@ runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, in
 
     if (engine == NULL || event == NULL || struct_size == 0 || struct_size > sizeof own)
         return RUNNEL_INVALID;
-    if (!rn_gate_enter(&engine->gate))
-        return RUNNEL_CLOSED;
+    status = rn_engine_enter(engine, NULL);
+    if (status != RUNNEL_OK)
+        return status;
     status = next_event(engine, stream, timeout_ms, &own);
     rn_gate_leave(&engine->gate);
     if (status == RUNNEL_OK)

@@ -4,7 +4,8 @@
  * most one of each stream, held at its front until the host comes back.
  *
  * Dispatching is exclusive (`dispatcher`), so the consumer's side needs no lock, and
- * callbacks of one engine never run on two threads at once. */
+ * callbacks of one engine never run on two threads at once. (A host's sampler is asked by whoever reads its stream:
+ * choose.c.) */
 #ifndef RN_ACTORS_HOST_HOST_H
 #define RN_ACTORS_HOST_HOST_H
 
@@ -42,5 +43,9 @@ void rn_host_stop_delivery(struct runnel_engine *engine);
 /* host_uv.c: a stream or load has begun, or the last of them has ended: an attached loop lives as long as there is one.
  * Any thread; on another than the loop's it wakes the loop. */
 void rn_uv_keep_alive(struct runnel_engine *engine);
+
+/* host_uv.c: a loop of another thread is attached, whose handle that thread alone can close: it frees the rest of the
+ * engine at its next turn, and the caller does not touch the engine any more. False: it is the caller's to free. */
+bool rn_uv_hand_over(struct runnel_engine *engine);
 
 #endif

@@ -2,6 +2,7 @@
  * loop's thread. See runnel_uv.h. */
 #include "runnel_uv.h"
 
+#include <sched.h>
 #include <stddef.h>
 #include <uv.h>
 
@@ -20,17 +21,41 @@ struct rn_uv {
 
 static_assert(offsetof(struct rn_uv, poll) == 0, "libuv gives the handle back");
 
-/* The handle counts as alive for the loop exactly while something will come. Lowers the edge before it looks: who
+/* The handle counts as alive for the loop exactly while something will come, the rest of a free among it. Lowers the edge before it looks: who
  * raises it later, and has changed a count, sees that a loop is attached. */
 static void keep_alive_if_busy(struct rn_uv *uv)
 {
     struct rn_totals *totals = &uv->engine->totals;
 
     rn_edge_lower(&uv->engine->host.uv_edge);
-    if (rn_counter_get(&totals->streams) > 0 || rn_counter_get(&totals->loads) > 0)
+    if (rn_counter_get(&totals->streams) > 0 || rn_counter_get(&totals->loads) > 0 ||
+        rn_word_get(&uv->engine->closing) != 0)
         uv_ref((uv_handle_t *)&uv->poll);
     else
         uv_unref((uv_handle_t *)&uv->poll);
+}
+
+bool rn_uv_hand_over(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+
+    if (rn_holder_is(&host->uv_thread, 0) || rn_holder_is(&host->uv_thread, (uint64_t)uv_thread_self()))
+        return false;
+    rn_word_set(&host->handed_over, RN_HANDED_SOON); /* before the wake that is to find it */
+    rn_notifier_raise_now(&host->notifier);
+    rn_word_set(&host->handed_over, RN_HANDED_OVER); /* this thread's last touch */
+    return true;
+}
+
+/* What a callback on this thread kept another one from delivering comes first. */
+static void take_over(struct runnel_engine *engine)
+{
+    bool free_wanted;
+
+    while (rn_word_get(&engine->host.handed_over) != RN_HANDED_OVER)
+        sched_yield(); /* for one write */
+    rn_host_dispatch(engine, 0, &free_wanted);
+    rn_engine_free_rest(engine);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
@@ -44,6 +69,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     rn_host_dispatch(uv->engine, EVENTS_PER_TURN, &free_wanted);
     if (free_wanted)
         runnel_engine_free(uv->engine);
+    else if (rn_word_get(&uv->engine->host.handed_over) != RN_HANDED_NOTHING)
+        take_over(uv->engine);
     else if (uv->engine->host.uv == uv)
         keep_alive_if_busy(uv);
 }

@@ -61,7 +61,9 @@ static void release(struct rn_outlet *outlet)
     rn_free(outlet->heap, outlet->raw);
     rn_free(outlet->heap, outlet->coalesced);
     rn_free(outlet->heap, outlet->embedding);
+    rn_free(outlet->heap, outlet->end_top);
     outlet->embedding = NULL;
+    outlet->end_top = NULL;
     rn_answer_free(outlet->answer);
     rn_choice_free(outlet->choice);
     outlet->choice = NULL;
@@ -208,14 +210,18 @@ static bool take_beside(struct rn_outlet *outlet)
         outlet->coalesced = rn_alloc(outlet->heap, cell_bytes(outlet, outlet->coalesce_bytes), 1);
     if (outlet->n_embedding > 0)
         outlet->embedding = rn_alloc(outlet->heap, outlet->n_embedding, sizeof(float));
+    if (outlet->n_top_max > 0)
+        outlet->end_top = rn_alloc(outlet->heap, outlet->n_top_max, sizeof(runnel_logprob));
     if ((outlet->n_logits == 0 || outlet->logits != NULL) &&
         (outlet->coalesce_bytes == 0 || outlet->coalesced != NULL) &&
-        (outlet->n_embedding == 0 || outlet->embedding != NULL))
+        (outlet->n_embedding == 0 || outlet->embedding != NULL) && (outlet->n_top_max == 0 || outlet->end_top != NULL))
         return true;
     rn_free(outlet->heap, outlet->logits);
     rn_free(outlet->heap, outlet->coalesced);
     rn_free(outlet->heap, outlet->embedding);
+    rn_free(outlet->heap, outlet->end_top);
     outlet->logits = outlet->embedding = NULL;
+    outlet->end_top = NULL;
     outlet->coalesced = NULL;
     return false;
 }
@@ -588,6 +594,9 @@ static void end_event(const struct rn_outlet *outlet, const struct rn_cell *cell
         .user = outlet->user,
         .text = "",
         .token = done ? cell->token : -1,
+        .logprob = done ? ending->logprob : 0,
+        .top = outlet->end_top,
+        .n_top = done ? ending->n_top : 0,
         .finish = type == RUNNEL_EVENT_CANCELLED ? RUNNEL_FINISH_NONE : ending->finish,
         .status = ending->status,
         .error = cell->type == RUNNEL_EVENT_FAILED ? outlet->error : "",

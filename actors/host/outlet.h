@@ -82,6 +82,8 @@ struct rn_cell {
 struct rn_ending {
     runnel_finish finish;
     int32_t stop, stop_token; /* of runnel_event */
+    float logprob;            /* of the cell's token; the best ones are the outlet's end_top */
+    uint32_t n_top;
     runnel_status status;
     runnel_about about;
     runnel_usage usage;
@@ -136,6 +138,8 @@ struct rn_outlet {
     float *logits;    /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
     float *embedding; /* [n_embedding], with the ring: written by the sampler before its event */
     uint32_t n_embedding;
+    runnel_logprob *end_top; /* [n_top_max], with the ring: of the token that ends the answer. Written by decode, before
+                                the request's end */
     struct rn_choice
         *choice; /* with the ring, set by the tier; NULL: the host does not draw. The request's owner writes
                                  it, but between its question and CHOICE the host */

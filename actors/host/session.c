@@ -34,6 +34,8 @@ static runnel_session id_of(uint32_t slot, uint32_t generation)
 
 static runnel_status check_model(runnel_model *model)
 {
+    if (rn_engine_check_process(model->engine, NULL) != RUNNEL_OK)
+        return RUNNEL_STATE;
     if (rn_model_ready(model) != RUNNEL_OK)
         return rn_model_ready(model);
     return model->parts.backend == NULL || rn_model_is_going(model) ? RUNNEL_STATE : RUNNEL_OK;
@@ -158,7 +160,9 @@ static runnel_status read_file(runnel_model *model, const runnel_session_file *g
     if (file->note == NULL && file->note_bytes > 0)
         return rn_error_set(error, RUNNEL_INVALID, "session file: note is NULL but note_bytes is %zu",
                             file->note_bytes);
-    status = check_model(model);
+    status = rn_engine_check_process(model->engine, error);
+    if (status == RUNNEL_OK)
+        status = check_model(model);
     return status == RUNNEL_OK
                ? RUNNEL_OK
                : rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
@@ -273,6 +277,8 @@ runnel_status runnel_session_import(runnel_model *model, const runnel_session_fi
     if (model == NULL || session == NULL || stream == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "session file: model, or a place for the handles, is NULL");
     engine = model->engine;
+    if (rn_engine_check_process(engine, error) != RUNNEL_OK)
+        return RUNNEL_STATE;
     status = check_model(model);
     if (rn_word_get(&engine->draining) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");

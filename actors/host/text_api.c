@@ -74,7 +74,7 @@ static runnel_status render(runnel_model *model, const runnel_chat *given, struc
     host = rn_floats_default(); /* as in a request */
     status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
     if (status == RUNNEL_OK)
-        status = rn_chat_render(chat, model->parts.vocab, heap, rendered, error);
+        status = rn_chat_render(chat, model->parts.vocab, heap, NULL, rendered, error);
     rn_chat_free(chat);
     fesetenv(&host);
     return status;
@@ -115,7 +115,7 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
     status = render(model, given, &rendered, error);
     host = rn_floats_default();
     if (status == RUNNEL_OK)
-        status = rn_chat_tokenize(&rendered, model->parts.vocab, heap, &all, count, error);
+        status = rn_chat_tokenize(&rendered, model->parts.vocab, heap, NULL, &all, count, error);
     fesetenv(&host);
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
@@ -130,7 +130,7 @@ static runnel_status compile_alone(runnel_model *model, const struct rn_grammar_
 {
     struct rn_automaton *automaton;
     runnel_error inner = {0};
-    runnel_status status = rn_grammar_compile(&model->engine->heap, model->parts.vocab, text, &automaton, &inner);
+    runnel_status status = rn_grammar_compile(&model->engine->heap, model->parts.vocab, text, NULL, &automaton, &inner);
 
     rn_automaton_free(automaton);
     if (status == RUNNEL_OK)

@@ -13,6 +13,7 @@
 #include "actors/load/model_split.h"
 #include "actors/load/weights_place.h"
 #include "base/check.h"
+#include "base/path.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/kv.h"
@@ -83,6 +84,10 @@ static runnel_status read_options(struct runnel_engine *engine, const runnel_mod
     if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
         return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d",
                             options->batch_tokens, MIN_BATCH, MAX_BATCH);
+    if (options->cache_dir != NULL && options->cache_dir[0] == '\0')
+        return rn_error_set(error, RUNNEL_INVALID, "model options: cache_dir is empty");
+    if (options->weights_dir != NULL && options->weights_dir[0] == '\0')
+        return rn_error_set(error, RUNNEL_INVALID, "model options: weights_dir is empty");
     if (options->cache_cold_bytes != 0 && options->cache_cold_bytes < MIN_COLD_BYTES)
         return rn_error_set(error, RUNNEL_INVALID, "model options: cache_cold_bytes %llu are less than %d",
                             (unsigned long long)options->cache_cold_bytes, MIN_COLD_BYTES);
@@ -136,6 +141,20 @@ void rn_model_log_assumed(const struct runnel_model *model, const char *path, co
         rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: %s", path, plan->assumed);
 }
 
+/* An adapter's file has neither the keys nor the vocabulary of a model: which one is missing would tell little. */
+static runnel_status refuse_adapter(const struct rn_gguf *gguf, runnel_error *error)
+{
+    struct rn_view type = {"", 0};
+
+    if (rn_gguf_get_string(gguf, "general.type", false, &type, NULL) != RUNNEL_OK || type.n != 7 ||
+        memcmp(type.bytes, "adapter", 7) != 0)
+        return RUNNEL_OK;
+    return rn_error_set(error, RUNNEL_FORMAT,
+                        "%s: key general.type is 'adapter': it is not a model, but an adapter, with which a model is "
+                        "loaded (adapters of its options, --lora of the program)",
+                        rn_gguf_path(gguf));
+}
+
 static runnel_status open_file(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -143,6 +162,8 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
     runnel_status status = rn_gguf_open(heap, model->path, &parts->gguf, error);
     uint64_t n_vocab = 0;
 
+    if (status == RUNNEL_OK)
+        status = refuse_adapter(parts->gguf, error);
     if (status != RUNNEL_OK)
         return status;
     rn_gguf_set_rows(parts->gguf, &model->engine->architectures);
@@ -453,27 +474,26 @@ static runnel_status load(struct runnel_model *model, runnel_error *error)
     return load_on(model, NULL, error);
 }
 
-static struct runnel_model *model_of_work(struct rn_work *work)
+static void end_load(struct runnel_model *model, runnel_status status)
 {
-    return (struct runnel_model *)((char *)work - offsetof(struct runnel_model, work));
-}
-
-static void run_load(struct rn_work *work)
-{
-    struct runnel_model *model = model_of_work(work);
-    runnel_error *error = &model->error;
-    runnel_status status = load(model, error);
-
     if (status != RUNNEL_OK) {
-        rn_error_set(error, status, "%s: %s", model->path, runnel_status_text(status));
+        rn_error_set(&model->error, status, "%s: %s", model->path, runnel_status_text(status));
         free_parts(model);
     }
     publish(model, status);
 }
 
+static void run_load(struct rn_work *work)
+{
+    struct runnel_model *model = (struct runnel_model *)((char *)work - offsetof(struct runnel_model, load_work));
+
+    if (rn_word_replace(&model->begun, 0, 1))
+        end_load(model, load(model, &model->error));
+}
+
 static void run_free(struct rn_work *work)
 {
-    struct runnel_model *model = model_of_work(work);
+    struct runnel_model *model = (struct runnel_model *)((char *)work - offsetof(struct runnel_model, free_work));
 
     RN_ASSERT(model->routed.closed && model->routed.n_streams == 0 && model->routed.n_held == 0);
     if (rn_word_get(&model->state) == RN_MODEL_READY) {
@@ -510,8 +530,8 @@ static void free_routed(struct rn_routed *routed)
     struct runnel_model *model = (struct runnel_model *)routed;
 
     RN_ASSERT(routed->n_gone == (routed_acts(routed) ? RN_MODEL_ACTORS : 0) && routed->load_ended);
-    model->work.run = run_free;
-    rn_worker_post(&model->engine->worker, &model->work);
+    model->free_work.run = run_free; /* behind the load, if that is queued still */
+    rn_worker_post(&model->engine->worker, &model->free_work);
 }
 
 static const struct rn_routed_ops routed_ops = {
@@ -526,17 +546,24 @@ static bool keep_text(struct runnel_engine *engine, const char *text, char **kep
     return text == NULL || *kept != NULL;
 }
 
+/* Likewise, of a path that is opened later, when the process may be in another directory. */
+static bool keep_path(struct runnel_engine *engine, const char *path, char **kept)
+{
+    *kept = path == NULL ? NULL : rn_path_absolute(&engine->heap, path);
+    return path == NULL || *kept != NULL;
+}
+
 /* What of the options the load and the mover open later. */
 static bool keep_cache(struct runnel_model *model, const runnel_model_options *options)
 {
     struct runnel_engine *engine = model->engine;
 
-    if (!keep_text(engine, options->weights_dir, &model->weights_dir) ||
-        !keep_text(engine, options->cache_dir, &model->cache_dir) ||
+    if (!keep_path(engine, options->weights_dir, &model->weights_dir) ||
+        !keep_path(engine, options->cache_dir, &model->cache_dir) ||
         !keep_text(engine, options->cache_shared, &model->cache_shared) ||
-        !keep_text(engine, options->cache_shared_ca, &model->cache_shared_ca) ||
-        !keep_text(engine, options->cache_shared_cert, &model->cache_shared_cert) ||
-        !keep_text(engine, options->cache_shared_key, &model->cache_shared_key))
+        !keep_path(engine, options->cache_shared_ca, &model->cache_shared_ca) ||
+        !keep_path(engine, options->cache_shared_cert, &model->cache_shared_cert) ||
+        !keep_path(engine, options->cache_shared_key, &model->cache_shared_key))
         return false;
     model->options.weights_dir = model->weights_dir;
     model->options.cache_dir = model->cache_dir;
@@ -566,6 +593,7 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     model->engine = engine;
     model->context = engine->context;
     model->context.model = model;
+    model->context.released = &model->released;
     model->routed = (struct rn_routed){.ops = &routed_ops, .context = &model->context};
     model->options = *options;
     model->load_node.kind = RN_HOST_LOAD;
@@ -587,11 +615,14 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     runnel_model_options options;
     struct runnel_model *model = NULL;
     runnel_status status;
+    bool kept;
 
     rn_error_clear(error);
     if (engine == NULL || path == NULL || out == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "load: engine, path or the handle's place is NULL");
-    status = read_options(engine, given, &options, error);
+    status = rn_engine_check_process(engine, error);
+    if (status == RUNNEL_OK)
+        status = read_options(engine, given, &options, error);
     if (status != RUNNEL_OK)
         return status;
     if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0)
@@ -602,13 +633,13 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK)
         return status;
-    model->path = rn_strndup(&engine->heap, path, strlen(path));
-    model->device = options.device != NULL ? rn_strndup(&engine->heap, options.device, strlen(options.device)) : NULL;
+    kept = keep_path(engine, path, &model->path) && keep_text(engine, options.device, &model->device);
     if (options.draft_path != NULL && !options.vocab_only)
-        model->draft_path = rn_strndup(&engine->heap, options.draft_path, strlen(options.draft_path));
+        kept = kept &&
+               (rn_drafter_is_inside(options.draft_path) ? keep_text(engine, options.draft_path, &model->draft_path)
+                                                         : keep_path(engine, options.draft_path, &model->draft_path));
     model->options.device = model->options.draft_path = NULL; /* the caller's */
-    if (model->path == NULL || (options.device != NULL && model->device == NULL) ||
-        (options.draft_path != NULL && !options.vocab_only && model->draft_path == NULL)) {
+    if (!kept) {
         rn_model_drop(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
@@ -616,8 +647,8 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     *out = model;
     send_model(model, RN_MSG_MODEL_NEW);
     rn_uv_keep_alive(engine);
-    model->work.run = run_load;
-    rn_worker_post(&engine->worker, &model->work);
+    model->load_work.run = run_load;
+    rn_worker_post(&engine->worker, &model->load_work);
     return RUNNEL_OK;
 }
 
@@ -641,6 +672,7 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
     RN_ASSERT(parts->backend != NULL && parts->limits.block_tokens > 0);
     model->options.on_load = NULL;
     model->parts = *parts;
+    rn_word_set(&model->begun, 1);
     status = rn_model_start(model, error);
     if (status != RUNNEL_OK) {
         free_parts(model);
@@ -669,6 +701,8 @@ void runnel_model_cancel_load(runnel_model *model)
     if (model == NULL)
         return;
     rn_word_set(&model->cancel, 1);
+    if (rn_word_replace(&model->begun, 0, 1)) /* it waits behind others, and ends here */
+        end_load(model, RUNNEL_CANCELLED);
 }
 
 static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, runnel_error *error)
@@ -705,8 +739,9 @@ runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_
     if (model == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "model is NULL");
     engine = model->engine;
-    if (!rn_gate_enter(&engine->gate))
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    status = rn_engine_enter(engine, error);
+    if (status != RUNNEL_OK)
+        return status;
     atomic_fetch_add(&model->references.value, 1); /* partner: rn_model_unref */
     status = await_load(model, timeout_ms, error);
     rn_model_unref(model);

@@ -12,7 +12,7 @@
 #include "actors/host/outlet.h"
 #include "base/bytes.h"
 #include "base/check.h"
-#include "base/rng.h"
+#include "base/path.h"
 #include "cache/store/fingerprint.h"
 
 static_assert(RN_MAX_ADAPTERS == RUNNEL_MAX_ADAPTERS && RN_ADAPTER_NAME_BYTES == RUNNEL_ADAPTER_BYTES &&
@@ -69,20 +69,26 @@ static const char *keep(char **at, const char *text)
 runnel_adapter *rn_model_adapters_copy(struct rn_heap *heap, const runnel_model_options *options)
 {
     size_t n = options->n_adapters, bytes = n * sizeof(runnel_adapter);
+    char *paths[RN_MAX_ADAPTERS] = {NULL}, *at;
     runnel_adapter *copy;
-    char *at;
+    bool fits = true;
 
-    for (size_t i = 0; i < n; i++)
-        bytes += strlen(options->adapters[i].name) + strlen(options->adapters[i].path) + 2;
-    copy = n == 0 ? NULL : rn_alloc(heap, bytes, 1);
+    for (size_t i = 0; i < n && fits; i++) {
+        paths[i] = rn_path_absolute(heap, options->adapters[i].path);
+        fits = paths[i] != NULL;
+        bytes += fits ? strlen(options->adapters[i].name) + strlen(paths[i]) + 2 : 0;
+    }
+    copy = n == 0 || !fits ? NULL : rn_alloc(heap, bytes, 1);
     at = (char *)(copy + n);
     for (size_t i = 0; copy != NULL && i < n; i++) {
         copy[i] = options->adapters[i];
         copy[i].name = keep(&at, options->adapters[i].name);
-        copy[i].path = keep(&at, options->adapters[i].path);
+        copy[i].path = keep(&at, paths[i]);
         if (copy[i].scale == 0)
             copy[i].scale = 1;
     }
+    for (size_t i = 0; i < n; i++)
+        rn_free(heap, paths[i]);
     return copy;
 }
 
@@ -90,19 +96,25 @@ runnel_adapter *rn_model_adapters_copy(struct rn_heap *heap, const runnel_model_
 
 static uint64_t print_of(const struct rn_adapters *adapters, uint32_t number)
 {
-    const struct rn_fingerprint file = rn_fingerprint_model(rn_adapter_gguf(adapters, number));
-    float scale = rn_adapter_scale(adapters, number);
-    uint64_t state = 0, print;
+    const struct rn_fingerprint whole =
+        rn_fingerprint_adapter(rn_adapter_gguf(adapters, number), rn_adapter_scale(adapters, number));
+    uint64_t print = rn_bytes_get(whole.bytes, 8);
 
-    memcpy(&state, &scale, sizeof scale);
-    print = rn_bytes_get(file.bytes, 8) ^ rn_splitmix64(&state);
     return print != 0 ? print : 1;
 }
 
-static runnel_status load(struct rn_model_adapters *adapters, struct rn_heap *heap, const struct rn_gguf *gguf,
-                          const runnel_model_options *options, runnel_error *error)
+/* Nobody has cancelled the load. */
+static bool goes_on(void *user)
 {
+    return rn_word_get(&((struct runnel_model *)user)->cancel) == 0;
+}
+
+static runnel_status load(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_adapter_watch watch = {&model->engine->log, goes_on, model};
     struct rn_adapter_source sources[RN_MAX_ADAPTERS] = {{NULL, NULL, 0}};
+    struct rn_model_adapters *adapters = &model->parts.adapters;
+    const runnel_model_options *options = &model->options;
     uint32_t n = (uint32_t)options->n_adapters;
     runnel_status status;
 
@@ -110,19 +122,21 @@ static runnel_status load(struct rn_model_adapters *adapters, struct rn_heap *he
     for (uint32_t i = 0; i < n; i++)
         sources[i] = (struct rn_adapter_source){options->adapters[i].name, options->adapters[i].path,
                                                 options->adapters[i].scale};
-    status = rn_adapters_load(heap, gguf, sources, n, &adapters->all, error);
-    for (uint32_t i = 0; i < n && status == RUNNEL_OK; i++)
+    status = rn_adapters_load(&model->engine->heap, model->parts.plan, sources, n, &watch, &adapters->all, error);
+    for (uint32_t i = 0; i < n && status == RUNNEL_OK; i++) {
         adapters->prints[i] = print_of(adapters->all, i + 1);
+        status = goes_on(model) ? RUNNEL_OK : RUNNEL_CANCELLED;
+    }
     return status;
 }
 
 static runnel_status adapt_plans(struct rn_model_parts *parts, runnel_error *error)
 {
     const struct rn_adapters *all = parts->adapters.all;
-    runnel_status status = rn_adapters_check(all, parts->plan, error);
+    runnel_status status;
 
-    if (status != RUNNEL_OK || parts->back == NULL)
-        return status == RUNNEL_OK ? rn_plan_adapt(parts->plan, all, error) : status;
+    if (parts->back == NULL)
+        return rn_plan_adapt(parts->plan, all, error);
     parts->plan->n_adapters = rn_adapters_count(all);
     status = rn_plan_adapt(parts->front, all, error);
     return status == RUNNEL_OK ? rn_plan_adapt(parts->back, all, error) : status;
@@ -135,7 +149,7 @@ runnel_status rn_model_adapters_load(struct runnel_model *model, runnel_error *e
 
     if (model->options.n_adapters == 0)
         return RUNNEL_OK;
-    status = load(&parts->adapters, &model->engine->heap, parts->gguf, &model->options, error);
+    status = load(model, error);
     if (status != RUNNEL_OK)
         return status;
     rn_log(&model->engine->log, RUNNEL_LOG_INFO, "%s: %u adapters, in %.1f MiB", model->path,

@@ -15,7 +15,7 @@ runnel_status rn_model_adapters_check(const runnel_model_options *options, runne
 runnel_adapter *rn_model_adapters_copy(struct rn_heap *heap, const runnel_model_options *options);
 
 /* Loads them, and puts their ops into the plans of model->parts, which are cut by now. Blocks on the disk. As
- * rn_adapters_load, rn_adapters_check and rn_plan_adapt. */
+ * rn_adapters_load and rn_plan_adapt; CANCELLED where the load is. */
 runnel_status rn_model_adapters_load(struct runnel_model *model, runnel_error *error);
 
 /* Behind all plans. */

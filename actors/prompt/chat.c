@@ -384,7 +384,7 @@ static runnel_status go_on(const struct rn_chat *chat, struct rn_heap *heap, str
 /* ---- The prompt ---- */
 
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
-                             struct rn_rendered *rendered, runnel_error *error)
+                             const struct rn_interrupt *stop, struct rn_rendered *rendered, runnel_error *error)
 {
     const struct rn_template_string strings[] = {{"bos_token", text_of(vocab, rn_vocab_bos(vocab))},
                                                  {"eos_token", text_of(vocab, rn_vocab_eos(vocab))}};
@@ -392,7 +392,8 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
                                           .json_bytes = chat->context_bytes,
                                           .strings = strings,
                                           .n_strings = sizeof strings / sizeof strings[0],
-                                          .now_s = chat->now_s};
+                                          .now_s = chat->now_s,
+                                          .stop = stop};
     struct rn_template_forms forms = chat->forms;
     runnel_status status = RUNNEL_OK;
 
@@ -409,10 +410,10 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
 }
 
 runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct rn_vocab *vocab, struct rn_heap *heap,
-                               int32_t **tokens, size_t *count, runnel_error *error)
+                               const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error)
 {
-    runnel_status status = rn_tokenize_marked(vocab, heap, rendered->text, rendered->n, 0, rendered->data,
-                                              rendered->n_data, tokens, count, error);
+    const struct rn_tokenize_text text = {rendered->text, rendered->n, 0, true, rendered->data, rendered->n_data};
+    runnel_status status = rn_tokenize_until(vocab, heap, &text, stop, tokens, count, error);
     int32_t bos = rn_vocab_bos(vocab), *with_bos;
 
     if (status != RUNNEL_OK || !rn_vocab_add_bos(vocab) || bos < 0 || (*count > 0 && (*tokens)[0] == bos))

@@ -35,13 +35,14 @@ runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *
                           struct rn_chat **out, runnel_error *error);
 void rn_chat_free(struct rn_chat *chat);
 
-/* The text; errors of rn_template_render. Messages are brought into the forms that the template takes. Of a chat whose
+/* The text; errors of rn_template_render, CANCELLED once `stop` is asked (NULL: nobody ends it). Messages are brought into the forms that the template takes. Of a chat whose
  * last message goes on the text ends with its content: INVALID where the template does not write it. */
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
-                             struct rn_rendered *rendered, runnel_error *error);
+                             const struct rn_interrupt *stop, struct rn_rendered *rendered, runnel_error *error);
 
-/* The prompt of a rendered text: BOS in front where the model wants it and the text does not begin with it. */
+/* The prompt of a rendered text: BOS in front where the model wants it and the text does not begin with it.
+ * stop likewise. */
 runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct rn_vocab *vocab, struct rn_heap *heap,
-                               int32_t **tokens, size_t *count, runnel_error *error);
+                               const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error);
 
 #endif

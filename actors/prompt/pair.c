@@ -149,19 +149,22 @@ static void put(int32_t *ids, size_t *n, const int32_t *more, size_t n_more)
     *n += n_more;
 }
 
-static runnel_status tokenize_apart(const struct rn_pair *pair, const struct rn_vocab *vocab, int32_t **tokens,
-                                    size_t *count, runnel_error *error)
+static runnel_status tokenize_apart(const struct rn_pair *pair, const struct rn_vocab *vocab,
+                                    const struct rn_interrupt *stop, int32_t **tokens, size_t *count,
+                                    runnel_error *error)
 {
+    const struct rn_tokenize_text query_text = {.text = pair->text, .n = pair->query_bytes};
+    const struct rn_tokenize_text document = {.text = pair->text + pair->query_bytes,
+                                              .n = pair->bytes - pair->query_bytes};
     enum { MARKS = 3 };
     int32_t bos = rn_vocab_bos(vocab), between[MARKS], behind[MARKS], *query = NULL, *text = NULL, *all = NULL;
     size_t n_bos = rn_vocab_add_bos(vocab) && bos >= 0, n_between = rn_vocab_ends(vocab, true, between);
     size_t n_behind = rn_vocab_ends(vocab, false, behind);
     size_t n_query = 0, n_text = 0, n = 0;
-    runnel_status status = rn_tokenize(vocab, pair->heap, pair->text, pair->query_bytes, 0, &query, &n_query, error);
+    runnel_status status = rn_tokenize_until(vocab, pair->heap, &query_text, stop, &query, &n_query, error);
 
     if (status == RUNNEL_OK)
-        status = rn_tokenize(vocab, pair->heap, pair->text + pair->query_bytes, pair->bytes - pair->query_bytes, 0,
-                             &text, &n_text, error);
+        status = rn_tokenize_until(vocab, pair->heap, &document, stop, &text, &n_text, error);
     if (status == RUNNEL_OK) {
         all = rn_alloc(pair->heap, n_query + n_text + 1 + 2 * MARKS, sizeof *all);
         status = all != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the prompt");
@@ -180,11 +183,11 @@ static runnel_status tokenize_apart(const struct rn_pair *pair, const struct rn_
     return status;
 }
 
-runnel_status rn_pair_tokenize(const struct rn_pair *pair, const struct rn_vocab *vocab, int32_t **tokens,
-                               size_t *count, runnel_error *error)
+runnel_status rn_pair_tokenize(const struct rn_pair *pair, const struct rn_vocab *vocab,
+                               const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error)
 {
-    if (!pair->joined)
-        return tokenize_apart(pair, vocab, tokens, count, error);
-    return rn_tokenize_marked(vocab, pair->heap, pair->text, pair->bytes, 0, pair->data, pair->n_data, tokens, count,
-                              error);
+    const struct rn_tokenize_text joined = {pair->text, pair->bytes, 0, true, pair->data, pair->n_data};
+
+    return pair->joined ? rn_tokenize_until(vocab, pair->heap, &joined, stop, tokens, count, error)
+                        : tokenize_apart(pair, vocab, stop, tokens, count, error);
 }

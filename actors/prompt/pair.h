@@ -34,8 +34,8 @@ runnel_status rn_pair_new(struct rn_heap *heap, struct rn_view tmpl, struct rn_v
                           uint64_t most, struct rn_pair **out, runnel_error *error);
 void rn_pair_free(struct rn_pair *pair); /* NULL is allowed */
 
-/* *tokens is taken from the pair's heap. Errors of rn_tokenize. */
-runnel_status rn_pair_tokenize(const struct rn_pair *pair, const struct rn_vocab *vocab, int32_t **tokens,
-                               size_t *count, runnel_error *error);
+/* *tokens is taken from the pair's heap. Errors of rn_tokenize_until. */
+runnel_status rn_pair_tokenize(const struct rn_pair *pair, const struct rn_vocab *vocab,
+                               const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error);
 
 #endif

@@ -72,18 +72,15 @@ static bool check_inside(const struct rn_admission *admission)
            n_preempting == admission->n_preempting;
 }
 
-/* In order of priority, each once, and none of them inside. */
+/* In order, each once, and none of them inside. */
 static bool check_waiting(const struct rn_admission *admission)
 {
-    const struct rn_request *previous = NULL;
-    uint32_t n = 0;
-
-    for (const struct rn_request *r = admission->waiting.first; r != NULL; previous = r, r = r->next) {
-        if (r->turn.previous != previous || (previous != NULL && r->priority > previous->priority) ||
-            rn_admission_is_inside(admission, r->slot, r->generation) || r->n_blocks > 0 || ++n > admission->waiting.n)
+    if (!rn_fair_queue_check(&admission->waiting))
+        return false;
+    for (const struct rn_request *r = admission->waiting.first; r != NULL; r = r->next)
+        if (rn_admission_is_inside(admission, r->slot, r->generation) || r->n_blocks > 0)
             return false;
-    }
-    return n == admission->waiting.n && admission->waiting.last == previous;
+    return true;
 }
 
 static bool check_sessions(const struct rn_admission *admission)

@@ -99,6 +99,7 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
         rn_sampler_lend_choice(request->sampler, outlet->choice);
     }
     request->logits = outlet->logits;
+    request->end_top = outlet->end_top;
     if (request->embed != NULL)
         request->embed->out = outlet->embedding;
     request->n_logits_rows = outlet->window + 1; /* one more than may be undelivered: the host may be reading one */

@@ -13,7 +13,9 @@ static void start(struct rn_admission *admission, struct rn_request *request)
     RN_ASSERT(request->n_tokens <= request->n_limit && request->n_tokens <= request->capacity);
     request->stalled = false;
     if (!request->resumed) {
-        request->n_cached = request->n_scored = request->n_done;
+        request->n_cached = request->n_done;
+        request->n_scored = request->n_history; /* whatever of it is found */
+        RN_ASSERT(!request->want_logits || request->n_done <= request->n_history);
         rn_prefix_cache_count_lower(admission->cache, request);
         request->admitted_us = rn_now_us(admission->context->clock);
         for (uint32_t i = 0; i < request->n_prompt; i++)
@@ -162,17 +164,9 @@ void rn_admission_take_back(struct rn_admission *admission, struct rn_request *r
     rn_admission_serve(admission);
 }
 
-static struct rn_request *find_waiting(const struct rn_admission *admission, uint32_t slot, uint32_t generation)
-{
-    for (struct rn_request *r = admission->waiting.first; r != NULL; r = r->next)
-        if (r->slot == slot && r->generation == generation)
-            return r;
-    return NULL;
-}
-
 void rn_admission_ready(struct rn_admission *admission, uint32_t slot, uint32_t generation)
 {
-    struct rn_request *request = find_waiting(admission, slot, generation);
+    struct rn_request *request = rn_fair_queue_find(&admission->waiting, slot, generation);
 
     if (request != NULL)
         request->stalled = false;
@@ -180,7 +174,8 @@ void rn_admission_ready(struct rn_admission *admission, uint32_t slot, uint32_t 
 
 void rn_admission_cache_due(struct rn_admission *admission, uint32_t slot, uint32_t generation)
 {
-    if (find_waiting(admission, slot, generation) != NULL && rn_prefix_cache_give_up_waiting(admission->cache, slot))
+    if (rn_fair_queue_find(&admission->waiting, slot, generation) != NULL &&
+        rn_prefix_cache_give_up_waiting(admission->cache, slot))
         rn_admission_serve(admission);
 }
 

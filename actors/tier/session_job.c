@@ -9,6 +9,7 @@
 #include "actors/request.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "model/kv_size.h"
 
@@ -25,7 +26,7 @@ struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind
     job->kind = kind;
     job->work.run = run;
     job->reader.fd = job->writer.file.fd = -1;
-    job->path = rn_strndup(heap, path, strlen(path));
+    job->path = rn_path_absolute(heap, path); /* it is opened later, when the process may be in another directory */
     job->note = rn_alloc(heap, note_bytes, 1);
     if (job->path == NULL || job->note == NULL) {
         rn_session_job_free(job);

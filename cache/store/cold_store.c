@@ -62,10 +62,10 @@ static void keep_error(struct rn_cold_store *store, const char *what, int status
                  status == 0 ? "a file ends too early" : strerror(-status));
 }
 
-/* A disk that is full may have room later. */
+/* A disk that is full may have room later, and so may a process that has reached its limit on a file's bytes. */
 static bool is_full(int status)
 {
-    return status == -ENOSPC || status == -EDQUOT;
+    return status == -ENOSPC || status == -EDQUOT || status == -EFBIG;
 }
 
 void rn_cold_write_failed(struct rn_cold_store *store, const char *what, int status)

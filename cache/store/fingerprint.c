@@ -10,8 +10,8 @@
 #include "base/bytes.h"
 #include "cache/store/fingerprint_hash.h"
 
-/* Of a tensor: all of its bytes up to so many, else so many windows. One page each at most: cheap also for large
- * models. */
+/* Of a tensor of a model: all of its bytes up to so many, else so many windows. One page each at most: cheap also for
+ * large models. */
 #define WHOLE_BYTES 4096u
 #define WINDOWS 16u
 #define WINDOW_BYTES 64u
@@ -52,7 +52,7 @@ static void add_entry(XXH3_state_t *state, const struct rn_gguf_entry *entry)
     add_view(state, (struct rn_view){entry->data, entry->data_bytes});
 }
 
-static void add_tensor(XXH3_state_t *state, const struct rn_tensor *tensor)
+static void add_tensor(XXH3_state_t *state, const struct rn_tensor *tensor, uint64_t whole_bytes)
 {
     const char *data = tensor->data;
 
@@ -61,7 +61,7 @@ static void add_tensor(XXH3_state_t *state, const struct rn_tensor *tensor)
     for (uint32_t i = 0; i < 4; i++)
         add_u64(state, tensor->dims[i]);
     add_u64(state, tensor->bytes);
-    if (tensor->bytes <= WHOLE_BYTES) {
+    if (tensor->bytes <= whole_bytes) {
         add(state, data, (size_t)tensor->bytes);
         return;
     }
@@ -69,19 +69,35 @@ static void add_tensor(XXH3_state_t *state, const struct rn_tensor *tensor)
         add(state, data + (tensor->bytes - WINDOW_BYTES) / (WINDOWS - 1) * i, WINDOW_BYTES);
 }
 
+static void add_file(XXH3_state_t *state, const struct rn_gguf *gguf, uint64_t whole_bytes)
+{
+    add_u64(state, rn_gguf_n_entries(gguf));
+    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++)
+        add_entry(state, rn_gguf_entry(gguf, i));
+    add_u64(state, rn_gguf_n_tensors(gguf));
+    for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf); i++)
+        add_tensor(state, rn_gguf_tensor(gguf, i), whole_bytes);
+}
+
 struct rn_fingerprint rn_fingerprint_model(const struct rn_gguf *gguf)
 {
     XXH3_state_t state;
 
     XXH3_128bits_reset(&state);
-    if (gguf == NULL)
-        return end(&state);
-    add_u64(&state, rn_gguf_n_entries(gguf));
-    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++)
-        add_entry(&state, rn_gguf_entry(gguf, i));
-    add_u64(&state, rn_gguf_n_tensors(gguf));
-    for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf); i++)
-        add_tensor(&state, rn_gguf_tensor(gguf, i));
+    if (gguf != NULL)
+        add_file(&state, gguf, WHOLE_BYTES);
+    return end(&state);
+}
+
+struct rn_fingerprint rn_fingerprint_adapter(const struct rn_gguf *gguf, float scale)
+{
+    XXH3_state_t state;
+    uint32_t bits;
+
+    memcpy(&bits, &scale, sizeof bits);
+    XXH3_128bits_reset(&state);
+    add_file(&state, gguf, UINT64_MAX);
+    add_u64(&state, bits);
     return end(&state);
 }
 

@@ -1,9 +1,12 @@
-/* Fingerprints: whether a session's file belongs to this model, vocabulary and cache. XXH3-128 each.
+/* Fingerprints: whether a session's file belongs to this model, vocabulary and cache, and which blocks of KV may be
+ * shared. XXH3-128 each.
  *
  *   model   all metadata (keys, types, values) and all tensors (name, type, shape, size) of the file, and of each
  *           tensor's bytes all, if they are few, else windows spread evenly over them. So: another model, another
  *           quantisation, another finetune differ. A file in which single weights between the windows were
  *           changed does not.
+ *   adapter all metadata, all tensors and all of their bytes of an adapter's file, and the scale. A finetune of a
+ *           finetune may change a few weights.
  *   kv      how the backend arranges a block and who computed it, the sizes, and the angles of the positions (which can
  *           depend on the context a model was loaded with).
  *   vocab   the bytes of every token. */
@@ -18,6 +21,9 @@ struct rn_fingerprint {
 
 /* gguf NULL (a model without a file): that of nothing. Reads pages of the file that loading has read. */
 struct rn_fingerprint rn_fingerprint_model(const struct rn_gguf *gguf);
+
+/* Reads the whole file. */
+struct rn_fingerprint rn_fingerprint_adapter(const struct rn_gguf *gguf, float scale);
 
 /* plan NULL: a backend that needs none. A backend that cannot hand out blocks has the print of zeros. */
 struct rn_fingerprint rn_fingerprint_kv(const struct rn_plan *plan, const struct rn_backend *backend,

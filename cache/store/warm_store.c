@@ -544,8 +544,11 @@ runnel_status rn_warm_store_open(struct rn_heap *heap, const struct rn_warm_opti
     store->first_free = NONE;
     if (!plan(store, &page_bytes, &slabs)) {
         rn_warm_store_close(store);
-        return rn_error_set(error, RUNNEL_INVALID, "a warm tier of %llu bytes is too small for blocks of %zu",
-                            (unsigned long long)options->max_bytes, options->payload_bytes);
+        return rn_error_set(
+            error, RUNNEL_INVALID,
+            "cache_warm_bytes is %llu, too little: a warm tier holds at least %u blocks, of %zu bytes here, "
+            "and its index",
+            (unsigned long long)options->max_bytes, (unsigned)LEAST_PAYLOADS, options->payload_bytes);
     }
     if (take_memory(store, page_bytes, slabs) != RUNNEL_OK) {
         rn_warm_store_close(store);

@@ -129,9 +129,15 @@ int rn_gpu_emulated_context_release(struct rn_gpu_driver *driver, int device)
     return RN_GPU_OK;
 }
 
+int rn_gpu_emulated_context_get(struct rn_gpu_driver *driver, struct rn_gpu_context **context)
+{
+    *context = (struct rn_gpu_context *)driver;
+    return RN_GPU_OK;
+}
+
 int rn_gpu_emulated_context_set(struct rn_gpu_driver *driver, struct rn_gpu_context *context)
 {
-    return context == (struct rn_gpu_context *)driver ? RN_GPU_OK : RN_GPU_INVALID_VALUE;
+    return context == NULL || context == (struct rn_gpu_context *)driver ? RN_GPU_OK : RN_GPU_INVALID_VALUE;
 }
 
 /* ---- Memory ---- */

@@ -365,11 +365,12 @@ static void find_reason(struct rn_compile *c)
     memcpy(part.rules, g->rules, g->n_rules * sizeof *g->rules);
     part.root = part.n_rules++;
     for (i = 0; i < g->n_reasons && searching; i++) {
-        struct rn_compile one = {.heap = c->heap, .grammar = &part, .steps = c->steps};
+        struct rn_compile one = {.heap = c->heap, .grammar = &part, .steps = c->steps, .look_at = c->look_at};
 
         part.rules[part.root] = (struct rn_grammar_rule){.body = g->reasons[i].e};
         searching = rn_compile_shapes(&one) && rn_compile_nfa(&one) && rn_compile_reduce(&one);
         c->steps = one.steps;
+        c->look_at = one.look_at;
         if (one.error.status == RUNNEL_FORMAT) {
             c->error.status = RUNNEL_OK;
             rn_compile_fail(c, RUNNEL_FORMAT, "the grammar matches no text: %s", g->bytes + g->reasons[i].text);
@@ -382,7 +383,10 @@ static void find_reason(struct rn_compile *c)
 runnel_status rn_automaton_new(struct rn_heap *heap, const struct rn_grammar *grammar, struct rn_automaton **out,
                                runnel_error *error)
 {
-    struct rn_compile c = {.heap = heap, .grammar = grammar, .steps = grammar->limits.steps};
+    struct rn_compile c = {.heap = heap,
+                           .grammar = grammar,
+                           .steps = grammar->limits.steps,
+                           .look_at = grammar->stop != NULL ? grammar->limits.steps : 0};
     struct rn_automaton *a = rn_calloc(heap, 1, sizeof *a);
     uint32_t *starts = rn_calloc(heap, grammar->n_rules, sizeof *starts);
 

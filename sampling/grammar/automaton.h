@@ -64,7 +64,8 @@ struct rn_automaton {
 };
 
 /* The automaton of a finished grammar. FORMAT: no text matches; INVALID: a limit of the grammar, named; UNSUPPORTED: an
- * operand of `both` or `without` that is not regular; NO_MEMORY. The grammar may be freed afterwards. */
+ * operand of `both` or `without` that is not regular; NO_MEMORY; CANCELLED once its `stop` is asked. The grammar may be
+ * freed afterwards. */
 runnel_status rn_automaton_new(struct rn_heap *heap, const struct rn_grammar *grammar, struct rn_automaton **out,
                                runnel_error *error);
 void rn_automaton_free(struct rn_automaton *automaton); /* NULL is allowed */

@@ -78,7 +78,8 @@ struct rn_compile {
     struct rn_heap *heap;
     const struct rn_grammar *grammar;
     runnel_error error;
-    uint64_t steps; /* left */
+    uint64_t steps;   /* left */
+    uint64_t look_at; /* with fewer of them left the grammar's `stop` is asked; 0: never */
 
     struct rn_rule_shape *shapes; /* [rules] */
     struct rn_nfa_rule *rules;    /* [rules] */
@@ -110,12 +111,15 @@ bool rn_compile_fail(struct rn_compile *c, runnel_status status, const char *for
     __attribute__((format(printf, 3, 4)));
 bool rn_compile_fail_memory(struct rn_compile *c);
 
+/* Looks at the grammar's `stop`; false, and an error: it is asked. */
+bool rn_compile_look(struct rn_compile *c);
+
 /* Counts steps; false: they are used up, or there is an error. */
 static inline bool rn_compile_step(struct rn_compile *c, uint64_t n)
 {
     if (c->steps >= n && !rn_compile_failed(c)) {
         c->steps -= n;
-        return true;
+        return c->steps >= c->look_at || rn_compile_look(c);
     }
     return rn_compile_fail(c, RUNNEL_INVALID, "the grammar takes more than %llu steps to compile",
                            (unsigned long long)c->grammar->limits.steps);

@@ -45,6 +45,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "text/vocab.h"
 
@@ -122,6 +123,8 @@ struct rn_grammar {
     uint32_t *names; /* rules by their names: 1 + rule; 0: free */
     uint32_t n_names, room_names;
     uint32_t root;
+    const struct rn_interrupt
+        *stop;          /* ends the reading, and the making of an automaton; NULL, as it is made: nobody does */
     const char *source; /* borrowed until finished */
     size_t source_bytes;
     uint32_t at;

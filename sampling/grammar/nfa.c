@@ -8,6 +8,8 @@
 #include "sampling/grammar/code_points.h"
 #include "sampling/grammar/compile.h"
 
+#define STEPS_PER_LOOK 65536 /* some two milliseconds */
+
 bool rn_compile_fail(struct rn_compile *c, runnel_status status, const char *format, ...)
 {
     va_list args;
@@ -16,6 +18,14 @@ bool rn_compile_fail(struct rn_compile *c, runnel_status status, const char *for
     rn_error_vset(&c->error, status, format, args); /* keeps the first */
     va_end(args);
     return false;
+}
+
+bool rn_compile_look(struct rn_compile *c)
+{
+    if (rn_interrupted(c->grammar->stop))
+        return rn_compile_fail(c, RUNNEL_CANCELLED, "compiling was ended");
+    c->look_at = c->steps > STEPS_PER_LOOK ? c->steps - STEPS_PER_LOOK : 0;
+    return true;
 }
 
 bool rn_compile_fail_memory(struct rn_compile *c)

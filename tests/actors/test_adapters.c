@@ -8,14 +8,18 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/store/fingerprint.h"
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/base/whole_file.h"
 #include "tests/model/adapter_file.h"
+#include "tests/oracle/made_model.h"
 
 enum { PROMPT = 48, ANSWER = 24, KINDS = 3, RANKS = 4 };
 
@@ -23,7 +27,7 @@ static const char *const names[KINDS] = {NULL, "first", "second"};
 static const char *const texts[] = {"Once upon a time there was a small owl", "The old man went to the market"};
 
 static struct {
-    char folder[32], paths[KINDS][64], session[64], cache[64];
+    char folder[32], paths[KINDS][64], session[64], cache[64], twins[2][64], model[64], lone[64];
     runnel_adapter adapters[KINDS - 1];
     int32_t prompt[PROMPT];
     struct capture alone[KINDS]; /* answers to the prompt */
@@ -127,6 +131,107 @@ static void blocks_are_not_shared(void **state)
         for (int kind = 0; kind < KINDS; kind++)
             assert_true((ask(engine, model, kind) > 0) == (again > 0));
     runnel_engine_free(engine);
+}
+
+/* ---- Files that differ little ---- */
+
+/* Every byte of a file counts, and its scale. */
+static void fingerprints_tell_all_bytes(void **state)
+{
+    enum { STEP = 61, RANK = 16 };
+    static const char *const names_of[] = {"blk.0.attn_q.weight"};
+    struct rn_fingerprint print, other;
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    char *bytes;
+    size_t n;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    adapter_file_write_of(f.twins[0], quick_model(), names_of, 1, 3, RANK);
+    bytes = read_whole_new(f.twins[0], &n);
+    assert_int_equal(rn_gguf_parse(&heap, bytes, n, "adapter", &gguf, NULL), RUNNEL_OK);
+    assert_true(rn_gguf_tensor(gguf, 0)->bytes > 4096);
+    print = rn_fingerprint_adapter(gguf, 1);
+    for (uint64_t t = 0; t < rn_gguf_n_tensors(gguf); t++) {
+        const struct rn_tensor *tensor = rn_gguf_tensor(gguf, t);
+
+        for (uint64_t i = 0; i < tensor->bytes; i += STEP) {
+            char *byte = bytes + ((const char *)tensor->data - bytes) + i;
+
+            *byte ^= 1;
+            other = rn_fingerprint_adapter(gguf, 1);
+            assert_false(rn_fingerprint_equal(&print, &other));
+            *byte ^= 1;
+        }
+    }
+    other = rn_fingerprint_adapter(gguf, 1);
+    assert_true(rn_fingerprint_equal(&print, &other));
+    other = rn_fingerprint_adapter(gguf, 0.5f);
+    assert_false(rn_fingerprint_equal(&print, &other));
+    rn_gguf_free(gguf);
+    free(bytes);
+}
+
+/* Two files of which one has another byte, in the midst of a tensor that is too long for looks at a few places to find
+ * it: the highest of a number of B, which becomes large. */
+static void write_twins(void)
+{
+    enum { RANK = 48 };
+    const struct rn_tensor *tensor;
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    char *bytes;
+    size_t n, at;
+
+    rn_heap_init(&heap, NULL);
+    adapter_file_write(f.twins[0], quick_model(), 9, RANK);
+    bytes = read_whole_new(f.twins[0], &n);
+    assert_int_equal(rn_gguf_parse(&heap, bytes, n, "adapter", &gguf, NULL), RUNNEL_OK);
+    tensor = rn_gguf_find_tensor(gguf, "blk.0.ffn_down.weight.lora_b");
+    assert_true(tensor != NULL && tensor->bytes > 8192);
+    at = (size_t)((const char *)tensor->data - bytes) + (size_t)(tensor->bytes - 64) / 15 / 2 / 4 * 4 + 3;
+    assert_true(bytes[at] != 0x42);
+    bytes[at] = 0x42; /* 32 to 128 */
+    write_whole(f.twins[1], bytes, n);
+    rn_gguf_free(gguf);
+    free(bytes);
+}
+
+static void twins_share_no_blocks(void **state)
+{
+    runnel_model_options options = options_of(false);
+    runnel_adapter both[2];
+    struct capture alone[2] = {{0}}, behind = {0};
+    runnel_engine *engine;
+    runnel_model *model;
+
+    (void)state;
+    write_twins();
+    for (int i = 0; i < 2; i++)
+        both[i] = (runnel_adapter){.name = names[i + 1], .path = f.twins[i]};
+    options.adapters = both;
+    options.n_adapters = 2;
+    for (int i = 0; i < 2; i++) {
+        runnel_request request = request_of(i + 1, PROMPT, &alone[i]);
+
+        engine = start_engine(NULL);
+        model = load_model(engine, quick_model(), &options);
+        assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+        if (i == 1) {
+            runnel_request again = request_of(1, PROMPT, &behind); /* the first one, behind the other */
+
+            assert_int_equal(run_request(engine, model, &again), RUNNEL_EVENT_DONE);
+        }
+        runnel_engine_free(engine);
+    }
+    assert_memory_not_equal(alone[0].tokens, alone[1].tokens, ANSWER * sizeof(int32_t));
+    assert_int_equal(behind.last.usage.cached_tokens, 0);
+    assert_int_equal(behind.n_tokens, ANSWER);
+    assert_memory_equal(behind.tokens, alone[0].tokens, ANSWER * sizeof(int32_t));
+    capture_clear(&behind);
+    for (int i = 0; i < 2; i++)
+        capture_clear(&alone[i]);
 }
 
 static void blocks_outlive_a_restart(void **state)
@@ -323,7 +428,163 @@ static void embeddings_have_adapters(void **state)
     runnel_engine_free(engine);
 }
 
+/* ---- What is passed over, and loads that are cancelled ---- */
+
+/* Holds the load in the line that is passed over, until it is let go. */
+struct listener {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool holds, is_there;
+    unsigned n_passed, n_loaded, n_large; /* lines, and allocations behind the first one that has n_passed */
+};
+
+/* Rank of the adapter that is passed over in part; no allocation beside its stacks is as large as one. */
+enum { WIDE = 4096, LARGE = 2 * WIDE * 32 * 4 };
+
+static void *heard_alloc(void *user, size_t bytes, size_t alignment)
+{
+    struct listener *l = user;
+
+    pthread_mutex_lock(&l->mutex);
+    l->n_large += l->is_there && bytes >= LARGE;
+    pthread_mutex_unlock(&l->mutex);
+    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+static void heard_free(void *user, void *ptr, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(ptr);
+}
+
+static void on_line(void *user, runnel_log_level level, const char *line)
+{
+    struct listener *l = user;
+
+    (void)level;
+    pthread_mutex_lock(&l->mutex);
+    if (strstr(line, "tensor blk.21.attn_k.weight is passed over") != NULL) {
+        assert_ptr_equal(strstr(line, f.lone), line);
+        l->n_passed++;
+        l->is_there = true;
+        pthread_cond_broadcast(&l->changed);
+        while (l->holds)
+            pthread_cond_wait(&l->changed, &l->mutex);
+    }
+    l->n_loaded += strstr(line, "1 adapters, in") != NULL;
+    pthread_mutex_unlock(&l->mutex);
+}
+
+static runnel_engine *start_heard(struct listener *listener)
+{
+    runnel_engine_options options;
+
+    runnel_engine_options_default(&options);
+    options.on_log = on_line;
+    options.log_user = listener;
+    options.log_level = RUNNEL_LOG_INFO;
+    options.allocator = (runnel_allocator){heard_alloc, heard_free, listener};
+    return start_engine(&options);
+}
+
+/* Keys of blocks that take another's keys, beside queries. */
+static void write_unread(runnel_adapter *adapter, bool unread)
+{
+    static const char *const names_of[] = {"blk.0.attn_q.weight", "blk.21.attn_k.weight"};
+    struct writer w = {0};
+
+    made_model_write("tests/oracle/made/gemma3n-made-shared.txt", &w);
+    write_whole(f.model, w.bytes, w.n);
+    w_free(&w);
+    adapter_file_write_of(f.lone, f.model, names_of, unread ? 2 : 1, 4, WIDE);
+    *adapter = (runnel_adapter){.name = names[1], .path = f.lone};
+}
+
+static void what_is_passed_over_is_logged(void **state)
+{
+    struct listener listener = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    runnel_model_options options = options_of(false);
+    struct capture captures[3] = {{0}};
+    static const int32_t prompt[] = {1, 5, 9, 30, 41, 2, 17, 8};
+    runnel_adapter adapter;
+
+    (void)state;
+    options.context_tokens = 64;
+    options.adapters = &adapter;
+    options.n_adapters = 1;
+    for (int i = 0; i < 3; i++) { /* without the pair, with it, without the adapter */
+        runnel_engine *engine = start_heard(&listener);
+        runnel_request request = request_of(i < 2 ? 1 : 0, 0, &captures[i]);
+        runnel_model *model;
+
+        write_unread(&adapter, i > 0);
+        model = load_model(engine, f.model, &options);
+        assert_int_equal(listener.n_passed, i);
+        assert_true(i != 1 || listener.n_large > 0);
+        request.tokens = prompt;
+        request.n_tokens = sizeof prompt / sizeof prompt[0];
+        assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+        runnel_engine_free(engine);
+    }
+    assert_int_equal(captures[0].n_tokens, ANSWER);
+    assert_memory_equal(captures[1].tokens, captures[0].tokens, ANSWER * sizeof(int32_t));
+    assert_memory_not_equal(captures[2].tokens, captures[0].tokens, ANSWER * sizeof(int32_t));
+    for (int i = 0; i < 3; i++)
+        capture_clear(&captures[i]);
+}
+
+/* Cancelled when its file has been opened and nothing is copied yet: nothing is. */
+static void a_load_is_cancelled(void **state)
+{
+    struct listener listener = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .holds = true};
+    runnel_model_options options = options_of(false);
+    runnel_engine *engine = start_heard(&listener);
+    runnel_adapter adapter;
+    runnel_model *model;
+
+    (void)state;
+    write_unread(&adapter, true);
+    options.context_tokens = 64;
+    options.adapters = &adapter;
+    options.n_adapters = 1;
+    assert_int_equal(runnel_model_load(engine, f.model, &options, &model, NULL), RUNNEL_OK);
+    pthread_mutex_lock(&listener.mutex);
+    while (!listener.is_there)
+        pthread_cond_wait(&listener.changed, &listener.mutex);
+    runnel_model_cancel_load(model);
+    listener.holds = false;
+    pthread_cond_broadcast(&listener.changed);
+    pthread_mutex_unlock(&listener.mutex);
+    assert_int_equal(runnel_model_wait(model, -1, NULL), RUNNEL_CANCELLED);
+    assert_true(listener.n_loaded == 0 && listener.n_large == 0);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
 /* ---- What is said ---- */
+
+static void an_adapter_is_no_model(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model_options options = options_of(false);
+    runnel_model *model;
+    runnel_error error = {0};
+
+    (void)state;
+    for (int vocab_only = 0; vocab_only < 2; vocab_only++) {
+        options.vocab_only = (uint8_t)vocab_only;
+        assert_int_equal(runnel_model_load(engine, f.paths[1], &options, &model, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_model_wait(model, -1, &error), RUNNEL_FORMAT);
+        if (strstr(error.message, "it is not a model, but an adapter") == NULL ||
+            strstr(error.message, "--lora") == NULL || strncmp(error.message, f.paths[1], strlen(f.paths[1])) != 0)
+            fail_msg("%s", error.message);
+        runnel_model_free(model);
+    }
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
 
 static void they_are_listed(void **state)
 {
@@ -424,6 +685,10 @@ static int setup(void **state)
         return 1;
     snprintf(f.session, sizeof f.session, "%s/session", f.folder);
     snprintf(f.cache, sizeof f.cache, "%s/cache", f.folder);
+    snprintf(f.model, sizeof f.model, "%s/model.gguf", f.folder);
+    snprintf(f.lone, sizeof f.lone, "%s/lone.gguf", f.folder);
+    for (int i = 0; i < 2; i++)
+        snprintf(f.twins[i], sizeof f.twins[i], "%s/twin-%d.gguf", f.folder, i);
     for (int kind = 1; kind < KINDS; kind++) {
         snprintf(f.paths[kind], sizeof f.paths[kind], "%s/%s.gguf", f.folder, names[kind]);
         adapter_file_write(f.paths[kind], quick_model(), (uint64_t)kind, RANKS + (uint32_t)kind);
@@ -456,12 +721,21 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(together_as_alone),        cmocka_unit_test(blocks_are_not_shared),
-        cmocka_unit_test(blocks_outlive_a_restart), cmocka_unit_test(turns_of_two_adapters),
-        cmocka_unit_test(sessions_in_files),        cmocka_unit_test(drafters_change_nothing),
-        cmocka_unit_test(embeddings_have_adapters), cmocka_unit_test(they_are_listed),
-        cmocka_unit_test(names_that_are_not_there), cmocka_unit_test(options_that_are_wrong)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(together_as_alone),
+                                       cmocka_unit_test(blocks_are_not_shared),
+                                       cmocka_unit_test(blocks_outlive_a_restart),
+                                       cmocka_unit_test(turns_of_two_adapters),
+                                       cmocka_unit_test(sessions_in_files),
+                                       cmocka_unit_test(drafters_change_nothing),
+                                       cmocka_unit_test(embeddings_have_adapters),
+                                       cmocka_unit_test(they_are_listed),
+                                       cmocka_unit_test(names_that_are_not_there),
+                                       cmocka_unit_test(options_that_are_wrong),
+                                       cmocka_unit_test(fingerprints_tell_all_bytes),
+                                       cmocka_unit_test(twins_share_no_blocks),
+                                       cmocka_unit_test(what_is_passed_over_is_logged),
+                                       cmocka_unit_test(a_load_is_cancelled),
+                                       cmocka_unit_test(an_adapter_is_no_model)};
 
     return run_cases(tests, setup, teardown);
 }

@@ -5,12 +5,15 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "actors/engine.h"
 #include "fixture.h"
+#include "runnel_files.h"
 
 #define PROMPT "Once upon a time"
 
@@ -296,13 +299,115 @@ static void loads_from_many_threads(void **state)
     runnel_engine_free(reader.engine);
 }
 
+/* In a child of fork() the engine has no threads: what would wait for them says so at once, what would take the parent's
+ * events takes none, and freeing returns. */
+static bool is_refused(runnel_status status, const runnel_error *error)
+{
+    return status == RUNNEL_STATE && strstr(error->message, "forked") != NULL;
+}
+
+/* The number of the first check that fails; 0: none. */
+static int use_in_child(runnel_engine *engine, runnel_model *model, runnel_stream pulled, runnel_training *training,
+                        struct capture *capture)
+{
+    runnel_request request = make_request(PROMPT, 5, capture);
+    runnel_embed_request embed;
+    runnel_session session;
+    runnel_stream stream;
+    runnel_event event;
+    runnel_error error;
+    const runnel_event *taken;
+    runnel_machine machine = {.struct_size = sizeof machine};
+    runnel_training_progress progress = {.struct_size = sizeof progress};
+    size_t n_events = capture->n_events;
+
+    runnel_embed_request_default(&embed);
+    embed.text = "text";
+    embed.text_bytes = 4;
+    if (!is_refused(runnel_generate(model, &request, &stream, &error), &error) ||
+        !is_refused(runnel_embed(model, &embed, &stream, &error), &error))
+        return 1;
+    if (!is_refused(runnel_model_load(engine, quick_model(), NULL, &model, &error), &error) ||
+        !is_refused(runnel_model_wait(model, -1, &error), &error))
+        return 2;
+    if (!is_refused(runnel_engine_measure(engine, &machine, &error), &error))
+        return 3;
+    if (runnel_session_new(model, &session) != RUNNEL_STATE)
+        return 4;
+    if (runnel_stream_next(engine, pulled, -1, &event) != RUNNEL_STATE ||
+        runnel_engine_wait(engine, -1) != RUNNEL_STATE || runnel_engine_drain(engine, -1) != RUNNEL_STATE)
+        return 5;
+    if (runnel_engine_dispatch(engine, 0) != 0 || runnel_engine_take(engine, &taken, 1) != 0 ||
+        capture->n_events != n_events)
+        return 6;
+    if (!is_refused(runnel_training_wait(training, -1, &progress, &error), &error))
+        return 7;
+    runnel_training_free(training);
+    runnel_model_free(model);
+    runnel_engine_free(engine);
+    return 0;
+}
+
+/* One that goes on until it is freed. */
+static runnel_training *train_on(runnel_engine *engine)
+{
+    static const char text[] = "Once upon a time there was a little owl that lived in an old tree, far from the town. ";
+    char corpus[20 * (sizeof text - 1)];
+    runnel_eagle_options options;
+    runnel_training *training;
+
+    for (size_t i = 0; i < sizeof corpus; i += sizeof text - 1)
+        memcpy(corpus + i, text, sizeof text - 1);
+    runnel_eagle_options_default(&options);
+    options.steps = 1000000;
+    options.text_tokens = 16;
+    options.texts = options.unroll = 1;
+    assert_int_equal(runnel_eagle_train(engine, BUNDLED_MODEL, corpus, sizeof corpus, "/tmp/rn_close_head.gguf",
+                                        &options, &training, NULL),
+                     RUNNEL_OK);
+    return training;
+}
+
+static void used_in_a_child(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
+    struct capture called = {0}, unused = {0};
+    runnel_request request = make_request(PROMPT, 20, &called);
+    runnel_training *training = train_on(engine);
+    runnel_event event = {0};
+    runnel_stream pulled;
+    int said = -1;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    request.on_event = NULL;
+    assert_int_equal(runnel_generate(model, &request, &pulled, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_engine_wait(engine, -1), RUNNEL_OK); /* events wait, and are the parent's */
+    child = fork();
+    if (child == 0)
+        _exit(use_in_child(engine, model, pulled, training, &unused));
+    assert_int_equal(waitpid(child, &said, 0), child);
+    assert_true(WIFEXITED(said));
+    assert_int_equal(WEXITSTATUS(said), 0);
+    assert_int_equal(runnel_engine_wait(engine, 0), RUNNEL_OK);
+    run_until_end(engine, &called);
+    while (event.type < RUNNEL_EVENT_DONE)
+        assert_int_equal(runnel_stream_next(engine, pulled, -1, &event), RUNNEL_OK);
+    assert_int_equal(called.last.type, RUNNEL_EVENT_DONE);
+    runnel_training_free(training);
+    runnel_engine_free(engine);
+    capture_clear(&called);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_in_closing_callbacks), cmocka_unit_test(model_freed_in_closing_callback),
         cmocka_unit_test(end_behind_a_pause),         cmocka_unit_test(late_load_news),
         cmocka_unit_test(slots_change_hands),         cmocka_unit_test(pulled_failure),
-        cmocka_unit_test(loads_from_many_threads),
+        cmocka_unit_test(loads_from_many_threads),    cmocka_unit_test(used_in_a_child),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 #include "fixture.h"
 #include "runnel_uv.h"
+#include "tests/base/refusing.h"
 
 #define PROMPT "Once upon a time"
 #define TOKENS 40
@@ -304,6 +305,70 @@ static void libuv_begun_elsewhere(void **state)
 }
 
 /* One event at a time is all right. */
+/* The engine is freed on another thread than its loop's: streams end there and then; the loop closes its handle at its
+ * next turn, which frees the rest. */
+struct freed_elsewhere {
+    runnel_engine *engine;
+    uv_async_t freed;
+};
+
+static void *free_elsewhere(void *arg)
+{
+    struct freed_elsewhere *f = arg;
+
+    runnel_engine_free(f->engine);
+    uv_async_send(&f->freed);
+    return NULL;
+}
+
+/* busy: the engine's handle keeps the loop alive, for a stream; else one of the host's does. */
+static void free_beside_loop(bool busy, bool running)
+{
+    struct refusing memory = {0};
+    struct capture capture = {0};
+    struct freed_elsewhere f;
+    runnel_engine_options options;
+    runnel_request request = make_request(PROMPT, 500, &capture);
+    runnel_model *model;
+    pthread_t thread;
+    uv_loop_t loop;
+
+    runnel_engine_options_default(&options);
+    options.allocator = refusing_hook(&memory);
+    f.engine = start_engine(&options);
+    model = load_model(f.engine, quick_model(), NULL);
+    request.ignore_eos = 1;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(uv_async_init(&loop, &f.freed, on_submitted), 0);
+    if (busy)
+        uv_unref((uv_handle_t *)&f.freed);
+    assert_int_equal(runnel_uv_attach(f.engine, &loop), RUNNEL_OK);
+    if (busy)
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    assert_int_equal(pthread_create(&thread, NULL, free_elsewhere, &f), 0);
+    if (!running) {
+        pthread_join(thread, NULL);
+        assert_int_equal(capture.n_terminal, busy);
+    }
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    if (running)
+        pthread_join(thread, NULL);
+    assert_int_equal(capture.n_terminal, busy);
+    assert_int_equal(atomic_load(&memory.live), 0);
+    if (!uv_is_closing((uv_handle_t *)&f.freed))
+        uv_close((uv_handle_t *)&f.freed, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    capture_clear(&capture);
+}
+
+static void libuv_freed_elsewhere(void **state)
+{
+    (void)state;
+    for (int round = 0; round < UNLESS_SLOW(20, 4); round++)
+        free_beside_loop(round % 2 == 0, round / 2 % 2 == 0);
+}
+
 static void one_by_one(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
@@ -656,6 +721,7 @@ int main(void)
         cmocka_unit_test(libuv),
         cmocka_unit_test(libuv_ends),
         cmocka_unit_test(libuv_begun_elsewhere),
+        cmocka_unit_test(libuv_freed_elsewhere),
         cmocka_unit_test(one_by_one),
         cmocka_unit_test(inside_callbacks),
         cmocka_unit_test(free_inside_callback),

@@ -3,12 +3,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "actors/decode/prompt_budget.h"
 #include "actors/fair_queue.h"
+#include "base/rng.h"
 
 #define MANY 64
 
@@ -127,6 +129,139 @@ static void put_back_and_again(void **state)
     assert_ptr_equal(rn_fair_queue_remove(&turns, 4, 1), &requests[4]);
     assert_int_equal(serve_all(&turns, slots), 4);
     assert_memory_equal(slots, expected, sizeof expected);
+}
+
+/* The rule of fair_queue.h by its letter: a list that is looked through from one end to the other. */
+struct plain {
+    struct rn_request *list[MANY];
+    uint32_t n;
+    uint64_t served, tags[MANY], costs[MANY]; /* by slot */
+};
+
+static bool plain_before(const struct plain *plain, const struct rn_request *a, const struct rn_request *b)
+{
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    if (plain->tags[a->slot] != plain->tags[b->slot])
+        return plain->tags[a->slot] < plain->tags[b->slot];
+    return a->order < b->order;
+}
+
+static void plain_enter(struct plain *plain, struct rn_request *request, uint64_t tag, uint64_t cost)
+{
+    uint32_t at = plain->n++;
+
+    plain->tags[request->slot] = tag;
+    plain->costs[request->slot] = cost;
+    for (; at > 0 && plain_before(plain, request, plain->list[at - 1]); at--)
+        plain->list[at] = plain->list[at - 1];
+    plain->list[at] = request;
+}
+
+static void plain_push(struct plain *plain, struct rn_request *request, uint64_t cost)
+{
+    uint64_t tag = plain->served;
+
+    for (uint32_t i = 0; i < plain->n; i++) {
+        const struct rn_request *other = plain->list[i];
+        uint64_t finish = plain->tags[other->slot] + plain->costs[other->slot];
+
+        if (other->tenant == request->tenant && other->priority == request->priority)
+            tag = finish > plain->served ? finish : plain->served;
+    }
+    plain_enter(plain, request, tag, cost);
+}
+
+static void plain_take(struct plain *plain, const struct rn_request *request)
+{
+    uint32_t at = 0;
+
+    while (plain->list[at] != request)
+        at++;
+    memmove(plain->list + at, plain->list + at + 1, (plain->n - at - 1) * sizeof plain->list[0]);
+    plain->n--;
+}
+
+static void assert_same_order(const struct rn_fair_queue *turns, const struct plain *plain)
+{
+    const struct rn_request *request = turns->first;
+
+    assert_true(rn_fair_queue_check(turns));
+    assert_int_equal(turns->n, plain->n);
+    for (uint32_t i = 0; i < plain->n; i++, request = request->next)
+        assert_ptr_equal(request, plain->list[i]);
+    assert_null(request);
+}
+
+/* Whoever comes and goes, in whatever order. */
+static void as_the_rule_says(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct rn_fair_queue turns = {0};
+        struct plain plain = {.n = 0};
+        uint64_t rng = seed;
+
+        for (uint32_t step = 0; step < 1000; step++) {
+            uint32_t slot = (uint32_t)(rn_splitmix64(&rng) % MANY), way = (uint32_t)(rn_splitmix64(&rng) % 8);
+            struct rn_request *request = rn_fair_queue_find(&turns, slot, 1), *next;
+
+            if (request == NULL && way > 0) {
+                uint64_t cost = 1 + rn_splitmix64(&rng) % 50;
+
+                request = make(slot, rn_splitmix64(&rng) % 5, (int32_t)(rn_splitmix64(&rng) % 3) - 1);
+                rn_fair_queue_push(&turns, request, cost);
+                plain_push(&plain, request, cost);
+            } else if (request == NULL) {
+                rn_fair_queue_push_front(&turns, request = make(slot, 1, 0));
+                plain_enter(&plain, request, 0, 0);
+            } else if (way < 4) {
+                assert_ptr_equal(rn_fair_queue_remove(&turns, slot, 1), request);
+                assert_null(rn_fair_queue_find(&turns, slot, 1));
+                plain_take(&plain, request);
+            } else if (way < 6) {
+                next = request->next;
+                rn_fair_queue_take(&turns, request);
+                rn_fair_queue_put_back(&turns, request, next);
+            } else {
+                request = turns.first;
+                rn_fair_queue_take(&turns, request);
+                rn_fair_queue_served(&turns, request);
+                plain_take(&plain, request);
+                plain.served = plain.tags[request->slot] > plain.served ? plain.tags[request->slot] : plain.served;
+            }
+            assert_same_order(&turns, &plain);
+        }
+        while (turns.first != NULL)
+            rn_fair_queue_take(&turns, turns.first);
+    }
+}
+
+/* Twenty thousand of one tenant, and a newcomer for each of a thousand others; then all go, the last ones first. It takes
+ * five searches to enter and one to leave, none of which goes deeper than a few times 15, the logarithm of all. */
+static void crowds_are_no_work(void **state)
+{
+    enum { CROWD = 20000, OTHERS = 1000, ALL = CROWD + OTHERS, MOST = 20 * 15 };
+    struct rn_fair_queue turns = {0};
+    struct rn_request *all = calloc(ALL, sizeof *all);
+    uint64_t before;
+
+    (void)state;
+    assert_non_null(all);
+    for (uint32_t i = 0; i < ALL; i++) {
+        all[i] = (struct rn_request){.slot = i, .generation = 1, .tenant = i < CROWD ? 0 : i, .order = ++arrivals};
+        before = turns.n_looks;
+        rn_fair_queue_push(&turns, &all[i], 100);
+        assert_true(turns.n_looks - before <= MOST);
+    }
+    assert_true(rn_fair_queue_check(&turns));
+    for (uint32_t i = ALL; i-- > 0;) {
+        before = turns.n_looks;
+        assert_ptr_equal(rn_fair_queue_remove(&turns, i, 1), &all[i]);
+        assert_true(turns.n_looks - before <= MOST);
+    }
+    assert_true(turns.n == 0 && rn_fair_queue_check(&turns));
+    free(all);
 }
 
 /* ---- The pace, on machines whose steps take max(memory, rows * row) ---- */
@@ -321,6 +456,7 @@ int main(void)
         cmocka_unit_test(follows_its_readers),   cmocka_unit_test(short_prompts_bound_no_long_ones),
         cmocka_unit_test(keeps_the_time),        cmocka_unit_test(unbounded_where_nobody_reads),
         cmocka_unit_test(a_crowd_counts),        cmocka_unit_test(a_moment_for_others),
+        cmocka_unit_test(as_the_rule_says),      cmocka_unit_test(crowds_are_no_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

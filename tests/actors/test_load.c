@@ -1,6 +1,7 @@
 /* Loading: its events, its ends, its errors; several models and engines; options that must not change a text.
  * A gate in the allocator holds the loader's thread still, so that what happens "during a load" does. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +30,7 @@ struct gate {
     pthread_t owner;
     bool shut;
     size_t at_least; /* smaller ones pass */
+    size_t n_waiting;
 };
 
 static void *gated_alloc(void *user, size_t bytes, size_t alignment)
@@ -37,8 +39,12 @@ static void *gated_alloc(void *user, size_t bytes, size_t alignment)
     void *ptr = NULL;
 
     pthread_mutex_lock(&gate->mutex);
-    while (gate->shut && bytes >= gate->at_least && !pthread_equal(gate->owner, pthread_self()))
+    while (gate->shut && bytes >= gate->at_least && !pthread_equal(gate->owner, pthread_self())) {
+        gate->n_waiting++;
+        pthread_cond_broadcast(&gate->opened);
         pthread_cond_wait(&gate->opened, &gate->mutex);
+        gate->n_waiting--;
+    }
     pthread_mutex_unlock(&gate->mutex);
     return posix_memalign(&ptr, alignment < sizeof ptr ? sizeof ptr : alignment, bytes) == 0 ? ptr : NULL;
 }
@@ -55,6 +61,15 @@ static void set_gate(struct gate *gate, bool shut)
     pthread_mutex_lock(&gate->mutex);
     gate->shut = shut;
     pthread_cond_broadcast(&gate->opened);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+/* Until a thread has come to the gate. */
+static void await_waiting(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->mutex);
+    while (gate->n_waiting == 0)
+        pthread_cond_wait(&gate->opened, &gate->mutex);
     pthread_mutex_unlock(&gate->mutex);
 }
 
@@ -80,7 +95,7 @@ static runnel_engine *gated_engine(struct gate *gate)
 {
     runnel_engine_options options;
 
-    *gate = (struct gate){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, pthread_self(), false, 0};
+    *gate = (struct gate){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, pthread_self(), false, 0, 0};
     runnel_engine_options_default(&options);
     options.allocator = (runnel_allocator){gated_alloc, gated_free, gate};
     return start_engine(&options);
@@ -203,6 +218,7 @@ static void cancelled(void **state)
 
         set_gate(&gate, true);
         news.model = model = begin(engine, BUNDLED_MODEL, &options);
+        await_waiting(&gate); /* it has begun */
         assert_int_equal(runnel_model_wait(model, 0, &error), RUNNEL_TIMEOUT);
         assert_int_equal(runnel_model_wait(model, 20, &error), RUNNEL_TIMEOUT);
         if (way != 1)
@@ -223,6 +239,64 @@ static void cancelled(void **state)
         await_models(engine, 0);
         assert_int_equal(news.n_after, 0);
     }
+    runnel_engine_free(engine);
+}
+
+/* A load that waits behind another ends when it is cancelled, not when that one does; freed, it is gone behind it. */
+static void cancelled_in_the_queue(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+    struct news first = {0}, second = {0};
+    runnel_model_options options = told_to(&first), queued = told_to(&second);
+    runnel_error error;
+
+    (void)state;
+    set_gate(&gate, true);
+    first.model = begin(engine, BUNDLED_MODEL, &options);
+    await_waiting(&gate);
+    second.model = begin(engine, BUNDLED_MODEL, &queued);
+    assert_int_equal(runnel_model_wait(second.model, 0, NULL), RUNNEL_TIMEOUT);
+    runnel_model_cancel_load(second.model);
+    assert_int_equal(runnel_model_wait(second.model, 0, &error), RUNNEL_CANCELLED);
+    runnel_model_cancel_load(second.model); /* again: no effect */
+    run_until_told(engine, &second);
+    assert_int_equal(second.last, RUNNEL_LOAD_CANCELLED);
+    assert_int_equal(second.n_progress, 0);
+    runnel_model_free(second.model);
+    assert_int_equal(runnel_model_wait(first.model, 0, NULL), RUNNEL_TIMEOUT);
+    set_gate(&gate, false);
+    assert_int_equal(runnel_model_wait(first.model, -1, NULL), RUNNEL_OK);
+    await_models(engine, 1);
+    runnel_model_free(first.model);
+    await_models(engine, 0);
+    assert_int_equal(second.n_after, 0);
+    runnel_engine_free(engine);
+}
+
+/* The path is relative, and the process goes elsewhere before the loader comes to open the file. */
+static void path_as_it_was(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+    int home = open(".", O_RDONLY | O_DIRECTORY);
+    runnel_model *model, *behind;
+    runnel_error error;
+
+    (void)state;
+    assert_true(home >= 0 && BUNDLED_MODEL[0] != '/');
+    set_gate(&gate, true);
+    model = begin(engine, BUNDLED_MODEL, NULL);
+    behind = begin(engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(chdir("/tmp"), 0);
+    set_gate(&gate, false);
+    if (runnel_model_wait(model, -1, &error) != RUNNEL_OK || runnel_model_wait(behind, -1, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(fchdir(home), 0);
+    close(home);
+    runnel_model_free(model);
+    runnel_model_free(behind);
+    await_models(engine, 0);
     runnel_engine_free(engine);
 }
 
@@ -528,6 +602,12 @@ static void bad_options(void **state)
     bad.struct_size = sizeof bad + 1;
     refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "struct_size");
     bad = good;
+    bad.cache_dir = "";
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "cache_dir is empty");
+    bad = good;
+    bad.weights_dir = "";
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "weights_dir is empty");
+    bad = good;
     bad.kv_type = (runnel_kv_type)9;
     refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "kv_type");
     bad = good;
@@ -758,11 +838,23 @@ static void variations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress),     cmocka_unit_test(cancelled),         cmocka_unit_test(cancelled_in_callback),
-        cmocka_unit_test(engine_freed), cmocka_unit_test(bad_files),         cmocka_unit_test(unknown_architecture),
-        cmocka_unit_test(bad_options),  cmocka_unit_test(merges_of_another), cmocka_unit_test(all_architectures),
-        cmocka_unit_test(not_ready),    cmocka_unit_test(vocab_only),        cmocka_unit_test(too_many),
-        cmocka_unit_test(side_by_side), cmocka_unit_test(split_file),        cmocka_unit_test(variations),
+        cmocka_unit_test(progress),
+        cmocka_unit_test(cancelled),
+        cmocka_unit_test(cancelled_in_callback),
+        cmocka_unit_test(engine_freed),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(unknown_architecture),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(merges_of_another),
+        cmocka_unit_test(all_architectures),
+        cmocka_unit_test(not_ready),
+        cmocka_unit_test(vocab_only),
+        cmocka_unit_test(too_many),
+        cmocka_unit_test(side_by_side),
+        cmocka_unit_test(split_file),
+        cmocka_unit_test(variations),
+        cmocka_unit_test(cancelled_in_the_queue),
+        cmocka_unit_test(path_as_it_was),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

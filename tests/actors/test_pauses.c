@@ -15,6 +15,7 @@
 #define STREAMS 300
 #define PROMPT 40
 #define ANSWER 80
+#define SCORED 100  /* the prompts whose logits are wanted */
 #define STEP_US 200 /* of a step ... */
 #define ROW_US 100  /* ... and of each of its rows */
 #define BLOCKS 128  /* for eight or nine of the streams */
@@ -25,6 +26,7 @@ static struct oracle *oracle;
 static uint64_t now, rng;
 
 struct reader {
+    uint32_t n_logits;
     runnel_stream stream;
     uint64_t resume_us; /* 0: it is not paused */
     uint64_t pause_us;
@@ -65,6 +67,8 @@ static void on_event(void *user, const runnel_event *event)
             reader->resume_us = now + 1 + pick((uint32_t)(2 * reader->pause_us));
         }
     }
+    if (event->type == RUNNEL_EVENT_LOGITS)
+        assert_int_equal(event->position, reader->n_logits++);
     if (event->type >= RUNNEL_EVENT_DONE) {
         reader->end = event->type;
         n_ended++;
@@ -93,22 +97,28 @@ static void open_engine(uint32_t n_blocks)
     manual_open(&plan, &engine, &model, &oracle);
 }
 
+static void submit_text(uint32_t i, uint32_t n_prompt, runnel_request *request)
+{
+    int32_t prompt[SCORED];
+
+    for (uint32_t j = 0; j < n_prompt; j++)
+        prompt[j] = (int32_t)((i * 31 + j * 7 + i / 200 + 1) % 250);
+    request->tokens = prompt;
+    request->n_tokens = n_prompt;
+    request->on_event = on_event;
+    request->user = &readers[i];
+    assert_int_equal(runnel_generate(model, request, &readers[i].stream, NULL), RUNNEL_OK);
+}
+
 static void submit(uint32_t i, uint64_t pause_us, uint32_t in_pause)
 {
-    int32_t prompt[PROMPT];
     runnel_request request;
 
-    for (uint32_t j = 0; j < PROMPT; j++)
-        prompt[j] = (int32_t)((i * 31 + j * 7 + i / 200 + 1) % 250);
     readers[i] = (struct reader){.pause_us = pause_us, .in_pause = in_pause};
     runnel_request_default(&request);
-    request.tokens = prompt;
-    request.n_tokens = PROMPT;
     request.max_tokens = ANSWER;
     request.ignore_eos = 1;
-    request.on_event = on_event;
-    request.user = &readers[i];
-    assert_int_equal(runnel_generate(model, &request, &readers[i].stream, NULL), RUNNEL_OK);
+    submit_text(i, PROMPT, &request);
 }
 
 /* The next moment at which a reader reads on; UINT64_MAX: none pauses. */
@@ -268,6 +278,44 @@ static void for_ever(void **state)
     manual_close(engine, oracle);
 }
 
+/* Whoever wants the logits of a prompt gets a few at a time: one who reads them at once is not behind, and keeps its
+ * blocks though others wait for them. */
+static void prompts_with_logits_are_computed_once(void **state)
+{
+    const uint32_t n_scored = 12;
+    struct result result = {0};
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    (void)state;
+    rng = 1;
+    n_ended = STREAMS - n_scored;
+    open_engine(2 * SCORED / 8 + 2);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        runnel_request request;
+
+        readers[i] = (struct reader){.end = i < n_scored ? 0 : RUNNEL_EVENT_DONE};
+        runnel_request_default(&request);
+        request.max_tokens = 0;
+        request.want_logits = 1;
+        if (i < n_scored)
+            submit_text(i, SCORED, &request);
+    }
+    while (go_on(&result))
+        ;
+    for (uint32_t i = 0; i < n_scored; i++) {
+        assert_int_equal(readers[i].end, RUNNEL_EVENT_DONE);
+        assert_int_equal(readers[i].n_logits, SCORED);
+    }
+    runnel_engine_get_stats(engine, &stats);
+    result.us = now - 1;
+    result.preemptions = stats.preemptions;
+    result.again = result.rows - n_scored * SCORED;
+    print("prompts whose logits are wanted", &result);
+    assert_true(2 * result.again < n_scored * SCORED);
+    manual_check(model, oracle);
+    manual_close(engine, oracle);
+}
+
 /* ---- keep_time.h ---- */
 
 #define PLACES 1000 /* computing all of them takes 100 ms */
@@ -344,6 +392,7 @@ int main(void)
         cmocka_unit_test(short_pauses_keep_their_blocks),
         cmocka_unit_test(long_pauses_give_them_up),
         cmocka_unit_test(for_ever),
+        cmocka_unit_test(prompts_with_logits_are_computed_once),
         cmocka_unit_test(keep_time_follows_the_readers),
         cmocka_unit_test(keep_time_costs_little_more_than_the_best),
     };

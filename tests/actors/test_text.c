@@ -198,6 +198,79 @@ static void logprobs_and_logits(void **state)
     capture_clear(&capture);
 }
 
+static void on_end(struct capture *capture, const runnel_event *event)
+{
+    struct judged *j = capture->hook_user;
+
+    if (event->type != RUNNEL_EVENT_DONE)
+        return;
+    assert_int_equal(event->n_top, 5);
+    j->token = event->token;
+    j->logprob = event->logprob;
+    for (int i = 0; i < 5; i++) {
+        j->top[i] = event->top[i].logprob;
+        j->top_token[i] = event->top[i].token;
+    }
+}
+
+/* What a score of the same tokens says of the token that ended an answer, the terminal event says, too; without
+ * logprobs it says nothing. */
+static void logprobs_of_the_end(void **state)
+{
+    struct judged end = {0}, score = {0};
+    struct capture whole = {0}, cut = {.hook = on_end, .hook_user = &end}, plain = {0},
+                   scored = {.hook = on_judged, .hook_user = &score};
+    runnel_request request = make_request(PROMPT, 30, &whole);
+    int32_t tokens[64] = {0};
+    size_t n = 0, n_prompt = 0;
+    double sum = 0, max = -INFINITY;
+
+    (void)state;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_true(whole.n_tokens > 12);
+    request = make_request(PROMPT, 30, &cut);
+    request.stop_tokens = &whole.tokens[12];
+    request.n_stop_tokens = 1;
+    request.sampling.temperature = 0.5f; /* logprobs are of the model's own distribution */
+    request.sampling.top_k = 1;
+    request.want_logprobs = 1;
+    request.n_top = 5;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_int_equal(end.token, whole.tokens[12]);
+    request = make_request(PROMPT, 30, &plain);
+    request.stop_tokens = &whole.tokens[12];
+    request.n_stop_tokens = 1;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_int_equal(plain.last.token, whole.tokens[12]);
+    assert_int_equal(plain.last.n_top, 0);
+    assert_true(plain.last.logprob == 0);
+
+    assert_int_equal(runnel_tokenize(model, PROMPT, strlen(PROMPT), RUNNEL_TOKENIZE_BOS, tokens, 64, &n_prompt),
+                     RUNNEL_OK);
+    n = n_prompt + cut.n_tokens;
+    assert_true(n <= 64);
+    memcpy(tokens + n_prompt, cut.tokens, cut.n_tokens * sizeof tokens[0]);
+    request = make_request(NULL, 0, &scored);
+    request.tokens = tokens;
+    request.n_tokens = n;
+    request.want_logits = 1;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_int_equal(score.next_position, n);
+    for (uint32_t i = 0; i < score.n_logits; i++)
+        max = fmax(max, score.last_logits[i]);
+    for (uint32_t i = 0; i < score.n_logits; i++)
+        sum += exp(score.last_logits[i] - max);
+    assert_true(fabs(end.logprob - (score.last_logits[end.token] - max - log(sum))) < 1e-5);
+    for (int i = 0; i < 5; i++)
+        assert_true(fabs(end.top[i] - (score.last_logits[end.top_token[i]] - max - log(sum))) < 1e-5);
+    assert_int_equal(end.top_token[0], end.token); /* greedy */
+    free(score.last_logits);
+    capture_clear(&whole);
+    capture_clear(&cut);
+    capture_clear(&plain);
+    capture_clear(&scored);
+}
+
 struct progress {
     uint64_t done, cached;
 };
@@ -458,6 +531,7 @@ int main(void)
         cmocka_unit_test(stop_tokens),
         cmocka_unit_test(seeds),
         cmocka_unit_test(logprobs_and_logits),
+        cmocka_unit_test(logprobs_of_the_end),
         cmocka_unit_test(progress),
         cmocka_unit_test(session_turns),
         cmocka_unit_test(ids_outside),

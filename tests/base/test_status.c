@@ -6,7 +6,9 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/status.h"
+#include "tests/base/comma_locale.h"
 
 static void test_sets_code_and_sentence(void **state)
 {
@@ -172,6 +174,30 @@ static void test_never_overflows(void **state)
     }
 }
 
+static void keep_line(void *user, runnel_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(user, 100, "%s", line);
+}
+
+/* Sentences and lines of the log have a decimal point, whatever the host's locale has, and the host keeps it. */
+static void test_decimal_point(void **state)
+{
+    char line[100], own[8];
+    const struct rn_log log = {keep_line, line, RUNNEL_LOG_INFO};
+    runnel_error error = {0};
+
+    (void)state;
+    assert_true(comma_begin());
+    rn_error_set(&error, RUNNEL_INVALID, "%s: %g and %.2f", "a/b", -1.5, 1e-2);
+    rn_log(&log, RUNNEL_LOG_INFO, "%.1f MiB", 0.5);
+    snprintf(own, sizeof own, "%.1f", 0.5);
+    comma_end();
+    assert_string_equal(error.message, "a/b: -1.5 and 0.01");
+    assert_string_equal(line, "0.5 MiB");
+    assert_string_equal(own, "0,5");
+}
+
 static void test_names_and_texts(void **state)
 {
     (void)state;
@@ -185,11 +211,17 @@ static void test_names_and_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets_code_and_sentence),    cmocka_unit_test(test_null_error),
-        cmocka_unit_test(test_first_error_stays),         cmocka_unit_test(test_control_bytes_are_escaped),
-        cmocka_unit_test(test_other_bytes_are_escaped),   cmocka_unit_test(test_cut_between_characters),
-        cmocka_unit_test(test_reasons_behind_long_paths), cmocka_unit_test(test_long_reasons),
-        cmocka_unit_test(test_never_overflows),           cmocka_unit_test(test_names_and_texts),
+        cmocka_unit_test(test_sets_code_and_sentence),
+        cmocka_unit_test(test_null_error),
+        cmocka_unit_test(test_first_error_stays),
+        cmocka_unit_test(test_control_bytes_are_escaped),
+        cmocka_unit_test(test_other_bytes_are_escaped),
+        cmocka_unit_test(test_cut_between_characters),
+        cmocka_unit_test(test_reasons_behind_long_paths),
+        cmocka_unit_test(test_long_reasons),
+        cmocka_unit_test(test_never_overflows),
+        cmocka_unit_test(test_names_and_texts),
+        cmocka_unit_test(test_decimal_point),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,7 +170,7 @@ static int64_t disk_pwrite(void *user, int fd, const void *bytes, size_t n, uint
     if (n > disk->room)
         n = (size_t)disk->room;
     if (n == 0)
-        return -ENOSPC;
+        return -disk->full;
     if (disk->room != UINT64_MAX)
         disk->room -= n;
     return rn_cold_io_machine.pwrite(NULL, fd, bytes, n, offset);
@@ -238,7 +238,8 @@ void cold_disk_init(struct cold_disk *disk)
     *disk = (struct cold_disk){.io = {disk, disk_open, disk_close, disk_pread, disk_pwrite, disk_size, disk_truncate,
                                       disk_sync, disk_write_out, disk_will_read, disk_lock, disk_same, disk_mkdir,
                                       disk_unlink, disk_rmdir, disk_list},
-                               .room = UINT64_MAX};
+                               .room = UINT64_MAX,
+                               .full = ENOSPC};
 }
 
 /* ---- Folders ---- */

@@ -41,6 +41,7 @@ struct cold_disk {
     bool for_good;           /* and all later ones */
     int error;               /* as what; 0: a read or write is short by half instead */
     uint64_t room;           /* bytes that can still be written; UINT64_MAX */
+    int full;                /* ENOSPC: what a write says then */
     int64_t n_open;          /* descriptors */
     uint64_t n_pread;
 };

@@ -463,10 +463,13 @@ static uint32_t go_on(struct cold_disk *disk, struct rn_cold_store *store, uint6
     return n;
 }
 
-/* A disk with so much room: the store says so once, then refuses, and what was written can be read. It ends with whole
- * records. Where there is room again, every other time, it goes on. */
+/* A disk, a quota or a file of a process that may have no longer ones, with so much room: the store says so once, then
+ * refuses, and what was written can be read. It ends with whole records. Where there is room again, every other time,
+ * it goes on. */
 static void test_full_disk(void **state)
 {
+    static const int full[] = {ENOSPC, EDQUOT, EFBIG};
+
     (void)state;
     for (uint64_t room = 0; room < 6000; room += 97) {
         struct cold_disk disk;
@@ -480,12 +483,13 @@ static void test_full_disk(void **state)
         assert_int_equal(rn_cold_io_machine.mkdir(NULL, cold_folder), 0);
         cold_disk_init(&disk);
         disk.room = room;
+        disk.full = full[room / 97 % 3];
         store = open_with(&disk.io, &cold_roomy, NULL);
         while (cold_append(store, (struct cold_key){5, n, 0}, n == 0 ? 0 : handles[n - 1], &handles[n]) == RUNNEL_OK)
             n++;
         assert_true(n < 100);
         assert_true(rn_tier_store_error(rn_cold_store_tier(store), &error));
-        assert_non_null(strstr(error.message, "No space left"));
+        assert_non_null(strstr(error.message, strerror(disk.full)));
         assert_false(rn_tier_store_error(rn_cold_store_tier(store), &error));
         assert_int_equal(cold_append(store, (struct cold_key){6, 0, 0}, 0, &handles[n]), RUNNEL_STATE);
         if (room % 2 == 0)

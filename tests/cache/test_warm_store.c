@@ -298,7 +298,7 @@ static void test_options(void **state)
 
         assert_int_equal(rn_warm_store_open(&heap, &bad[i], &store, &error), RUNNEL_INVALID);
         assert_null(store);
-        assert_non_null(strstr(error.message, "too small"));
+        assert_non_null(strstr(error.message, "cache_warm_bytes"));
     }
     rn_warm_store_close(NULL);
 }

@@ -21,37 +21,27 @@ static struct rn_heap heap;
 static struct writer bytes;
 static struct rn_gguf *model;
 
-static void adapt(const struct rn_adapters *adapters)
-{
-    runnel_error error = {0};
-    struct rn_plan *plan;
-
-    RN_CHECK(rn_plan_new(&heap, model, 0, &plan, NULL) == RUNNEL_OK);
-    if (rn_adapters_check(adapters, plan, &error) == RUNNEL_OK) {
-        RN_CHECK(rn_plan_adapt(plan, adapters, &error) == RUNNEL_OK && rn_plan_check(plan));
-        RN_CHECK(plan->n_adapters == 2);
-    } else {
-        RN_CHECK(error.message[0] != '\0');
-    }
-    rn_plan_free(plan);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fd = memfd_create("adapter", MFD_CLOEXEC);
     struct rn_adapters *adapters;
+    struct rn_plan *plan;
     runnel_error error = {0};
     uint64_t before = rn_heap_blocks(&heap);
     char path[64];
 
     RN_CHECK(fd >= 0 && (size == 0 || pwrite(fd, data, size, 0) == (ssize_t)size));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (rn_adapters_load(&heap, model, (struct rn_adapter_source[]){{"a", path, 1}, {"b", path, -2}}, 2, &adapters,
+    RN_CHECK(rn_plan_new(&heap, model, 0, &plan, NULL) == RUNNEL_OK);
+    if (rn_adapters_load(&heap, plan, (struct rn_adapter_source[]){{"a", path, 1}, {"b", path, -2}}, 2, NULL, &adapters,
                          &error) == RUNNEL_OK) {
-        adapt(adapters);
+        RN_CHECK(rn_plan_adapt(plan, adapters, &error) == RUNNEL_OK && rn_plan_check(plan));
+        RN_CHECK(plan->n_adapters == 2);
+        rn_plan_free(plan);
         rn_adapters_free(adapters);
     } else {
         RN_CHECK(error.message[0] != '\0');
+        rn_plan_free(plan);
     }
     close(fd);
     RN_CHECK(rn_heap_blocks(&heap) == before);

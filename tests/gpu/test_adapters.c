@@ -98,7 +98,7 @@ static void check_model(const char *text, const char *adapter_text)
     sources[0].path = sources[1].path = path;
     assert_int_equal(rn_gguf_parse(&heap, model.bytes, model.n, text, &gguf, NULL), RUNNEL_OK);
     assert_int_equal(rn_plan_new(&heap, gguf, CONTEXT, &plan, NULL), RUNNEL_OK);
-    assert_int_equal(rn_adapters_load(&heap, gguf, sources, 2, &adapters, NULL), RUNNEL_OK);
+    assert_int_equal(rn_adapters_load(&heap, plan, sources, 2, NULL, &adapters, NULL), RUNNEL_OK);
     assert_int_equal(rn_plan_adapt(plan, adapters, NULL), RUNNEL_OK);
     compare(plan);
     rn_plan_free(plan);

@@ -15,6 +15,7 @@
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/expect_allowed.h"
 #include "tests/gpu/rigs/open_emulated.h"
+#include "tests/gpu/rigs/real_device.h"
 #include "tests/model/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
@@ -82,19 +83,43 @@ static void check_model(const char *name, struct runner *cuda)
     made_result_free(&heap, &cut);
 }
 
+static uint64_t free_bytes(void)
+{
+    struct rn_device_memory memory;
+
+    device->kind->memory(device, &memory);
+    return memory.free_bytes;
+}
+
+/* What a backend has taken beside weights, blocks and states is what steps take, at most. In the emulation: a GPU's driver
+ * rounds, and others take memory, too. */
+static void check_bytes(const char *name, const struct runner *cuda, uint64_t taken)
+{
+    const struct rn_backend_limits *limits = &cuda->limits;
+    uint64_t others = rn_device_weight_bytes(device, cuda->plan, 0) +
+                      limits->n_blocks * rn_plan_kv_bytes(cuda->plan, limits->kv_type) * limits->block_tokens +
+                      limits->n_states * cuda->plan->state_bytes;
+
+    if (real_device_library() == NULL && taken > others + rn_device_step_bytes(device, cuda->plan, limits))
+        complain(name, "its steps take more than is said");
+}
+
 /* Frees the plan. */
 static void run_plan(const char *name, struct rn_plan *plan)
 {
     runnel_error error = {0};
     struct rn_backend_limits limits;
+    uint64_t before = free_bytes();
     struct runner cuda;
 
     n_rows = made_rows(name);
     limits = made_limits(plan, n_rows);
-    if (prepare_on_device(&cuda, &heap, device, plan, &limits, &error) == RUNNEL_OK)
+    if (prepare_on_device(&cuda, &heap, device, plan, &limits, &error) == RUNNEL_OK) {
+        check_bytes(name, &cuda, before - free_bytes());
         check_model(name, &cuda);
-    else
+    } else {
         complain(name, error.message);
+    }
     close_on_device(&cuda);
     rn_plan_free(plan);
 }

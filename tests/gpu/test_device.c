@@ -15,9 +15,7 @@
 #include "gpu/emulated/emulation.h"
 #include "gpu/gpu.h"
 #include "gpu/steps.h"
-#include "model/quant/quant.h"
 #include "tests/base/refusing.h"
-#include "tests/gpu/rigs/expect_allowed.h"
 #include "tests/gpu/rigs/faulty_driver.h"
 #include "tests/gpu/rigs/small_plan.h"
 #include "tests/slow.h"
@@ -149,134 +147,6 @@ static void test_logits(void **state)
             assert_memory_equal(together, alone, n * sizeof alone[0]);
         }
     close_fixture(&f);
-}
-
-/* ---- Shared memory ---- */
-
-/* An embedding, and a head of a type that no other product has: of so many columns that matmul_stream takes them. */
-enum { WIDE = 1024, WIDE_ROWS = 12 };
-
-static struct {
-    struct rn_plan plan;
-    struct rn_op ops[2];
-    struct rn_slot slots[2];
-    struct rn_weight weights[2];
-    struct rn_tensor tensors[2];
-    float table[SMALL_VOCAB * WIDE];
-    uint16_t head[SMALL_VOCAB * WIDE]; /* BF16 */
-} wide;
-
-static void set_wide_weight(int index, uint32_t type_id, const void *data)
-{
-    const struct rn_type *type = rn_type(type_id);
-
-    wide.tensors[index] = (struct rn_tensor){.type = type_id, .data = data, .elements = SMALL_VOCAB * WIDE};
-    wide.tensors[index].bytes = SMALL_VOCAB * rn_type_bytes(type, WIDE);
-    wide.weights[index] =
-        (struct rn_weight){&wide.tensors[index], type, type_id, WIDE, SMALL_VOCAB, 1, rn_type_bytes(type, WIDE)};
-    wide.ops[index] = (struct rn_op){.kind = index == 0 ? RN_OP_EMBED : RN_OP_MATMUL,
-                                     .out = (int16_t)index,
-                                     .out2 = -1,
-                                     .a = (int16_t)(index - 1),
-                                     .b = -1,
-                                     .weight = index,
-                                     .bias = -1,
-                                     .layer = -1,
-                                     .scale = 1};
-}
-
-static void make_wide(void)
-{
-    for (uint32_t i = 0; i < SMALL_VOCAB * WIDE; i++) {
-        const float value = (float)(i * 7919 % 256) / 256 - 0.5f;
-        uint32_t bits;
-
-        wide.table[i] = (float)(i * 104729 % 512) / 512 - 0.5f;
-        memcpy(&bits, &value, sizeof bits);
-        wide.head[i] = (uint16_t)(bits >> 16); /* exact: eight bits */
-    }
-    set_wide_weight(0, RN_F32, wide.table);
-    set_wide_weight(1, RN_BF16, wide.head);
-    wide.slots[0].width = WIDE;
-    wide.slots[1] = (struct rn_slot){.width = SMALL_VOCAB, .logits = true};
-    wide.plan = (struct rn_plan){.n_vocab = SMALL_VOCAB,
-                                 .embedding = WIDE,
-                                 .context_tokens = 256,
-                                 .n_ops = 2,
-                                 .n_slots = 2,
-                                 .n_weights = 2,
-                                 .ops = wide.ops,
-                                 .slots = wide.slots,
-                                 .weights = wide.weights,
-                                 .logits_slot = 1};
-    strcpy(wide.plan.architecture, "wide");
-}
-
-/* Logits of rows of tokens 0, 1, ...: in double precision, from the numbers as they were made. */
-static void expect_wide_logits(const float *got, uint32_t n)
-{
-    double error = 0, norm = 0;
-
-    for (uint32_t i = 0; i < n * SMALL_VOCAB; i++) {
-        double want = 0;
-
-        for (uint32_t c = 0; c < WIDE; c++)
-            want += (double)wide.table[i / SMALL_VOCAB * WIDE + c] *
-                    ((double)((i % SMALL_VOCAB * WIDE + c) * 7919 % 256) / 256 - 0.5);
-        error += (got[i] - want) * (got[i] - want);
-        norm += want * want;
-    }
-    assert_true(error / norm < 1e-7);
-}
-
-/* Every number of wanted rows of a head of a type of its own, as the load's measurement may have decided. */
-static void test_shared_memory(void **state)
-{
-    const struct rn_backend_limits wide_limits = {.max_rows = WIDE_ROWS,
-                                                  .max_seqs = 1,
-                                                  .max_outs = WIDE_ROWS,
-                                                  .n_blocks = 1,
-                                                  .block_tokens = BLOCK,
-                                                  .context_tokens = BLOCK,
-                                                  .kv_type = RUNNEL_KV_F16};
-    static float logits[WIDE_ROWS][SMALL_VOCAB];
-
-    (void)state;
-    make_wide();
-    for (int streams = 0; streams < 2; streams++) {
-        struct rn_gpu_backend *backend;
-        runnel_error error = {0};
-        struct fixture f;
-
-        open_device(&f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
-        if (f.backend->ops->prepare(f.backend, &wide.plan, &wide_limits, NULL, NULL, &error) != RUNNEL_OK)
-            fail_msg("%s", error.message);
-        backend = (struct rn_gpu_backend *)f.backend;
-        for (uint32_t i = 0; i < RN_GPU_TYPES; i++)
-            backend->stream_blocks[i] = streams != 0 ? rn_gpu_stream_blocks(backend) : 0;
-        for (uint32_t n = 1; n <= WIDE_ROWS; n++) {
-            uint32_t block = 0;
-            struct rn_step_seq seq = {.blocks = &block, .n_blocks = 1};
-            struct rn_step_row rows[WIDE_ROWS];
-            struct rn_step step = {.n_rows = n,
-                                   .n_seqs = 1,
-                                   .n_outs = n,
-                                   .rows = rows,
-                                   .seqs = &seq,
-                                   .logits = logits[0],
-                                   .on_done = on_step_done,
-                                   .user = &f};
-
-            for (uint32_t i = 0; i < n; i++)
-                rows[i] = (struct rn_step_row){(int32_t)i, i, 0, (int32_t)i};
-            f.backend->ops->submit_async(f.backend, &step);
-            sem_wait(&f.done);
-            assert_int_equal(step.status, RUNNEL_OK);
-            expect_wide_logits(logits[0], n);
-        }
-        expect_allowed(f.backend);
-        close_fixture(&f);
-    }
 }
 
 /* ---- Blocks ---- */
@@ -411,11 +281,20 @@ static int refuse_ready(struct rn_gpu_driver *driver, struct rn_gpu_exec **exec,
     return RN_GPU_OUT_OF_MEMORY;
 }
 
+/* Lines of the log: of graphs that failed, and of steps. */
+struct lines {
+    int graphs, failures;
+};
+
 static void count_line(void *user, runnel_log_level level, const char *line)
 {
+    struct lines *lines = user;
+    bool is_failure = strstr(line, "cuda: device 0: a step failed: ") != NULL ||
+                      strstr(line, "cuda: device 0: a copy of blocks failed: ") != NULL;
+
     assert_int_equal(level, RUNNEL_LOG_WARNING);
-    assert_non_null(strstr(line, "cuda: device 0: a step cannot be made a graph"));
-    ++*(int *)user;
+    assert_true(is_failure || strstr(line, "cuda: device 0: a step cannot be made a graph") != NULL);
+    __atomic_add_fetch(is_failure ? &lines->failures : &lines->graphs, 1, __ATOMIC_RELAXED);
 }
 
 /* Whatever a graph fails at, its step and all behind it are launched op by op, and the log says so once; only a stream
@@ -426,7 +305,7 @@ static void test_graphs_fail(void **state)
 
     (void)state;
     for (int i = 0; i < CASES; i++) {
-        int lines = 0;
+        struct lines lines = {0, 0};
         const struct rn_log log = {count_line, &lines, RUNNEL_LOG_WARNING};
         float logits[SMALL_VOCAB];
         const int32_t token = 5;
@@ -441,7 +320,8 @@ static void test_graphs_fail(void **state)
             runnel_status want = i == 2 && step > 0 ? RUNNEL_DEVICE : RUNNEL_OK;
 
             assert_int_equal(run(&f, &token, 1, logits), want);
-            assert_int_equal(lines, step > 0);
+            assert_int_equal(lines.graphs, step > 0);
+            assert_int_equal(lines.failures, want != RUNNEL_OK);
             if (want == RUNNEL_OK)
                 expect_logits(logits, token);
         }
@@ -471,7 +351,8 @@ static void test_unsupported(void **state)
     small.ops[3].kind = RN_OP_ATTENTION; /* heads whose numbers are no multiple of 4 */
     small.ops[3].k_dim = 3;
     small.ops[3].v_dim = 4;
-    expect_refused(RUNNEL_UNSUPPORTED, "no kernel for op ATTENTION of small");
+    expect_refused(RUNNEL_UNSUPPORTED,
+                   "no kernel for op ATTENTION of small with heads of 3 numbers and KV of type f32");
     small.ops[3].kind = RN_OP_ADD;
     small.weights[2].type_id = 63;
     small.weights[2].type = &unknown;
@@ -610,19 +491,142 @@ static void test_lost_in_a_step(void **state)
     (void)state;
     emulation.launch = failing_launch;
     for (int good = 0; good < 12; good += 3) {
+        struct lines lines = {0, 0};
+        const struct rn_log log = {count_line, &lines, RUNNEL_LOG_WARNING};
+
         launches_left = 1000;
         open_device(&f, kernels->driver(&heap, &emulation, MEMORY), &error);
+        ((struct rn_gpu_device *)f.device)->log = &log;
         assert_int_equal(prepare(&f, &error), RUNNEL_OK);
         launches_left = good;
         while (run(&f, &token, 1, logits) == RUNNEL_OK)
             expect_logits(logits, token);
         assert_int_equal(run(&f, &token, 1, logits), RUNNEL_DEVICE);
+        assert_int_equal(lines.failures, 1); /* in the driver's words, and once */
         assert_int_equal(
             copy(&f, (struct rn_host_copy[]){{.block = 1, .n_positions = 1, .to_host = true, .host = block}}, 1),
             RUNNEL_DEVICE);
         close_fixture(&f);
+        assert_int_equal(lines.failures, 1);
     }
 }
+
+/* The only step fails on the device, and nobody submits another one: its end tells. */
+static void test_last_step_lost(void **state)
+{
+    struct rn_gpu_emulation emulation = *kernels->emulation;
+    struct lines lines = {0, 0};
+    const struct rn_log log = {count_line, &lines, RUNNEL_LOG_WARNING};
+    float logits[SMALL_VOCAB];
+    const int32_t token = 5;
+    runnel_error error = {0};
+    struct fixture f;
+
+    (void)state;
+    emulation.launch = failing_launch;
+    launches_left = 1000;
+    open_device(&f, kernels->driver(&heap, &emulation, MEMORY), &error);
+    ((struct rn_gpu_device *)f.device)->log = &log;
+    assert_int_equal(prepare(&f, &error), RUNNEL_OK);
+    launches_left = 0;
+    assert_int_equal(run(&f, &token, 1, logits), RUNNEL_DEVICE);
+    close_fixture(&f);
+    assert_int_equal(lines.failures, 1);
+}
+
+static int lost_callback(struct rn_gpu_driver *driver, struct rn_gpu_stream *stream, rn_gpu_callback callback,
+                         void *user, unsigned flags)
+{
+    (void)driver;
+    (void)flags;
+    callback(stream, RN_GPU_LAUNCH_FAILED, user);
+    return RN_GPU_OK;
+}
+
+/* Likewise of a copy. */
+static void test_copy_lost(void **state)
+{
+    struct lines lines = {0, 0};
+    const struct rn_log log = {count_line, &lines, RUNNEL_LOG_WARNING};
+    unsigned char block[BLOCK_BYTES];
+    struct fixture f;
+
+    (void)state;
+    open_ready(&f);
+    ((struct rn_gpu_device *)f.device)->log = &log;
+    f.module.driver->stream_callback = lost_callback;
+    assert_int_equal(
+        copy(&f, (struct rn_host_copy[]){{.block = 1, .n_positions = BLOCK, .to_host = true, .host = block}}, 1),
+        RUNNEL_DEVICE);
+    close_fixture(&f);
+    assert_int_equal(lines.failures, 1);
+}
+
+/* ---- The thread's context ---- */
+
+/* What a thread of the host has, as the driver's functions know it; another than the device's. */
+static struct rn_gpu_context *current, *const hosts = (struct rn_gpu_context *)(uintptr_t)8;
+
+static int get_context(struct rn_gpu_driver *driver, struct rn_gpu_context **context)
+{
+    (void)driver;
+    *context = current;
+    return RN_GPU_OK;
+}
+
+static int set_context(struct rn_gpu_driver *driver, struct rn_gpu_context *context)
+{
+    current = context;
+    return context == hosts ? RN_GPU_OK : whole.context_set(driver, context);
+}
+
+/* Whoever asks for memory, frees a backend or closes its device has the context afterwards that it had. */
+static void test_context(void **state)
+{
+    struct rn_device_memory memory;
+    struct fixture f;
+    void *host;
+
+    (void)state;
+    open_ready(&f);
+    f.module.driver->context_get = get_context;
+    f.module.driver->context_set = set_context;
+    current = hosts;
+    f.device->kind->memory(f.device, &memory);
+    assert_ptr_equal(current, hosts);
+    host = f.backend->ops->host_alloc(f.backend, 64);
+    assert_ptr_equal(current, hosts);
+    f.backend->ops->host_free(f.backend, host);
+    assert_ptr_equal(current, hosts);
+    f.backend->ops->free(f.backend);
+    assert_ptr_equal(current, hosts);
+    f.backend = NULL;
+    close_fixture(&f);
+    assert_ptr_equal(current, hosts);
+}
+
+/* ---- What steps take ---- */
+
+/* A device with so much memory as weights, blocks and the steps' take together, or less: only the first one is enough. */
+static void test_step_bytes(void **state)
+{
+    (void)state;
+    for (int less = 0; less < 2; less++) {
+        runnel_error error = {0};
+        struct fixture f;
+        uint64_t bytes;
+
+        open_device(&f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
+        bytes = rn_device_weight_bytes(f.device, &small.plan, 0) + N_BLOCKS * BLOCK_BYTES +
+                rn_device_step_bytes(f.device, &small.plan, &limits);
+        close_fixture(&f);
+        open_device(&f, kernels->driver(&heap, kernels->emulation, less ? bytes / 4 * 3 : bytes), &error);
+        assert_int_equal(prepare(&f, &error), less ? RUNNEL_NO_MEMORY : RUNNEL_OK);
+        close_fixture(&f);
+    }
+}
+
+/* ---- Refused memory ---- */
 
 /* Every allocation of the host refused in turn. */
 static void test_refused_memory(void **state)
@@ -673,7 +677,9 @@ int main(void)
         cmocka_unit_test(test_graphs_fail),     cmocka_unit_test(test_unsupported),
         cmocka_unit_test(test_little_memory),   cmocka_unit_test(test_cancelled_load),
         cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_lost_in_a_step),
-        cmocka_unit_test(test_refused_memory),  cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_context),         cmocka_unit_test(test_last_step_lost),
+        cmocka_unit_test(test_copy_lost),       cmocka_unit_test(test_step_bytes),
+        cmocka_unit_test(test_refused_memory),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);

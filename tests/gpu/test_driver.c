@@ -309,12 +309,13 @@ static int out_of_order(struct rn_gpu_driver *driver, unsigned flags)
     return RN_GPU_LAUNCH_FAILED;
 }
 
-static void expect_refused(const char *file, const char *words)
+/* For kernels that this CUDA has compiled. */
+static void expect_refused(const char *file, int cuda, const char *words)
 {
     struct rn_gpu_driver *driver = NULL;
     runnel_error error = {0};
 
-    assert_int_equal(rn_gpu_driver_real(&heap, file, &driver, &error), RUNNEL_UNSUPPORTED);
+    assert_int_equal(rn_gpu_driver_real(&heap, file, cuda, &driver, &error), RUNNEL_UNSUPPORTED);
     if (strstr(error.message, words) == NULL)
         fail_msg("\"%s\" has no \"%s\"", error.message, words);
     assert_null(driver);
@@ -324,8 +325,8 @@ static void test_no_driver(void **state)
 {
     (void)state;
     rn_heap_init(&heap, NULL);
-    expect_refused("libnowhere.so.1", "there is no driver libnowhere.so.1");
-    expect_refused(STUB_OLD_DRIVER, "too old: it has no cuDriverGetVersion");
+    expect_refused("libnowhere.so.1", 0, "there is no driver libnowhere.so.1");
+    expect_refused(STUB_OLD_DRIVER, 0, "too old: it has no cuDriverGetVersion");
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
@@ -339,17 +340,20 @@ static void test_real_driver(void **state)
     *stubs.driver = f.driver;
     whole = *f.driver;
     f.driver->version = old_version;
-    expect_refused(STUB_DRIVER, "is for CUDA 11.4, which is older than 12.0");
+    expect_refused(STUB_DRIVER, 0, "is for CUDA 11.4, which is older than 12.0");
     *f.driver = whole;
+    expect_refused(STUB_DRIVER, 13020,
+                   "the kernels were compiled by CUDA 13.2; the driver " STUB_DRIVER
+                   " is for CUDA 12.0: they need one for CUDA 13.0 or later");
     f.driver->device_count = no_devices;
-    expect_refused(STUB_DRIVER, "finds no device: error 100");
+    expect_refused(STUB_DRIVER, 12000, "finds no device: error 100");
     *f.driver = whole;
     f.driver->init = out_of_order;
-    expect_refused(STUB_DRIVER, "finds no device: unspecified launch failure");
+    expect_refused(STUB_DRIVER, 12000, "finds no device: unspecified launch failure");
     *f.driver = whole;
 
     /* A whole driver behind the symbols: what goes in comes through. */
-    assert_int_equal(rn_gpu_driver_real(&heap, STUB_DRIVER, &f.driver, NULL), RUNNEL_OK);
+    assert_int_equal(rn_gpu_driver_real(&heap, STUB_DRIVER, 12090, &f.driver, NULL), RUNNEL_OK);
     assert_int_equal(f.driver->fill(f.driver, f.values, 0, N * sizeof(float), f.stream), RN_GPU_OK);
     assert_int_equal(add(&f, f.values, 4), RN_GPU_OK);
     expect_values(&f, 4);

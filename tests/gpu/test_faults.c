@@ -35,7 +35,7 @@ enum {
 };
 
 static struct stubs stubs;
-static char model_path[64], wide_path[64], session_path[64];
+static char model_path[64], wide_path[64], wider_path[64], products_path[64], session_path[64];
 static int32_t want[PROMPTS][ANSWER]; /* what the CPU says */
 
 /* ---- One life ---- */
@@ -47,14 +47,20 @@ struct life {
     struct refusing memory;
     runnel_engine *engine;
     runnel_model *cpu, *model;
-    unsigned refused; /* lines of the log: the model is loaded on the CPU */
-    bool told;        /* likewise: host memory is refused */
+    unsigned refused;  /* lines of the log: the model is loaded on the CPU */
+    unsigned compiles; /* likewise: the driver compiles the kernels */
+    bool told;         /* likewise: host memory is refused */
     runnel_error error;
     uint64_t loaded[RN_GPU_CALLS];              /* calls when the model was loaded */
     unsigned failed;                            /* requests */
     void (*make)(struct rn_gpu_driver *driver); /* into that of another machine; NULL: it is as it is */
     const char *path;                           /* of the model on the device; NULL: the usual one */
-    bool learns;                                /* what is said is what is wanted */
+    const char *draft_path;                     /* of one that drafts for it; NULL: none does */
+    uint64_t kv_bytes;                          /* of another model than the usual one; 0: as many as suit */
+    size_t memory_bytes;                        /* of the device; 0: MEMORY */
+    runnel_kv_type kv_type;
+    uint32_t device_layers; /* of the model that was loaded */
+    bool learns;            /* what is said is what is wanted */
 };
 
 static void on_log(void *user, runnel_log_level level, const char *line)
@@ -63,6 +69,7 @@ static void on_log(void *user, runnel_log_level level, const char *line)
 
     if (level == RUNNEL_LOG_WARNING && strstr(line, "device \"auto\": the model is loaded on the CPU: ") != NULL)
         life->refused++;
+    life->compiles += strstr(line, "compute capability 12.") != NULL && strstr(line, "compiles the kernels") != NULL;
     life->told = life->told || strstr(line, "bytes of the host's memory for copies") != NULL;
 }
 
@@ -71,8 +78,10 @@ static void open_life(struct life *life)
     runnel_engine_options options;
 
     rn_heap_init(&life->driver_heap, NULL);
-    life->driver = rn_gpu_driver_faulty(
-        &life->driver_heap, stubs.kernels->driver(&life->driver_heap, stubs.kernels->emulation, MEMORY), &life->fault);
+    life->driver = rn_gpu_driver_faulty(&life->driver_heap,
+                                        stubs.kernels->driver(&life->driver_heap, stubs.kernels->emulation,
+                                                              life->memory_bytes == 0 ? MEMORY : life->memory_bytes),
+                                        &life->fault);
     assert_non_null(life->driver);
     if (life->make != NULL)
         life->make(life->driver);
@@ -82,7 +91,7 @@ static void open_life(struct life *life)
     options.device_library = STUB_KERNELS;
     options.on_log = on_log;
     options.log_user = life;
-    options.log_level = RUNNEL_LOG_WARNING;
+    options.log_level = RUNNEL_LOG_INFO;
     options.compute_threads = options.scheduler_threads = 1;
     life->engine = start_engine(&options);
 }
@@ -97,6 +106,11 @@ static void close_life(struct life *life)
     assert_int_equal(rn_heap_blocks(&life->driver_heap), 0);
 }
 
+static bool is_usual(const char *path)
+{
+    return path == NULL || path == model_path;
+}
+
 static runnel_model *begin_load(struct life *life, const char *path, const char *device)
 {
     runnel_model_options options;
@@ -107,7 +121,9 @@ static runnel_model *begin_load(struct life *life, const char *path, const char 
     options.device = device;
     options.context_tokens = 64;
     options.batch_tokens = 64;
-    options.kv_bytes = path == wide_path ? 0 : BLOCKS * BLOCK_BYTES;
+    options.kv_bytes = is_usual(path) ? BLOCKS * BLOCK_BYTES : life->kv_bytes;
+    options.kv_type = life->kv_type;
+    options.draft_path = strcmp(device, "cpu") == 0 ? NULL : life->draft_path;
     options.cache_warm_bytes = 1 << 20;
     if (runnel_model_load(life->engine, path, &options, &model, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
@@ -147,7 +163,7 @@ static void ask(struct life *life, runnel_model *model, int prompt, runnel_sessi
         assert_int_equal(capture.n_tokens, ANSWER);
         if (life->learns)
             memcpy(want[prompt], capture.tokens, sizeof want[prompt]);
-        else if (life->path != wide_path)
+        else if (is_usual(life->path))
             assert_memory_equal(capture.tokens, want[prompt], sizeof want[prompt]);
     }
     capture_clear(&capture);
@@ -192,6 +208,7 @@ static void use_session(struct life *life)
 /* Loads on the device and uses the model, if it is there; then the CPU's model answers as ever. */
 static void live(struct life *life, const char *device)
 {
+    runnel_model_info info = {.struct_size = sizeof info};
     unsigned failed;
 
     open_life(life);
@@ -201,6 +218,8 @@ static void live(struct life *life, const char *device)
     runnel_model_wait(life->model, -1, &life->error);
     memcpy(life->loaded, life->fault.calls, sizeof life->loaded);
     if (life->error.status == RUNNEL_OK) {
+        assert_int_equal(runnel_model_get_info(life->model, &info), RUNNEL_OK);
+        life->device_layers = info.device_layers;
         use_session(life);
         for (int i = 0; i < PROMPTS + 1; i++) /* the first one's blocks have been evicted by then */
             ask(life, life->model, i % PROMPTS, (runnel_session){0});
@@ -306,7 +325,7 @@ static int no_devices(struct rn_gpu_driver *driver, int *n)
     return RN_GPU_OK;
 }
 
-/* A device of this compute capability, whose blocks have 99 KiB of shared memory. */
+/* A device of this major compute capability, whose blocks have 99 KiB of shared memory. */
 static int attribute_of(int *value, int attribute, int capability)
 {
     *value = attribute == RN_GPU_DEVICE_MAJOR ? capability : attribute == RN_GPU_DEVICE_SHARED_MOST ? 99 << 10 : 4;
@@ -325,6 +344,18 @@ static int small_attribute(struct rn_gpu_driver *driver, int *value, int attribu
     (void)driver;
     (void)device;
     return attribute_of(value, attribute, 8);
+}
+
+static int new_attribute(struct rn_gpu_driver *driver, int *value, int attribute, int device)
+{
+    (void)driver;
+    (void)device;
+    return attribute_of(value, attribute, 12);
+}
+
+static void make_new_device(struct rn_gpu_driver *driver)
+{
+    driver->device_attribute = new_attribute;
 }
 
 static void make_old(struct rn_gpu_driver *driver)
@@ -353,22 +384,31 @@ static void test_machines(void **state)
     static const struct {
         void (*make)(struct rn_gpu_driver *driver);
         const char *device, *path, *says;
+        runnel_kv_type kv_type;
     } cases[] = {
-        {make_old, "cuda", model_path, "the driver libcuda.so.1 is for CUDA 11.8, which is older than 12.0"},
-        {make_empty, "cuda", model_path, "the driver libcuda.so.1 finds no device"},
-        {NULL, "cuda:3", model_path, "there is no device 3: the machine has 1 of them"},
-        {make_old_device, "cuda", model_path, "has compute capability 7.4, which is below 8.0"},
-        {make_small_device, "cuda", wide_path, "a kernel wants 107328 bytes of shared memory"},
-        {make_small_device, "cuda", model_path, NULL},
-        {NULL, "cuda", wide_path, NULL},
+        {make_old, "cuda", model_path, "the driver libcuda.so.1 is for CUDA 11.8, which is older than 12.0",
+         RUNNEL_KV_F16},
+        {make_empty, "cuda", model_path, "the driver libcuda.so.1 finds no device", RUNNEL_KV_F16},
+        {NULL, "cuda:3", model_path, "there is no device 3: the machine has 1 of them", RUNNEL_KV_F16},
+        {make_old_device, "cuda", model_path, "has compute capability 7.4, which is below 8.0", RUNNEL_KV_F16},
+        {make_small_device, "cuda", wide_path, "a kernel wants 107328 bytes of shared memory", RUNNEL_KV_F16},
+        {make_small_device, "cuda", model_path, NULL, RUNNEL_KV_F16},
+        {make_new_device, "cuda", model_path, NULL, RUNNEL_KV_F16},
+        {NULL, "cuda", wide_path, NULL, RUNNEL_KV_F16},
+        {NULL, "cuda", wide_path, NULL, RUNNEL_KV_Q8},
+        {NULL, "cuda", wider_path, NULL, RUNNEL_KV_F16},
+        {NULL, "cuda", wider_path, "ATTENTION of llama with heads of 640 numbers and KV of type q8; with kv_type f16",
+         RUNNEL_KV_Q8},
+        {NULL, "cuda", wider_path, "with heads of 640 numbers and KV of type f32", RUNNEL_KV_F32},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int is_auto = 0; is_auto < (strcmp(cases[i].device, "cuda") == 0 ? 2 : 1); is_auto++) {
-            struct life life = {.make = cases[i].make, .path = cases[i].path};
+            struct life life = {.make = cases[i].make, .path = cases[i].path, .kv_type = cases[i].kv_type};
 
             live(&life, is_auto ? "auto" : cases[i].device);
+            assert_int_equal(life.compiles, cases[i].make == make_new_device);
             assert_int_equal(life.refused, cases[i].says != NULL && is_auto);
             if (cases[i].says != NULL && !is_auto) {
                 assert_int_equal(life.error.status, RUNNEL_UNSUPPORTED);
@@ -378,6 +418,42 @@ static void test_machines(void **state)
                 assert_int_equal(life.error.status, RUNNEL_OK);
             }
         }
+}
+
+/* ---- Activations ---- */
+
+/* What steps take is left to them: by the default size of KV, by that of a drafter beside the model, and by the choice of
+ * layers, where a size that is asked for leaves less. */
+static void test_activations(void **state)
+{
+    static const struct {
+        const char *path, *draft_path;
+        size_t memory_bytes;
+        uint64_t kv_bytes;
+        uint32_t device_layers; /* 0: refused */
+    } cases[] = {
+        {products_path, NULL, MEMORY, 0, 2},
+        {products_path, NULL, MEMORY, 15 << 20, 1},
+        {wide_path, products_path, 64 << 20, 0, 1},
+        {wide_path, products_path, MEMORY, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct life life = {.path = cases[i].path,
+                            .draft_path = cases[i].draft_path,
+                            .memory_bytes = cases[i].memory_bytes,
+                            .kv_bytes = cases[i].kv_bytes};
+
+        live(&life, "cuda");
+        if ((life.error.status != RUNNEL_OK) != (cases[i].device_layers == 0))
+            fail_msg("%s", life.error.message);
+        if (life.error.status != RUNNEL_OK)
+            assert_non_null(
+                strstr(life.error.message, "its steps leave no memory of device \"cuda\" to its KV blocks"));
+        assert_int_equal(life.device_layers, cases[i].device_layers);
+        assert_int_equal(life.failed, 0);
+    }
 }
 
 /* ---- Files ---- */
@@ -425,6 +501,8 @@ static int setup(void **state)
     find_stubs(&stubs);
     write_model(MADE_TEXT("llama-made-linear"), model_path);
     write_model("tests/gpu/wide_heads.txt", wide_path);
+    write_model("tests/gpu/wider_heads.txt", wider_path);
+    write_model("tests/gpu/wide_products.txt", products_path);
     strcpy(session_path, "/tmp/runnel-session-XXXXXX");
     assert_true(close(mkstemp(session_path)) == 0);
     learn();
@@ -436,6 +514,8 @@ static int teardown(void **state)
     (void)state;
     unlink(model_path);
     unlink(wide_path);
+    unlink(wider_path);
+    unlink(products_path);
     unlink(session_path);
     return 0;
 }
@@ -444,6 +524,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_each_call),
     };
 

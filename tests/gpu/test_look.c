@@ -19,7 +19,7 @@
 
 enum {
     MEMORY = 48 << 20,
-    BEHIND = 5 /* calls behind the device's start: what memory is free, and its end */
+    BEHIND = 10 /* calls behind the device's start: what memory is free, its end, and the thread's context */
 };
 
 static struct stubs stubs;
@@ -103,6 +103,49 @@ static void test_usable(void **state)
     assert_string_equal(info.why, "");
     assert_true(info.memory_bytes > 0 && info.name[0] != '\0' && info.kernels[0] != '\0');
     close_machine(&machine);
+}
+
+/* The context that a thread of the host has, as the driver's functions know it; another than the device's. */
+static struct rn_gpu_driver whole;
+static struct rn_gpu_context *current, *const hosts = (struct rn_gpu_context *)(uintptr_t)8;
+static int changes;
+
+static int get_context(struct rn_gpu_driver *driver, struct rn_gpu_context **context)
+{
+    (void)driver;
+    *context = current;
+    return RN_GPU_OK;
+}
+
+static int set_context(struct rn_gpu_driver *driver, struct rn_gpu_context *context)
+{
+    changes++;
+    current = context;
+    return context == NULL || context == hosts ? RN_GPU_OK : whole.context_set(driver, context);
+}
+
+static void make_watched(struct rn_gpu_driver *driver)
+{
+    whole = *driver;
+    driver->context_get = get_context;
+    driver->context_set = set_context;
+}
+
+/* Whoever asks has the context afterwards that it had, or none. */
+static void test_context(void **state)
+{
+    struct machine machine;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        changes = 0;
+        current = i == 0 ? NULL : hosts;
+        open_machine(&machine, STUB_KERNELS, make_watched);
+        assert_string_equal(look(&machine, "cuda").why, "");
+        assert_true(changes > 0);
+        assert_ptr_equal(current, i == 0 ? NULL : hosts);
+        close_machine(&machine);
+    }
 }
 
 static void test_emulated(void **state)
@@ -321,9 +364,9 @@ int main(int argc, char **argv)
     struct rn_gpu_module module;
     runnel_error error = {0};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_usable),    cmocka_unit_test(test_emulated), cmocka_unit_test(test_no_kernels),
-        cmocka_unit_test(test_too_old),   cmocka_unit_test(test_nothing),  cmocka_unit_test(test_each_call),
-        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_context),    cmocka_unit_test(test_usable),    cmocka_unit_test(test_emulated),
+        cmocka_unit_test(test_no_kernels), cmocka_unit_test(test_too_old),   cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_each_call),  cmocka_unit_test(test_bad_input), cmocka_unit_test(test_broken),
     };
 
     if (argc == 2 && strcmp(argv[1], "look") == 0) { /* see test_broken */

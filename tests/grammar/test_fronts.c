@@ -573,12 +573,50 @@ static void test_choices_text(void **state)
     reading_fini(&r);
 }
 
+/* ---- Interrupted ---- */
+
+struct asked {
+    uint32_t n, end_at; /* 0: never */
+};
+
+static bool ask(const void *user)
+{
+    struct asked *asked = (struct asked *)user;
+
+    asked->n++;
+    return asked->end_at > 0 && asked->n >= asked->end_at;
+}
+
+/* A grammar that takes long is asked about often, the first time at once, and ends when it is told to, with nothing
+ * held. */
+static void test_interrupted(void **state)
+{
+    static const char regex[] = "(a|b)*a(a|b){200}x"; /* deterministic it has 2^200 states */
+    struct reading r;
+
+    (void)state;
+    reading_init(&r);
+    for (uint32_t end_at = 0; end_at < 5; end_at++) {
+        struct asked asked = {.end_at = end_at};
+        const struct rn_interrupt interrupt = {ask, &asked};
+        struct rn_grammar *grammar;
+
+        assert_int_equal(rn_front_read(&r.heap, RN_FRONT_REGEX, regex, sizeof regex - 1, r.vocab, NULL, &grammar, NULL),
+                         RUNNEL_OK);
+        grammar->stop = &interrupt;
+        memset(&r.error, 0, sizeof r.error);
+        assert_int_equal(reading_open_grammar(&r, grammar), end_at == 0 ? RUNNEL_INVALID : RUNNEL_CANCELLED);
+        assert_true(end_at == 0 ? asked.n >= 10 && asked.n < 10000 : asked.n == end_at);
+    }
+    reading_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples), cmocka_unit_test(test_files),        cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_harm),         cmocka_unit_test(test_harm_regex),
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_choices_text),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_choices_text), cmocka_unit_test(test_interrupted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,10 +13,13 @@
 #include "model/quant/quant.h"
 #include "tests/base/whole_file.h"
 
-/* A matrix of a block, as llama's files name them. */
-static bool is_adapted(const struct rn_tensor *tensor)
+/* One of `names`; where that is NULL, a matrix of a block, as llama's files name them. */
+static bool is_adapted(const struct rn_tensor *tensor, const char *const *names, uint32_t n)
 {
-    return tensor->n_dims == 2 && tensor->dims[0] > 1 && tensor->dims[1] > 1 && tensor->name.n > 11 &&
+    for (uint32_t i = 0; i < n; i++)
+        if (strlen(names[i]) == tensor->name.n && memcmp(names[i], tensor->name.bytes, tensor->name.n) == 0)
+            return true;
+    return names == NULL && tensor->n_dims == 2 && tensor->dims[0] > 1 && tensor->dims[1] > 1 && tensor->name.n > 11 &&
            memcmp(tensor->name.bytes, "blk.", 4) == 0 &&
            memcmp(tensor->name.bytes + tensor->name.n - 7, ".weight", 7) == 0;
 }
@@ -56,6 +59,12 @@ void adapter_file_head(struct writer *w, const char *architecture, uint64_t n_te
 
 void adapter_file_write(const char *path, const char *model, uint64_t seed, uint32_t rank)
 {
+    adapter_file_write_of(path, model, NULL, 0, seed, rank);
+}
+
+void adapter_file_write_of(const char *path, const char *model, const char *const *names, uint32_t n_names,
+                           uint64_t seed, uint32_t rank)
+{
     struct writer w = {0}, data = {0};
     struct rn_view architecture;
     struct rn_gguf *gguf;
@@ -66,13 +75,13 @@ void adapter_file_write(const char *path, const char *model, uint64_t seed, uint
     rn_heap_init(&heap, NULL);
     assert_int_equal(rn_gguf_open(&heap, model, &gguf, NULL), RUNNEL_OK);
     for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf); i++)
-        n += 2 * is_adapted(rn_gguf_tensor(gguf, i));
-    assert_true(n > 0);
+        n += 2 * is_adapted(rn_gguf_tensor(gguf, i), names, n_names);
+    assert_true(names == NULL ? n > 0 : n == 2 * (uint64_t)n_names);
     assert_int_equal(rn_gguf_get_string(gguf, "general.architecture", true, &architecture, NULL), RUNNEL_OK);
     snprintf(text, sizeof text, "%.*s", (int)architecture.n, architecture.bytes);
     adapter_file_head(&w, text, n, 2.0f * (float)rank);
     for (uint64_t i = 0; i < rn_gguf_n_tensors(gguf); i++)
-        if (is_adapted(rn_gguf_tensor(gguf, i)))
+        if (is_adapted(rn_gguf_tensor(gguf, i), names, n_names))
             write_pair(&w, &data, rn_gguf_tensor(gguf, i), rank, &seed);
     w_align(&w, 32);
     w_raw(&w, data.bytes, data.n);

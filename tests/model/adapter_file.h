@@ -13,4 +13,8 @@ void adapter_file_head(struct writer *w, const char *architecture, uint64_t n_te
  * error. */
 void adapter_file_write(const char *path, const char *model, uint64_t seed, uint32_t rank);
 
+/* The same of n matrices alone, each of which the model has. */
+void adapter_file_write_of(const char *path, const char *model, const char *const *names, uint32_t n, uint64_t seed,
+                           uint32_t rank);
+
 #endif

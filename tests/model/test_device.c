@@ -15,10 +15,10 @@ static void test_shared_memory(void **state)
     const struct rn_device_memory memory = {16 * GB, GB, true};
 
     (void)state;
-    assert_int_equal(rn_device_kv_bytes(&memory, 100 * GB), 4 * GB); /* the weights are in the page cache */
-    assert_int_equal(rn_device_blocks(&memory, 0, 1 << 20, 256, 8), 2048);
-    assert_int_equal(rn_device_blocks(&memory, 0, 4 << 20, 256, 8), 1024); /* a quarter holds no more */
-    assert_int_equal(rn_device_blocks(&memory, 0, GB, 256, 8), 256);       /* but one sequence always fits */
+    assert_int_equal(rn_device_kv_bytes(&memory, 100 * GB, 0), 4 * GB); /* the weights are in the page cache */
+    assert_int_equal(rn_device_blocks(&memory, 0, 0, 1 << 20, 256, 8), 2048);
+    assert_int_equal(rn_device_blocks(&memory, 0, 0, 4 << 20, 256, 8), 1024); /* a quarter holds no more */
+    assert_int_equal(rn_device_blocks(&memory, 0, 0, GB, 256, 8), 256);       /* but one sequence always fits */
 }
 
 static void test_own_memory(void **state)
@@ -26,11 +26,15 @@ static void test_own_memory(void **state)
     const struct rn_device_memory memory = {16 * GB, 14 * GB, false};
 
     (void)state;
-    assert_int_equal(rn_device_kv_bytes(&memory, 4 * GB), 9 * GB);
-    assert_int_equal(rn_device_kv_bytes(&memory, 14 * GB), 0);
-    assert_int_equal(rn_device_blocks(&memory, 4 * GB, 1 << 20, 256, 8), 9 << 10); /* all of it, not eight contexts */
-    assert_int_equal(rn_device_blocks(&memory, 14 * GB, 1 << 20, 256, 8), 256);
-    assert_int_equal(rn_device_blocks(&memory, 4 * GB, 1, 256, 8), UINT64_C(1) << 31);
+    assert_int_equal(rn_device_kv_bytes(&memory, 4 * GB, 0), 9 * GB);
+    assert_int_equal(rn_device_kv_bytes(&memory, 4 * GB, GB / 2), 9 * GB);                /* within the tenth */
+    assert_int_equal(rn_device_kv_bytes(&memory, 4 * GB, 3 * GB), 7 * GB - 10 * GB / 50); /* beyond it */
+    assert_int_equal(rn_device_kv_bytes(&memory, 4 * GB, 10 * GB), 0);
+    assert_int_equal(rn_device_kv_bytes(&memory, 14 * GB, 0), 0);
+    assert_int_equal(rn_device_blocks(&memory, 4 * GB, 0, 1 << 20, 256, 8), 9 << 10);  /* not just eight contexts */
+    assert_int_equal(rn_device_blocks(&memory, 4 * GB, 9 * GB, 1 << 20, 256, 8), 819); /* 1 GB - 10 GB / 50 */
+    assert_int_equal(rn_device_blocks(&memory, 14 * GB, 0, 1 << 20, 256, 8), 256);
+    assert_int_equal(rn_device_blocks(&memory, 4 * GB, 0, 1, 256, 8), UINT64_C(1) << 31);
 }
 
 static runnel_status check(const struct rn_device_caps *caps, const struct rn_backend_limits *limits)

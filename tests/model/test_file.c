@@ -4,13 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 
 #include "gguf_writer.h"
 #include "runnel_files.h"
 #include "shared.h"
+#include "tests/base/comma_locale.h"
 
 #define STRINGS 1000
 
@@ -165,10 +165,9 @@ static void test_metadata(void **state)
     expect_metadata(file, 7, "i8", "i8", 1);
     expect_metadata(file, 8, "bools", "array of bool", 2);
     check_texts(file);
-    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL || setlocale(LC_NUMERIC, "fr_FR.UTF-8") != NULL) {
-        check_texts(file); /* the decimal point stays a point */
-        setlocale(LC_NUMERIC, "C");
-    }
+    assert_true(comma_begin());
+    check_texts(file); /* the decimal point stays a point */
+    comma_end();
     runnel_file_close(file);
 }
 
@@ -237,6 +236,23 @@ static void test_refusals(void **state)
     assert_null(none);
 }
 
+/* The same text whatever the host's locale. */
+static void check_plan(const runnel_file *file)
+{
+    static char plain[1 << 16], other[1 << 16];
+    size_t n, n_other;
+
+    assert_int_equal(runnel_file_plan(file, plain, sizeof plain, &n, NULL), RUNNEL_OK);
+    assert_true(comma_begin());
+    assert_int_equal(runnel_file_plan(file, other, sizeof other, &n_other, NULL), RUNNEL_OK);
+    comma_end();
+    assert_in_range(n, 1, sizeof plain - 1);
+    assert_non_null(strstr(plain, ", eps 1e-05"));
+    assert_non_null(strstr(plain, ", scale 0.")); /* of attention: a root of the head's size */
+    assert_int_equal(n_other, n);
+    assert_memory_equal(other, plain, n);
+}
+
 static void test_real_file(void **state)
 {
     char real[512];
@@ -254,6 +270,7 @@ static void test_real_file(void **state)
     assert_int_equal(info.weight_bytes, 4 * 260032);
     expect_metadata(file, 0, "general.architecture", "string", 1);
     expect_text(file, 0, 0, "llama");
+    check_plan(file);
     runnel_file_close(file);
 }
 

@@ -70,9 +70,9 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
            &error);
     }
     if (options->n_adapters > 0) {
-        ok(rn_adapters_load(&run->heap, run->gguf, options->adapters, options->n_adapters, &run->adapters, &error),
+        ok(rn_adapters_load(&run->heap, run->plan, options->adapters, options->n_adapters, NULL, &run->adapters,
+                            &error),
            &error);
-        ok(rn_adapters_check(run->adapters, run->plan, &error), &error);
         ok(rn_plan_adapt(run->plan, run->adapters, &error), &error);
     }
     assert_true(rn_plan_check(run->plan));

@@ -1,9 +1,10 @@
 /* Adapters, judged by another program and by the sum that they stand for.
  *
  * Logits of some models with adapters were computed by llama.cpp (adapters/README.md). Of every tiny model at hand, an
- * adapter of each matrix that its plan multiplies by is compared with the model whose matrices are the sums
- * W + (alpha / rank) * scale * B A, made in double precision. Sequences with one adapter, another one and none go
- * through one step, and each must have the bits that it has alone. */
+ * adapter of each matrix that its plan multiplies by, or passes over, is compared with the model whose matrices are the
+ * sums W + (alpha / rank) * scale * B A, made in double precision: so what is passed over has no effect on the model.
+ * Sequences with one adapter, another one and none go through one step, and each must have the bits that it has alone.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,23 +92,27 @@ static void close_model(void)
     assert_int_equal(rn_heap_blocks(&f.heap), 0);
 }
 
-/* The matrices that every plan of the model multiplies by. */
-static void find_targets(void)
+/* The matrices that can be adapted; how many of them the plan does not read. */
+static uint32_t find_targets(void)
 {
     struct rn_plan *plan;
     runnel_error error = {0};
+    uint32_t unread = 0;
+    bool is_read;
 
     if (rn_plan_new(&f.heap, f.gguf, f.context_tokens, &plan, &error) != RUNNEL_OK)
         fail_msg("%s: %s", f.name, error.message);
     for (uint64_t i = 0; i < rn_gguf_n_tensors(f.gguf); i++) {
         const struct rn_tensor *tensor = rn_gguf_tensor(f.gguf, i);
 
-        if (rn_plan_can_adapt(plan, tensor, NULL) != RUNNEL_OK)
+        if (rn_plan_can_adapt(plan, tensor, "", &is_read, NULL) != RUNNEL_OK)
             continue;
         assert_true(f.n_targets < MOST_TARGETS);
         f.targets[f.n_targets++] = (struct target){.tensor = tensor};
+        unread += !is_read;
     }
     rn_plan_free(plan);
+    return unread;
 }
 
 static float uniform(uint64_t *seed)
@@ -340,8 +345,7 @@ static int judge(const char *name, const char *text, const char *path, uint32_t 
     int failed = 0;
 
     open_model(name, text, path, context_tokens);
-    find_targets();
-    if (f.n_targets == 0) {
+    if (find_targets() == f.n_targets) {
         print_message("%s: nothing of it can be adapted\n", name);
         failed = 1;
     } else {
@@ -372,6 +376,96 @@ static void adapters_of_made_models_are_sums(void **state)
 #define MADE(name, context) failed += judge(name, MADE_TEXT(name), name, context);
     MADE_MODELS(MADE)
     assert_int_equal(failed, 0);
+}
+
+/* ---- Matrices that no op reads ---- */
+
+static void count_lines(void *user, runnel_log_level level, const char *line)
+{
+    uint32_t *n = user;
+
+    *n += level == RUNNEL_LOG_INFO && strncmp(line, f.paths[0], strlen(f.paths[0])) == 0 &&
+          strstr(line, "passed over") != NULL && strstr(line, "tensor blk.") != NULL;
+}
+
+/* Blocks that take the keys and values of others have matrices for their own, too. */
+static void unread_keys_and_values(const char *name, const char *text, const char *path, uint32_t expected)
+{
+    uint32_t lines = 0;
+    const struct rn_log log = {count_lines, &lines, RUNNEL_LOG_INFO};
+    const struct rn_adapter_watch watch = {.log = &log};
+    struct rn_adapter_stacks stacks;
+    struct rn_adapters *adapters;
+    struct rn_plan *plan;
+    runnel_error error = {0};
+    uint32_t with = 0;
+
+    open_model(name, text, path, 0);
+    assert_int_equal(find_targets(), expected);
+    write_adapter(0);
+    assert_int_equal(rn_plan_new(&f.heap, f.gguf, 0, &plan, NULL), RUNNEL_OK);
+    if (rn_adapters_load(&f.heap, plan, sources(), 1, &watch, &adapters, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(lines, expected);
+    for (uint32_t t = 0; t < f.n_targets; t++)
+        with += rn_adapters_of(adapters, f.targets[t].tensor, &stacks);
+    assert_int_equal(with, f.n_targets - expected);
+    rn_plan_free(plan);
+    rn_adapters_free(adapters);
+    close_model();
+}
+
+static void what_has_no_effect_is_passed_over(void **state)
+{
+    (void)state;
+    unread_keys_and_values("gemma3n-made-shared", MADE_TEXT("gemma3n-made-shared"), NULL, 2 * 2);
+    unread_keys_and_values("gemma3n-dense", NULL, shared_path("oracles/arch/gemma3n-dense.gguf"), 2 * 2);
+}
+
+/* The plan of the edited model, and what it says of an adapter of tensor `name`. */
+static void assert_refused(const struct model_edit *edit, const char *name, const char *says)
+{
+    struct writer w = {0};
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+    runnel_error error = {0};
+    bool is_read;
+
+    edit_write(edit, &w);
+    assert_int_equal(rn_gguf_parse(&f.heap, w.bytes, w.n, "edited", &gguf, NULL), RUNNEL_OK);
+    if (rn_plan_new(&f.heap, gguf, 0, &plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(rn_plan_can_adapt(plan, rn_gguf_find_tensor(gguf, name), "some.gguf", &is_read, &error),
+                     RUNNEL_UNSUPPORTED);
+    if (strncmp(error.message, "some.gguf: adapters of tensor ", 30) != 0 || strstr(error.message, says) == NULL)
+        fail_msg("%s", error.message);
+    rn_plan_free(plan);
+    rn_gguf_free(gguf);
+    w_free(&w);
+}
+
+/* No op reads them, either, but what they stand for has an effect. */
+static void what_is_read_in_another_form_is_refused(void **state)
+{
+    const float *zeros;
+
+    (void)state;
+    open_model("deepseek2-made-lite", MADE_TEXT("deepseek2-made-lite"), NULL, 0);
+    zeros = calloc(32 * 160, sizeof *zeros);
+    assert_non_null(zeros);
+    edit_from(&f.edit, f.gguf);
+    edit_add_tensor(&f.edit, "blk.1.attn_kv_b.weight", 32, 160, zeros); /* [rank of the latent, heads (16 + 24)] */
+    assert_refused(&f.edit, "blk.1.attn_kv_b.weight", "reads blk.1.attn_k_b.weight in its place");
+    free((void *)zeros);
+    close_model();
+    open_model("qwen3next-moe", NULL, shared_path("oracles/arch/qwen3next-moe.gguf"), 0);
+    edit_from(&f.edit, f.gguf);
+    assert_refused(&f.edit, "blk.0.ssm_in.weight", "reads blk.0.attn_qkv.weight in its place");
+    close_model();
+    open_model("llama-made-longrope", MADE_TEXT("llama-made-longrope"), NULL, 0);
+    edit_from(&f.edit, f.gguf);
+    assert_refused(&f.edit, "rope_factors_long.weight", "does not multiply by it");
+    close_model();
 }
 
 /* ---- llama.cpp ---- */
@@ -436,9 +530,10 @@ static void llama_cpp_agrees(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(llama_cpp_agrees),
-                                       cmocka_unit_test(adapters_of_made_models_are_sums),
-                                       cmocka_unit_test(adapters_are_sums)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_cpp_agrees), cmocka_unit_test(what_has_no_effect_is_passed_over),
+        cmocka_unit_test(what_is_read_in_another_form_is_refused), cmocka_unit_test(adapters_of_made_models_are_sums),
+        cmocka_unit_test(adapters_are_sums)};
     int failed;
 
     shared_or_skip();

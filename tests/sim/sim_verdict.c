@@ -509,13 +509,12 @@ static void judge_prompt_events(struct sim *sim, const struct sim_stream *stream
     bool complete = stream->outcome == RUNNEL_EVENT_DONE;
     struct oracle_chain chain;
 
-    if (stream->n_logits > 0 && stream->first_logits != stream->usage.cached_tokens)
+    if (stream->n_logits > 0 && stream->first_logits != history->n)
         sim_fail(sim, "stream %u: the first logits are of position %llu", index_of(sim, stream),
                  (unsigned long long)stream->first_logits);
-    if (complete && stream->want_logits && stream->usage.cached_tokens + stream->n_logits != total)
-        sim_fail(sim, "stream %u: %llu logits after %llu of %llu positions", index_of(sim, stream),
-                 (unsigned long long)stream->n_logits, (unsigned long long)stream->usage.cached_tokens,
-                 (unsigned long long)total);
+    if (complete && stream->want_logits && history->n + stream->n_logits != total)
+        sim_fail(sim, "stream %u: %llu logits after %u of %llu positions", index_of(sim, stream),
+                 (unsigned long long)stream->n_logits, history->n, (unsigned long long)total);
     if (complete && stream->want_progress && (stream->progress != total || stream->progress_total != total))
         sim_fail(sim, "stream %u: progress ended at %llu of %llu", index_of(sim, stream),
                  (unsigned long long)stream->progress, (unsigned long long)total);

@@ -501,6 +501,71 @@ static void test_refused_memory(void **state)
     }
 }
 
+/* ---- Interrupted ---- */
+
+struct asked {
+    uint32_t n, end_at; /* 0: never */
+};
+
+static bool ask(const void *user)
+{
+    struct asked *asked = (struct asked *)user;
+
+    asked->n++;
+    return asked->end_at > 0 && asked->n >= asked->end_at;
+}
+
+/* A long text is asked about often, whatever it consists of, and ends when it is told to, with nothing held. */
+static void test_interrupted(void **state)
+{
+    static const char *const models[] = {"gemma4", "whitespace", "bert", "t5", "rwkv", "plamo2"};
+    static const char *const repeated[] = {"a", "ab a "};
+    enum { BYTES = 200000 };
+    char *text = malloc(BYTES);
+    struct rn_heap heap;
+
+    (void)state;
+    assert_non_null(text);
+    rn_heap_init(&heap, NULL);
+    for (size_t i = 0; i < COUNT(models) * COUNT(repeated); i++) {
+        const char *model = models[i / COUNT(repeated)], *part = repeated[i % COUNT(repeated)];
+        const struct rn_tokenize_text given = {.text = text, .n = BYTES};
+        int32_t *tokens, *plain;
+        size_t count, n_plain;
+        struct rn_vocab *vocab;
+        struct maker maker;
+
+        for (size_t k = 0; k < BYTES; k++)
+            text[k] = part[k % strlen(part)];
+        if (strcmp(model, "bert") == 0 && strlen(part) == 1)
+            continue; /* one word, which is too long for a token: no work */
+        put_gemma(&maker, model, strcmp(model, "whitespace") == 0 ? model : NULL);
+        vocab = made(&heap, &maker);
+        plain = tokenize(&heap, vocab, text, BYTES, 0, &n_plain);
+        for (uint32_t end_at = 0; end_at < 4; end_at++) {
+            struct asked asked = {.end_at = end_at};
+            const struct rn_interrupt interrupt = {ask, &asked};
+            runnel_status status = rn_tokenize_until(vocab, &heap, &given, &interrupt, &tokens, &count, NULL);
+
+            if (asked.n < 4 && end_at == 0)
+                fail_msg("%s: asked %u times in %d bytes of \"%s\"", model, asked.n, BYTES, part);
+            assert_int_equal(status, end_at == 0 ? RUNNEL_OK : RUNNEL_CANCELLED);
+            if (end_at == 0) {
+                assert_int_equal(count, n_plain);
+                assert_memory_equal(tokens, plain, count * sizeof *tokens);
+            } else {
+                assert_int_equal(asked.n, end_at);
+                assert_null(tokens);
+            }
+            rn_free(&heap, tokens);
+        }
+        rn_free(&heap, plain);
+        rn_vocab_free(vocab);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+    free(text);
+}
+
 /* Of two texts that are one prompt: BERT's pairs, those of XLM-RoBERTa, whose files ask for a separator, and of T5. */
 static void test_ends(void **state)
 {
@@ -549,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_plamo),          cmocka_unit_test(test_gemma),
         cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_dna),
         cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_interrupted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/base/comma_locale.h"
 #include "tests/base/refusing.h"
 #include "text/template/template.h"
 
@@ -138,6 +139,23 @@ static void test_strings_and_json(void **state)
 }
 
 /* ---- Errors ---- */
+
+/* Numbers are read and written with a point, whatever the host's locale has. */
+static void test_decimal_point(void **state)
+{
+    static const char want[] = "1.5 2.75 0.25 1e+300 1.25 0.0";
+    struct result r;
+
+    (void)state;
+    assert_true(comma_begin());
+    run(&r, "{{ 1.5 }} {{ f + 0.25 }} {{ '0.25'|float }} {{ 1e300 }} {{ '%.2f'|format(1.25) }} {{ '1,5'|float }}", json,
+        NULL, NULL);
+    comma_end();
+    assert_int_equal(r.status, RUNNEL_OK);
+    assert_int_equal(r.rendered.n, sizeof want - 1);
+    assert_memory_equal(r.rendered.text, want, sizeof want - 1);
+    done(&r);
+}
 
 static void test_errors(void **state)
 {
@@ -431,6 +449,47 @@ static void test_limits(void **state)
     done(&r);
 }
 
+/* ---- Interrupted ---- */
+
+struct asked {
+    uint32_t n, end_at; /* 0: never */
+};
+
+static bool ask(const void *user)
+{
+    struct asked *asked = (struct asked *)user;
+
+    asked->n++;
+    return asked->end_at > 0 && asked->n >= asked->end_at;
+}
+
+/* A template at work is asked about often, the first time at once, and ends when it is told to, with nothing held. */
+static void test_interrupted(void **state)
+{
+    static const char source[] = "{% for i in range(1000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}a";
+    struct rn_template_context context = context_of(json);
+    struct rn_template *tmpl;
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    assert_int_equal(rn_template_parse(&heap, source, sizeof source - 1, &tmpl, NULL), RUNNEL_OK);
+    for (uint32_t end_at = 0; end_at < 5; end_at++) {
+        struct asked asked = {.end_at = end_at};
+        const struct rn_interrupt interrupt = {ask, &asked};
+        struct rn_rendered rendered = {0};
+        runnel_status status;
+
+        context.stop = &interrupt;
+        status = rn_template_render(tmpl, &heap, &context, NULL, &rendered, NULL);
+        assert_int_equal(status, end_at == 0 ? RUNNEL_OK : RUNNEL_CANCELLED);
+        assert_true(end_at == 0 ? asked.n >= 10 && asked.n < 10000 : asked.n == end_at);
+        rn_rendered_free(&rendered, &heap);
+    }
+    rn_template_free(tmpl);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 /* ---- Cost ---- */
 
 static const char chat[] =
@@ -571,7 +630,8 @@ int main(void)
         cmocka_unit_test(test_origins),          cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_hostile_sources),  cmocka_unit_test(test_long_is_not_deep),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_cost_is_linear),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_refused_memory),   cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_decimal_point),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* JSON values: types, order, duplicates, big numbers, limits. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,72 @@ static void test_refused(void **state)
     done(&p);
 }
 
+enum { DEEP = 2000, SMALL_STACK = 96 << 10 };
+
+/* text[n]: `unit` DEEP times, and "0" within. */
+static char *repeat(const char *unit, size_t *n)
+{
+    size_t bytes = strlen(unit);
+    char *text = malloc(DEEP * bytes + 1);
+
+    assert_non_null(text);
+    for (size_t i = 0; i < DEEP; i++)
+        memcpy(text + i * bytes, unit, bytes);
+    text[DEEP * bytes] = '0';
+    *n = DEEP * bytes + 1;
+    return text;
+}
+
+static void *refuse_deep(void *unused)
+{
+    static const char *const units[] = {"[", "{\"a\":", "[{\"\\\"]\":"};
+    struct parsed p;
+
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        size_t n;
+        char *text = repeat(units[i], &n);
+
+        parse(&p, text, n);
+        assert_int_equal(p.status, RUNNEL_INVALID);
+        assert_string_equal(p.error.message, "JSON: nested deeper than 200");
+        assert_int_equal(rn_json_parse_exact(&p.arena, text, n, &p.value, NULL), RUNNEL_INVALID);
+        done(&p);
+        free(text);
+    }
+    return unused;
+}
+
+/* What is nested too deeply takes no stack that a host's thread may not have: another parser's limit is its own. */
+static void test_deep_on_a_small_stack(void **state)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, SMALL_STACK), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, refuse_deep, NULL), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+/* Brackets in strings are no depth, whatever is escaped there. */
+static void test_brackets_in_strings(void **state)
+{
+    struct parsed p;
+    size_t n;
+    char *text = repeat("[\\\"{\\\\", &n);
+
+    (void)state;
+    text[0] = text[n - 1] = '"';
+    parse(&p, text, n);
+    assert_int_equal(p.status, RUNNEL_OK);
+    assert_int_equal(p.value.kind, RN_VALUE_STRING);
+    assert_int_equal(p.value.string->n, (size_t)DEEP * 4 - 1); /* each [, ", {, \ */
+    done(&p);
+    free(text);
+}
+
 /* ---- Boundaries ---- */
 
 struct attempt {
@@ -314,11 +381,16 @@ static void test_outside(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),         cmocka_unit_test(test_duplicates_and_numbers),
-        cmocka_unit_test(test_exact_numbers), cmocka_unit_test(test_exact_refused),
-        cmocka_unit_test(test_many_members),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_boundaries),    cmocka_unit_test(test_outside)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types),
+                                       cmocka_unit_test(test_duplicates_and_numbers),
+                                       cmocka_unit_test(test_exact_numbers),
+                                       cmocka_unit_test(test_exact_refused),
+                                       cmocka_unit_test(test_many_members),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_deep_on_a_small_stack),
+                                       cmocka_unit_test(test_brackets_in_strings),
+                                       cmocka_unit_test(test_boundaries),
+                                       cmocka_unit_test(test_outside)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,12 @@
-/* Numbers as text. The C library's functions follow the locale of the host's process: its decimal point is put in
- * before reading and taken out after writing. */
+/* Numbers as text, in the C locale. */
 #include "text/template/number.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/plain_locale.h"
 
 static int digit_value(char c)
 {
@@ -33,52 +33,34 @@ bool rn_tpl_number_parse_int(const char *bytes, size_t n, int base, int64_t *out
 
 bool rn_tpl_number_parse_float(const char *bytes, size_t n, double *out)
 {
-    const char *point = localeconv()->decimal_point;
-    size_t point_bytes = strlen(point), at = 0, i;
     char text[512], *end;
+    locale_t host;
 
-    for (i = 0; i < n; i++) {
-        if (at + point_bytes + 1 >= sizeof text)
-            return false;
-        if (bytes[i] == '.') {
-            memcpy(text + at, point, point_bytes);
-            at += point_bytes;
-        } else {
-            text[at++] = bytes[i];
-        }
-    }
-    text[at] = '\0';
-    if (n == 0)
+    if (n == 0 || n >= sizeof text)
         return false;
+    memcpy(text, bytes, n);
+    text[n] = '\0';
+    host = rn_plain_locale();
     *out = strtod(text, &end);
-    return end == text + at;
-}
-
-/* The decimal point of the locale becomes ".". */
-static size_t with_point(char *text, size_t n)
-{
-    const char *point = localeconv()->decimal_point;
-    size_t bytes = strlen(point);
-    char *at = strcmp(point, ".") == 0 ? NULL : strstr(text, point);
-
-    if (at == NULL)
-        return n;
-    *at = '.';
-    memmove(at + 1, at + bytes, strlen(at + bytes) + 1);
-    return n - bytes + 1;
+    uselocale(host);
+    return end == text + n;
 }
 
 size_t rn_tpl_number_print(double real, char style, int precision, bool alternate, char *out)
 {
     char format[] = "%.*e", alternate_format[] = "%#.*e";
+    locale_t host;
+    int n;
 
     if (isnan(real) || isinf(real)) {
         strcpy(out, isnan(real) ? "nan" : real < 0 ? "-inf" : "inf");
         return strlen(out);
     }
     format[3] = alternate_format[4] = style;
-    return with_point(out,
-                      (size_t)snprintf(out, RN_TPL_FLOAT_TEXT, alternate ? alternate_format : format, precision, real));
+    host = rn_plain_locale();
+    n = snprintf(out, RN_TPL_FLOAT_TEXT, alternate ? alternate_format : format, precision, real);
+    uselocale(host);
+    return (size_t)n;
 }
 
 /* Digits of the shortest text: fewest after which the value reads back. */

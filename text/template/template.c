@@ -212,6 +212,7 @@ runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap 
         limits = &rn_template_limits_default;
     rn_arena_init(&run.arena, heap, limits->memory_bytes);
     run.arena.steps_limit = limits->steps;
+    rn_arena_set_stop(&run.arena, context->stop);
     run.arena.depth_limit = limits->depth;
     rn_sb_init_heap(&text, &run.arena, limits->output_bytes);
     run.out = &text;

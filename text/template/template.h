@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "model/gguf/gguf.h"
 #include "text/range.h"
@@ -89,6 +90,7 @@ struct rn_template_context {
     size_t n_strings;
     int64_t now_s;                         /* for strftime_now: seconds since the epoch, taken as UTC */
     const struct rn_template_forms *forms; /* what the variable "messages" is brought into first; NULL: it stays */
+    const struct rn_interrupt *stop;       /* ends the rendering; NULL: nobody does */
 };
 
 /* Parses source[n] (UTF-8). FORMAT: a syntax error, "line L, column C: ..."; UNSUPPORTED: a tag, filter or test
@@ -98,7 +100,8 @@ runnel_status rn_template_parse(struct rn_heap *heap, const char *source, size_t
 void rn_template_free(struct rn_template *tmpl);
 
 /* Renders. INVALID: the context is not a JSON object, or the template raised an error (raise_exception: its own
- * sentence; else "line L, column C: ..."); BUSY is never returned; a bound that is exceeded is INVALID and named.
+ * sentence; else "line L, column C: ..."); BUSY is never returned; a bound that is exceeded is INVALID and named;
+ * CANCELLED once context->stop is asked.
  * limits NULL: the defaults. */
 runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap *heap,
                                  const struct rn_template_context *context, const struct rn_template_limits *limits,

@@ -251,6 +251,7 @@ static void start(struct job *job, struct rn_grammar *g, const struct rn_schema_
     rn_arena_init(&job->arena, g->heap, RN_SCHEMA_BYTES);
     job->arena.steps_limit = RN_SCHEMA_STEPS;
     job->arena.depth_limit = 2 * RN_JSON_DEPTH;
+    rn_arena_set_stop(&job->arena, g->stop);
 }
 
 /* The objects among the values of the root. */

@@ -225,11 +225,17 @@ static void bad_input(void **state)
 
     (void)state;
     request.text_bytes = 0;
-    refuse(model, &request, RUNNEL_INVALID, "empty");
+    refuse(model, &request, RUNNEL_INVALID, "the text is empty");
+    request.text = NULL;
+    request.tokens = many;
+    refuse(model, &request, RUNNEL_INVALID, "the text is empty, and so are the tokens");
+    request = good;
+    request.text = NULL; /* named as the request has it, and not as the prompt that is made of it */
+    refuse(model, &request, RUNNEL_INVALID, "text is NULL but text_bytes is 4");
     request = good;
     request.text = "\xff\xfe";
     request.text_bytes = 2;
-    refuse(model, &request, RUNNEL_INVALID, "UTF-8");
+    refuse(model, &request, RUNNEL_INVALID, "the text is not UTF-8");
     request = good;
     request.pooling = (runnel_pooling)4;
     refuse(model, &request, RUNNEL_INVALID, "pooling");
@@ -239,7 +245,7 @@ static void bad_input(void **state)
     request = good;
     request.tokens = beyond;
     request.n_tokens = 1;
-    refuse(model, &request, RUNNEL_INVALID, "more than one");
+    refuse(model, &request, RUNNEL_INVALID, "of text and tokens more than one");
     request.text = NULL;
     request.text_bytes = 0;
     refuse(model, &request, RUNNEL_INVALID, "vocabulary");

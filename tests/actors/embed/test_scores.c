@@ -430,6 +430,9 @@ static void hostile_requests(void **state)
     changed = request;
     changed.query_bytes = 2;
     refused_request(model, &changed, RUNNEL_INVALID, "query is NULL");
+    changed = request;
+    changed.text_bytes = 3;
+    refused_request(model, &changed, RUNNEL_INVALID, "text is NULL but text_bytes is 3");
     runnel_model_free(model);
     runnel_model_free(plain);
 }

@@ -1,6 +1,7 @@
 /* Sessions copied, written to files and read again, with the bundled model. The judge of each later turn is one
  * request whose prompt is all that came before, token for token, on a model without a cache: computed from nothing, it
  * must say the same. cached_tokens says that the KV was used, and was not computed again. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -299,6 +300,41 @@ static void assert_imported(const runnel_event *end, const struct talk *talk, si
     assert_int_equal(end->type, RUNNEL_EVENT_DONE);
     assert_int_equal(end->usage.prompt_tokens, talk->n);
     assert_int_equal(end->usage.cached_tokens, cached);
+}
+
+/* A relative path is one of the directory in which the export was asked for, wherever the process is when it comes to
+ * be written: here it waits behind a turn whose reader is paused. */
+static void path_as_it_was(void **state)
+{
+    struct capture turn_capture = {0}, capture = {0};
+    runnel_request request = make_request("Once", 40, &turn_capture); /* more than a paused reader is sent */
+    runnel_session_file file = make_file(&capture);
+    int home = open(".", O_RDONLY | O_DIRECTORY);
+    runnel_stream stream;
+    struct stat is;
+
+    (void)state;
+    assert_true(home >= 0);
+    assert_int_equal(runnel_session_new(model, &request.session), RUNNEL_OK);
+    request.ignore_eos = 1;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+    assert_int_equal(chdir(folder), 0);
+    file.path = strrchr(file_path, '/') + 1;
+    assert_int_equal(runnel_session_export(model, request.session, &file, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    assert_int_equal(fchdir(home), 0);
+    close(home);
+    assert_int_equal(runnel_stream_resume(engine, stream), RUNNEL_OK);
+    run_until_end(engine, &turn_capture);
+    run_until_end(engine, &capture);
+    unlink(file.path); /* what a breach leaves */
+    if (capture.last.type != RUNNEL_EVENT_DONE)
+        fail_msg("%s", capture.error);
+    assert_int_equal(stat(file_path, &is), 0);
+    assert_int_equal(unlink(file_path), 0);
+    assert_int_equal(runnel_session_free(model, request.session), RUNNEL_OK);
+    capture_clear(&turn_capture);
+    capture_clear(&capture);
 }
 
 /* The session goes on where it was, here and in another engine, as if nothing had happened. */
@@ -705,19 +741,13 @@ static void killed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forks),
-        cmocka_unit_test(forks_of_running),
-        cmocka_unit_test(fork_limits),
-        cmocka_unit_test(there_and_back),
-        cmocka_unit_test(between_turns),
-        cmocka_unit_test(without_kv),
-        cmocka_unit_test(little_room),
-        cmocka_unit_test(not_shared),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(another_model),
-        cmocka_unit_test(turns_of_a_failed_import),
-        cmocka_unit_test(cancelled),
-        cmocka_unit_test(pulled_and_noted),
+        cmocka_unit_test(forks),         cmocka_unit_test(forks_of_running),
+        cmocka_unit_test(fork_limits),   cmocka_unit_test(there_and_back),
+        cmocka_unit_test(between_turns), cmocka_unit_test(path_as_it_was),
+        cmocka_unit_test(without_kv),    cmocka_unit_test(little_room),
+        cmocka_unit_test(not_shared),    cmocka_unit_test(refused),
+        cmocka_unit_test(another_model), cmocka_unit_test(turns_of_a_failed_import),
+        cmocka_unit_test(cancelled),     cmocka_unit_test(pulled_and_noted),
         cmocka_unit_test(killed),
     };
 

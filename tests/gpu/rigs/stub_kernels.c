@@ -5,7 +5,7 @@
 const struct rn_gpu_kernels *runnel_cuda_module(void)
 {
     static const struct rn_gpu_kernels kernels = {
-        RN_GPU_MODULE_VERSION, RN_KERNEL_COUNT, rn_gpu_list, "any", NULL, 0, NULL};
+        RN_GPU_MODULE_VERSION, RN_KERNEL_COUNT, rn_gpu_list, "any", NULL, 0, NULL, STUB_CUDA, STUB_NEWEST};
 
     return &kernels;
 }

@@ -17,7 +17,9 @@ const struct rn_gpu_kernels *runnel_cuda_module(void)
                                                   "any",
                                                   other_driver,
                                                   sizeof(struct rn_gpu_driver) + 8,
-                                                  NULL};
+                                                  NULL,
+                                                  0,
+                                                  0};
 
     return &kernels;
 }
