@@ -108,7 +108,11 @@ function(rn_install)
     include(CMakePackageConfigHelpers)
     string(JOIN " " RN_PC_PRIVATE_LIBS ${RN_NEEDS})
     file(RELATIVE_PATH RN_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
-    configure_file(${RN_ROOT}/cmake/runnel.pc.in ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc @ONLY)
+    foreach(package runnel runnel-static)
+        configure_file(${RN_ROOT}/cmake/${package}.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc @ONLY)
+        install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+            COMPONENT development)
+    endforeach()
     configure_package_config_file(${RN_ROOT}/cmake/runnel-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake
         INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
     write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake COMPATIBILITY SameMinorVersion)
@@ -124,7 +128,6 @@ function(rn_install)
         OUTPUT_FILE ${CMAKE_CURRENT_BINARY_DIR}/librunnel.3)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/librunnel.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3 COMPONENT development)
     install(FILES ${public} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
-    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
     install(EXPORT runnel-targets NAMESPACE runnel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel
         COMPONENT development)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake

@@ -367,8 +367,12 @@ static void add_id(struct openai_choice *choice, int32_t token)
 
 static void end_choice(struct openai_choice *choice, const runnel_event *event)
 {
-    if (choice->request->keeps_ids)
+    const struct openai_request *request = choice->request;
+
+    if (request->keeps_ids)
         add_id(choice, event->token);
+    if (event->token >= 0 && request->logprobs && request->endpoint == OPENAI_COMPLETIONS && !request->ends_untold)
+        openai_logprobs_add(choice, event);
     choice->end = event->type;
     choice->finish = event->finish;
     choice->stop = event->stop;
@@ -777,20 +781,4 @@ void openai_answer_write(FILE *to, const struct openai_request *request, struct 
     }
     openai_usage_write(to, request, choices, n, head);
     fputc('}', to);
-}
-
-void openai_error_write(FILE *to, const struct openai_error *error)
-{
-    fputs("{\"error\":{\"message\":", to);
-    openai_sentence_write(to, error->message);
-    fputs(",\"type\":", to);
-    openai_string_write(to, error->type);
-    fputs(",\"param\":", to);
-    if (error->param[0] != '\0')
-        openai_sentence_write(to, error->param);
-    else
-        openai_string_write(to, NULL);
-    fputs(",\"code\":", to);
-    openai_string_write(to, error->code);
-    fputs("}}", to);
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "openai_request.h"
+#include "openai_answer.h"
 
 bool openai_refuse(struct openai_error *error, const char *code, const char *param, const char *format, ...)
 {
@@ -76,6 +76,25 @@ void openai_error_of(runnel_status status, const char *sentence, struct openai_e
         error->type = "server_error";
         break;
     }
+}
+
+void openai_error_write(FILE *to, const struct openai_error *error)
+{
+    fputs("{\"error\":{\"message\":", to);
+    openai_sentence_write(to, error->message);
+    fputs(",\"type\":", to);
+    openai_string_write(to, error->type);
+    fputs(",\"param\":", to);
+    if (error->param[0] != '\0')
+        openai_sentence_write(to, error->param);
+    else
+        openai_string_write(to, NULL);
+    fputs(",\"code\":", to);
+    openai_string_write(to, error->code);
+    if (error->n_prompt > 0)
+        fprintf(to, ",\"n_prompt_tokens\":%llu,\"n_ctx\":%llu", (unsigned long long)error->n_prompt,
+                (unsigned long long)error->n_context);
+    fputs("}}", to);
 }
 
 /* ---- Members of the library's requests --------------------------------------------------- */

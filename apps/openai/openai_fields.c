@@ -29,8 +29,8 @@ void openai_fields_each(enum openai_endpoint endpoint, openai_field_fn *fn, void
 
     if (once.seen == NULL)
         return;
+    openai_fields_served(endpoint, pass_once, &once);
     if ((endpoint & WITH_TEXTS) != 0) {
-        openai_fields_served(endpoint, pass_once, &once);
         openai_fields_of_samplers(pass_once, &once);
         openai_fields_of_grammars(pass_once, &once);
     }
@@ -76,6 +76,8 @@ bool openai_field_check(const struct openai_field *field, const json_t *value, s
         return openai_expect(error, field->name, value, JSON_REAL);
     if (field->shape == OPENAI_WHOLE && field->least < field->most)
         return openai_read_integer(error, field->name, value, field->least, field->most, &ignored);
+    if (field->shape == OPENAI_LORAS)
+        return openai_loras_check(field->name, value, error);
     if (field->shape == OPENAI_NULL)
         return openai_refuse(error, "unsupported_parameter", field->name, "%s is not supported", field->name);
     return !type_of(field->shape, &type) || openai_expect(error, field->name, value, type);
@@ -118,6 +120,9 @@ static const char *const shapes[] = {
                        "{\"anyOf\":[" TEXT "," TOKENS "]}}]",
     [OPENAI_MESSAGES] = "[{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"role\"],\"properties\":"
                         "{\"role\":{\"type\":\"string\"},\"content\":{\"type\":[\"string\",\"array\",\"null\"]}}}}]",
+    [OPENAI_LORAS] = "[{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"id\",\"scale\"],"
+                     "\"properties\":{\"id\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":63},"
+                     "\"scale\":{\"type\":\"number\"}}}}]",
     [OPENAI_TEXT_OR_SET] = "[{\"type\":\"string\"},{\"type\":\"object\"}]",
     [OPENAI_TEXT_OR_ROW] = "[{\"type\":\"string\"},{\"type\":\"array\"}]",
     [OPENAI_FALSE] = "[{\"const\":false}]",

@@ -33,10 +33,34 @@ static bool claim(struct reader *reader, runnel_grammar_kind kind)
     return true;
 }
 
+/* Clients that speak to older and newer servers send a member by both of vLLM's names. */
+static bool are_names_of_one(const char *a, const char *b)
+{
+    static const char newer[] = "structured_outputs.", older[] = "guided_";
+    bool a_newer = strncmp(a, newer, sizeof newer - 1) == 0, b_newer = strncmp(b, newer, sizeof newer - 1) == 0;
+
+    return a_newer != b_newer && strncmp(a_newer ? b : a, older, sizeof older - 1) == 0;
+}
+
+/* Whether the other name has said the same text; the newer one is told from now on. */
+static bool says_again(struct reader *reader, runnel_grammar_kind kind, const char *text, size_t n)
+{
+    struct openai_request *r = reader->r;
+
+    if (r->grammar.kind != kind || !are_names_of_one(r->grammar_of, reader->name) || n != r->grammar.text_bytes ||
+        memcmp(text, r->grammar_text, n) != 0)
+        return false;
+    if (strchr(reader->name, '.') != NULL)
+        snprintf(r->grammar_of, sizeof r->grammar_of, "%s", reader->name);
+    return true;
+}
+
 static bool take_text(struct reader *reader, runnel_grammar_kind kind, const char *text, size_t n)
 {
     struct openai_request *r = reader->r;
 
+    if (says_again(reader, kind, text, n))
+        return true;
     if (!claim(reader, kind))
         return false;
     if (n > RUNNEL_MAX_GRAMMAR_BYTES)
@@ -102,6 +126,13 @@ static bool read_choices(struct reader *reader, const json_t *value)
         r->grammar.n_choices++;
     }
     return true;
+}
+
+/* vLLM's and llama.cpp's members, whose servers close objects. */
+static bool read_closing(struct reader *reader, const json_t *value)
+{
+    reader->r->closes = true;
+    return read_schema(reader, value);
 }
 
 /* GBNF has "::=", Lark's notation has not. */
@@ -184,10 +215,10 @@ static const struct member {
     bool (*read)(struct reader *reader, const json_t *value);
     enum openai_shape shape;
 } members[] = {
-    {"guided_json", "json", read_schema, OPENAI_ANY},        {"guided_regex", "regex", read_regex, OPENAI_STRING},
+    {"guided_json", "json", read_closing, OPENAI_ANY},       {"guided_regex", "regex", read_regex, OPENAI_STRING},
     {"guided_choice", "choice", read_choices, OPENAI_ARRAY}, {"guided_grammar", "grammar", read_either, OPENAI_STRING},
     {NULL, "json_object", read_object, OPENAI_BOOLEAN},      {"grammar", NULL, read_gbnf, OPENAI_STRING},
-    {"json_schema", NULL, read_schema, OPENAI_ANY},
+    {"json_schema", NULL, read_closing, OPENAI_ANY},
 };
 
 /* A boolean of the grammar, perhaps the other way round. */
@@ -261,6 +292,7 @@ static bool read_options(struct reader *reader, const json_t *value)
         if (!json_is_null(item) && !read_flag(reader, item, (uint8_t *)&reader->r->grammar + flags[i].at, false))
             return false;
         reader->r->has_unenforced |= flags[i].at == offsetof(runnel_grammar, allow_unenforced) && !json_is_null(item);
+        reader->r->has_closed |= flags[i].at == offsetof(runnel_grammar, closed) && !json_is_null(item);
     }
     return true;
 }
@@ -344,6 +376,8 @@ bool openai_finish_grammar(struct openai_request *request, const json_t *tools, 
         request->unenforced_format = !is_strict(tools);
     if (request->unenforced_format && !request->has_unenforced)
         request->grammar.allow_unenforced = 1;
+    if (request->closes && !request->has_closed)
+        request->grammar.closed = 1;
     if (choice == NULL || strcmp(choice, "auto") == 0 || strcmp(choice, "none") == 0)
         return true;
     if (json_array_size(tools) == 0)

@@ -533,9 +533,7 @@ static bool read_fields(struct openai_reader *reader, const json_t *body)
     json_object_foreach((json_t *)(uintptr_t)body, name, value)
     {
         const struct field *field = find_field(name, reader->r->endpoint);
-        int other = reader->r->rules != OPENAI_STRICT && (reader->r->endpoint & ANSWERS) != 0
-                        ? openai_read_served(reader->r, name, value, reader->error)
-                        : 0;
+        int other = reader->r->rules != OPENAI_STRICT ? openai_read_served(reader->r, name, value, reader->error) : 0;
 
         if (other == 0 && field == NULL && (reader->r->endpoint & ANSWERS) != 0) {
             other = openai_read_sampler(reader->r, name, value, reader->error);

@@ -61,6 +61,7 @@ struct openai_error {
     const char *code; /* NULL: null */
     char param[96];   /* the field at fault; "": null */
     char message[384];
+    uint64_t n_prompt, n_context; /* llama.cpp's: tokens that are told beside the message; 0: none are */
 };
 
 /* Either a text or ids; owned. Both: the text, and the ids that it has together with what is behind its gap. */
@@ -105,6 +106,7 @@ struct openai_request {
     bool parse_special; /* completions: control tokens written in the prompt become control tokens */
     bool logprobs;
     bool llama_entries;        /* log-probabilities as llama.cpp's server writes them, a list with ids */
+    bool ends_untold;          /* completions: log-probabilities without that of the token that ended the answer */
     bool keeps_ids;            /* of the answer's tokens ... */
     bool tells_ids;            /* ... which are told, and those of the prompts: served */
     bool tokens_as_ids;        /* log-probabilities name tokens "token_id:5" */
@@ -125,6 +127,8 @@ struct openai_request {
     char **grammar_choices; /* its choices */
     bool unenforced_format; /* response_format was not strict */
     bool has_unenforced;    /* grammar_options said what then */
+    bool closes;            /* the schema's objects are closed, ... */
+    bool has_closed;        /* ... unless grammar_options said which */
     char *tool_choice;      /* NULL: tools that are strict bind */
     int64_t ignore_eos;
     int64_t best_of;      /* answers to each prompt, of which the n best are shown; 0: n */
@@ -275,6 +279,9 @@ void openai_fini_biases(struct openai_request *request);
 /* A field that only a server understands (how an answer streams, who goes first, tokens that end it), likewise. */
 int openai_read_served(struct openai_request *request, const char *name, const json_t *value,
                        struct openai_error *error);
+
+/* A list of adapters, as llama.cpp has it: objects with an id and a scale. False: *error says what is wrong with it. */
+bool openai_loras_check(const char *name, const json_t *value, struct openai_error *error);
 
 /* A member that says what the answer may be, likewise. And OpenAI's own form of it, and tool_choice. */
 int openai_read_grammar(struct openai_request *request, const char *name, const json_t *value,

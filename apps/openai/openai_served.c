@@ -96,12 +96,24 @@ static bool read_lora(struct openai_lora *lora, const char *param, const json_t 
     return json_is_number(scale) || openai_expect(error, member, scale, JSON_REAL);
 }
 
+bool openai_loras_check(const char *name, const json_t *value, struct openai_error *error)
+{
+    struct openai_lora ignored;
+    bool good = openai_expect(error, name, value, JSON_ARRAY);
+    char param[48];
+
+    for (size_t i = 0; good && i < json_array_size(value); i++) {
+        snprintf(param, sizeof param, "%.20s[%zu]", name, i);
+        good = read_lora(&ignored, param, json_array_get(value, i), error);
+    }
+    return good;
+}
+
 static bool read_loras(struct openai_request *r, const char *name, const json_t *value, struct openai_error *error)
 {
     size_t n = json_array_size(value);
-    char param[48];
 
-    if (!openai_expect(error, name, value, JSON_ARRAY))
+    if (!openai_loras_check(name, value, error))
         return false;
     free(r->loras);
     r->loras = calloc(n + 1, sizeof *r->loras);
@@ -109,11 +121,8 @@ static bool read_loras(struct openai_request *r, const char *name, const json_t 
         openai_error_of(RUNNEL_NO_MEMORY, "not enough memory for the request", error);
         return false;
     }
-    for (r->n_loras = 0; r->n_loras < n; r->n_loras++) {
-        snprintf(param, sizeof param, "%.20s[%zu]", name, r->n_loras);
-        if (!read_lora(&r->loras[r->n_loras], param, json_array_get(value, r->n_loras), error))
-            return false;
-    }
+    for (r->n_loras = 0; r->n_loras < n; r->n_loras++)
+        read_lora(&r->loras[r->n_loras], name, json_array_get(value, r->n_loras), error);
     return true;
 }
 
@@ -177,7 +186,7 @@ static const struct {
               {"deadline_ms", ALL, read_deadline, OPENAI_WHOLE, 0, UINT32_MAX},
               {"stop_token_ids", ALL, read_stop_ids, OPENAI_ARRAY, 0, 0},
               {"cache_salt", ALL, read_cache_salt, OPENAI_STRING, 0, 0},
-              {"lora", TEXTS, read_loras, OPENAI_ARRAY, 0, 0},
+              {"lora", ALL | OPENAI_POOLED, read_loras, OPENAI_LORAS, 0, 0},
               {"return_token_ids", TEXTS, read_token_ids, OPENAI_BOOLEAN, 0, 0},
               {"return_token_ids", OPENAI_RESPONSES, read_false, OPENAI_FALSE, 0, 0},
               {"add_special_tokens", OPENAI_CHAT, read_false, OPENAI_FALSE, 0, 0},

@@ -17,6 +17,7 @@ enum openai_shape {
     OPENAI_TEXT_OR_SET, /* a string or an object */
     OPENAI_TEXT_OR_ROW, /* a string or an array */
     OPENAI_MESSAGES,    /* objects with a role */
+    OPENAI_LORAS,       /* objects with an id and a scale */
     OPENAI_FALSE,
     OPENAI_TRUE,
     OPENAI_EMPTY, /* an array or object without members: known, and not supported */

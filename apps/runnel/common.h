@@ -122,10 +122,29 @@ bool app_is_standard(const char *path);
  * as operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
 bool app_files_apart(const struct app_options *options, unsigned command);
 
-/* Whether a further output `path`, called `name`, is none of these, but for --session; and whether a further model is
- * none of the outputs. False after a message. */
+/* Whether a further output `path`, called `name`, is none of these, but for --session; and whether the files of a further
+ * model, which has these options, are none of the outputs. False after a message. */
 bool app_file_apart(const struct app_options *options, unsigned command, const char *name, const char *path);
 bool app_model_apart(const struct app_options *options, unsigned command, const char *path);
+
+/* A number that is another one when one of the files that a model is loaded from, `path` and --lora's, was written or
+ * replaced meanwhile, by what the system says of them. On any thread. */
+uint64_t app_model_stamp(const char *path, const struct app_options *options);
+
+/* What is in such a file: a model's, by its first and last bytes, or an adapter's, by all. */
+struct app_fingerprint {
+    uint64_t size, hash;
+};
+
+/* Reads them, in prints[0..1 + options->n_loras), the model's first. stamp: as it was before the model was loaded, so
+ * that what is read is what was loaded. On any thread; blocks on the disk. False: *sentence says why. */
+bool app_fingerprints(const char *path, const struct app_options *options, uint64_t stamp,
+                      struct app_fingerprint *prints, char sentence[512]);
+
+/* Memory that those of --lora take when they are loaded, by the heads of their files: for each matrix so much as its
+ * largest rank needs, for each adapter and once more. Blocks on the disk; on any thread. A file that cannot be read
+ * counts nothing: the load says why. */
+uint64_t app_adapters_bytes(const struct app_options *options);
 
 /* The path behind the symbolic links, also where nothing is there yet; to be freed. NULL: no memory. */
 char *app_target(const char *path);

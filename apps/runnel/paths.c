@@ -309,29 +309,33 @@ static bool is_apart(const struct files *files, size_t at)
     return true;
 }
 
+/* Frees them. */
+static bool are_apart(struct files *files)
+{
+    bool apart = true;
+
+    for (size_t i = 0; i < files->n && apart; i++)
+        apart = is_apart(files, i);
+    free_files(files);
+    return apart;
+}
+
 bool app_files_apart(const struct app_options *options, unsigned command)
 {
     struct files files = {.n = 0};
-    bool apart = true;
 
     add_operands(&files, options, command);
     add_options(&files, options, command);
-    for (size_t i = 0; i < files.n && apart; i++)
-        apart = is_apart(&files, i);
-    free_files(&files);
-    return apart;
+    return are_apart(&files);
 }
 
 bool app_model_apart(const struct app_options *options, unsigned command, const char *path)
 {
     struct files files = {.n = 0};
-    bool apart;
 
     add_options(&files, options, command);
     add(&files, "the model", path, READ);
-    apart = is_apart(&files, files.n - 1);
-    free_files(&files);
-    return apart;
+    return are_apart(&files);
 }
 
 bool app_file_apart(const struct app_options *options, unsigned command, const char *name, const char *path)

@@ -373,10 +373,12 @@ static void begin_step(struct serve_task *task, json_t *body, enum openai_endpoi
 
 /* ---- From a request to its model --------------------------------------------------------- */
 
-/* Of llama.cpp's list: the one that is not off. It has the scale with which it was loaded. */
+/* Of llama.cpp's list: the one that is not off, with the scale with which it was loaded. Of two entries for one the last
+ * counts. */
 static bool choose_of_list(struct serve_task *task, struct openai_error *error)
 {
     const struct serve_adapters *adapters = &task->model->adapters;
+    double scales[RUNNEL_MAX_ADAPTERS] = {0};
 
     for (size_t i = 0; i < task->request.n_loras; i++) {
         const struct openai_lora *lora = &task->request.loras[i];
@@ -384,15 +386,18 @@ static bool choose_of_list(struct serve_task *task, struct openai_error *error)
         if (lora->id >= (int64_t)adapters->n)
             return openai_refuse(error, "invalid_value", "lora",
                                  "lora: there is no adapter %lld; GET /lora-adapters lists them", (long long)lora->id);
-        if (lora->scale == 0)
+        scales[lora->id] = lora->scale;
+    }
+    for (size_t i = 0; i < adapters->n; i++) {
+        if (scales[i] == 0)
             continue;
         if (task->adapter != NULL)
             return openai_refuse(error, "unsupported_value", "lora", "lora: a request has one adapter at most");
-        task->adapter = &adapters->at[lora->id];
-        if ((float)lora->scale != task->adapter->scale)
+        task->adapter = &adapters->at[i];
+        if ((float)scales[i] != task->adapter->scale)
             return openai_refuse(error, "unsupported_value", "lora",
-                                 "lora: adapter %lld was loaded with the scale %g; no other is supported",
-                                 (long long)lora->id, (double)task->adapter->scale);
+                                 "lora: adapter %zu was loaded with the scale %g; no other is supported", i,
+                                 (double)task->adapter->scale);
     }
     return true;
 }
@@ -460,12 +465,13 @@ static void start(struct serve_task *task)
 static void judge_length(const struct serve_task *task, size_t n, struct openai_error *error)
 {
     runnel_error fault = {.status = RUNNEL_CONTEXT};
+    uint32_t context = task->model->info.context_tokens;
+    bool answers = (task->request.endpoint & OPENAI_POOLED) == 0 && task->request.max_tokens != 0;
 
-    if (n <= task->model->info.context_tokens)
+    if (n <= context)
         return;
-    snprintf(fault.message, sizeof fault.message, "the prompt has %zu tokens, the model's context %u", n,
-             task->model->info.context_tokens);
-    serve_error_of(&fault, error);
+    snprintf(fault.message, sizeof fault.message, "the prompt has %zu tokens, %u fit", n, context - answers);
+    serve_task_fault(task, &fault, error);
 }
 
 static void tell_prompts(struct serve_task *task, const runnel_chat *chat, struct openai_error *error)
@@ -512,7 +518,7 @@ static void measure(struct serve_task *task, struct openai_error *error)
     }
     fault.status = openai_infill(request, task->model->handle, &fault);
     if (fault.status != RUNNEL_OK)
-        serve_error_of(&fault, error);
+        serve_task_fault(task, &fault, error);
     else if (!cut_prompts(task))
         openai_no_memory(error);
     else if (request->tells_ids)
@@ -527,6 +533,20 @@ static void measure(struct serve_task *task, struct openai_error *error)
 }
 
 /* ---- From a body to a request ------------------------------------------------------------ */
+
+/* Which adapter, in every dialect by the same two fields. */
+static bool pass_adapter(const json_t *body, json_t *translated)
+{
+    static const char *const names[] = {"adapter", "lora"};
+    bool good = true;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        json_t *value = json_object_get(body, names[i]);
+
+        good = good && (value == NULL || json_object_set(translated, names[i], value) == 0);
+    }
+    return good;
+}
 
 /* A body in the task's dialect, read. False: *error says why. */
 static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, const json_t *body,
@@ -543,8 +563,10 @@ static bool read_body(struct serve_task *task, enum openai_endpoint endpoint, co
         return false;
     if (task->dialect->translate != NULL) {
         translated = task->dialect->translate(body, error);
-        if (translated == NULL)
+        if (translated == NULL || !pass_adapter(body, translated)) {
+            json_decref(translated);
             return error->http != 0 ? false : openai_no_memory(error);
+        }
         body = translated;
     }
     task->names_used = serve_names_used(task->dialect, given);

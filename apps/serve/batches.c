@@ -345,6 +345,8 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     set_options(serve, run);
     batch->app = (struct app){
         .options = &run->options, .engine = serve->app.engine, .model = model->handle, .info = model->info};
+    if (model->facts.files != NULL)
+        memcpy(batch->files, model->facts.files, (1 + model->adapters.n) * sizeof batch->files[0]);
     batch->model_name = app_adapter(&run->options) != NULL ? app_adapter(&run->options) : model->name;
     batch->template_text = serve->template_text;
     batch->tenant = owner_of(record);
@@ -363,6 +365,13 @@ static void start(struct serve *serve, json_t *record, struct serve_model *model
     if (run == NULL) /* memory is short: it is tried again */
         return;
     serve->files->running = run;
+    if (model->facts.files == NULL) {
+        set_error(record, "batch_failed",
+                  "the model's files were changed while it was loaded: behind a restart the job could not go on; "
+                  "SIGHUP loads them anew");
+        finish(serve, run, "failed");
+        return;
+    }
     if (!batch_begin(run->batch, run->journal)) {
         set_error(record, "batch_failed", "the job could not begin; the server's log says why");
         finish(serve, run, "failed");

@@ -88,8 +88,6 @@ static void close_chunk(struct serve_task *task, FILE *to, struct serve_stream *
         fprintf(to, ",\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}",
                 (unsigned long long)usage->prompt_tokens, (unsigned long long)usage->completion_tokens,
                 (unsigned long long)(usage->prompt_tokens + usage->completion_tokens));
-    else if (task->request.usage_at_end)
-        fputs(",\"usage\":null", to);
     fputs("}\n\n", to);
     serve_task_send(task);
 }

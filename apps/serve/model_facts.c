@@ -2,6 +2,8 @@
  * when the model is loaded. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
 
 #include "apps/serve/keys/digest.h"
 #include "runnel_files.h"
@@ -97,6 +99,21 @@ static void read_digest(const char *path, uint64_t file_bytes, char *to, size_t 
     free(head);
 }
 
+void serve_place_digest(const char *path, char digest[SERVE_DIGEST_BYTES])
+{
+    struct stat status = {0};
+    char *text = NULL;
+    int n = 0;
+
+    (void)!stat(path, &status);
+    n = asprintf(&text, "%s %lld %lld.%09ld", path, (long long)status.st_size, (long long)status.st_mtim.tv_sec,
+                 status.st_mtim.tv_nsec);
+    for (unsigned i = 0; n > 0 && i < 4; i++)
+        snprintf(digest + 16 * i, 17, "%016llx", (unsigned long long)XXH3_64bits_withSeed(text, (size_t)n, i));
+    if (n > 0)
+        free(text);
+}
+
 /* The template by which chats become prompts, and what it does: the server's own, or the file's. */
 static void read_template(const struct serve_model *model, const runnel_file *file, struct serve_facts *facts)
 {
@@ -150,12 +167,26 @@ static uint64_t read_device_bytes(const struct serve_model *model, const runnel_
     return bytes + info.device_expert_bytes + (uint64_t)((double)info.kv_bytes * info.device_layers / info.layers);
 }
 
+/* For batches, of what was loaded; not where that is not known. */
+static void read_files(const struct serve_model *model, struct serve_facts *facts)
+{
+    char sentence[512];
+
+    facts->files = calloc(model->adapters.n + 1, sizeof *facts->files);
+    if (facts->files != NULL && app_fingerprints(model->path, &model->options, model->stamp, facts->files, sentence))
+        return;
+    free(facts->files);
+    facts->files = NULL;
+}
+
 void serve_facts_read(const struct serve_model *model, struct serve_facts *facts)
 {
     runnel_file_info info = {.struct_size = sizeof info};
     runnel_file *file = NULL;
 
     *facts = (struct serve_facts){0};
+    if (model->serve->options->files_dir != NULL)
+        read_files(model, facts);
     if (runnel_file_open(model->path, &file, NULL) != RUNNEL_OK)
         return; /* it is loaded: the file has gone meanwhile */
     copy_text(file, "general", ".architecture", facts->family, sizeof facts->family);
@@ -171,5 +202,6 @@ void serve_facts_read(const struct serve_model *model, struct serve_facts *facts
 void serve_facts_fini(struct serve_facts *facts)
 {
     free(facts->template_text);
+    free(facts->files);
     *facts = (struct serve_facts){0};
 }

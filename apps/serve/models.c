@@ -240,6 +240,7 @@ static void measure(uv_work_t *work)
 
     model->bytes = 0;
     model->error[0] = '\0';
+    model->read_stamp = app_model_stamp(model->path, &model->options);
     if (runnel_file_open(model->path, &file, &error) != RUNNEL_OK) {
         snprintf(model->error, sizeof model->error, "%s", error.message);
         return;
@@ -251,7 +252,7 @@ static void measure(uv_work_t *work)
         kv = one > most / 8 ? (one > most ? one : most) : one * 8; /* as runnel_model_options.kv_bytes says */
     if (__builtin_add_overflow(memory.weight_bytes, kv, &model->bytes) ||
         __builtin_add_overflow(model->bytes, model->options.cache_warm, &model->bytes) ||
-        __builtin_add_overflow(model->bytes, model->adapters.bytes, &model->bytes))
+        __builtin_add_overflow(model->bytes, app_adapters_bytes(&model->options), &model->bytes))
         model->bytes = UINT64_MAX;
 }
 
@@ -260,6 +261,7 @@ static void on_measured(uv_work_t *work, int status)
     struct serve_model *model = work->data;
 
     model->load = SERVE_WAITING;
+    model->stamp = model->read_stamp;
     model->asked = ++model->serve->n_asked;
     if (status != 0 || model->error[0] != '\0')
         fail(model, model->error[0] != '\0' ? model->error : "it could not be read");
@@ -270,6 +272,7 @@ void serve_model_begin(struct serve_model *model)
 {
     model->load = SERVE_MEASURING;
     model->work.data = model;
+    model->read_stamp = model->stamp;
     if (uv_queue_work(&model->serve->loop, &model->work, measure, on_measured) != 0)
         fail(model, "not enough memory");
 }
@@ -523,7 +526,8 @@ int serve_read_models(struct serve *serve)
         return options->models_file == NULL && options->models_dir == NULL ? APP_USAGE : APP_FAILURE;
     }
     for (size_t i = 0; i < serve->models.n && code == APP_OK; i++)
-        code = app_model_apart(options, APP_SERVE, serve->models.at[i]->path) ? APP_OK : APP_USAGE;
+        code =
+            app_model_apart(&serve->models.at[i]->options, APP_SERVE, serve->models.at[i]->path) ? APP_OK : APP_USAGE;
     return code;
 }
 

@@ -37,6 +37,7 @@ void serve_model_free(struct serve_model *model)
     json_decref(model->entry);
     json_decref(model->texts);
     free(model->adapters.at);
+    free(model->adapters.digests);
     serve_facts_fini(&model->facts);
     serve_facts_fini(&model->read);
     free(model->path);
@@ -59,13 +60,18 @@ const runnel_adapter *serve_adapter_named(const struct serve_model *model, const
     return NULL;
 }
 
+const char *serve_model_alias(const struct serve_model *model, size_t i)
+{
+    return json_string_value(json_array_get(json_object_get(model->entry, "aliases"), i));
+}
+
 /* The model's own: its name, or an alias. */
 static bool has_name(const struct serve_model *model, const char *name)
 {
-    const json_t *aliases = json_object_get(model->entry, "aliases");
+    const char *alias = NULL;
 
-    for (size_t i = 0; i < json_array_size(aliases); i++)
-        if (strcmp(json_string_value(json_array_get(aliases, i)), name) == 0)
+    for (size_t i = 0; (alias = serve_model_alias(model, i)) != NULL; i++)
+        if (strcmp(alias, name) == 0)
             return true;
     return strcmp(model->name, name) == 0;
 }
@@ -120,16 +126,21 @@ bool serve_model_same(const struct serve_model *a, const struct serve_model *b)
     const json_t *own = json_object_get(a->entry, "options"), *other = json_object_get(b->entry, "options");
     bool options = json_object_size(own) == 0 ? json_object_size(other) == 0 : json_equal(own, other);
 
-    return options && strcmp(a->name, b->name) == 0 && strcmp(a->path, b->path) == 0 && a->created == b->created &&
-           a->file_bytes == b->file_bytes && a->adapters.stamp == b->adapters.stamp;
+    return options && strcmp(a->name, b->name) == 0 && strcmp(a->path, b->path) == 0 && a->stamp == b->stamp;
 }
 
 void serve_model_adopt(struct serve_model *model, struct serve_model *fresh)
 {
     json_t *entry = model->entry;
+    char(*digests)[SERVE_DIGEST_BYTES] = model->adapters.digests;
 
     model->entry = fresh->entry;
     fresh->entry = entry;
+    model->adapters.digests = fresh->adapters.digests; /* its files may have been replaced before it was loaded */
+    fresh->adapters.digests = digests;
+    memcpy(model->digest, fresh->digest, sizeof model->digest);
+    model->created = fresh->created;
+    model->file_bytes = fresh->file_bytes;
     model->pinned = fresh->pinned;
     if (model->own_keep_ms != fresh->own_keep_ms)
         model->keep_ms = model->own_keep_ms = fresh->own_keep_ms;
@@ -178,26 +189,15 @@ static struct serve_model *new_model(struct reader *reader, const char *path, co
     return model;
 }
 
-/* Of files that were written at once their lengths tell them apart. */
-static void look_at_file(struct serve_adapters *adapters, const char *path)
-{
-    struct stat status;
-
-    if (stat(path, &status) != 0)
-        return; /* the load will say so */
-    adapters->bytes += (uint64_t)status.st_size;
-    adapters->stamp = adapters->stamp * 31 + (uint64_t)status.st_mtim.tv_sec * 1000000007 +
-                      (uint64_t)status.st_mtim.tv_nsec * 31 + (uint64_t)status.st_size;
-}
-
 /* Those of the model's options. Their names are no other's. */
 static bool add_adapters(struct reader *reader, struct serve_model *model)
 {
     struct serve_adapters *adapters = &model->adapters;
 
     adapters->at = app_adapters(&model->options);
-    if (adapters->at == NULL)
-        return model->options.n_loras == 0 || complain(reader, "not enough memory");
+    adapters->digests = calloc(model->options.n_loras + 1, sizeof *adapters->digests);
+    if (adapters->digests == NULL || (adapters->at == NULL && model->options.n_loras > 0))
+        return complain(reader, "not enough memory");
     for (size_t i = 0; i < model->options.n_loras; i++) {
         const char *name = adapters->at[i].name;
 
@@ -208,7 +208,7 @@ static bool add_adapters(struct reader *reader, struct serve_model *model)
                             name);
         if (serve_adapter_named(model, name) != NULL)
             return complain(reader, "--lora: two adapters are called '%.70s'; NAME=PATH gives one another name", name);
-        look_at_file(adapters, adapters->at[i].path);
+        serve_place_digest(adapters->at[i].path, adapters->digests[i]);
         adapters->n++;
     }
     return true;
@@ -239,6 +239,8 @@ static bool add(struct reader *reader, struct serve_model *model)
         serve_model_free(model);
         return false;
     }
+    serve_place_digest(model->path, model->digest);
+    model->stamp = app_model_stamp(model->path, &model->options);
     list->at = grown;
     list->at[list->n++] = model;
     return true;

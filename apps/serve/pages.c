@@ -25,10 +25,10 @@ void serve_ready(struct serve *serve, struct http_exchange *exchange, const char
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
-/* OpenAI's fields, vLLM's, then Anthropic's. adapter: of the model, which is to be told; NULL: the model itself. */
-static void put_model(FILE *to, const struct serve_model *model, const runnel_adapter *adapter)
+/* OpenAI's fields, vLLM's, then Anthropic's. adapter: of the model, which is to be told; NULL: the model itself. name:
+ * one of its names. */
+static void put_model(FILE *to, const struct serve_model *model, const runnel_adapter *adapter, const char *name)
 {
-    const char *name = adapter != NULL ? adapter->name : model->name;
     time_t created = (time_t)model->created;
     struct tm parts;
     char date[40];
@@ -52,7 +52,7 @@ static void put_model(FILE *to, const struct serve_model *model, const runnel_ad
 void serve_models_list(struct serve *serve, struct http_exchange *exchange, const char *rest)
 {
     FILE *to = serve_write(serve);
-    const char *last = NULL;
+    const char *last = NULL, *alias = NULL;
 
     (void)rest;
     fputs("{\"object\":\"list\",\"data\":[", to);
@@ -60,12 +60,17 @@ void serve_models_list(struct serve *serve, struct http_exchange *exchange, cons
         const struct serve_model *model = serve->models.at[i];
 
         fputs(i > 0 ? "," : "", to);
-        put_model(to, model, NULL);
+        put_model(to, model, NULL, model->name);
         last = model->name;
-        for (size_t k = 0; k < model->adapters.n; k++) {
+        for (size_t k = 0; (alias = serve_model_alias(model, k)) != NULL; k++) {
             fputc(',', to);
-            put_model(to, model, &model->adapters.at[k]);
+            put_model(to, model, NULL, alias);
+            last = alias;
+        }
+        for (size_t k = 0; k < model->adapters.n; k++) {
             last = model->adapters.at[k].name;
+            fputc(',', to);
+            put_model(to, model, &model->adapters.at[k], last);
         }
     }
     fputs("],\"has_more\":false,\"first_id\":", to);
@@ -83,7 +88,7 @@ void serve_model_one(struct serve *serve, struct http_exchange *exchange, const 
     const struct serve_model *model = serve_model_asked(&serve->models, rest);
 
     if (model != NULL) {
-        put_model(serve_write(serve), model, serve_adapter_asked(model, rest));
+        put_model(serve_write(serve), model, serve_adapter_asked(model, rest), rest);
         serve_reply(serve, exchange, 200, "application/json");
         return;
     }

@@ -92,6 +92,8 @@ static const struct serve_route routes[] = {
      "documents in the order of their scores"},
     {"POST", "/v1/classify", SCOPE_EMBEDDINGS, &serve_openai, OPENAI_CLASSIFY, NULL, NULL, "Classes",
      "what texts are, by the model's labels"},
+    {"POST", "/classify", SCOPE_EMBEDDINGS, &serve_openai, OPENAI_CLASSIFY, NULL, NULL, "Classes",
+     "what texts are, by the model's labels, as with vLLM"},
     {"GET", "/props", SCOPE_MODELS, &serve_llama, 0, serve_props, NULL, "Properties",
      "the first model's context and template, the version, as with llama.cpp"},
     {"GET", "/lora-adapters", SCOPE_MODELS, &serve_llama, 0, serve_lora_adapters, NULL, "Adapters",

@@ -29,6 +29,13 @@ bool serve_route_is_named(const struct serve_route *route);
 /* The route of an exchange that on_head has let pass; NULL: there is none. */
 const struct serve_route *serve_route_of(const struct http_exchange *exchange);
 
+/* Which adapter answers: in every dialect by the same fields, which ask.c passes. */
+#define SERVE_ADAPTER_FIELDS                 \
+    {"adapter", OPENAI_STRING, false, 0, 0}, \
+    {                                        \
+        "lora", OPENAI_LORAS, false, 0, 0    \
+    }
+
 /* The fields of each dialect's bodies, beside what translates them. */
 extern const struct openai_field anthropic_fields[], anthropic_prompt_fields[]; /* anthropic_request.c */
 extern const struct openai_field ollama_chat_fields[], ollama_generate_fields[], ollama_embed_fields[],

@@ -33,6 +33,11 @@ struct serve_field_name {
     const char *theirs, *ours;
 };
 
+/* In tokens: of a prompt that is too long, 0 where its bytes already say so, what would fit, and the context. */
+struct serve_length {
+    unsigned long long prompt, fit, context;
+};
+
 /* How a kind of clients writes requests and reads answers. A request of each becomes one in OpenAI's form. */
 struct serve_dialect {
     const char *stream_type; /* of answers in pieces */
@@ -71,6 +76,10 @@ struct serve_dialect {
 
     /* The body of a refusal; id: of the request, NULL where none is known. */
     void (*put_error)(FILE *to, const struct openai_error *error, const char *id);
+
+    /* A prompt is too long, and the error says so in the library's words: puts those by which clients of this kind know
+     * it, and cut their prompts, in front of them or in their place. NULL: OpenAI's. */
+    void (*too_long)(struct openai_error *error, const struct serve_length *length);
 };
 
 extern const struct serve_dialect serve_openai;    /* chunks.c */
@@ -293,6 +302,9 @@ void serve_task_event(void *user, const runnel_event *event);
 
 /* What the library says of the task's request, as an error of the body that asked for it. */
 void serve_task_fault(const struct serve_task *task, const runnel_error *error, struct openai_error *fault);
+
+/* Puts words in front of what an error says. */
+void serve_put_before(struct openai_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Cancels what runs for it. */
 void serve_task_cancel(struct serve_task *task);

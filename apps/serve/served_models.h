@@ -24,6 +24,7 @@
 #include "apps/runnel/common.h"
 
 enum { SERVE_NAME_BYTES = 128, SERVE_MODELS_MOST = 4096 };
+enum { SERVE_DIGEST_BYTES = 65 }; /* SHA-256 in hexadecimal digits, and a zero byte */
 
 struct serve;
 struct serve_visit;
@@ -33,17 +34,19 @@ enum serve_load { SERVE_UNLOADED, SERVE_MEASURING, SERVE_WAITING, SERVE_LOADING,
 /* Of its file's head; "" and NULL: not known, or not loaded yet. */
 struct serve_facts {
     char family[64], quantization[32], size[32];
-    char digest[65];       /* SHA-256 in hexadecimal digits */
-    char *template_text;   /* owned */
-    uint32_t knows;        /* RUNNEL_TEMPLATE_ flags */
-    uint64_t device_bytes; /* weights and KV on a device with memory of its own */
+    char digest[SERVE_DIGEST_BYTES];
+    char *template_text;           /* owned */
+    uint32_t knows;                /* RUNNEL_TEMPLATE_ flags */
+    uint64_t device_bytes;         /* weights and KV on a device with memory of its own */
+    struct app_fingerprint *files; /* [1 + adapters.n], for batches: of what was loaded; owned. NULL: they were changed
+                                      meanwhile, or there are no batches here */
 };
 
 /* Of a model: each is served under its own name, which no other model or adapter has. */
 struct serve_adapters {
     runnel_adapter *at; /* [n]; owned, in one piece with their texts */
     size_t n;
-    uint64_t bytes, stamp; /* of their files: all together; and another one where one of them was changed */
+    char (*digests)[SERVE_DIGEST_BYTES]; /* [n]; owned */
 };
 
 struct serve_model {
@@ -61,18 +64,21 @@ struct serve_model {
     bool wanted;                  /* by a batch */
     bool loads;                   /* a load is under way: its last event is to come */
     enum serve_load load;
-    runnel_model *handle;           /* NULL: it is not loaded */
-    runnel_model_info info;         /* once it is ready */
-    struct serve_facts facts;       /* likewise */
-    struct serve_facts read;        /* on a thread of libuv's, before they become these */
-    char error[RUNNEL_ERROR_BYTES]; /* of its last load, if it failed */
-    int64_t created;                /* of its file */
-    uint64_t file_bytes, bytes;     /* bytes: of memory that it takes, or will take */
-    uint64_t asked;                 /* the order of those that wait for room */
-    uint64_t n_users;               /* tasks that use it */
-    struct serve_visit *waiting;    /* that are to be handled when it is ready, the first first */
-    uint64_t used_ms;               /* by the loop's clock: when its last request ended */
-    int64_t keep_ms, own_keep_ms;   /* how long it stays without one, -1: for good; and where requests do not say */
+    runnel_model *handle;            /* NULL: it is not loaded */
+    runnel_model_info info;          /* once it is ready */
+    struct serve_facts facts;        /* likewise */
+    struct serve_facts read;         /* on a thread of libuv's, before they become these */
+    char error[RUNNEL_ERROR_BYTES];  /* of its last load, if it failed */
+    char digest[SERVE_DIGEST_BYTES]; /* until that of its facts is known */
+    int64_t created;                 /* of its file */
+    uint64_t stamp;                  /* of its files (app_model_stamp): when it was listed, or measured since */
+    uint64_t read_stamp;             /* on a thread of libuv's, before it becomes this */
+    uint64_t file_bytes, bytes;      /* bytes: of memory that it takes, or will take */
+    uint64_t asked;                  /* the order of those that wait for room */
+    uint64_t n_users;                /* tasks that use it */
+    struct serve_visit *waiting;     /* that are to be handled when it is ready, the first first */
+    uint64_t used_ms;                /* by the loop's clock: when its last request ended */
+    int64_t keep_ms, own_keep_ms;    /* how long it stays without one, -1: for good; and where requests do not say */
     uv_work_t work;
 };
 
@@ -108,6 +114,9 @@ const runnel_adapter *serve_adapter_asked(const struct serve_model *model, const
 /* The model's adapter of exactly this name; NULL: there is none. */
 const runnel_adapter *serve_adapter_named(const struct serve_model *model, const char *name);
 
+/* Its i-th further name; NULL: it has no more. */
+const char *serve_model_alias(const struct serve_model *model, size_t i);
+
 /* A file without its directories: what clients are told of it. */
 const char *serve_file_name(const char *path);
 
@@ -116,6 +125,9 @@ const char *serve_file_name(const char *path);
 /* On any thread: reads the file of a model that is loaded. */
 void serve_facts_read(const struct serve_model *model, struct serve_facts *facts);
 void serve_facts_fini(struct serve_facts *facts);
+
+/* Of a file that was not read, as many digits, made of its path, length and date. */
+void serve_place_digest(const char *path, char digest[SERVE_DIGEST_BYTES]);
 
 /* ---- model_rows.c ---- */
 

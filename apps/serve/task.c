@@ -1,4 +1,5 @@
 /* A request under way: see serve.h. */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,9 +155,38 @@ static void fail(struct serve_task *task, const struct openai_error *error)
     serve_task_cancel(task);
 }
 
+void serve_put_before(struct openai_error *error, const char *format, ...)
+{
+    char sentence[sizeof error->message];
+    va_list args;
+    size_t n = 0;
+
+    memcpy(sentence, error->message, sizeof sentence);
+    va_start(args, format);
+    vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    n = strlen(error->message);
+    snprintf(error->message + n, sizeof error->message - n, "%s", sentence);
+}
+
+/* The sentence of most: "the prompt has 9012 tokens, 4095 fit"; others count bytes. */
+static void tell_too_long(const struct serve_task *task, const char *sentence, struct openai_error *error)
+{
+    struct serve_length length = {.context = task->model->info.context_tokens};
+
+    if (sscanf(sentence, "the prompt has %llu tokens, %llu fit", &length.prompt, &length.fit) != 2)
+        length.prompt = 0;
+    if (task->dialect->too_long != NULL)
+        task->dialect->too_long(error, &length);
+    else
+        serve_put_before(error, "This model's maximum context length is %llu tokens. However, ", length.context);
+}
+
 void serve_task_fault(const struct serve_task *task, const runnel_error *error, struct openai_error *fault)
 {
     serve_error_of(error, fault);
+    if (error->status == RUNNEL_CONTEXT)
+        tell_too_long(task, error->message, fault);
     openai_request_fault(&task->request, error->about, fault);
     serve_name_field(task->dialect, task->names_used, fault);
 }

@@ -13,7 +13,8 @@ SAID = re.compile("|".join((
     r"way to call tools$",  # of the model
     r"^tool_choice(:| asks|[.\w]* names none)", r"needs logprobs", r"echo together with", r"best_of",
     r"choices are asked for",  # of two
-    r"half the context$", r"never fit", r"tokens, \d+ fit$", r"the model's context \d+$",  # the length in tokens
+    r"half the context$", r"never fit", r"tokens, \d+ fit$",  # the length in tokens
+    r"^prompt is too long: ", r"available context size",
     r"\d bytes",  # a length in bytes, not in characters
     r"must be above 0$", r"^stop has \d+ strings",  # those of llama.cpp's that are empty do not count
     r"must be a string or an array of token ids",

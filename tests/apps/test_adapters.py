@@ -189,8 +189,26 @@ class Batches(Adapters):
             with self.subTest(options=options):
                 got = wrong.run("--resume", *map(str, options))
                 self.assertEqual(got.returncode, 1, got.stderr)
-                self.assertIn(b"belongs to a job with another adapters", got.stderr)
+                self.assertRegex(got.stderr.decode(), r"belongs to another job: its adapters: 1 loaded, a used \(\w+\) "
+                                                      r"there, (none|1 loaded, \w+ used \(\w+\)) now\n")
         self.assertEqual(wrong.run("--resume", "--lora", self.a).returncode, 0)
+
+    def test_a_resumed_job_knows_all_of_an_adapter(self):
+        """Two that begin and end alike for more than 2 MiB, and have one size."""
+        path, end = self.folder / "long.gguf", 3 << 20
+        make_adapter(path, "--rank", 128, "--type", "f32")
+        job = Job([line("0", TEXT, self.body())], "--lora", path)
+        self.assertEqual(job.run().returncode, 0)
+        data = bytearray(path.read_bytes())
+        self.assertGreater(len(data), 2 * end)
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        got = job.run("--resume")
+        self.assertEqual(got.returncode, 1)
+        self.assertIn(b"belongs to another job: its adapters", got.stderr)
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        self.assertEqual(job.run("--resume").returncode, 0)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,11 @@ class Same(unittest.TestCase):
             with self.subTest(options=options):
                 self.assertEqual(choice["text"], "".join(e["text"] for e in events if e["type"] == "token"))
                 self.assertEqual(choice["finish_reason"], done["finish"])
-                self.assertEqual(choice["logprobs"]["token_logprobs"], [t["logprob"] for t in tokens])
-                self.assertEqual([list(top.values()) for top in choice["logprobs"]["top_logprobs"]],
+                told = {name: values[:len(tokens)] for name, values in choice["logprobs"].items()}
+                self.assertEqual({len(values) for values in choice["logprobs"].values()},  # the end is told here alone
+                                 {done["usage"]["completion_tokens"]})
+                self.assertEqual(told["token_logprobs"], [t["logprob"] for t in tokens])
+                self.assertEqual([list(top.values()) for top in told["top_logprobs"]],
                                  [[o["logprob"] for o in t["top"]] +
                                   [t["logprob"]] * (t["id"] not in [o["id"] for o in t["top"]]) for t in tokens])
                 self.assertEqual(body["usage"]["prompt_tokens"], done["usage"]["prompt_tokens"])

@@ -115,9 +115,9 @@ class Files(unittest.TestCase):
     def test_other_settings(self):
         job = Job([story(0)])
         self.assertEqual(job.run().returncode, 0)
-        for options, words in ((["--ctx", "512"], "another context: 1024 there, 512 now"),
-                               (["--kv-type", "f32"], "another kv-type"), (["--unordered"], "another order"),
-                               (["--max-line-bytes", "1M"], "another max-line-bytes")):
+        for options, words in ((["--ctx", "512"], "its context: 1024 there, 512 now"),
+                               (["--kv-type", "f32"], "its kv-type"), (["--unordered"], "its order"),
+                               (["--max-line-bytes", "1M"], "its max-line-bytes")):
             self.refused(job.run("--resume", *options), words)
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / pathlib.Path(MODEL).name
@@ -125,7 +125,7 @@ class Files(unittest.TestCase):
             data[-1] ^= 1
             model.write_bytes(data)
             job.model = str(model)
-            self.refused(job.run("--resume"), "another model")
+            self.refused(job.run("--resume"), "its model")
         job.model = MODEL
         self.assertEqual(job.run("--resume", "--streams", "3", "--threads", "1").returncode, 0)
 
@@ -376,7 +376,7 @@ class Errors(unittest.TestCase):
         job.options = []
         result = job.run("--resume")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"another errors", result.stderr)
+        self.assertIn(b"its errors: in a file of their own there, none now", result.stderr)
 
 
 class Summary(unittest.TestCase):

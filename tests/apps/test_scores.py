@@ -154,6 +154,8 @@ class Scores(unittest.TestCase):
         status, classes = server.post("/v1/classify", {"input": TEXTS[0]})
         self.assertEqual((status, classes["data"][0]["num_classes"]), (200, 2))
         self.assertEqual(classes["data"][0]["probs"], self.rows(self.score(self.template, TEXTS[0]))[0])
+        plain = server.post("/classify", {"input": TEXTS[0]})[1]  # vLLM's own path
+        self.assertEqual((plain["object"], plain["data"]), (classes["object"], classes["data"]))
         self.refused_by(server)
         self.assertEqual(server.stop()[0], 0)
 

@@ -208,6 +208,57 @@ class Serve(unittest.TestCase):
         self.assertEqual([c["logprobs"] for c in several["choices"][:2]], [lists, lists])
         self.assertEqual(bodies([line("a", TEXT, asked)], *self.template)[0]["choices"], several["choices"])
 
+    def test_logprobs_of_the_end(self):
+        """Of the end of a text what the logits say that the program writes, whatever made it likely. Its request is
+        lm-eval's: a text is scored with the one token that it is answered with."""
+        end = common.metadata()["tokenizer.ggml.eos_token_id"]
+        body = {"prompt": STORY, "max_tokens": 1, "logprobs": 1, "echo": True, "logit_bias": {str(end): 100}, "seed": 1,
+                "temperature": 0}
+        got = self.server.post(TEXT, body)[1]
+        choice, usage = got["choices"][0], got["usage"]
+        lists, n = choice["logprobs"], usage["prompt_tokens"]
+        self.assertEqual((choice["text"], choice["finish_reason"]), (STORY, "stop"))
+        self.assertEqual(usage["completion_tokens"], 1)
+        self.assertEqual({len(values) for values in lists.values()}, {n + 1})
+        self.assertEqual(lists["text_offset"][-1], len(STORY))
+        ids = self.server.post("/tokenize", {"content": STORY, "add_special": True})[1]["tokens"]
+        data = run("logits", MODEL, "--tokens", ",".join(map(str, ids)), "-o", "-", "-q").stdout
+        size = struct.unpack_from("<I", data, 4)[0]
+        row = struct.unpack_from(f"<{size}f", data, 8 + 4 * len(ids) + 4 * size * (len(ids) - 1))
+        norm = math.log(math.fsum(math.exp(x - max(row)) for x in row)) + max(row)
+        self.assertAlmostEqual(lists["token_logprobs"][-1], row[end] - norm, 4)
+        best, own = lists["top_logprobs"][-1].values()
+        self.assertAlmostEqual(best, max(row) - norm, 4)
+        self.assertEqual(own, lists["token_logprobs"][-1])
+        # by its text, which another route spells
+        text = self.server.post("/detokenize", {"tokens": [end, end]})[1]["content"]
+        self.assertTrue(text.endswith(lists["tokens"][-1]) and lists["tokens"][-1], lists["tokens"])
+        # the same in pieces, from a batch, and behind an answer that is not echoed
+        self.assertEqual(bodies([line("a", TEXT, body)], *self.template)[0]["choices"], got["choices"])
+        joined = {name: [] for name in lists}
+        for _, chunk in self.server.events(TEXT, body)[:-1]:
+            for name, values in (chunk["choices"][0]["logprobs"] or {}).items():
+                joined[name] += values
+        self.assertEqual(joined, lists)
+        self.assertIsNotNone(chunk["choices"][0]["logprobs"])  # the last one
+        alone = self.server.post(TEXT, {**body, "echo": False})[1]["choices"][0]["logprobs"]
+        self.assertEqual((alone["token_logprobs"], alone["text_offset"]), (lists["token_logprobs"][-1:], [0]))
+        # llama.cpp's, whole and in pieces
+        asked = {"prompt": STORY, "n_predict": 4, "n_probs": 1, "temperature": 0, "logit_bias": [[end, 100]]}
+        whole = self.server.post("/completion", asked)[1]
+        entry, = whole["completion_probabilities"]
+        self.assertEqual((entry["id"], entry["logprob"]), (end, lists["token_logprobs"][-1]))
+        pieces = [piece for _, piece in self.server.events("/completion", asked)]
+        self.assertEqual(pieces[-1]["completion_probabilities"], [entry])
+        # OpenAI's chats and Ollama's texts have none of it
+        chat = self.server.post(CHAT, {"messages": USER, "max_tokens": 4, "logprobs": True,
+                                       "logit_bias": {str(end): 100}, "temperature": 0})[1]
+        self.assertEqual((chat["choices"][0]["logprobs"]["content"], chat["usage"]["completion_tokens"]), ([], 1))
+        told = self.server.post("/api/generate", {
+            "prompt": STORY, "raw": True, "logprobs": True, "stream": False, "options": {
+                "temperature": 0, "num_predict": 200, "stop": []}})[1]
+        self.assertEqual("".join(entry["token"] for entry in told["logprobs"]).strip(), told["response"].strip())
+
     def test_functions(self):
         """The older form of tools: the same prompt, the same call, in its own form."""
         schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"],
@@ -298,7 +349,7 @@ class Serve(unittest.TestCase):
                 usage = events[-2][1]
                 self.assertEqual(usage["choices"], [])
                 self.assertEqual(plain({"usage": usage["usage"]})["usage"], plain(want)["usage"])
-                self.assertTrue(all(chunk["usage"] is None for _, chunk in events[:-2]))
+                self.assertFalse(any("usage" in chunk for _, chunk in events[:-2]))  # as vLLM and llama.cpp
                 if url == CHAT:
                     self.assertEqual(without_ids(join_chat(events)), without_ids(whole_chat(want)))
                     self.assertEqual(events[0][1]["choices"][0]["delta"], {"role": "assistant", "content": ""})

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -15,7 +16,10 @@ import common
 from batch_job import CHAT, EMBED, RESPONSES, TEXT, USER, line
 from common import MODEL, make_adapter, run
 from server import NAME, Server
-from test_serve_batches import Client
+from test_serve_batches import ENDLESS, Client
+
+sys.path.insert(0, str(common.ROOT / "tests/oracle"))
+from make_adapter import Reader
 
 STORY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
 ASK = "What is 2+2?"
@@ -81,6 +85,18 @@ class Served(unittest.TestCase):
             with self.subTest(path=path):
                 got[path] = [take(self.post(path, {**body, "model": name})) for name in (NAME, "first", "b")]
                 self.assertEqual(len(set(got[path])), 3)
+        for path, body, take in forms:
+            for named in ({"adapter": "first"}, {"lora": [{"id": 0, "scale": 1}]},
+                          {"model": "b", "lora": [{"id": 0, "scale": 1}]}):
+                self.assertEqual(take(self.post(path, {**body, **named})), got[path][1], (path, named))
+            self.assertEqual(take(self.post(path, {**body, "model": "first", "adapter": ""})), got[path][0], path)
+            for named, status in (({"adapter": "x"}, 404), ({"adapter": 5}, 400), ({"lora": {}}, 400),
+                                  ({"lora": [{"id": 7, "scale": 1}]}, 400), ({"lora": [{"id": 0}]}, 400),
+                                  ({"adapter": "b", "lora": []}, 400)):
+                self.assertEqual(self.server.post(path, {**body, **named})[0], status, (path, named))
+        for path in ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings"):  # which load here
+            for named, status in (({"lora": [{"id": 0, "scale": 1}]}, 200), ({"lora": [5]}, 400), ({"adapter": 5}, 400)):
+                self.assertEqual(self.server.post(path, {"model": NAME, **named})[0], status, (path, named))
         for paths in ((CHAT, RESPONSES, "/v1/messages", "/api/chat", "/api/generate"), (EMBED, "/embedding")):
             for path in paths[1:]:
                 self.assertEqual(got[path], got[paths[0]], path)
@@ -94,15 +110,19 @@ class Served(unittest.TestCase):
         answer = json.loads(self.server.get("/v1/models")[1])
         rows = answer["data"]
         self.assertEqual([(row["id"], row["root"], row["parent"]) for row in rows],
-                         [(NAME, NAME + ".gguf", None), ("first", "a.gguf", NAME), ("b", "b.gguf", NAME)])
+                         [(NAME, NAME + ".gguf", None), ("main", NAME + ".gguf", None), ("first", "a.gguf", NAME),
+                          ("b", "b.gguf", NAME)])
         self.assertEqual((answer["first_id"], answer["last_id"]), (NAME, "b"))
         self.assertEqual({row["max_model_len"] for row in rows}, {rows[0]["max_model_len"]})
         for row in rows:
             self.assertEqual(json.loads(self.server.get("/v1/models/" + row["id"])[1]), row)
-        for path in ("/api/tags", "/api/ps"):
+        for path, names in (("/api/tags", (NAME, "main")), ("/api/ps", (NAME,))):
             rows = json.loads(self.server.get(path)[1])["models"]
+            self.assertEqual(len({row["digest"] for row in rows}), 3)
+            for row in rows:
+                self.assertRegex(row["digest"], "^[0-9a-f]{64}$")
             self.assertEqual([(row["name"], row["model"], row["details"]["parent_model"]) for row in rows],
-                             [(NAME, NAME, ""), ("first", "first", NAME), ("b", "b", NAME)])
+                             [(name, name, "") for name in names] + [("first", "first", NAME), ("b", "b", NAME)])
         self.assertEqual(self.post("/api/show", {"model": "b"})["details"]["parent_model"], NAME)
         self.assertEqual(json.loads(self.server.get("/lora-adapters")[1]),
                          [{"id": 0, "name": "first", "path": "a.gguf", "scale": 1},
@@ -140,8 +160,9 @@ class Served(unittest.TestCase):
         base, first, b = self.texts()
         on, off = {"id": 0, "scale": 1}, {"id": 1, "scale": 0}
         for lora, want in (([on], first), ([on, off], first), ([off, on], first), ([{"id": 1, "scale": 1.5}], b),
-                           ([], base), ([off], base), ([{"id": 0, "scale": 0.0}, off], base),
-                           ([{"id": 0.0, "scale": 1.0}], first)):
+                           ([], base), ([off], base), ([on, on], first), ([{"id": 0, "scale": 0}, on], first),
+                           ([on, {"id": 0, "scale": 0}], base), ([{"id": 0, "scale": 7}, on], first),
+                           ([{"id": 0, "scale": 0.0}, off], base), ([{"id": 0.0, "scale": 1.0}], first)):
             self.assertEqual(self.text(NAME, lora=lora), want)
         long = json.dumps({**STORY, "lora": [on]}).replace('"scale": 1', '"scale": 1.00000000000000000001')
         self.assertEqual(self.post(TEXT, long)["choices"][0]["text"], first)
@@ -154,7 +175,7 @@ class Served(unittest.TestCase):
                 ([{"id": 2, "scale": 1}], "lora", "no adapter 2"), ([{"id": 2, "scale": 0}], "lora", "no adapter 2"),
                 ([{"id": 0, "scale": 0.5}], "lora", "loaded with the scale 1"),
                 ([{"id": 1, "scale": 1}], "lora", "loaded with the scale 1.5"),
-                ([on, {"id": 1, "scale": 1.5}], "lora", "one adapter at most"), ([on, on], "lora", "one adapter"),
+                ([on, {"id": 1, "scale": 1.5}], "lora", "one adapter at most"),
                 ([{"id": -1, "scale": 1}], "lora[0].id", "allowed is"), ([{"scale": 1}], "lora[0].id", "missing"),
                 ([on, {"id": 1}], "lora[1].scale", "missing"), ([{"id": 0, "scale": "1"}], "lora[0].scale", "must be"),
                 ([5], "lora[0]", "must be"), ({}, "lora", "must be")):
@@ -272,6 +293,126 @@ class Alone(unittest.TestCase):
         while self.text(server, "c") == first:
             pass
         self.assertEqual(self.text(server, "c"), self.text(self.start("--lora", self.b), "b"))
+
+    def test_a_switched_link_is_read_again(self):
+        """Files of one length and one date, as in folders of nix or ostree: an adapter, and a model."""
+        def change(path):
+            data = bytearray(path.read_bytes())
+            for i in range(len(data) * 3 // 4, len(data)):
+                data[i] ^= 0x80
+            path.write_bytes(data)
+
+        for kind, source in (("adapter", self.a), ("model", MODEL)):
+            with self.subTest(kind=kind):
+                link = self.folder / f"current_{kind}"
+                for version in ("one", "two"):
+                    folder = self.folder / f"{kind}_{version}"
+                    folder.mkdir()
+                    shutil.copy(source, folder / "m.gguf")
+                    if version == "two":
+                        change(folder / "m.gguf")
+                    os.utime(folder / "m.gguf", (1, 1))
+                link.symlink_to(f"{kind}_one")
+                path = link / "m.gguf"
+                server = self.start("--lora", path) if kind == "adapter" else self.start(model=path)
+                first = self.text(server, "m")
+                (self.folder / "link").symlink_to(f"{kind}_two")
+                os.replace(self.folder / "link", link)
+                server.process.send_signal(signal.SIGHUP)
+                while self.text(server, "m") == first:
+                    pass
+
+    def test_digests_of_what_is_not_loaded(self):
+        """Ollama's client takes 12 digits of each."""
+        server = self.start("--models-file", self.config([{"path": MODEL, "options": {"lora": [self.a, self.b]}},
+                                                          {"name": "two", "path": MODEL}]), model=None)
+        rows = json.loads(server.get("/api/tags")[1])["models"]
+        self.assertEqual([row["name"] for row in rows], [NAME, "a", "b", "two"])
+        for row in rows:
+            self.assertRegex(row["digest"], "^[0-9a-f]{64}$")
+        self.assertEqual(len({row["digest"] for row in rows}), 3)
+
+    def test_files_of_a_list_are_not_written_over(self):
+        """By what the program writes: those that an entry names, too."""
+        draft = str(shutil.copy(MODEL, self.folder / "draft.gguf"))
+        one = str(shutil.copy(self.a, self.folder / "one.gguf"))
+        base, *parts = [str(shutil.copy(MODEL, self.folder / f"p{part}.gguf"))
+                        for part in ("", "-00001-of-00002", "-00002-of-00002")]
+        file = self.config([{"name": "base", "path": base,
+                             "options": {"lora": [self.b, f"x={one}:0.5"], "draft": draft}}, {"path": parts[0]}])
+        for name, path in (("--lora", one), ("--lora", self.b), ("--draft", draft), ("the model", base),
+                           ("the model", parts[1])):
+            before = pathlib.Path(path).read_bytes()
+            for option in ("--metrics", "--trace", "--experts"):
+                got = run("serve", "--models-file", file, option, path, "--port", 0)
+                self.assertEqual(got.returncode, 2, (name, option))
+                self.assertRegex(got.stderr.decode(),
+                                 rf"^runnel: \S+ is ({name} and {option}|{option} and {name}) at once")
+                self.assertEqual(pathlib.Path(path).read_bytes(), before)
+
+    def test_room(self):
+        """What adapters take, by the shapes of their tensors: for each matrix the largest rank, of each and of none."""
+        large = make_adapter(self.folder / "large.gguf", "--rank", 40, "--only", "attn_q|ffn_up", "--type", "f32")
+        files, ranks, shapes, types = [self.a, self.b, large, self.a], {}, {}, {}
+        for path in files:
+            tensors = Reader(path).tensors
+            for name in {name.rsplit(".lora_", 1)[0] for name in tensors}:
+                (columns, rank), (_, rows) = tensors[name + ".lora_a"], tensors[name + ".lora_b"]
+                ranks[name] = max(ranks.get(name, 0), rank)
+                shapes[name] = columns, rows
+                types[name] = 4 if path == large else types.get(name, 2)
+        want = sum(5 * ranks[name] * (columns * 4 + rows * types[name]) for name, (columns, rows) in shapes.items())
+        options = {"ctx": 256, "kv-size": "4M"}
+        file = self.config([{"name": "bare", "path": MODEL, "options": options},
+                            {"name": "full", "path": MODEL,
+                             "options": {**options, "lora": [f"n{i}={path}" for i, path in enumerate(files)]}}])
+        server = self.start("--models-file", file, model=None)
+        for name in ("bare", "full"):
+            self.text(server, name)
+        sizes = {row["name"]: row["size"] for row in json.loads(server.get("/api/ps")[1])["models"]}
+        self.assertEqual(sizes["full"] - sizes["bare"], want)
+        few = sizes["full"] - want // 2  # and more than the files have
+        self.assertLess(sizes["bare"] + sum(map(os.path.getsize, files)), few)
+        for room, status in ((sizes["full"] + (1 << 20), 200), (few, 503)):  # asked before it is loaded
+            server = self.start("--models-file", file, "--models-memory", room, model=None)
+            got, answer = server.post(TEXT, {**STORY, "model": "full"})
+            self.assertEqual(got, status, answer)
+        self.assertEqual(answer["error"]["code"], "model_too_large")
+
+    def test_a_batch_is_of_what_was_loaded(self):
+        """The file of its adapter, or of its model, is replaced before it begins, and the server killed within it."""
+        for kind, source in (("adapter", self.a), ("model", MODEL)):
+            with self.subTest(kind=kind):
+                live = self.folder / f"live_{kind}.gguf"
+                shutil.copy(source, live)
+                files = ("--files-dir", self.folder / f"files_{kind}")
+                words = (("--lora", f"live={live}", *files), {}) if kind == "adapter" else (files, {"model": live})
+                name = "live" if kind == "adapter" else live.stem
+                server = self.start(*words[0], **words[1])
+                want = self.text(server, name)
+                data = bytearray(live.read_bytes())
+                for i in range(len(data) * 3 // 4, len(data)):
+                    data[i] ^= 0x80
+                new = self.folder / "new"
+                new.write_bytes(data)
+                os.replace(new, live)
+                bodies = [STORY] * 3 + [ENDLESS] * 100  # it does not come to its end
+                status, batch = Client(server).begin([line(str(i), TEXT, {**body, "model": name})
+                                                      for i, body in enumerate(bodies)])
+                self.assertEqual(status, 200, batch)
+                written = self.folder / f"files_{kind}" / (batch["id"] + ".out")
+                while not written.exists() or written.stat().st_size == 0:
+                    pass
+                server.process.kill()
+                server.stop()
+                server = self.start(*words[0], **words[1])
+                self.assertNotEqual(self.text(server, name), want)
+                batch = Client(server).wait(batch)
+                self.assertEqual(batch["status"], "failed")
+                texts = {json.loads(text)["response"]["body"]["choices"][0]["text"]
+                         for text in Client(server).content(batch["output_file_id"]).splitlines()}
+                self.assertEqual(texts, {want})
+                self.assertIn(f"belongs to another job: its {kind}", server.said())
 
     def test_batches(self):
         server = self.start("--lora", self.a, "--lora", self.b, "--files-dir", self.folder / "files")

@@ -247,6 +247,65 @@ class Dialects(unittest.TestCase):
                 self.assertEqual((got, answer["type"], sorted(answer["error"])), (status, "error", ["message", "type"]))
                 self.assertIn(part, answer["error"]["message"])
 
+    def test_output_format(self):
+        """The earlier spelling of output_config.format: the same answer, the same errors, and never beside it."""
+        form = {"type": "json_schema", "schema": CLOSED}
+        body = {"messages": USER, "max_tokens": 100, "temperature": 0}
+        want = self.server.post(MESSAGES, {**body, "output_config": {"format": form}})[1]["content"]
+        for more in ({}, {"output_config": {"effort": "low"}}, {"output_config": None, "mcp_servers": []},
+                     {"output_config": {"format": None}}):
+            status, got = self.server.post(MESSAGES, {**body, "output_format": form, **more})
+            self.assertEqual((status, got.get("content")), (200, want), got)
+        for more, part in (({"output_format": form, "output_config": {"format": form}}, "output_format and output_co"),
+                           ({"output_format": {"type": "text"}}, "output_format: only"),
+                           ({"output_format": {"type": "json_schema"}}, "output_format.schema is missing"),
+                           ({"output_format": {"type": "json_schema", "schema": {"type": "x"}}},
+                            'output_format.schema: the schema at "#"'),
+                           ({"output_format": 5}, "output_format must"),
+                           ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "a"}]}, "mcp_servers: ")):
+            for path in (MESSAGES, MESSAGES + "/count_tokens"):
+                if path != MESSAGES and '"x"' in json.dumps(more) and "output_format" in more:
+                    continue  # schemas are judged where they are used
+                status, got = self.server.post(path, {**body, **more})
+                self.assertEqual(status, 400, (path, more, got))
+                self.assertIn(part, got["error"]["message"])
+
+    def test_prompts_that_are_too_long(self):
+        """By the words by which clients of each kind know it, and with the true numbers; of texts whose length the
+        loop finds out, and of longer ones."""
+        context = json.loads(self.server.get("/v1/models")[1])["data"][0]["max_model_len"]
+        for words in (context, 20000):
+            text = "word " * words
+            messages = [{"role": "user", "content": text}]
+            count = self.server.post(MESSAGES + "/count_tokens", {"messages": messages})[1]["input_tokens"]
+            plain = len(self.server.post("/tokenize", {"content": text, "add_special": True})[1]["tokens"])
+            self.assertGreater(plain, context)
+            tail = f"the prompt has %d tokens, {context - 1} fit"
+            openai = f"This model's maximum context length is {context} tokens. However, {tail}"
+            llama = f"request (%d tokens) exceeds the available context size ({context} tokens), try increasing it"
+            ollama = f"the input length exceeds the context length: {tail}"
+            for path, body, n, want in (
+                    (CHAT, {"messages": messages}, count, openai),
+                    ("/v1/completions", {"prompt": text}, plain, openai),
+                    ("/v1/responses", {"input": text}, count, openai),
+                    (MESSAGES, {"messages": messages}, count, f"prompt is too long: %d tokens > {context - 1} maximum"),
+                    ("/api/chat", {"messages": messages}, count, ollama),
+                    ("/api/generate", {"prompt": text, "raw": True}, plain, ollama),
+                    ("/completion", {"prompt": text}, plain, llama)):
+                for stream in (False, True):
+                    with self.subTest(path=path, words=words, stream=stream):
+                        status, got = self.server.post(path, {"max_tokens": 5, "stream": stream, **body})
+                        error = got["error"]
+                        self.assertEqual((status, error if isinstance(error, str) else error["message"]),
+                                         (400, want % n))
+                        if path in (CHAT, "/completion"):
+                            self.assertEqual(error["code"], "context_length_exceeded")
+            self.assertEqual((error["type"], error["n_prompt_tokens"], error["n_ctx"]),
+                             ("exceed_context_size_error", plain, context))
+            status, got = self.server.post("/api/embed", {"input": text, "truncate": False})
+            self.assertEqual(status, 400)
+            self.assertTrue(got["error"].startswith("the input length exceeds the context length: the prompt has "))
+
     def test_stop_sequences(self):
         text = self.chat()[0]["message"]["content"]
         stop = text[5:8]

@@ -308,6 +308,53 @@ class Fields(unittest.TestCase):
         details = self.post(CHAT, body_of(CHAT))["usage"]["completion_tokens_details"]
         self.assertEqual(details["reasoning_tokens"], 0)
 
+    def test_schemas_of_other_servers_are_closed(self):
+        """vLLM's and llama.cpp's, unless a body says which it wants; OpenAI's are what they say."""
+        schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}
+        closed = {'{"a":true}', '{"a":false}'}
+
+        def texts(path, *parts):
+            for seed in range(6):
+                body = {**body_of(path, max_tokens=100), "temperature": 2, "seed": seed}
+                for part in parts:
+                    body.update(part)
+                choice = self.post(path, body)["choices"][0]
+                yield choice["text"] if path == TEXT else choice["message"]["content"]
+
+        for path in (TEXT, CHAT):
+            for own in ({"guided_json": schema}, {"structured_outputs": {"json": schema}}, {"json_schema": schema},
+                        {"structured_outputs": {"json": json.dumps(schema), "disable_additional_properties": False}}):
+                with self.subTest(path=path, own=own):
+                    self.assertEqual(set(texts(path, own)) - closed, set())
+                    self.assertEqual(set(texts(path, {"grammar_options": {"closed": None}}, own)) - closed, set())
+                    self.assertNotEqual(set(texts(path, own, {"grammar_options": {"closed": False}})) - closed, set())
+                    self.assertNotEqual(set(texts(path, {"grammar_options": {"closed": False}}, own)) - closed, set())
+        self.assertNotEqual(set(texts(CHAT, {"response_format": form})) - closed, set())
+
+    def test_both_names_of_a_grammar(self):
+        """Of clients that speak to older and newer vLLM: the same text twice is one, and errors have the newer name."""
+        schema = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]}
+        for older, newer, text in (("guided_grammar", {"grammar": 'root ::= "yes"'}, "yes"),
+                                   ("guided_regex", {"regex": "a{3}b"}, "aaab"),
+                                   ("guided_json", {"json": schema}, '{"a":1}')):
+            value, = newer.values()
+            for body in ({older: value, "structured_outputs": newer}, {"structured_outputs": newer, older: value}):
+                with self.subTest(body=body):
+                    answer = self.post(TEXT, body_of(TEXT, max_tokens=40, **body))
+                    self.assertEqual(answer["choices"][0]["text"], text)
+        for body, param in (({"guided_grammar": 'root ::= "a"', "structured_outputs": {"grammar": 'root ::= "b"'}},
+                             "structured_outputs.grammar"),
+                            ({"structured_outputs": {"grammar": 'root ::= "a"'}, "guided_regex": 'root ::= "a"'},
+                             "guided_regex"),
+                            ({"guided_grammar": 'root ::= "a"', "grammar": 'root ::= "a"'}, "grammar"),
+                            ({"guided_json": {"type": "x"}, "structured_outputs": {"json": {"type": "x"}}},
+                             "structured_outputs.json"),
+                            ({"structured_outputs": {"json": {"type": "x"}}, "guided_json": {"type": "x"}},
+                             "structured_outputs.json")):
+            status, answer = self.server.post(TEXT, body_of(TEXT, **body))
+            self.assertEqual((status, answer["error"]["param"]), (400, param), answer)
+
     def test_digits_of_schemas(self):
         """In each dialect, of short bodies and of long ones; and the names of integers that are too long."""
         digits = "18446744073709551617"

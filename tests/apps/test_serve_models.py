@@ -341,7 +341,8 @@ class Configuration(Folder):
         status, answer = self.ask(server, "gpt-4o")
         self.assertEqual((status, answer["model"]), (200, "gpt-4o"))
         self.assertEqual(self.models(server)["one"]["max_model_len"], 128)
-        self.assertEqual(json.loads(server.get("/v1/models/default")[1])["id"], "one")
+        one = json.loads(server.get("/v1/models/default")[1])
+        self.assertEqual((one["id"], one["display_name"], one["root"]), ("default", "default", "one.gguf"))
 
     def test_bad_files(self):
         ok = {"path": MODEL}
@@ -377,6 +378,20 @@ class Configuration(Folder):
             status, got = self.ask(server, name)
             self.assertEqual((status, got["model"], got["choices"]), (200, name, want["choices"]))
         self.assertEqual(self.ask(server, "gpt-4")[0], 404)
+        # lists have each name, with what is behind it; what is loaded is so once
+        names = [NAME, "gpt-4o", "main"]
+        listed = json.loads(server.get("/v1/models")[1])
+        self.assertEqual([m["id"] for m in listed["data"]], names)
+        self.assertEqual({(m["root"], m["parent"], m["max_model_len"]) for m in listed["data"]},
+                         {(NAME + ".gguf", None, listed["data"][0]["max_model_len"])})
+        self.assertEqual((listed["first_id"], listed["last_id"]), (NAME, "main"))
+        tags = json.loads(server.get("/api/tags")[1])["models"]
+        self.assertEqual([m["name"] for m in tags], names)
+        self.assertEqual(len({m["digest"] for m in tags}), 1)
+        self.assertEqual([m["name"] for m in json.loads(server.get("/api/ps")[1])["models"]], [NAME])
+        for name in (*names, "main:latest"):
+            self.assertEqual(json.loads(server.get("/v1/models/" + name)[1])["id"], name)
+            self.assertEqual(server.post("/api/show", {"model": name + ":latest" * (":" not in name)})[0], 200)
         self.hang_up(server, "read again: 1 model")
         self.assertEqual(self.ask(server, "main")[0], 200)
         self.assertNotIn("unloaded", server.said())

@@ -16,7 +16,7 @@ from test_serve_batches import form
 PROMPT = "Once upon a time"
 GAPS = "gaps"  # a model that fills them
 RERANKS = ("/v1/rerank", "/v2/rerank", "/v1/reranking", "/rerank", "/reranking")
-RANKS = (*RERANKS, "/v1/classify")  # of a server with another model
+RANKS = (*RERANKS, "/v1/classify", "/classify")  # of a server with another model
 BODIES = {  # what each route is asked that answers with 200, but for what its name says; the rest gets {}
     "/v1/chat/completions": {"messages": USER, "max_tokens": 4},
     "/v1/completions": {"prompt": PROMPT, "max_tokens": 4},
@@ -42,6 +42,7 @@ BODIES = {  # what each route is asked that answers with 200, but for what its n
     "/v1/batches": {"input_file_id": "", "endpoint": "/v1/completions", "completion_window": "24h"},
     **{path: {"query": "Who?", "documents": [PROMPT, "Hello"]} for path in RERANKS},
     "/v1/classify": {"input": PROMPT},
+    "/classify": {"input": PROMPT},
 }
 WRONG = (True, 5, 0.5, -7, 1 << 40, "text", ["text"], {"a": 1})  # some of them are of no field's type
 

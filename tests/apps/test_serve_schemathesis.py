@@ -17,7 +17,7 @@ SEED = 1
 PHASES = os.environ.get("RUNNEL_SCHEMATHESIS_PHASES", "coverage,fuzzing,stateful")
 EXAMPLES = int(os.environ.get("RUNNEL_SCHEMATHESIS_EXAMPLES", 5))
 RANKS = r"^/v1/(rerank|classify)$"
-NAMES = r"^(/v2)?/rerank|/reranking$"  # further names of the same route: left out
+NAMES = r"^(/v2)?/rerank|/reranking$|^/classify$"  # further names of the same route: left out
 # Left out: positive_data_acceptance (schemathesis_checks.py has one with reasons), max_response_time (of machines),
 # object_level_authorization (test_serve_batches.py has who sees what).
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",

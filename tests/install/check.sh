@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a build into a temporary prefix and uses it in every way that README.md names: pkg-config with the
-# shared and with the static library, find_package, add_subdirectory; from C and C++, where pkg-config knows nothing of
+# shared and with the static library, both of which are installed, find_package, add_subdirectory; from C and C++, where pkg-config knows nothing of
 # what the library itself is made of. Then looks at the shared library: exactly the functions of the public headers,
 # versioned; a SONAME; nothing of jemalloc. And at what each component brings, where only the program was built.
 #
@@ -67,16 +67,22 @@ quietly "C++ with pkg-config" "$cxx" -std=c++17 -Wall -Wextra -Werror "$work/con
     -Wl,-rpath,"$libdir" && runs "C++ with pkg-config" "$work/cpp"
 readelf -d "$work/c" | grep -q 'NEEDED.*\[librunnel\.so\.[0-9]*\]' || complain "the C program does not need librunnel.so.N"
 
-# 2. pkg-config --static, where only the static library is installed.
+# 2. pkg-config, static: with both libraries there, and by --static where the shared one is not.
+[ "$(pkg-config --modversion runnel-static)" = "$version" ] || complain "runnel-static is not of version $version"
+read -ra flags < <(pkg-config --cflags --libs runnel-static)
+quietly "C with runnel-static" "$cc" "$consumer/consumer.c" -o "$work/c_static" "${flags[@]}" &&
+    runs "C with runnel-static" "$work/c_static"
+quietly "C++ with runnel-static" "$cxx" "$work/consumer.cpp" -o "$work/cpp_static" "${flags[@]}" &&
+    runs "C++ with runnel-static" "$work/cpp_static"
 cp -r "$work/prefix" "$work/static"
 find "$work/static" -name 'librunnel.so*' -delete
 read -ra flags < <(libdir=${libdir/#$work\/prefix/$work\/static} pkg-config --static --cflags --libs runnel)
-quietly "C with pkg-config --static" "$cc" "$consumer/consumer.c" -o "$work/c_static" "${flags[@]}" &&
-    runs "C with pkg-config --static" "$work/c_static"
-quietly "C++ with pkg-config --static" "$cxx" "$work/consumer.cpp" -o "$work/cpp_static" "${flags[@]}" &&
-    runs "C++ with pkg-config --static" "$work/cpp_static"
-! readelf -d "$work/c_static" | grep -q 'librunnel' || complain "the static program needs a librunnel"
-! readelf -d "$work/c_static" | grep -q 'jemalloc' || complain "the static program needs jemalloc, which nobody asked for"
+quietly "C with pkg-config --static" "$cc" "$consumer/consumer.c" -o "$work/c_alone" "${flags[@]}" &&
+    runs "C with pkg-config --static" "$work/c_alone"
+for program in c_static cpp_static c_alone; do
+    ! readelf -d "$work/$program" | grep -q 'librunnel' || complain "$program needs a librunnel"
+    ! readelf -d "$work/$program" | grep -q 'jemalloc' || complain "$program needs jemalloc, which nobody asked for"
+done
 ! nm --undefined-only "$libdir/librunnel.a" | grep -qi 'je_\|mallocx\|mallctl' || complain "the archive wants jemalloc's symbols"
 
 # 3. and 4. CMake, installed and as a part of another project.
@@ -126,7 +132,7 @@ brings runtime 'librunnel.so.*'
 for other in librunnel.so librunnel.a '*.h' '*.pc' '*.cmake' runnel; do
     [ "$other" = runnel ] && lacks runtime bin || lacks runtime "$other"
 done
-for own in librunnel.so librunnel.a runnel.h runnel.pc runnel-config.cmake librunnel.3 ARCHITECTURE.md hello.c '*.gguf'; do
+for own in librunnel.so librunnel.a runnel.h runnel.pc runnel-static.pc runnel-config.cmake librunnel.3 ARCHITECTURE.md hello.c '*.gguf'; do
     brings development "$own"
 done
 lacks development bin
@@ -154,5 +160,5 @@ comm -13 "$work/want" "$work/have" >"$work/undeclared"
 [ ! -s "$work/absent" ] || complain "declared, but not exported:" $(cat "$work/absent")
 [ ! -s "$work/undeclared" ] || complain "exported, but in no public header:" $(cat "$work/undeclared")
 
-[ "$failed" = 1 ] || echo "runnel $version: installed, used in 13 ways, by components, $(wc -l <"$work/have") functions exported"
+[ "$failed" = 1 ] || echo "runnel $version: installed, used in 14 ways, by components, $(wc -l <"$work/have") functions exported"
 exit "$failed"

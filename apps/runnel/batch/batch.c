@@ -7,8 +7,6 @@
  * output is cut. */
 #include "batch.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { N_SETTINGS = 12, SAMPLE_BYTES = 1 << 20 };
+enum { N_SETTINGS = 12 };
 
 static enum batch_begin begin_of(const struct app_options *options)
 {
@@ -68,34 +66,6 @@ static bool check_existing(const struct app_options *options, const char *journa
 
 /* ---- Settings: what must be the same in every run of a job ------------------------------- */
 
-/* Hash of the first and last bytes of a file: models that differ, differ there. */
-static bool hash_model(const char *path, uint64_t *size, uint64_t *hash)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char *sample = malloc(2 * (size_t)SAMPLE_BYTES);
-    struct stat status;
-    ssize_t head = -1, tail = -1;
-    bool good = fd >= 0 && sample != NULL && fstat(fd, &status) == 0;
-
-    if (good) {
-        off_t from = status.st_size > SAMPLE_BYTES ? status.st_size - SAMPLE_BYTES : 0;
-
-        head = pread(fd, sample, SAMPLE_BYTES, 0);
-        tail = head >= 0 ? pread(fd, sample + head, SAMPLE_BYTES, from) : -1;
-        good = tail >= 0;
-    }
-    if (good) {
-        *size = (uint64_t)status.st_size;
-        *hash = XXH3_64bits(sample, (size_t)(head + tail));
-    } else {
-        app_error("%s: %s", path, strerror(errno));
-    }
-    free(sample);
-    if (fd >= 0)
-        close(fd);
-    return good;
-}
-
 static void set(struct batch_setting *settings, size_t *n, const char *name, const char *text)
 {
     settings[*n].name = name;
@@ -113,7 +83,7 @@ static void set_number(struct batch_setting *settings, size_t *n, const char *na
 
 /* What is loaded, and which of it lines use that name none; of a server's batch, whose lines name none, only the one
  * that it uses. "": nothing, likewise in older versions. */
-static bool describe_adapters(const struct batch *batch, char *text, size_t room)
+static void describe_adapters(const struct batch *batch, char *text, size_t room)
 {
     const struct app_options *options = batch->app.options;
     const char *used = app_adapter(options);
@@ -122,41 +92,31 @@ static bool describe_adapters(const struct batch *batch, char *text, size_t room
 
     text[0] = '\0';
     for (size_t i = 0; i < options->n_loras; i++) {
-        char *path = NULL;
-        uint64_t size = 0, hash = 0;
-        bool good = false;
+        const struct app_fingerprint *file = &batch->files[1 + i];
 
         app_lora_read(options->loras[i], &lora); /* the table has checked it */
         if (batch->only_model != NULL && (used == NULL || strcmp(lora.name, used) != 0))
             continue;
-        path = strndup(lora.path, lora.path_bytes);
-        good = path != NULL && hash_model(path, &size, &hash);
-        free(path);
-        if (!good)
-            return false;
-        all = XXH3_64bits_withSeed(lora.name, strlen(lora.name), all ^ hash ^ size);
+        all = XXH3_64bits_withSeed(lora.name, strlen(lora.name), all ^ file->hash ^ file->size);
         all = XXH3_64bits_withSeed(&lora.scale, sizeof lora.scale, all);
         n++;
     }
     if (n > 0)
         snprintf(text, room, "%llu loaded, %s used (%016llx)", (unsigned long long)n, used != NULL ? used : "none",
                  (unsigned long long)all);
-    return true;
 }
 
-static bool collect_settings(const struct batch *batch, struct batch_setting settings[N_SETTINGS], size_t *n)
+static void collect_settings(const struct batch *batch, struct batch_setting settings[N_SETTINGS], size_t *n)
 {
     const struct app_options *options = batch->app.options;
-    uint64_t size = 0, hash = 0;
     const runnel_model_info *info = &batch->app.info;
     char model[192], template[64], adapters[160],
         layers[64] = ""; /* of what is not split; likewise in older versions */
 
     *n = 0;
-    if (!hash_model(options->operands[0], &size, &hash) || !describe_adapters(batch, adapters, sizeof adapters))
-        return false;
-    snprintf(model, sizeof model, "%.120s of %llu bytes (%016llx)", batch->model_name, (unsigned long long)size,
-             (unsigned long long)hash);
+    describe_adapters(batch, adapters, sizeof adapters);
+    snprintf(model, sizeof model, "%.120s of %llu bytes (%016llx)", batch->model_name,
+             (unsigned long long)batch->files[0].size, (unsigned long long)batch->files[0].hash);
     snprintf(template, sizeof template, "%.32s %016llx", options->template_name != NULL ? options->template_name : "",
              batch->template_text.size > 0
                  ? (unsigned long long)XXH3_64bits(batch->template_text.bytes, batch->template_text.size)
@@ -175,7 +135,6 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
     set_number(settings, n, "chunk-mean", batch->app.info.chunk_mean);
     set_number(settings, n, "context", batch->app.info.context_tokens);
     set_number(settings, n, "max-line-bytes", options->max_line_bytes);
-    return true;
 }
 
 /* ---- The job ----------------------------------------------------------------------------- */
@@ -188,8 +147,8 @@ bool batch_begin(struct batch *batch, const char *journal_path)
     size_t n = 0;
     bool fresh = false;
 
-    if (!collect_settings(batch, settings, &n) ||
-        !batch_input_open(&batch->input, options->operands[1], options->max_line_bytes) ||
+    collect_settings(batch, settings, &n);
+    if (!batch_input_open(&batch->input, options->operands[1], options->max_line_bytes) ||
         !batch_journal_open(&batch->journal, journal_path, begin_of(options), &fresh))
         return false;
     /* Answers are dated with the input's date, so that the same job gives the same bytes whenever it runs. */
@@ -261,6 +220,8 @@ static void close_batch(struct batch *batch)
 static int run_job(struct batch *batch, const char *journal_path)
 {
     const struct app_options *options = batch->app.options;
+    uint64_t stamp = app_model_stamp(options->operands[0], options);
+    char sentence[512];
     int code = APP_OK;
 
     if (options->template_file != NULL && !app_read_file(options->template_file, &batch->template_text))
@@ -268,6 +229,10 @@ static int run_job(struct batch *batch, const char *journal_path)
     code = app_open(&batch->app, options, false);
     if (code != APP_OK)
         return code;
+    if (!app_fingerprints(options->operands[0], options, stamp, batch->files, sentence)) {
+        app_error("%s", sentence);
+        return APP_FAILURE;
+    }
     if (!batch_begin(batch, journal_path))
         return APP_FAILURE;
     batch_run(batch);

@@ -31,7 +31,8 @@ struct batch {
     uint64_t tenant;
     struct batch_owner owner;
     const char *only_model, *only_url;
-    const char *model_name; /* of the file, without its directories */
+    const char *model_name;                                /* of the file, without its directories */
+    struct app_fingerprint files[1 + RUNNEL_MAX_ADAPTERS]; /* that the model was loaded from, and --lora's */
     struct app_text template_text;
     struct batch_input input;
     struct batch_journal *journal;
@@ -51,8 +52,8 @@ struct batch {
     uint64_t tokens;
 };
 
-/* Opens input, journal and output, and begins the job or goes on with it, as options say; the engine, model and
- * template are there. False after a message. batch_end after any outcome: frees all but these. */
+/* Opens input, journal and output, and begins the job or goes on with it, as options say; the engine, model, what is
+ * known of its files, and the template are there. False after a message. batch_end after any outcome: frees all but these. */
 bool batch_begin(struct batch *batch, const char *journal_path);
 void batch_end(struct batch *batch);
 

@@ -156,6 +156,8 @@ static runnel_status check_score(const struct check *check, const struct openai_
 
     openai_request_score(request, at, &one);
     *count = one.n_tokens;
+    if (one.tokens == NULL && one.text_bytes == 0)
+        return refuse_empty(error);
     if (!check->has_scores) {
         snprintf(error->message, sizeof error->message,
                  "the model has no head that ranks or classifies (tensors cls and cls.output)");

@@ -226,8 +226,8 @@ static bool check_settings(struct batch_journal *journal, const struct batch_set
         if (!get_text(journal, settings[i].name, was, sizeof was))
             return false;
         if (strcmp(was, settings[i].value) != 0) {
-            app_error("%s belongs to a job with another %s: %s there, %s now", journal->path, settings[i].name, was,
-                      settings[i].value);
+            app_error("%s belongs to another job: its %s: %s there, %s now", journal->path, settings[i].name,
+                      was[0] != '\0' ? was : "none", settings[i].value[0] != '\0' ? settings[i].value : "none");
             return false;
         }
     }

@@ -300,6 +300,16 @@ static void put_error(FILE *to, const struct openai_error *error, const char *id
     fputc('}', to);
 }
 
+/* Clients read the two numbers. */
+static void too_long(struct openai_error *error, const struct serve_length *length)
+{
+    if (length->prompt > 0)
+        snprintf(error->message, sizeof error->message, "prompt is too long: %llu tokens > %llu maximum",
+                 length->prompt, length->fit);
+    else
+        serve_put_before(error, "prompt is too long: ");
+}
+
 static void fail(struct serve_task *task, const struct openai_error *error)
 {
     FILE *to = serve_write(task->serve);
@@ -319,4 +329,5 @@ const struct serve_dialect serve_anthropic = {.stream_type = "text/event-stream"
                                               .end = end,
                                               .fail = fail,
                                               .ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-                                              .put_error = put_error};
+                                              .put_error = put_error,
+                                              .too_long = too_long};

@@ -6,17 +6,19 @@
 #include "anthropic.h"
 #include "apps/serve/routes.h"
 
-#define PROMPT                                                                                 \
-    {"model", OPENAI_STRING, false, 0, 0}, {"messages", OPENAI_MESSAGES, true, 0, 0},          \
-        {"system", OPENAI_TEXT_OR_ROW, false, 0, 0}, {"tools", OPENAI_ARRAY, false, 0, 0},     \
-        {"tool_choice", OPENAI_OBJECT, false, 0, 0}, {"thinking", OPENAI_OBJECT, false, 0, 0}, \
-    {                                                                                          \
-        "output_config", OPENAI_OBJECT, false, 0, 0                                            \
+#define PROMPT                                                                                     \
+    {"model", OPENAI_STRING, false, 0, 0}, {"messages", OPENAI_MESSAGES, true, 0, 0},              \
+        {"system", OPENAI_TEXT_OR_ROW, false, 0, 0}, {"tools", OPENAI_ARRAY, false, 0, 0},         \
+        {"tool_choice", OPENAI_OBJECT, false, 0, 0}, {"thinking", OPENAI_OBJECT, false, 0, 0},     \
+        {"mcp_servers", OPENAI_ARRAY, false, 0, 0}, {"output_format", OPENAI_OBJECT, false, 0, 0}, \
+    {                                                                                              \
+        "output_config", OPENAI_OBJECT, false, 0, 0                                                \
     }
 
 const struct openai_field anthropic_prompt_fields[] = {PROMPT, {0}};
 
 const struct openai_field anthropic_fields[] = {PROMPT,
+                                                SERVE_ADAPTER_FIELDS,
                                                 {"max_tokens", OPENAI_WHOLE, true, 1, INT32_MAX},
                                                 {"stop_sequences", OPENAI_ARRAY, false, 0, 0},
                                                 {"temperature", OPENAI_REAL, false, 0, 2},
@@ -30,6 +32,8 @@ const struct serve_field_name anthropic_names[] = {
     {"stop_sequences", "stop"},
     {"tools[].name", "tools[].function.name"},
     {"tools[].input_schema", "tools[].function.parameters"},
+    {"output_format.schema", "response_format.json_schema.schema"},
+    {"output_format", "response_format"},
     {"output_config.format.schema", "response_format.json_schema.schema"},
     {"output_config.format", "response_format"},
     {"output_config.effort", "reasoning_effort"},
@@ -348,24 +352,38 @@ static bool read_tool_choice(const json_t *choice, json_t *out, struct openai_er
     return json_object_set_new(out, "tool_choice", value) == 0;
 }
 
-/* output_config: how hard the model thinks, a variable of the template; and format, a schema that the answer fits. */
-static bool read_config(const json_t *config, json_t *out, struct openai_error *error)
+/* A schema that the answer fits; `name` is the field that has it. */
+static bool read_format(const json_t *format, const char *name, json_t *out, struct openai_error *error)
 {
-    const json_t *format = json_object_get(config, "format"), *schema = json_object_get(format, "schema");
-    json_t *effort = json_object_get(config, "effort");
+    const json_t *schema = json_object_get(format, "schema");
+    char inside[48];
 
-    if (effort != NULL && json_object_set(out, "reasoning_effort", effort) != 0)
-        return false;
-    if (format == NULL || json_is_null(format))
-        return true;
+    snprintf(inside, sizeof inside, "%s.schema", name);
     if (strcmp(type_of(format), "json_schema") != 0)
-        return openai_refuse(error, "unsupported_value", "output_config.format",
-                             "output_config.format: only type json_schema is supported");
-    if (!openai_expect(error, "output_config.format.schema", schema, JSON_OBJECT))
+        return openai_refuse(error, "unsupported_value", name, "%s: only type json_schema is supported", name);
+    if (!openai_expect(error, inside, schema, JSON_OBJECT))
         return false;
     return json_object_set_new(out, "response_format",
                                json_pack("{s:s,s:{s:s,s:b,s:O}}", "type", "json_schema", "json_schema", "name",
                                          "format", "strict", 1, "schema", schema)) == 0;
+}
+
+/* output_config: how hard the model thinks, a variable of the template; and format, of which output_format is the
+ * earlier name. */
+static bool read_config(const json_t *body, json_t *out, struct openai_error *error)
+{
+    const json_t *config = json_object_get(body, "output_config"), *older = json_object_get(body, "output_format");
+    const json_t *format = json_object_get(config, "format");
+    json_t *effort = json_object_get(config, "effort");
+
+    if (effort != NULL && json_object_set(out, "reasoning_effort", effort) != 0)
+        return false;
+    if (json_is_object(older) && format != NULL && !json_is_null(format))
+        return openai_refuse(error, "invalid_value", "output_format",
+                             "output_format and output_config.format are the same: give one of them");
+    if (json_is_object(older))
+        return read_format(older, "output_format", out, error);
+    return format == NULL || json_is_null(format) || read_format(format, "output_config.format", out, error);
 }
 
 /* ---- The body ---------------------------------------------------------------------------- */
@@ -407,6 +425,9 @@ static bool read_body(const json_t *body, json_t *out, struct openai_error *erro
 
     if (messages == NULL || json_object_set_new(out, "messages", messages) != 0)
         return false;
+    if (json_array_size(json_object_get(body, "mcp_servers")) > 0)
+        return openai_refuse(error, "unsupported_value", "mcp_servers",
+                             "mcp_servers: this server connects to no others; give their tools in tools");
     if (openai_is_begun(messages) && json_object_set_new(out, "continue_final_message", json_true()) != 0)
         return false;
     if (tools != NULL && !json_is_null(tools) && !read_tools(tools, out, error))
@@ -415,7 +436,7 @@ static bool read_body(const json_t *body, json_t *out, struct openai_error *erro
         return false;
     if (!read_thinking(body, out, error))
         return false;
-    if (!read_config(json_object_get(body, "output_config"), out, error))
+    if (!read_config(body, out, error))
         return false;
     return copy(body, "model", out, "model") && copy(body, "max_tokens", out, "max_tokens") &&
            copy(body, "stop_sequences", out, "stop") && copy(body, "temperature", out, "temperature") &&

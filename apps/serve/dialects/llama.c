@@ -287,6 +287,20 @@ static void end(struct serve_task *task)
     (void)task;
 }
 
+static void too_long(struct openai_error *error, const struct serve_length *length)
+{
+    error->type = "exceed_context_size_error";
+    error->n_prompt = length->prompt;
+    error->n_context = length->context;
+    if (length->prompt > 0)
+        snprintf(error->message, sizeof error->message,
+                 "request (%llu tokens) exceeds the available context size (%llu tokens), try increasing it",
+                 length->prompt, length->context);
+    else
+        serve_put_before(
+            error, "request exceeds the available context size (%llu tokens), try increasing it: ", length->context);
+}
+
 static void fail(struct serve_task *task, const struct openai_error *error)
 {
     FILE *to = serve_write(task->serve);
@@ -301,11 +315,12 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 #define BOTH                                                                                                        \
     .stream_type = "text/event-stream", .wish = llama_wish, .passes = true, .names = llama_names,                   \
     .llama_entries = true, .free_ranges = true, .tells_prompt = true, .answer = answer, .chunk = chunk, .end = end, \
-    .fail = fail, .ping = ": still here\n\n", .put_error = serve_put_error
+    .fail = fail, .ping = ": still here\n\n", .put_error = serve_put_error, .too_long = too_long
 
 const struct serve_dialect serve_llama = {.translate = llama_translate, BOTH};
 const struct serve_dialect serve_infill = {.translate = llama_translate_infill, BOTH};
 const struct serve_dialect serve_llama_embedding = {.translate = llama_translate_embedding,
                                                     .names = llama_embedding_names,
                                                     .answer = answer_embedding,
-                                                    .put_error = serve_put_error};
+                                                    .put_error = serve_put_error,
+                                                    .too_long = too_long};

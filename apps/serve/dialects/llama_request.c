@@ -26,7 +26,7 @@ enum { MOST_FIELDS = 256 };   /* response_fields, each looked up in each answer 
         {"return_tokens", OPENAI_BOOLEAN, false, 0, 0}, {"timings_per_token", OPENAI_BOOLEAN, false, 0, 0},      \
         {"return_progress", OPENAI_BOOLEAN, false, 0, 0}, {"response_fields", OPENAI_ARRAY, false, 0, 0},        \
     {                                                                                                            \
-        "lora", OPENAI_ARRAY, false, 0, 0                                                                        \
+        "lora", OPENAI_LORAS, false, 0, 0                                                                        \
     }
 
 const struct openai_field llama_fields[] = {{"prompt", OPENAI_PROMPTS, true, 0, 0}, EACH, {0}};
@@ -38,10 +38,13 @@ const struct openai_field llama_infill_fields[] = {{"input_prefix", OPENAI_STRIN
                                                    EACH,
                                                    {0}};
 
-const struct openai_field llama_embedding_fields[] = {
-    {"content", OPENAI_PROMPTS, false, 0, 0},       {"input", OPENAI_PROMPTS, false, 0, 0},
-    {"embd_normalize", OPENAI_WHOLE, false, -1, 2}, {"model", OPENAI_STRING, false, 0, 0},
-    {"keep_alive", OPENAI_ANY, false, 0, 0},        {0}};
+const struct openai_field llama_embedding_fields[] = {{"content", OPENAI_PROMPTS, false, 0, 0},
+                                                      {"input", OPENAI_PROMPTS, false, 0, 0},
+                                                      {"embd_normalize", OPENAI_WHOLE, false, -1, 2},
+                                                      {"model", OPENAI_STRING, false, 0, 0},
+                                                      SERVE_ADAPTER_FIELDS,
+                                                      {"keep_alive", OPENAI_ANY, false, 0, 0},
+                                                      {0}};
 
 const struct serve_field_name llama_names[] = {{"n_predict", "max_tokens"},
                                                {"repeat_penalty", "repetition_penalty"},
@@ -152,24 +155,6 @@ static bool read_extremes(const json_t *body, json_t *out)
     return good;
 }
 
-/* Of json_schema: objects that list properties and say nothing of others have no others there, unless the body says
- * which it wants. */
-static bool close_objects(const json_t *body, json_t *out)
-{
-    const json_t *given = json_object_get(body, "grammar_options");
-    json_t *options = NULL;
-    bool good = true;
-
-    if (!is_given(body, "json_schema") || (is_given(body, "grammar_options") && !json_is_object(given)))
-        return true;
-    options = json_is_object(given) ? json_copy((json_t *)(uintptr_t)given) : json_object();
-    if (!is_given(options, "closed"))
-        good = json_object_set_new(options, "closed", json_true()) == 0;
-    good = good && json_object_set(out, "grammar_options", options) == 0;
-    json_decref(options);
-    return good;
-}
-
 /* The list without the elements that are this word. */
 static bool drop_word(const json_t *body, json_t *out, const char *name, const char *word)
 {
@@ -270,8 +255,8 @@ json_t *llama_translate(const json_t *body, struct openai_error *error)
         json_object_del(out, "seed");
     good = good && rename_field(body, "repeat_penalty", out, "repetition_penalty") &&
            rename_field(body, "n_cmpl", out, "n") && rename_field(body, "n_probs", out, "logprobs") &&
-           read_window(body, out) && read_extremes(body, out) && drop_unused(body, out) && close_objects(body, out) &&
-           read_letters(body, out) && add_usual(body, out);
+           read_window(body, out) && read_extremes(body, out) && drop_unused(body, out) && read_letters(body, out) &&
+           add_usual(body, out);
     if (good && json_is_integer(probs) && json_integer_value(probs) == 0 && !is_given(body, "logprobs"))
         json_object_del(out, "logprobs");
     if (good)

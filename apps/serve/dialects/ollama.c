@@ -8,13 +8,13 @@
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
-#define EACH                                                                              \
-    {"model", OPENAI_STRING, false, 0, 0}, {"stream", OPENAI_BOOLEAN, false, 0, 0},       \
-        {"options", OPENAI_OBJECT, false, 0, 0}, {"keep_alive", OPENAI_ANY, false, 0, 0}, \
-        {"format", OPENAI_ANY, false, 0, 0}, {"logprobs", OPENAI_BOOLEAN, false, 0, 0},   \
-        {"top_logprobs", OPENAI_WHOLE, false, 0, OPENAI_MAX_TOP_LOGPROBS},                \
-    {                                                                                     \
-        "think", OPENAI_ANY, false, 0, 0                                                  \
+#define EACH                                                                                              \
+    {"model", OPENAI_STRING, false, 0, 0}, SERVE_ADAPTER_FIELDS, {"stream", OPENAI_BOOLEAN, false, 0, 0}, \
+        {"options", OPENAI_OBJECT, false, 0, 0}, {"keep_alive", OPENAI_ANY, false, 0, 0},                 \
+        {"format", OPENAI_ANY, false, 0, 0}, {"logprobs", OPENAI_BOOLEAN, false, 0, 0},                   \
+        {"top_logprobs", OPENAI_WHOLE, false, 0, OPENAI_MAX_TOP_LOGPROBS},                                \
+    {                                                                                                     \
+        "think", OPENAI_ANY, false, 0, 0                                                                  \
     }
 
 const struct openai_field ollama_chat_fields[] = {
@@ -30,19 +30,16 @@ const struct openai_field ollama_generate_fields[] = {EACH,
                                                       {"images", OPENAI_ARRAY, false, 0, 0},
                                                       {0}};
 
-const struct openai_field ollama_embed_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
-                                                   {"input", OPENAI_STRINGS, false, 0, 0},
-                                                   {"dimensions", OPENAI_WHOLE, false, 1, INT32_MAX},
-                                                   {"truncate", OPENAI_BOOLEAN, false, 0, 0},
-                                                   {"options", OPENAI_OBJECT, false, 0, 0},
-                                                   {"keep_alive", OPENAI_ANY, false, 0, 0},
-                                                   {0}};
+const struct openai_field ollama_embed_fields[] = {
+    {"model", OPENAI_STRING, false, 0, 0},     SERVE_ADAPTER_FIELDS,
+    {"input", OPENAI_STRINGS, false, 0, 0},    {"dimensions", OPENAI_WHOLE, false, 1, INT32_MAX},
+    {"truncate", OPENAI_BOOLEAN, false, 0, 0}, {"options", OPENAI_OBJECT, false, 0, 0},
+    {"keep_alive", OPENAI_ANY, false, 0, 0},   {0}};
 
-const struct openai_field ollama_embeddings_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
-                                                        {"prompt", OPENAI_STRING, false, 0, 0},
-                                                        {"options", OPENAI_OBJECT, false, 0, 0},
-                                                        {"keep_alive", OPENAI_ANY, false, 0, 0},
-                                                        {0}};
+const struct openai_field ollama_embeddings_fields[] = {
+    {"model", OPENAI_STRING, false, 0, 0},   SERVE_ADAPTER_FIELDS,
+    {"prompt", OPENAI_STRING, false, 0, 0},  {"options", OPENAI_OBJECT, false, 0, 0},
+    {"keep_alive", OPENAI_ANY, false, 0, 0}, {0}};
 
 const struct openai_field ollama_show_fields[] = {{"model", OPENAI_STRING, false, 0, 0},
                                                   {"name", OPENAI_STRING, false, 0, 0},
@@ -383,6 +380,13 @@ static json_t *translate_embed(const json_t *body, struct openai_error *error)
     return NULL;
 }
 
+/* Log-probabilities are of the text alone. */
+static void wish_text(struct serve_task *task, const json_t *body)
+{
+    (void)body;
+    task->request.ends_untold = true;
+}
+
 /* Texts that are too long are cut unless that is forbidden. */
 static void wish_embed(struct serve_task *task, const json_t *body)
 {
@@ -643,6 +647,12 @@ static void put_error(FILE *to, const struct openai_error *error, const char *id
     fputc('}', to);
 }
 
+static void too_long(struct openai_error *error, const struct serve_length *length)
+{
+    (void)length;
+    serve_put_before(error, "the input length exceeds the context length: ");
+}
+
 static void fail(struct serve_task *task, const struct openai_error *error)
 {
     FILE *to = serve_write(task->serve);
@@ -654,12 +664,18 @@ static void fail(struct serve_task *task, const struct openai_error *error)
 
 #define PIECES                                                                                                         \
     .stream_type = "application/x-ndjson", .llama_entries = true, .free_ranges = true, .names = names, .chunk = chunk, \
-    .end = end, .fail = fail, .put_error = put_error
+    .end = end, .fail = fail, .put_error = put_error, .wish = wish_text, .too_long = too_long
 
 const struct serve_dialect serve_ollama_chat = {PIECES, .translate = translate_chat, .answer = answer_chat};
 const struct serve_dialect serve_ollama_generate = {PIECES, .translate = translate_generate,
                                                     .endpoint = endpoint_of_generate, .answer = answer_generate};
-const struct serve_dialect serve_ollama_embed = {
-    .translate = translate_embed, .wish = wish_embed, .answer = answer_embed, .put_error = put_error};
-const struct serve_dialect serve_ollama_embeddings = {
-    .translate = translate_embeddings, .names = embeddings_names, .answer = answer_embeddings, .put_error = put_error};
+const struct serve_dialect serve_ollama_embed = {.translate = translate_embed,
+                                                 .wish = wish_embed,
+                                                 .answer = answer_embed,
+                                                 .put_error = put_error,
+                                                 .too_long = too_long};
+const struct serve_dialect serve_ollama_embeddings = {.translate = translate_embeddings,
+                                                      .names = embeddings_names,
+                                                      .answer = answer_embeddings,
+                                                      .put_error = put_error,
+                                                      .too_long = too_long};

@@ -224,10 +224,13 @@ static void put_details(FILE *to, const struct serve_model *model, const runnel_
             model->facts.quantization);
 }
 
-/* adapter: of the model, which is to be told; NULL: the model itself. */
-static void put_model(FILE *to, const struct serve_model *model, const runnel_adapter *adapter, bool loaded)
+/* adapter: of the model, which is to be told; NULL: the model itself. name: one of its names. */
+static void put_model(FILE *to, const struct serve_model *model, const runnel_adapter *adapter, const char *name,
+                      bool loaded)
 {
-    const char *name = adapter != NULL ? adapter->name : model->name;
+    const char *digest = adapter != NULL                  ? model->adapters.digests[adapter - model->adapters.at]
+                         : model->facts.digest[0] != '\0' ? model->facts.digest
+                                                          : model->digest;
 
     fputs("{\"name\":", to);
     openai_string_write(to, name);
@@ -238,28 +241,35 @@ static void put_model(FILE *to, const struct serve_model *model, const runnel_ad
         put_date(to, "expires_at", end_of(model));
     fprintf(to, ",\"size\":%llu,\"size_vram\":%llu,\"digest\":\"%s\",",
             (unsigned long long)(loaded ? model->bytes : model->file_bytes),
-            (unsigned long long)(loaded ? model->facts.device_bytes : 0), adapter == NULL ? model->facts.digest : "");
+            (unsigned long long)(loaded ? model->facts.device_bytes : 0), digest);
     if (loaded)
         fprintf(to, "\"context_length\":%u,", model->info.context_tokens);
     put_details(to, model, adapter);
     fputc('}', to);
 }
 
+/* What is loaded stands there once, what is served by each of its names. */
 static void put_models(struct serve *serve, struct http_exchange *exchange, bool loaded)
 {
     FILE *to = serve_write(serve);
-    const char *comma = "";
+    const char *comma = "", *alias = NULL;
 
     fputs("{\"models\":[", to);
     for (size_t i = 0; i < serve->models.n; i++) {
-        if (loaded && serve->models.at[i]->load != SERVE_READY)
+        const struct serve_model *model = serve->models.at[i];
+
+        if (loaded && model->load != SERVE_READY)
             continue;
         fputs(comma, to);
-        put_model(to, serve->models.at[i], NULL, loaded);
+        put_model(to, model, NULL, model->name, loaded);
         comma = ",";
-        for (size_t k = 0; k < serve->models.at[i]->adapters.n; k++) {
+        for (size_t k = 0; !loaded && (alias = serve_model_alias(model, k)) != NULL; k++) {
             fputc(',', to);
-            put_model(to, serve->models.at[i], &serve->models.at[i]->adapters.at[k], loaded);
+            put_model(to, model, NULL, alias, loaded);
+        }
+        for (size_t k = 0; k < model->adapters.n; k++) {
+            fputc(',', to);
+            put_model(to, model, &model->adapters.at[k], model->adapters.at[k].name, loaded);
         }
     }
     fputs("]}", to);
