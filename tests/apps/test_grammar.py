@@ -129,7 +129,7 @@ class Hostile(unittest.TestCase):
         ("--json-schema-file", b"{\"type\": \"strin", "JSON"),
         ("--json-schema-file", b"{\"type\": 5}", "\"#\""),
         ("--json-schema-file", b"{\"properties\": {\"a/b\": {\"uniqueItems\": true}}}", "\"#/properties/a~1b\""),
-        ("--json-schema-file", b"[" * 100000, "depth"),
+        ("--json-schema-file", b"[" * 100000, "nested deeper"),
         ("--json-schema-file", b"{\"$ref\": \"#\"}", "\"#\""),
         ("--json-schema-file", b"false", "no text"),
     ]
