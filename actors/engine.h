@@ -167,8 +167,8 @@ runnel_status rn_engine_check_process(const struct runnel_engine *engine, runnel
  * freed; STATE: as above. */
 runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error);
 
-/* The last part of runnel_engine_free: joins the threads and frees all. Every stream, load and training has ended. On the
- * thread of an attached loop, or without one. */
+/* The last part of runnel_engine_free: joins the threads and frees all. Every stream, load and training has ended. On
+ * the thread of an attached loop, or without one. */
 void rn_engine_free_rest(struct runnel_engine *engine);
 
 /* Devices by name: "cpu", or "kind:part"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it

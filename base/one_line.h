@@ -20,9 +20,9 @@ struct rn_quoted {
 };
 struct rn_quoted rn_quoted(const char *bytes, size_t n);
 
-/* The same of a formatted sentence, with numbers as the C locale has them. One that is too long and whose format begins with "%s: " keeps what it says: the
- * beginning of that name, a file's as a rule, gives way, and "..." stands in its place. capacity: 100 to
- * RN_LINE_BYTES. */
+/* The same of a formatted sentence, with numbers as the C locale has them. One that is too long and whose format begins
+ * with "%s: " keeps what it says: the beginning of that name, a file's as a rule, gives way, and "..." stands in its
+ * place. capacity: 100 to RN_LINE_BYTES. */
 void rn_one_line_vprint(char *out, size_t capacity, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 

@@ -5,8 +5,8 @@
     bindings/mapping.py --check    nothing, and exit 1 where a name is missing, does not exist in Python, or the page in
                                    docs/ is another one
 
-The names come from bindings/node/native/names.py and bindings/python/names.txt; tests/bindings/node/names.test.mjs looks for
-those of the page in the package for Node. A line of names.txt has a pattern and a name; the first pattern that fits
+The names come from bindings/node/native/names.py and bindings/python/names.txt; tests/bindings/node/names.test.mjs
+looks for those of the page in the package for Node. A line of names.txt has a pattern and a name; the first pattern that fits
 counts:
 
     runnel_engine_get_stats     Engine.stats
@@ -74,8 +74,8 @@ def length_of(member, names):
 
 def node_rules(names):
     """bindings/node/native/names.py has the functions and what is odd; constants and members follow a rule."""
-    listed = subprocess.run([sys.executable, str(ROOT / "bindings/node/native/names.py")], capture_output=True, text=True,
-                            check=True).stdout
+    script = ROOT / "bindings/node/native/names.py"
+    listed = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
     rows = [line.split("\t", 1) for line in listed.splitlines()]
     rows = [[name, "= " + target[3:-1] if target.startswith("- ") else target] for name, target in rows]
     rows += [[name, f"= the length of `{camel(of.split('.')[1])}`"] for name in names if (of := length_of(name, names))]

@@ -27,9 +27,9 @@ struct rn_gpu_driver {
 
 enum { RN_GPU_OLDEST_DRIVER = 12000 }; /* cuDriverGetVersion of the first one that will do */
 
-/* The driver of this file name, NULL: libcuda.so.1, for kernels that this CUDA has compiled (as cuDriverGetVersion tells
- * it; 0: for none). UNSUPPORTED: it is not there, it is too old in itself or for the kernels, or it finds no device; the
- * sentence says which. NO_MEMORY. */
+/* The driver of this file name, NULL: libcuda.so.1, for kernels that this CUDA has compiled (as cuDriverGetVersion
+ * tells it; 0: for none). UNSUPPORTED: it is not there, it is too old in itself or for the kernels, or it finds no
+ * device; the sentence says which. NO_MEMORY. */
 runnel_status rn_gpu_driver_real(struct rn_heap *heap, const char *file, int cuda, struct rn_gpu_driver **driver,
                                  runnel_error *error);
 

@@ -669,9 +669,9 @@ RUNNEL_API runnel_status runnel_sampling_check(runnel_model *model, const runnel
  * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session,
  * adapter or template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no
  * text vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE,
- * FORMAT, UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import failed;
- * with a grammar also BUSY: its reading takes more steps or memory than it may. NUMERIC: the logits are not numbers, or
- * biases forbid every token. */
+ * FORMAT, UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import
+ * failed; with a grammar also BUSY: its reading takes more steps or memory than it may. NUMERIC: the logits are not
+ * numbers, or biases forbid every token. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 

@@ -69,9 +69,9 @@ uint64_t rn_adapters_bytes(const struct rn_adapters *adapters); /* of all stacks
  * refusal (NO_MEMORY; UNSUPPORTED: the plan needs too many slots) the plan is as it was. */
 runnel_status rn_plan_adapt(struct rn_plan *plan, const struct rn_adapters *adapters, runnel_error *error);
 
-/* Whether `tensor`, of the plan's file, can be adapted. OK: the plan multiplies rows by it, and reads it as nothing else
- * (*is_read true), or it is a matrix on which nothing that the plan computes depends. UNSUPPORTED: *error names `path`,
- * the adapter's file. */
+/* Whether `tensor`, of the plan's file, can be adapted. OK: the plan multiplies rows by it, and reads it as nothing
+ * else (*is_read true), or it is a matrix on which nothing that the plan computes depends. UNSUPPORTED: *error names
+ * `path`, the adapter's file. */
 runnel_status rn_plan_can_adapt(const struct rn_plan *plan, const struct rn_tensor *tensor, const char *path,
                                 bool *is_read, runnel_error *error);
 

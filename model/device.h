@@ -98,8 +98,8 @@ struct rn_device_kind {
     uint64_t (*weight_bytes)(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes);
 
     /* Of that memory, what a backend takes for steps of a plan, and for the while in which it is prepared, at most: all
-     * but weights, KV blocks and recurrent states. Of the limits n_blocks, n_windows and n_states may be 0. NULL: nothing
-     * that counts, as in a memory that is the host's. */
+     * but weights, KV blocks and recurrent states. Of the limits n_blocks, n_windows and n_states may be 0. NULL:
+     * nothing that counts, as in a memory that is the host's. */
     uint64_t (*step_bytes)(const struct rn_device *device, const struct rn_plan *plan,
                            const struct rn_backend_limits *limits);
 
@@ -135,8 +135,8 @@ uint64_t rn_device_weight_bytes(const struct rn_device *device, const struct rn_
 uint64_t rn_device_step_bytes(const struct rn_device *device, const struct rn_plan *plan,
                               const struct rn_backend_limits *limits);
 
-/* Of a memory that is the device's own and that weights leave so much of: what KV blocks should not take, a tenth of it;
- * or step_bytes and a fiftieth, if that is more: a driver rounds pieces up, and keeps graphs. */
+/* Of a memory that is the device's own and that weights leave so much of: what KV blocks should not take, a tenth of
+ * it; or step_bytes and a fiftieth, if that is more: a driver rounds pieces up, and keeps graphs. */
 uint64_t rn_device_reserve(uint64_t left_bytes, uint64_t step_bytes);
 
 /* The most bytes that KV blocks should take where the host does not say: a quarter of a memory that everything on the

@@ -22,9 +22,9 @@
  *      └ s    └ s
  *
  * Two kinds. TOKENS, a draft model: its rows read tokens and the KV that it made itself; so does the target's own
- * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/heads/head.h): its row of a token reads
- * that token and the target's features of the position before, or, where the target has not been there, what the row
- * before it gave. Features of the positions that a step has computed travel with the first NEWS behind it: the step
+ * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/heads/head.h): its row of a token
+ * reads that token and the target's features of the position before, or, where the target has not been there, what the
+ * row before it gave. Features of the positions that a step has computed travel with the first NEWS behind it: the step
  * writes them into the list's memory, one for each row, those of wrong guesses among them. The rows that were right
  * stand first, one behind the other, but for a leaf. Of a prompt only those of the last positions are asked for.
  *

@@ -21,8 +21,8 @@ struct rn_uv {
 
 static_assert(offsetof(struct rn_uv, poll) == 0, "libuv gives the handle back");
 
-/* The handle counts as alive for the loop exactly while something will come, the rest of a free among it. Lowers the edge before it looks: who
- * raises it later, and has changed a count, sees that a loop is attached. */
+/* The handle counts as alive for the loop exactly while something will come, the rest of a free among it. Lowers the
+ * edge before it looks: who raises it later, and has changed a count, sees that a loop is attached. */
 static void keep_alive_if_busy(struct rn_uv *uv)
 {
     struct rn_totals *totals = &uv->engine->totals;

@@ -35,8 +35,9 @@ runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *
                           struct rn_chat **out, runnel_error *error);
 void rn_chat_free(struct rn_chat *chat);
 
-/* The text; errors of rn_template_render, CANCELLED once `stop` is asked (NULL: nobody ends it). Messages are brought into the forms that the template takes. Of a chat whose
- * last message goes on the text ends with its content: INVALID where the template does not write it. */
+/* The text; errors of rn_template_render, CANCELLED once `stop` is asked (NULL: nobody ends it). Messages are brought
+ * into the forms that the template takes. Of a chat whose last message goes on the text ends with its content: INVALID
+ * where the template does not write it. */
 runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
                              const struct rn_interrupt *stop, struct rn_rendered *rendered, runnel_error *error);
 

@@ -122,8 +122,8 @@ bool app_is_standard(const char *path);
  * as operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
 bool app_files_apart(const struct app_options *options, unsigned command);
 
-/* Whether a further output `path`, called `name`, is none of these, but for --session; and whether the files of a further
- * model, which has these options, are none of the outputs. False after a message. */
+/* Whether a further output `path`, called `name`, is none of these, but for --session; and whether the files of a
+ * further model, which has these options, are none of the outputs. False after a message. */
 bool app_file_apart(const struct app_options *options, unsigned command, const char *name, const char *path);
 bool app_model_apart(const struct app_options *options, unsigned command, const char *path);
 

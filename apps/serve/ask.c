@@ -373,8 +373,8 @@ static void begin_step(struct serve_task *task, json_t *body, enum openai_endpoi
 
 /* ---- From a request to its model --------------------------------------------------------- */
 
-/* Of llama.cpp's list: the one that is not off, with the scale with which it was loaded. Of two entries for one the last
- * counts. */
+/* Of llama.cpp's list: the one that is not off, with the scale with which it was loaded. Of two entries for one the
+ * last counts. */
 static bool choose_of_list(struct serve_task *task, struct openai_error *error)
 {
     const struct serve_adapters *adapters = &task->model->adapters;

@@ -1,5 +1,5 @@
-/* Keys of architectures whose attention goes by a latent (model/build/latent.c): DeepSeek-V2 (arXiv 2405.04434) and what was
- * made in its manner. */
+/* Keys of architectures whose attention goes by a latent (model/build/latent.c): DeepSeek-V2 (arXiv 2405.04434) and
+ * what was made in its manner. */
 #include <math.h>
 
 #include "model/arch/families.h"

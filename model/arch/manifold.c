@@ -6,8 +6,8 @@
  *     x_i = post_i y + sum_j m_ij x_j
  *
  * GLM-5.3: streams begin as copies of the embedding and end as their mean. A block's first half is attention to what an
- * indexer chooses in blocks of positions (model/build/indexer.c), by a latent without rotation, or a gated delta rule as in
- * Kimi Linear (delta.c). */
+ * indexer chooses in blocks of positions (model/build/indexer.c), by a latent without rotation, or a gated delta rule
+ * as in Kimi Linear (delta.c). */
 #include <math.h>
 #include <stdio.h>
 

@@ -9,8 +9,8 @@
  *
  * The final row is mixed like that, too; there is no other norm before the output.
  *
- * Blocks of attention choose blocks of r positions (model/build/sparse.c). The key of such a block is the mean of its raw
- * keys, normed and rotated as its first position, so that the cache has at the last position of each the key of it:
+ * Blocks of attention choose blocks of r positions (model/build/sparse.c). The key of such a block is the mean of its
+ * raw keys, normed and rotated as its first position, so that the cache has at the last position of each the key of it:
  *
  *     k_proj ─┬─────────────┬─ ADD ─ 1 / r ─ norm ─ ROPE ─ KV_STORE ··· a cache of keys
  *             └─ SHIFT, r - 1 times ─┘

@@ -299,8 +299,8 @@ static void loads_from_many_threads(void **state)
     runnel_engine_free(reader.engine);
 }
 
-/* In a child of fork() the engine has no threads: what would wait for them says so at once, what would take the parent's
- * events takes none, and freeing returns. */
+/* In a child of fork() the engine has no threads: what would wait for them says so at once, what would take the
+ * parent's events takes none, and freeing returns. */
 static bool is_refused(runnel_status status, const runnel_error *error)
 {
     return status == RUNNEL_STATE && strstr(error->message, "forked") != NULL;

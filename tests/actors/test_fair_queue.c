@@ -237,8 +237,9 @@ static void as_the_rule_says(void **state)
     }
 }
 
-/* Twenty thousand of one tenant, and a newcomer for each of a thousand others; then all go, the last ones first. It takes
- * five searches to enter and one to leave, none of which goes deeper than a few times 15, the logarithm of all. */
+/* Twenty thousand of one tenant, and a newcomer for each of a thousand others; then all go, the last ones first. It
+ * takes five searches to enter and one to leave, none of which goes deeper than a few times 15, the logarithm of
+ * all. */
 static void crowds_are_no_work(void **state)
 {
     enum { CROWD = 20000, OTHERS = 1000, ALL = CROWD + OTHERS, MOST = 20 * 15 };

@@ -1,6 +1,6 @@
-/* Several steps in flight (actors/decode/step_ring.h): what a request gets is what it gets with one step at a time, also where
- * rows that were computed ahead are thrown away; and who needs the host between two steps has it. With the oracle model
- * by hand, and with the bundled one on the CPU's threads. */
+/* Several steps in flight (actors/decode/step_ring.h): what a request gets is what it gets with one step at a time,
+ * also where rows that were computed ahead are thrown away; and who needs the host between two steps has it. With the
+ * oracle model by hand, and with the bundled one on the CPU's threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

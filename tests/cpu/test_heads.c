@@ -1,5 +1,5 @@
-/* Plans of heads, of prediction layers and of early exits (model/heads/head.h, plan.h) on both backends: their logits and
- * states against the head's formula as tests/train writes it in double precision, drafted tokens too; the target's
+/* Plans of heads, of prediction layers and of early exits (model/heads/head.h, plan.h) on both backends: their logits
+ * and states against the head's formula as tests/train writes it in double precision, drafted tokens too; the target's
  * fused features against the product of the raw ones; the target's own logits, to the bit, as without a head. */
 #include <setjmp.h>
 #include <stdarg.h>

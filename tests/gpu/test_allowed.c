@@ -1,5 +1,5 @@
-/* The shared memory that a load allows, on the emulated device, whose driver refuses a launch that wants more: a head of
- * a type that no other product of the plan has, for every number of wanted rows, by matmul_stream and by the kernels
+/* The shared memory that a load allows, on the emulated device, whose driver refuses a launch that wants more: a head
+ * of a type that no other product of the plan has, for every number of wanted rows, by matmul_stream and by the kernels
  * that a load's measurement may prefer. Of every architecture see test_architectures.c. */
 #include <setjmp.h>
 #include <stdarg.h>

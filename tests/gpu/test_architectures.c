@@ -91,8 +91,8 @@ static uint64_t free_bytes(void)
     return memory.free_bytes;
 }
 
-/* What a backend has taken beside weights, blocks and states is what steps take, at most. In the emulation: a GPU's driver
- * rounds, and others take memory, too. */
+/* What a backend has taken beside weights, blocks and states is what steps take, at most. In the emulation: a GPU's
+ * driver rounds, and others take memory, too. */
 static void check_bytes(const char *name, const struct runner *cuda, uint64_t taken)
 {
     const struct rn_backend_limits *limits = &cuda->limits;

@@ -607,7 +607,8 @@ static void test_context(void **state)
 
 /* ---- What steps take ---- */
 
-/* A device with so much memory as weights, blocks and the steps' take together, or less: only the first one is enough. */
+/* A device with so much memory as weights, blocks and the steps' take together, or less: only the first one is
+ * enough. */
 static void test_step_bytes(void **state)
 {
     (void)state;

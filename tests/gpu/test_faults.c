@@ -422,8 +422,8 @@ static void test_machines(void **state)
 
 /* ---- Activations ---- */
 
-/* What steps take is left to them: by the default size of KV, by that of a drafter beside the model, and by the choice of
- * layers, where a size that is asked for leaves less. */
+/* What steps take is left to them: by the default size of KV, by that of a drafter beside the model, and by the choice
+ * of layers, where a size that is asked for leaves less. */
 static void test_activations(void **state)
 {
     static const struct {

@@ -1,5 +1,6 @@
-/* Files of adapters that are refused, each by a sentence that names the file and what is wrong, with nothing left of it;
- * loads that are cancelled; and what the plan becomes with good ones. That adapters compute what they should, tests/oracle/test_adapters.c shows. */
+/* Files of adapters that are refused, each by a sentence that names the file and what is wrong, with nothing left of
+ * it; loads that are cancelled; and what the plan becomes with good ones. That adapters compute what they should,
+ * tests/oracle/test_adapters.c shows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

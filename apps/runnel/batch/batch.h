@@ -53,7 +53,8 @@ struct batch {
 };
 
 /* Opens input, journal and output, and begins the job or goes on with it, as options say; the engine, model, what is
- * known of its files, and the template are there. False after a message. batch_end after any outcome: frees all but these. */
+ * known of its files, and the template are there. False after a message. batch_end after any outcome: frees all but
+ * these. */
 bool batch_begin(struct batch *batch, const char *journal_path);
 void batch_end(struct batch *batch);
 
