@@ -75,10 +75,23 @@ class Engine(EngineBase):
         """Loads a GGUF file. Options are those of runnel_model_options; on_progress(fraction) is called on the loop.
         Cancelling the task cancels the load."""
         host = self._hosts.current()
-        tell = on_progress
+        tell, wanted = on_progress, True
+
+        def progress(fraction):
+            nonlocal wanted
+            if not wanted:
+                return  # it was under way when the load was given up
+            try:
+                on_progress(fraction)
+            except Exception:
+                raise
+            except BaseException:  # this ends the load
+                wanted = False
+                raise
+
         if callable(on_progress):
             def tell(fraction):
-                host.tell(on_progress, fraction)
+                host.tell(progress, fraction)
         host.began()
         try:
             core = _runnel.Model(self._core, os.fsencode(path), plain_options(options), host, tell)
@@ -94,6 +107,7 @@ class Engine(EngineBase):
             try:
                 await host.wait(waiter)
             except BaseException:
+                wanted = False
                 core.close()
                 raise
         core.check()
