@@ -152,7 +152,7 @@ runnel_status rn_model_adapters_load(struct runnel_model *model, runnel_error *e
     status = load(model, error);
     if (status != RUNNEL_OK)
         return status;
-    rn_log(&model->engine->log, RUNNEL_LOG_INFO, "%s: %u adapters, in %.1f MiB", model->path,
+    rn_log(&model->engine->log, RUNNEL_LOG_INFO, "%s: adapters: %u, in %.1f MiB", model->path,
            rn_adapters_count(parts->adapters.all), (double)rn_adapters_bytes(parts->adapters.all) / (1 << 20));
     return adapt_plans(parts, error);
 }
