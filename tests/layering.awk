@@ -6,7 +6,7 @@ BEGIN {
         "sched|search|semaphore|setjmp|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|" \
         "syslog|termios|threads|time|uchar|unistd|utime|values|wchar|wctype)[.]h$"
     # what wires, loads or serves the whole
-    knows_engine = "^actors/(host/.*|engine[.]c|load/model[.]c|load/model_adapters[.]c|load/model_limits[.]c|load/model_split[.]c|draft/drafter_load[.]c|draft/eagle_train[.]c)$"
+    knows_engine = "^actors/(host/.*|engine[.]c|load/model(_adapters|_info|_limits|_split)?[.]c|draft/drafter_load[.]c|draft/eagle_train[.]c)$"
     # room: the rooms whose headers it may include besides its own and include/
     may["include"] = ""
     may["base"] = ""

@@ -34,7 +34,8 @@ void files_refuse_unknown(struct serve *serve, struct http_exchange *exchange, c
 /* The page of a list that the query asks for (after, limit, order, purpose), or a refusal. */
 void files_reply_list(struct serve *serve, struct http_exchange *exchange, enum store_kind kind);
 
-/* batches.c: does one that is not over read the file? */
+/* batches.c: has the batch ended? Does one that has not read the file? */
+bool batches_is_over(const json_t *record);
 bool batches_uses(const struct serve_files *files, const char *file);
 
 #endif
