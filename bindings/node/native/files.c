@@ -68,19 +68,9 @@ static napi_value file_close(napi_env env, napi_callback_info info)
 
 /* ---- What is in it ------------------------------------------------------------------------- */
 
-static void *result_struct(struct job *job, size_t bytes)
-{
-    job->out = arena_alloc(&job->arena, bytes);
-    if (job->out == NULL)
-        job->status = RUNNEL_NO_MEMORY;
-    else
-        *(size_t *)job->out = bytes; /* struct_size, which comes first */
-    return job->out;
-}
-
 static void run_info(struct job *job)
 {
-    runnel_file_info *info = result_struct(job, sizeof *info);
+    runnel_file_info *info = job_struct(job, sizeof *info);
 
     if (info != NULL)
         job->status = runnel_file_get_info(job->file, info);
@@ -93,7 +83,7 @@ static napi_value info_result(napi_env env, struct job *job)
 
 static void run_metadata(struct job *job)
 {
-    runnel_metadata *metadata = result_struct(job, sizeof *metadata);
+    runnel_metadata *metadata = job_struct(job, sizeof *metadata);
 
     if (metadata != NULL)
         job->status = runnel_file_metadata(job->file, (uint64_t)job->number, metadata);
@@ -122,7 +112,7 @@ static void run_metadata_text(struct job *job)
 
 static void run_tensor(struct job *job)
 {
-    runnel_tensor *tensor = result_struct(job, sizeof *tensor);
+    runnel_tensor *tensor = job_struct(job, sizeof *tensor);
 
     if (tensor != NULL)
         job->status = runnel_file_tensor(job->file, (uint64_t)job->number, tensor);

@@ -7,6 +7,16 @@
 
 #include "file.h"
 
+void *job_struct(struct job *job, size_t bytes)
+{
+    job->out = arena_alloc(&job->arena, bytes);
+    if (job->out == NULL)
+        job->status = RUNNEL_NO_MEMORY;
+    else
+        *(size_t *)job->out = bytes; /* struct_size, which comes first */
+    return job->out;
+}
+
 void job_fill(struct job *job, size_t element_bytes, size_t guess,
               runnel_status (*fill)(struct job *job, void *out, size_t capacity, size_t *n))
 {

@@ -52,6 +52,9 @@ struct operation {
 
 void jobs_export(napi_env env, napi_value exports, const struct operation *operations, size_t n);
 
+/* On any thread: makes `out` a struct of so many bytes, with its struct_size. NULL: no memory, as the status says. */
+void *job_struct(struct job *job, size_t bytes);
+
 /* Calls fill with more room until all of it fits in job->out: [job->n] elements. */
 void job_fill(struct job *job, size_t element_bytes, size_t guess,
               runnel_status (*fill)(struct job *job, void *out, size_t capacity, size_t *n));

@@ -3,19 +3,9 @@
 
 #include "jobs.h"
 
-static void *result_struct(struct job *job, size_t bytes)
-{
-    job->out = arena_alloc(&job->arena, bytes);
-    if (job->out == NULL)
-        job->status = RUNNEL_NO_MEMORY;
-    else
-        *(size_t *)job->out = bytes; /* struct_size, which comes first */
-    return job->out;
-}
-
 static void run_stats(struct job *job)
 {
-    runnel_engine_stats *stats = result_struct(job, sizeof *stats);
+    runnel_engine_stats *stats = job_struct(job, sizeof *stats);
 
     if (stats != NULL)
         job->status = runnel_engine_get_stats(job->of_engine, stats);
@@ -28,7 +18,7 @@ static napi_value stats_result(napi_env env, struct job *job)
 
 static void run_metrics(struct job *job)
 {
-    runnel_metrics *metrics = result_struct(job, sizeof *metrics);
+    runnel_metrics *metrics = job_struct(job, sizeof *metrics);
 
     if (metrics != NULL)
         job->status = runnel_engine_metrics(job->of_engine, metrics);
@@ -41,7 +31,7 @@ static napi_value metrics_result(napi_env env, struct job *job)
 
 static void run_measure(struct job *job)
 {
-    runnel_machine *machine = result_struct(job, sizeof *machine);
+    runnel_machine *machine = job_struct(job, sizeof *machine);
 
     if (machine != NULL)
         job->status = runnel_engine_measure(job->of_engine, machine, &job->error);
@@ -64,7 +54,7 @@ static bool parse_device(napi_env env, const napi_value *arguments, struct job *
 
 static void run_device(struct job *job)
 {
-    runnel_device_info *info = result_struct(job, sizeof *info);
+    runnel_device_info *info = job_struct(job, sizeof *info);
 
     if (info != NULL)
         job->status = runnel_engine_device(job->of_engine, job->text, info, &job->error);
@@ -136,7 +126,7 @@ static runnel_status fill_experts(struct job *job, void *out, size_t capacity, s
 
 static void run_experts(struct job *job)
 {
-    runnel_expert_use *use = result_struct(job, sizeof *use);
+    runnel_expert_use *use = job_struct(job, sizeof *use);
 
     job->state = use;
     if (use != NULL)
