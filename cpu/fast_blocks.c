@@ -20,7 +20,7 @@ static const struct rn_fast *of(const struct rn_backend *backend)
 
 void rn_fast_describe(struct rn_fast *fast)
 {
-    snprintf(fast->layout, sizeof fast->layout, "cpu 4 %s", fast->level->bits);
+    snprintf(fast->layout, sizeof fast->layout, "cpu 5 %s", fast->level->bits);
 }
 
 const char *rn_fast_layout(const struct rn_backend *backend)

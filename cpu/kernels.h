@@ -32,9 +32,15 @@ struct rn_team;
 /* How a kernel wants its input rows. */
 enum rn_input {
     RN_INPUT_F32,
-    RN_INPUT_LINES, /* blocks of 32, each a cache line: see struct rn_line */
+    RN_INPUT_LINES, /* blocks of 32, each a cache line: see struct rn_line. Scales are powers of two */
+    RN_INPUT_FINE,  /* likewise, with scales as they come */
     RN_INPUT_KINDS
 };
+
+/* Of a format of blocks, a constant. A scale that is a power of two makes products cheaper, and doubles the squared
+ * error of inputs. Beside that of weights of six bits and less this is a few percent; only Q8_0 is as fine as inputs
+ * are (docs/RATIONALE.md, Scales of inputs). */
+#define RN_INPUT_OF(type) ((type) == RN_Q8_0 ? RN_INPUT_FINE : RN_INPUT_LINES)
 
 /* Bytes that a kernel asks for ahead in each row that is a stream, and in tiles where a trial does not say otherwise:
  * measured, see docs/SPEED-LOG.md. */
@@ -299,7 +305,7 @@ struct rn_scan {
 /* Functions on rows of n floats; out may be an input unless said. */
 struct rn_rows {
     /* out = the row of n floats as lines, aligned to 64. */
-    void (*quantise_lines)(const float *a, void *out, uint32_t n);
+    void (*quantise_lines)(const float *a, void *out, uint32_t n, bool fine);
 
     void (*rms_norm)(float *out, const float *a, const float *weight, uint32_t n, double eps);
     void (*layer_norm)(float *out, const float *a, const float *weight, const float *bias, uint32_t n, double eps);
@@ -359,6 +365,7 @@ const struct rn_level *rn_level_avx2(void);
 const struct rn_level *rn_level_avx2_vnni(void);
 const struct rn_level *rn_level_avx512(void);
 const struct rn_level *rn_level_amx(void); /* asks the kernel for the process's permission, see attend_amx.c */
+extern void (*rn_emulate_amx)(void);       /* NULL; tests: called instead, see tests/cpu/amx_emulator.h */
 const struct rn_level *rn_level_neon(void);
 
 /* The i-th level of this machine, the best first, plain C last; NULL: it has no more than i. */
@@ -373,15 +380,20 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
 
 /* 32 inputs with all that a product asks of them; a row is an array of these, aligned to 64.
  *
- * A sum S of integers that begins at `start` instead of 0, with weights that are 128 too large, ends as the
- * bits of the float RN_MAGIC + S, for |S| < 2^22. d has 22 bits, so that magic_d is exact and
- * fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once: the conversion to float costs nothing. A block with NaN,
- * infinity or a magnitude above 2^110 has d = NaN or infinity and q = 0: every product with it is NaN. */
+ * d is the least power of two that makes |q| <= 127, at least 2^-126. A sum S of integers that begins at `start`
+ * instead of 0, with weights that are 128 too large, ends as the bits of the float RN_MAGIC·d + S·d, for |S| < 2^22,
+ * since its exponent is that of d: one subtraction of magic_d makes S·d of it, exactly.
+ *
+ * Of RN_INPUT_FINE d is the largest magnitude / 127, with 22 bits, so that magic_d is exact. Sums begin at the bits of
+ * RN_MAGIC, and fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once.
+ *
+ * Either way the conversion to float costs nothing. A block with NaN, infinity or a magnitude above 2^110 has d = NaN
+ * or infinity and q = 0: every product with it is NaN. */
 struct rn_line {
     int8_t q[32]; /* |q| <= 127; value = d * q */
     float d;
     float magic_d;      /* RN_MAGIC * d */
-    int32_t start;      /* bits of RN_MAGIC, less 128 times the sum of q */
+    int32_t start;      /* bits of magic_d (fine: of RN_MAGIC), less 128 times the sum of q */
     float d_sum;        /* d * the sum of q */
     int32_t start16[2]; /* as start and d_sum, of the first and the second 16 */
     float d_sum16[2];
@@ -392,6 +404,15 @@ static_assert(sizeof(struct rn_line) == 64, "one cache line");
 #define RN_MAGIC 12582912.0f /* 3 * 2^22 */
 enum { RN_MAGIC_BITS = 0x4b400000 };
 
+/* What sums begin with where weights are not too large. Not of fine lines. */
+static inline int32_t rn_line_begin(const struct rn_line *y)
+{
+    int32_t bits;
+
+    memcpy(&bits, &y->magic_d, sizeof bits);
+    return bits;
+}
+
 static inline size_t rn_round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
@@ -399,15 +420,14 @@ static inline size_t rn_round_up(size_t n, size_t to)
 
 static inline size_t rn_input_bytes(enum rn_input kind, uint32_t cols)
 {
-    return kind == RN_INPUT_LINES ? (size_t)cols / 32 * sizeof(struct rn_line) : (size_t)cols * 4;
+    return kind == RN_INPUT_F32 ? (size_t)cols * 4 : (size_t)cols / 32 * sizeof(struct rn_line);
 }
 
 /* out = the row of n floats as the kind says; any kind but F32, which needs none. */
 static inline void rn_quantise(const struct rn_rows *rows, enum rn_input kind, const float *a, void *out, uint32_t n)
 {
-    assert(kind == RN_INPUT_LINES);
-    (void)kind;
-    rows->quantise_lines(a, out, n);
+    assert(kind != RN_INPUT_F32);
+    rows->quantise_lines(a, out, n, kind == RN_INPUT_FINE);
 }
 
 /* The rows of a tile; what is missing at the end is replaced by the last row. */

@@ -89,10 +89,11 @@ struct held {
     bool laid;
 };
 
-/* Appends the quantising of what the op reads, where no buffer holds it yet, and the laying. */
+/* Appends the quantising of what the op reads, where no buffer holds it yet, and the laying. all: [RN_INPUT_KINDS] */
 static void append_input(struct rn_program *program, const struct rn_plan *plan, const struct rn_instruction *in,
-                         uint32_t cols, struct held *held)
+                         uint32_t cols, struct held *all)
 {
+    struct held *held = &all[in->input];
     struct rn_instruction made = {.input = in->input,
                                   .from = in->op->a,
                                   .cols = cols,
@@ -100,6 +101,7 @@ static void append_input(struct rn_program *program, const struct rn_plan *plan,
                                   .selected = plan->slots[in->op->a].selected,
                                   .logits = plan->slots[in->op->a].logits};
     size_t bytes = rn_input_bytes(in->input, cols) * (plan->slots[in->op->a].width / cols);
+    uint32_t kind;
 
     if (held->slot != in->op->a || held->cols != cols) {
         program->list[program->n++] = made;
@@ -110,6 +112,8 @@ static void append_input(struct rn_program *program, const struct rn_plan *plan,
         made.lays = true;
         program->list[program->n++] = made;
         program->laid_cols = cols > program->laid_cols ? cols : program->laid_cols;
+        for (kind = 0; kind < RN_INPUT_KINDS; kind++) /* there is one place for what is laid */
+            all[kind].laid = false;
         held->laid = true;
     }
     if (bytes > program->input_bytes[in->input])
@@ -130,7 +134,7 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
         in.input = kernel->input;
     in.lays = kernel != NULL && kernel->lays && op->kind == RN_OP_MATMUL;
     if (in.input != RN_INPUT_F32)
-        append_input(program, plan, &in, cols, &held[in.input]);
+        append_input(program, plan, &in, cols, held);
     program->list[program->n++] = in;
     for (kind = 0; kind < RN_INPUT_KINDS; kind++)
         if ((op->out >= 0 && held[kind].slot == op->out) || (op->out2 >= 0 && held[kind].slot == op->out2))

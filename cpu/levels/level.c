@@ -3,6 +3,8 @@
 
 #include "cpu/kernels.h"
 
+void (*rn_emulate_amx)(void);
+
 const struct rn_level *rn_level_at(uint32_t i)
 {
     const struct rn_level *levels[] = {rn_level_amx(),  rn_level_avx512(), rn_level_avx2_vnni(),

@@ -23,7 +23,7 @@ void rn_direct_f32(const struct rn_matmul *m);
 void rn_direct_f16(const struct rn_matmul *m);
 void rn_direct_bf16(const struct rn_matmul *m);
 
-void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n);
+void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n, bool fine);
 
 /* Products of one input with sixteen rows, m->n = 1 and m->rows = 16: direct_avx512.c. */
 #define RN_DIRECT_AVX512(X) X(q4_0) X(q4_1) X(q8_0) X(iq4_nl) X(mxfp4) X(nvfp4) X(q4_k) X(q6_k) X(iq4_xs)
@@ -113,6 +113,7 @@ void rn_turn_amx(const uint8_t *strips, uint32_t n, size_t bytes, uint8_t *to);
 void rn_lay_amx(const struct rn_line *const inputs[16], uint32_t first, uint32_t n, void *to);
 void rn_packed_10_amx(const struct rn_matmul *m);
 void rn_packed_11_amx(const struct rn_matmul *m);
+void rn_packed_fine_amx(const struct rn_matmul *m); /* one scale, no minimum, RN_INPUT_FINE */
 
 /* Sixteen rows of m's weights from `row` on become strips: n of 32 columns from `strip` on, whole blocks of the format.
  * From beyond the last row on they are the last ones. */
@@ -124,6 +125,7 @@ enum { RN_AMX_DIRECT_FROM = 9, RN_AMX_TILE = 64 };
 void rn_gather_amx(const struct rn_matmul *m); /* before: see rn_kernel.gather */
 void rn_direct_10_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack);
 void rn_direct_11_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack);
+void rn_direct_fine_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack);
 
 extern const struct rn_rows rn_rows_avx2;
 void rn_stream_avx2(void *to, const void *from, size_t n);

@@ -124,7 +124,7 @@ static int32_t block_quantise(const float *a, int8_t *q, uint32_t n, float inver
     return sum;
 }
 
-static void quantise_lines(const float *a, void *out, uint32_t n)
+static void quantise_lines(const float *a, void *out, uint32_t n, bool fine)
 {
     struct rn_line *y = out;
     int32_t low, high;
@@ -137,10 +137,10 @@ static void quantise_lines(const float *a, void *out, uint32_t n)
             bits &= 0x7fffffff;
             most = bits > most ? bits : most;
         }
-        d = rn_line_scale(most, &inverse);
+        d = rn_line_scale(most, fine, &inverse);
         low = block_quantise(a, y->q, 16, inverse);
         high = block_quantise(a + 16, y->q + 16, 16, inverse);
-        rn_line_sums(y, d, low, high);
+        rn_line_sums(y, d, fine, low, high);
     }
 }
 
@@ -313,7 +313,7 @@ static size_t panel_bytes(uint32_t cols)
     {                                                                                           \
         packed(m, type);                                                                        \
     }                                                                                           \
-    static const struct rn_kernel kernel_##name = {.input = RN_INPUT_LINES,                     \
+    static const struct rn_kernel kernel_##name = {.input = RN_INPUT_OF(type),                  \
                                                    .tile = 1,                                   \
                                                    .pack_from = RN_PACK_FROM,                   \
                                                    .step = 1,                                   \

@@ -151,7 +151,7 @@ void quantise(const struct rn_level *level, enum rn_input kind, const float *a, 
     else
         rn_quantise(level->rows, kind, a, out, cols);
     for (i = 0; i < cols; i++)
-        value[i] = kind == RN_INPUT_LINES ? (double)line[i / 32].d * line[i / 32].q[i % 32] : a[i];
+        value[i] = kind == RN_INPUT_F32 ? a[i] : (double)line[i / 32].d * line[i / 32].q[i % 32];
 }
 
 double nmse(const float *got, const double *want, size_t n)

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "cpu/kernels.h"
+#include "tests/cpu/amx_emulator.h"
 #include "tests/slow.h"
 
 enum { MAX_CONTEXT = 10048, MAX_DIM = 128, MAX_LANES = 64 };
@@ -626,6 +627,7 @@ int main(void)
     int failed;
 
     fill_signs();
+    emulate_amx();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

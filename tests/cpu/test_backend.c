@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "tests/base/refusing.h"
+#include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/runner.h"
 #include "tests/model/shared.h"
 #include "tests/slow.h"
@@ -522,6 +523,7 @@ int main(void)
 
     if (!has_models())
         return 77;
+    emulate_amx();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -85,15 +86,17 @@ static void random_weights(const struct format *f, uint8_t *out)
     }
 }
 
-static void random_inputs(const struct rn_level *level, char *inputs)
+/* As the type wants them; each block of 32 has a magnitude of its own. */
+static void random_inputs(uint32_t type, char *inputs)
 {
+    const enum rn_input kind = RN_INPUT_OF(type);
     float a[COLS];
     uint32_t i, c;
 
     for (i = 0; i < RN_FEW_AVX512; i++) {
         for (c = 0; c < COLS; c++)
-            a[c] = i == 3 ? 0 : (float)((double)(int64_t)rn_splitmix64(&seed) * 0x1p-63);
-        rn_quantise(level->rows, RN_INPUT_LINES, a, inputs + i * rn_input_bytes(RN_INPUT_LINES, COLS), COLS);
+            a[c] = i == 3 ? 0 : ldexpf((float)((double)(int64_t)rn_splitmix64(&seed) * 0x1p-63), (int)(c / 32 % 9) - 4);
+        rn_quantise(rn_level_avx512()->rows, kind, a, inputs + i * rn_input_bytes(kind, COLS), COLS);
     }
 }
 
@@ -136,7 +139,6 @@ static void make_memory(struct memory *at, struct rn_heap *heap)
     at->tiles = rn_alloc_aligned(heap, BYTES + RN_TILE_AHEAD, 64);
     at->inputs = rn_alloc_aligned(heap, RN_FEW_AVX512 * rn_input_bytes(RN_INPUT_LINES, COLS), 64);
     at->panel = rn_alloc_aligned(heap, PANEL_BYTES, 64);
-    random_inputs(rn_level_avx512(), at->inputs);
 }
 
 static void free_memory(struct memory *at, struct rn_heap *heap)
@@ -152,7 +154,7 @@ static void products_of_avx2(struct memory *at, uint32_t type, uint32_t n)
     const struct rn_kernel *kernel = rn_level_avx2()->kernel(type);
     uint32_t height = rn_kernel_height(kernel, n);
 
-    assert_int_equal(kernel->input, RN_INPUT_LINES);
+    assert_int_equal(kernel->input, RN_INPUT_OF(type));
     assert_int_equal(ROWS % height, 0);
     run(at, type, kernel->direct, at->rows, height, n, at->want);
 }
@@ -169,6 +171,7 @@ static void every_form_has_the_bits_of_avx2(void **state)
     make_memory(&at, &heap);
     for (i = 0; i < FORMATS; i++) {
         random_weights(&formats[i], at.rows);
+        random_inputs(formats[i].type, at.inputs);
         rn_tiles_lay(formats[i].type, COLS, ROWS, at.rows, at.tiles);
         for (n = 1; n <= RN_FEW_AVX512; n++) {
             products_of_avx2(&at, formats[i].type, n);
@@ -198,6 +201,7 @@ static void points_have_the_bits_of_avx2(void **state)
     make_memory(&at, &heap);
     for (i = 0; i < POINTS_FORMATS; i++) {
         random_weights(&points[i], at.rows);
+        random_inputs(points[i].type, at.inputs);
         for (n = 1; n <= RN_POINTS_AVX512; n++) {
             products_of_avx2(&at, points[i].type, n);
             for (form = 0; form < (rn_has_affine() ? 2 : 1) && points[i].rows[form] != NULL; form++)

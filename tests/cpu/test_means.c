@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "model/kv.h"
+#include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/runner.h"
 #include "tests/slow.h"
 
@@ -332,6 +333,7 @@ int main(void)
 
     if (!has_models())
         return 77;
+    emulate_amx();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

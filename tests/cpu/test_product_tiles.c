@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "cpu/tiles.h"
+#include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/products_rig.h"
 
 enum { TILED_ROWS = 128 };
@@ -118,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles)};
     int failed;
 
+    emulate_amx();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

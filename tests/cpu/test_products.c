@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/products_rig.h"
 
 enum { BIG_COLS = 8192 };
@@ -340,25 +341,33 @@ static void test_own_kernels(void **state)
     }
 }
 
-/* Quantising: every value within half a step of the scale; tiny rows become 0; NaN and infinity reach
- * the scale and so every product. */
+/* Quantising: every value within half a step of the scale, which is the least of its kind that reaches the largest;
+ * tiny rows become 0; NaN and infinity reach the scale and so every product. */
 static void check_quantise(const struct rn_level *level, enum rn_input kind)
 {
     enum { COLS = 512, BLOCK = 32 };
     size_t i, b;
     _Alignas(64) char row[4096];
-    double value[COLS], most;
+    const struct rn_line *line = (const struct rn_line *)row;
+    double value[COLS], most, d;
     float a[COLS];
+    int exponent;
 
     assert_true(rn_input_bytes(kind, COLS) <= sizeof row);
     for (i = 0; i < COLS; i++)
-        a[i] = normal();
+        a[i] = ldexpf(normal(), (int)(i / BLOCK) * 5 - 40);
+    a[COLS - 1] = 127 * 0x1p20f; /* the largest, with a power of two for a scale */
     quantise(level, kind, a, COLS, row, value);
     for (b = 0; b < COLS; b += BLOCK) {
         for (most = 0, i = b; i < b + BLOCK; i++)
             most = fmax(most, fabsf(a[i]));
+        d = line[b / BLOCK].d;
+        if (kind == RN_INPUT_FINE)
+            assert_true(fabs(d * 127 / most - 1) < 1e-6);
+        else
+            assert_true(frexp(d, &exponent) == 0.5 && d * 127 >= most && d * 127 < 2 * most);
         for (i = b; i < b + BLOCK; i++)
-            assert_true(fabs(value[i] - a[i]) <= most / 127 * 0.5001);
+            assert_true(fabs(value[i] - a[i]) <= d * 0.5001);
     }
     for (i = 0; i < COLS; i++)
         a[i] = 1e-42f;
@@ -391,18 +400,20 @@ static void test_quantise(void **state)
 }
 
 /* The sums that stand in a line are those of its numbers. */
-static void check_line(const struct rn_line *line)
+static void check_line(const struct rn_line *line, bool fine)
 {
-    int32_t sum[2] = {0, 0};
+    int32_t sum[2] = {0, 0}, begin = RN_MAGIC_BITS;
     uint32_t i, h;
 
     for (i = 0; i < 32; i++)
         sum[i / 16] += line->q[i];
+    if (!fine)
+        memcpy(&begin, &line->magic_d, sizeof begin);
     for (h = 0; h < 2; h++) {
-        assert_int_equal(line->start16[h], RN_MAGIC_BITS - 128 * sum[h]);
+        assert_int_equal(line->start16[h], begin - 128 * sum[h]);
         assert_true(line->d_sum16[h] == line->d * (float)sum[h]);
     }
-    assert_int_equal(line->start, RN_MAGIC_BITS - 128 * (sum[0] + sum[1]));
+    assert_int_equal(line->start, begin - 128 * (sum[0] + sum[1]));
     assert_true(line->d_sum == line->d * (float)(sum[0] + sum[1]));
     assert_true((double)line->magic_d == (double)RN_MAGIC * (double)line->d);
 }
@@ -411,6 +422,7 @@ static void test_lines(void **state)
 {
     const struct rn_level *level;
     struct rn_line line[2];
+    enum rn_input kind;
     float a[64];
     size_t l, i;
 
@@ -421,9 +433,11 @@ static void test_lines(void **state)
         level = rn_level_named(level_names[l]);
         if (level == NULL)
             continue;
-        level->rows->quantise_lines(a, line, 64);
-        check_line(&line[0]);
-        check_line(&line[1]);
+        for (kind = RN_INPUT_LINES; kind < RN_INPUT_KINDS; kind++) {
+            rn_quantise(level->rows, kind, a, line, 64);
+            check_line(&line[0], kind == RN_INPUT_FINE);
+            check_line(&line[1], kind == RN_INPUT_FINE);
+        }
     }
 }
 
@@ -436,6 +450,7 @@ int main(void)
     };
     int failed;
 
+    emulate_amx();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

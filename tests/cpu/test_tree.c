@@ -20,6 +20,7 @@
 #include "cpu/team.h"
 #include "cpu/kernels.h"
 #include "model/backend.h"
+#include "tests/cpu/amx_emulator.h"
 #include "tests/slow.h"
 
 enum { VOCAB = 16, SEQS = 3, TREE = 14, DEPTH = 6, ROWS = 64, CONTEXT = 1536, CHUNK = 48 };
@@ -378,5 +379,6 @@ int main(void)
     const struct CMUnitTest chosen[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_levels),
                                         cmocka_unit_test(test_judged), cmocka_unit_test(test_long)};
 
+    emulate_amx();
     return cmocka_run_group_tests(tests, setup, teardown) + cmocka_run_group_tests(chosen, setup_chosen, teardown);
 }

@@ -5,6 +5,7 @@
 #define RN_CPU_LEVELS_AMX_AMX_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The compiler's own functions for these do not tell it that they read memory. */
@@ -42,5 +43,14 @@ static inline void amx_shape_products(void)
 }
 
 #define AMX_END() __asm__ volatile("tilerelease")
+
+/* What the vectors add of 32 columns: the sums by a scale, of lines that are RN_INPUT_FINE or not; and a minimum. */
+enum floats { SCALE, SCALE_OF_FINE, SCALE_AND_MINIMUM };
+
+/* Of a strip of sixteen rows. */
+static inline size_t strip_bytes(enum floats floats)
+{
+    return 64 * (size_t)(8 + 1 + (floats == SCALE_AND_MINIMUM));
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* Products of up to 32 inputs without a panel on a matrix unit that multiplies bytes (AMX): the sums of
  * blocks_products.inc, to the bit. For formats with one scale to 32 columns; packed_amx.c has those with more inputs.
  *
- * The unit sums products of integers exactly; floats are the vectors' work, two fmas for each scale as everywhere
+ * The unit sums products of integers exactly; floats are the vectors' work, a subtraction and a fma for each scale as everywhere
  * (kernels.h). It takes strips as they are unpacked, and the lines of inputs, gathered:
  *
  *     C [16 inputs, 16 rows] = A [16 inputs, 32 columns] B [32 columns, 16 rows]
@@ -77,12 +77,6 @@ INLINE uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Bytes of a strip with so many minima. */
-INLINE size_t strip_bytes(uint32_t minima)
-{
-    return 64 * (size_t)(8 + 1 + minima);
-}
-
 /* Asks for some of the weights that are unpacked next. */
 INLINE void ask(struct call *c)
 {
@@ -102,7 +96,7 @@ INLINE void ask(struct call *c)
 
 /* Takes up a block's products of FOUR inputs of a half, from `first` on, which are floats from here on. */
 INLINE void take_up(__m512 acc[FOUR][2], const struct job *j, const int32_t *products, uint32_t half, uint32_t first,
-                    uint32_t block, uint32_t minima)
+                    uint32_t block, enum floats floats)
 {
     const struct half *h = &j->halves[half];
     const struct rn_line *y = (const struct rn_line *)(h->lines + block * j->line_step) + first;
@@ -110,21 +104,22 @@ INLINE void take_up(__m512 acc[FOUR][2], const struct job *j, const int32_t *pro
     const float *x = (const float *)(h->scales[1] + block * j->scale_step);
     const int32_t *sum = products + (half * BLOCKS + block) * 2 * PRODUCT + first * SIDE;
     const __m512 scale[2] = {_mm512_load_ps(w), _mm512_load_ps(x)};
-    __m512 least[2], product, d;
+    __m512 least[2], product, d, magic_d;
     __m512i start;
     uint32_t i, v;
 
 #pragma GCC unroll 8
     for (i = 0; i < FOUR; i++) {
-        start = _mm512_set1_epi32(minima > 0 ? RN_MAGIC_BITS : y[i].start);
+        magic_d = _mm512_set1_ps(y[i].magic_d);
+        start = floats == SCALE_AND_MINIMUM ? _mm512_castps_si512(magic_d) : _mm512_set1_epi32(y[i].start);
         d = _mm512_set1_ps(y[i].d);
         for (v = 0; v < 2; v++) {
             product = _mm512_castsi512_ps(_mm512_add_epi32(start, _mm512_load_si512(sum + v * PRODUCT + i * SIDE)));
-            product = _mm512_fmsub_ps(product, d, _mm512_set1_ps(y[i].magic_d));
+            product = floats == SCALE_OF_FINE ? _mm512_fmsub_ps(product, d, magic_d) : _mm512_sub_ps(product, magic_d);
             acc[i][v] = _mm512_fmadd_ps(product, scale[v], acc[i][v]);
         }
     }
-    if (minima == 0)
+    if (floats != SCALE_AND_MINIMUM)
         return;
     least[0] = _mm512_load_ps(w + SIDE);
     least[1] = _mm512_load_ps(x + SIDE);
@@ -157,11 +152,11 @@ INLINE void store_acc(float *sums, __m512 acc[EIGHT][2])
     AMX_LOAD(b, next->halves[(q) / 2].strips[v] + (block)*to_second, 64);                       \
     AMX_STORE(c, PLACE(1 - (q) / 2, block, v), 64);                                             \
     if (wanted)                                                                                 \
-        take_up(acc, done, call->products, (q) / 2, (q) % 2 * EIGHT, of, minima);               \
+        take_up(acc, done, call->products, (q) / 2, (q) % 2 * EIGHT, of, floats);               \
     AMX_ZERO(c);                                                                                \
     AMX_DOT_SIGNED_UNSIGNED(c, a, b);                                                           \
     if (wanted)                                                                                 \
-        take_up(acc + FOUR, done, call->products, (q) / 2, (q) % 2 * EIGHT + FOUR, of, minima); \
+        take_up(acc + FOUR, done, call->products, (q) / 2, (q) % 2 * EIGHT + FOUR, of, floats); \
     ask(call)
 
 /* Two steps: of half q / 2, and with the eight inputs whose sums are the q-th. */
@@ -173,9 +168,9 @@ INLINE void store_acc(float *sums, __m512 acc[EIGHT][2])
     store_acc(done->sums + (q)*EIGHT * 2 * SIDE, acc)
 
 /* Multiplies `next` and takes up `done`, the one before. */
-INLINE void run_job(struct call *call, const struct job *next, const struct job *done, uint32_t minima)
+INLINE void run_job(struct call *call, const struct job *next, const struct job *done, enum floats floats)
 {
-    const size_t to_second = next->blocks > 1 ? strip_bytes(minima) : 0;
+    const size_t to_second = next->blocks > 1 ? strip_bytes(floats) : 0;
     const size_t second_lines = next->blocks > 1 ? next->line_step : 0;
     const bool both = done->blocks > 1;
     __m512 acc[EIGHT][2];
@@ -189,14 +184,14 @@ INLINE void run_job(struct call *call, const struct job *next, const struct job 
 /* The two halves of a job of 32 inputs and 32 rows, or of 16 inputs and 64 rows: strips of sixteen rows each begin
  * of_lanes apart; where there are no more rows, they are the first ones once more. */
 INLINE struct job job_of(const struct call *c, const char *lines, const uint8_t *strips, size_t of_lanes, bool more,
-                         float *sums, uint32_t blocks, uint32_t minima)
+                         float *sums, uint32_t blocks, enum floats floats)
 {
     const bool wide = c->n_lines > SIDE;
     const uint8_t *second = wide || !more ? strips : strips + 2 * of_lanes;
     struct job job = {.halves = {{lines, {strips, strips + of_lanes}, {0}},
                                  {wide ? lines + LINES / 2 : lines, {second, second + of_lanes}, {0}}},
                       .line_step = c->n_lines * sizeof(struct rn_line),
-                      .scale_step = strip_bytes(minima),
+                      .scale_step = strip_bytes(floats),
                       .sums = sums,
                       .blocks = blocks};
     uint32_t h, v;
@@ -249,7 +244,7 @@ INLINE void keep_scales(struct job *done, uint8_t *kept)
 
 /* Rows [w->row, w->row + 16 lanes), blocks [first, first + n) become strips. Of what is unpacked behind them the lines
  * are asked for from now on: further columns of these rows, or the first ones of the rows below. */
-INLINE void unpack(struct call *c, const struct windows *w, uint32_t first, uint32_t n, uint32_t minima)
+INLINE void unpack(struct call *c, const struct windows *w, uint32_t first, uint32_t n, enum floats floats)
 {
     const size_t of_block = RN_TILE_ROWS * c->m->row_bytes / c->blocks;
     const uint32_t end = first + n, left = c->blocks - end,
@@ -259,7 +254,7 @@ INLINE void unpack(struct call *c, const struct windows *w, uint32_t first, uint
     uint32_t l;
 
     for (l = 0; l < w->lanes; l++)
-        w->unpack(c->m, w->row + l * SIDE, first, n, w->strips + l * w->blocks * strip_bytes(minima));
+        w->unpack(c->m, w->row + l * SIDE, first, n, w->strips + l * w->blocks * strip_bytes(floats));
     c->next = left > 0 ? tile + end * of_block : tile + w->lanes * w->tile_bytes;
     c->group_lines = c->group_left = (uint32_t)(then * of_block / 64);
     c->group_step = w->tile_bytes - 64 * (size_t)c->group_lines;
@@ -268,31 +263,31 @@ INLINE void unpack(struct call *c, const struct windows *w, uint32_t first, uint
 }
 
 /* All columns of as many rows as w->lanes says. */
-INLINE void pass(struct call *c, const struct windows *w, uint32_t minima)
+INLINE void pass(struct call *c, const struct windows *w, enum floats floats)
 {
     const uint32_t lanes_of_job = c->n_lines > SIDE ? 2 : 4;
-    const size_t of_lanes = w->blocks * strip_bytes(minima);
+    const size_t of_lanes = w->blocks * strip_bytes(floats);
     struct job jobs[2], *next, *done = &jobs[0];
     uint32_t first, n, b, l, t = 1;
     const char *lines;
 
-    *done = job_of(c, c->m->panel, w->kept, 0, false, c->sums + MOST_LANES / 2 * ACROSS * ACROSS, 1, minima);
+    *done = job_of(c, c->m->panel, w->kept, 0, false, c->sums + MOST_LANES / 2 * ACROSS * ACROSS, 1, floats);
     for (first = 0; first < c->blocks; first += n) {
         n = smaller(w->blocks, c->blocks - first);
         keep_scales(done, w->kept);
-        unpack(c, w, first, n, minima);
+        unpack(c, w, first, n, floats);
         for (b = 0; b < n; b += BLOCKS) {
             lines = (const char *)c->m->panel + (size_t)(first + b) * c->n_lines * sizeof(struct rn_line);
             for (l = 0; l < w->lanes; l += lanes_of_job, t++) {
                 next = &jobs[t % 2];
-                *next = job_of(c, lines, w->strips + l * of_lanes + b * strip_bytes(minima), of_lanes, l + 2 < w->lanes,
-                               c->sums + l / lanes_of_job * ACROSS * ACROSS, n - b < BLOCKS ? 1 : BLOCKS, minima);
-                run_job(c, next, done, minima);
+                *next = job_of(c, lines, w->strips + l * of_lanes + b * strip_bytes(floats), of_lanes, l + 2 < w->lanes,
+                               c->sums + l / lanes_of_job * ACROSS * ACROSS, n - b < BLOCKS ? 1 : BLOCKS, floats);
+                run_job(c, next, done, floats);
                 done = next;
             }
         }
     }
-    run_job(c, done, done, minima);
+    run_job(c, done, done, floats);
 }
 
 static void store_pass(const struct call *c, const struct windows *w)
@@ -313,7 +308,7 @@ static void store_pass(const struct call *c, const struct windows *w)
             }
 }
 
-INLINE void direct(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack_, uint32_t minima)
+INLINE void direct(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack_, enum floats floats)
 {
     _Alignas(64) float sums[(MOST_LANES / 2 + 1) * ACROSS * ACROSS];
     _Alignas(64) int32_t products[2 * BLOCKS * 2 * PRODUCT];
@@ -333,7 +328,7 @@ INLINE void direct(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack
     for (w.row = 0; w.row < m->rows; w.row += w.lanes * SIDE) {
         w.lanes = m->rows - w.row > ACROSS ? 4 : 2;
         memset(sums, 0, sizeof sums);
-        pass(&c, &w, minima);
+        pass(&c, &w, floats);
         store_pass(&c, &w);
     }
     AMX_END();
@@ -341,10 +336,15 @@ INLINE void direct(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack
 
 void rn_direct_10_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack_)
 {
-    direct(m, strips, unpack_, 0);
+    direct(m, strips, unpack_, SCALE);
 }
 
 void rn_direct_11_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack_)
 {
-    direct(m, strips, unpack_, 1);
+    direct(m, strips, unpack_, SCALE_AND_MINIMUM);
+}
+
+void rn_direct_fine_amx(const struct rn_matmul *m, uint32_t strips, rn_unpack *unpack_)
+{
+    direct(m, strips, unpack_, SCALE_OF_FINE);
 }

@@ -1,7 +1,7 @@
 /* Products of panels with several inputs on a matrix unit that multiplies bytes (AMX): the sums of blocks_products.inc,
  * to the bit. For formats with one scale to 32 columns.
  *
- * The unit sums products of integers exactly; floats are the vectors' work, two fmas for each scale as everywhere
+ * The unit sums products of integers exactly; floats are the vectors' work, a subtraction and a fma for each scale as everywhere
  * (kernels.h). Inputs are the lanes:
  *
  *     C [16 rows, 16 inputs] = A [16 rows, 32 columns] B [32 columns, 16 inputs]
@@ -66,11 +66,6 @@ struct call {
     const uint8_t *next;                              /* and weights that are packed next, ... */
     uint32_t lines_left, per_unit; /* ... of which so many lines are left, and so many are a unit's */
 };
-
-INLINE size_t strip_bytes(uint32_t minima)
-{
-    return 64 * (size_t)(8 + 1 + minima);
-}
 
 INLINE uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -216,23 +211,23 @@ INLINE void ask_for_share(const struct call *c, uint32_t first, uint32_t lane, u
 
 /* ---- Units ---- */
 
-INLINE void take_up(__m512 acc[SIDE], struct unit u, uint32_t b, const int32_t *product, uint32_t minima)
+INLINE void take_up(__m512 acc[SIDE], struct unit u, uint32_t b, const int32_t *product, enum floats floats)
 {
-    const float *w = (const float *)(u.strips + b * strip_bytes(minima) + QUADS);
+    const float *w = (const float *)(u.strips + b * strip_bytes(floats) + QUADS);
     const char *y = u.laid + b * (size_t)LAID + QUADS;
     const __m512 d = _mm512_load_ps(y), magic_d = _mm512_load_ps(y + 64), d_sum = _mm512_load_ps(y + 192);
-    const __m512i start = minima > 0 ? _mm512_set1_epi32(RN_MAGIC_BITS) : _mm512_load_si512(y + 128);
+    const __m512i start = floats == SCALE_AND_MINIMUM ? _mm512_castps_si512(magic_d) : _mm512_load_si512(y + 128);
     __m512 x;
     uint32_t r;
 
 #pragma GCC unroll 16
     for (r = 0; r < SIDE; r++) {
         x = _mm512_castsi512_ps(_mm512_add_epi32(start, _mm512_load_si512(product + r * SIDE)));
-        x = _mm512_fmsub_ps(x, d, magic_d);
+        x = floats == SCALE_OF_FINE ? _mm512_fmsub_ps(x, d, magic_d) : _mm512_sub_ps(x, magic_d);
         acc[r] = _mm512_fmadd_ps(x, _mm512_set1_ps(w[row_of(r)]), acc[r]);
     }
 #pragma GCC unroll 16
-    for (r = 0; r < SIDE && minima > 0; r++)
+    for (r = 0; r < SIDE && floats == SCALE_AND_MINIMUM; r++)
         acc[r] = _mm512_fmadd_ps(d_sum, _mm512_set1_ps(w[SIDE + row_of(r)]), acc[r]);
 }
 
@@ -251,7 +246,7 @@ INLINE void change_sums(__m512 acc[SIDE], float *from, const float *to)
 /* Begins block k's product in tile c, of what is loaded into tiles a and b. */
 #define BEGIN(k, c, a, b)                                      \
     if ((k) < now.n) {                                         \
-        AMX_LOAD(a, now.strips + (k)*strip_bytes(minima), 32); \
+        AMX_LOAD(a, now.strips + (k)*strip_bytes(floats), 32); \
         AMX_LOAD(b, now.laid + (k) * (size_t)LAID, 64);        \
         AMX_ZERO(c);                                           \
         AMX_DOT_UNSIGNED_SIGNED(c, a, b);                      \
@@ -263,7 +258,7 @@ INLINE void change_sums(__m512 acc[SIDE], float *from, const float *to)
     AMX_STORE(c, ring + (k) % RING * PRODUCT, 64)
 #define TAKE(u, k)   \
     if ((k) < (u).n) \
-    take_up(acc, u, k, ring + (k) % RING * PRODUCT, minima)
+    take_up(acc, u, k, ring + (k) % RING * PRODUCT, floats)
 
 INLINE void ask_for_strips(const char *soon)
 {
@@ -283,7 +278,7 @@ static_assert(STORE_BEHIND == 3 && TAKE_BEHIND == 5 && RING == 4, "as the steps 
 
 /* The steps of `now`, and what is left of the unit before it. */
 INLINE void run_unit(int32_t *ring, const char *soon, struct unit before, struct unit now, __m512 acc[SIDE],
-                     uint32_t minima)
+                     enum floats floats)
 {
     STEP(0, 0, 4, 6, before, 5, 1, before, 3);
     STEP(1, 1, 5, 7, before, 6, 2, before, 4);
@@ -299,20 +294,20 @@ INLINE void run_unit(int32_t *ring, const char *soon, struct unit before, struct
 /* ---- Calls ---- */
 
 /* What a unit asks for: strips of the lane that is next, and some of the weights that are packed next. */
-INLINE void set_asks(struct call *c, uint32_t first, uint32_t lane, uint32_t group, uint32_t minima)
+INLINE void set_asks(struct call *c, uint32_t first, uint32_t lane, uint32_t group, enum floats floats)
 {
     bool last = lane + 1 == c->lanes;
     uint32_t then = last && first + CHUNK < c->blocks ? first + CHUNK : first, i;
     uint32_t n = smaller(c->per_unit, c->lines_left);
 
-    c->soon = (const char *)c->m->panel + ((last ? 0 : lane + 1) * (size_t)c->blocks + then) * strip_bytes(minima) +
+    c->soon = (const char *)c->m->panel + ((last ? 0 : lane + 1) * (size_t)c->blocks + then) * strip_bytes(floats) +
               group * (LINES_AHEAD_OF_STEP * CHUNK * 64);
     for (i = 0; i < n; i++, c->next += 64)
         _mm_prefetch((const char *)c->next, _MM_HINT_T1);
     c->lines_left -= n;
 }
 
-INLINE void run_units(struct call *c, uint32_t minima)
+INLINE void run_units(struct call *c, enum floats floats)
 {
     const uint32_t units = c->lanes * c->groups;
     float *unwanted = c->sums + (size_t)units * PRODUCT;
@@ -329,21 +324,21 @@ INLINE void run_units(struct call *c, uint32_t minima)
         for (lane = 0; lane < c->lanes; lane++)
             for (group = 0; group < c->groups; group++) {
                 unit = lane * c->groups + group;
-                now.strips = (const char *)c->m->panel + (lane * (size_t)c->blocks + first) * strip_bytes(minima);
+                now.strips = (const char *)c->m->panel + (lane * (size_t)c->blocks + first) * strip_bytes(floats);
                 now.laid = c->m->laid != NULL ? (const char *)c->m->laid + (group * (size_t)c->blocks + first) * LAID
                                               : c->laid[first / CHUNK % 2] + group * CHUNK * (size_t)LAID;
                 now.sums = c->sums + unit * (size_t)PRODUCT;
                 now.n = smaller(CHUNK, c->blocks - first);
-                set_asks(c, first, lane, group, minima);
+                set_asks(c, first, lane, group, floats);
                 if (c->m->laid != NULL && first + CHUNK < c->blocks)
                     ask_for_share(c, first + CHUNK, lane, group);
-                run_unit(c->ring, c->soon, before, now, acc, minima);
+                run_unit(c->ring, c->soon, before, now, acc, floats);
                 if (c->m->laid == NULL) /* behind the last look at the chunk that was there */
                     lay_share(c, first + CHUNK, unit, units);
                 before = now;
             }
     now = (struct unit){.strips = now.strips, .laid = now.laid, .sums = unwanted};
-    run_unit(c->ring, c->soon, before, now, acc, minima);
+    run_unit(c->ring, c->soon, before, now, acc, floats);
 }
 
 static void store_outputs(const struct call *c)
@@ -365,7 +360,7 @@ static void store_outputs(const struct call *c)
         }
 }
 
-INLINE void packed(const struct rn_matmul *m, uint32_t minima)
+INLINE void packed(const struct rn_matmul *m, enum floats floats)
 {
     _Alignas(64) float sums[(MOST_LANES * MOST_GROUPS + 1) * PRODUCT];
     _Alignas(64) char laid[2][MOST_GROUPS * CHUNK * LAID];
@@ -387,17 +382,22 @@ INLINE void packed(const struct rn_matmul *m, uint32_t minima)
     c.per_unit = c.lines_left / (units * ((c.blocks + CHUNK - 1) / CHUNK)) + 1;
     memset(sums, 0, (size_t)(units + 1) * PRODUCT * sizeof *sums);
     amx_shape_products();
-    run_units(&c, minima);
+    run_units(&c, floats);
     AMX_END();
     store_outputs(&c);
 }
 
 void rn_packed_10_amx(const struct rn_matmul *m)
 {
-    packed(m, 0);
+    packed(m, SCALE);
 }
 
 void rn_packed_11_amx(const struct rn_matmul *m)
 {
-    packed(m, 1);
+    packed(m, SCALE_AND_MINIMUM);
+}
+
+void rn_packed_fine_amx(const struct rn_matmul *m)
+{
+    packed(m, SCALE_OF_FINE);
 }

@@ -273,10 +273,10 @@ INLINE void prepare_iq3_s(struct block *b, struct rows w)
 /* Weights are 8 too large, less 1 or 2: a sum begins with minus (7 or 9) times that of the inputs. */
 INLINE void begin_iq1_s(struct block *b, uint32_t strip, VI down, const struct rn_line *y)
 {
-    int32_t sum = (RN_MAGIC_BITS - y->start) / 128;
+    int32_t sum = (rn_line_begin(y) - y->start) / 128;
     VI twice = _mm256_and_si256(down, _mm256_set1_epi32(2 * sum));
 
-    _mm256_store_si256((VI *)b->begin[strip], _mm256_sub_epi32(_mm256_set1_epi32(RN_MAGIC_BITS - 7 * sum), twice));
+    _mm256_store_si256((VI *)b->begin[strip], _mm256_sub_epi32(_mm256_set1_epi32(rn_line_begin(y) - 7 * sum), twice));
 }
 
 /* A word for each strip: four times three high bits of indices, the scale, the shift. */
@@ -459,10 +459,10 @@ INLINE void turn(const VI *v, VI *out)
     out[1] = _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-/* acc + float(sum) * d_input * d_weight; sum begins with the bits of RN_MAGIC: see struct rn_line. */
+/* acc + float(sum) * d_input * d_weight; sum begins with the bits of magic_d: see struct rn_line. */
 INLINE VF add_product(VF acc, VI sum, const struct rn_line *y, const float *scale)
 {
-    VF product = _mm256_fmsub_ps(_mm256_castsi256_ps(sum), _mm256_set1_ps(y->d), _mm256_set1_ps(y->magic_d));
+    VF product = _mm256_sub_ps(_mm256_castsi256_ps(sum), _mm256_set1_ps(y->magic_d));
 
     return _mm256_fmadd_ps(product, _mm256_load_ps(scale), acc);
 }
@@ -497,6 +497,7 @@ INLINE VF strip(VF acc, const struct block *b, struct rows w, uint32_t j, const 
                 enum kind kind, size_t signs_at, uint32_t n_scales)
 {
     VI x = _mm256_loadu_si256((const VI *)y->q), v[ROWS], sums[2], weight;
+    int32_t begin;
     uint32_t r;
 
     UNROLL
@@ -515,11 +516,12 @@ INLINE VF strip(VF acc, const struct block *b, struct rows w, uint32_t j, const 
     if (n_scales == 1) {
         sums[0] = _mm256_add_epi32(sums[0], sums[1]);
         sums[0] = kind == SHIFTED ? _mm256_add_epi32(sums[0], _mm256_load_si256((const VI *)b->begin[j]))
-                                  : plus32(sums[0], RN_MAGIC_BITS);
+                                  : plus32(sums[0], rn_line_begin(y));
         return add_product(acc, sums[0], y, b->scales[j]);
     }
     for (r = 0; r < 2; r++) {
-        sums[r] = plus32(sums[r], RN_MAGIC_BITS - (kind == LOWERED ? 9 * ((RN_MAGIC_BITS - y->start16[r]) / 128) : 0));
+        begin = rn_line_begin(y) - (kind == LOWERED ? 9 * ((rn_line_begin(y) - y->start16[r]) / 128) : 0);
+        sums[r] = plus32(sums[r], begin);
         acc = add_product(acc, sums[r], y, b->scales[2 * j + r]);
     }
     return acc;

@@ -12,13 +12,13 @@ static inline __m256i larger_bits(__m256i most, const float *a)
     return _mm256_max_epi32(most, bits);
 }
 
-static inline float line_scale(__m256i most, float *inverse)
+static inline float line_scale(__m256i most, bool fine, float *inverse)
 {
     __m128i four = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
 
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1));
-    return rn_line_scale((uint32_t)_mm_cvtsi128_si32(four), inverse);
+    return rn_line_scale((uint32_t)_mm_cvtsi128_si32(four), fine, inverse);
 }
 
 /* 32 values to bytes. With an inverse of 0 (a block of nothing, or with NaN) all are 0. */
@@ -47,7 +47,7 @@ static inline void sums16(__m256i q, int32_t *low, int32_t *high)
     *high = _mm256_extract_epi32(four, 4);
 }
 
-void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n)
+void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n, bool fine)
 {
     struct rn_line *y = out;
     int32_t low, high;
@@ -59,10 +59,10 @@ void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n)
         most = _mm256_setzero_si256();
         for (i = 0; i < 32; i += 8)
             most = larger_bits(most, a + i);
-        d = line_scale(most, &inverse);
+        d = line_scale(most, fine, &inverse);
         q = quantise32(a, inverse);
         _mm256_storeu_si256((__m256i *)y->q, q);
         sums16(q, &low, &high);
-        rn_line_sums(y, d, low, high);
+        rn_line_sums(y, d, fine, low, high);
     }
 }

@@ -78,7 +78,7 @@ INLINE VF nibble_blocks(VF acc, struct rows w, const struct rn_line *y, uint32_t
     const uint16_t at[4] = {0, (uint16_t)(f.bytes / 2), (uint16_t)f.bytes, (uint16_t)(3 * f.bytes / 2)};
     const uint16_t next[4] = {1, (uint16_t)(f.bytes / 2 + 1), (uint16_t)(f.bytes + 1), (uint16_t)(3 * f.bytes / 2 + 1)};
     const __mmask64 present = count == 4 ? UINT64_MAX : ((__mmask64)1 << (count * f.bytes)) - 1;
-    VI sum, begin;
+    VI sum, first;
     uint32_t k;
 
     words(w, at, present, scales);
@@ -87,10 +87,8 @@ INLINE VF nibble_blocks(VF acc, struct rows w, const struct rn_line *y, uint32_t
     UNROLL
     for (k = 0; k < count; k++, y++) {
         sum = nibble_sums(w, f.head + k * f.bytes, y, f);
-        begin = f.too_large == 0     ? _mm512_set1_epi32(RN_MAGIC_BITS)
-                : f.too_large == 128 ? _mm512_set1_epi32(y->start)
-                                     : start(y->start, f.too_large == 8 ? 4 : 3);
-        acc = add_product(acc, _mm512_add_epi32(sum, begin), y,
+        first = f.too_large == 0 ? begin(y) : start(y, y->start, f.too_large == 128 ? 0 : f.too_large == 8 ? 4 : 3);
+        acc = add_product(acc, _mm512_add_epi32(sum, first), y,
                           kind == MXFP4 ? power_of_two(one_byte(scales[k], k)) : halves(scales[k]));
         if (kind == Q4_1)
             acc = _mm512_fmadd_ps(_mm512_set1_ps(y->d_sum), halves(minima[k]), acc);
@@ -175,7 +173,7 @@ INLINE VF nvfp4_block(VF acc, struct rows w, const struct rn_line *y, VI heads)
         ones[1] = _mm512_shuffle_ps(a, b, 0xdd);
         UNROLL
         for (h = 0; h < 2; h++)
-            acc = add_product(acc, _mm512_add_epi32(_mm512_castps_si512(ones[h]), start(y->start16[h], 3)), y,
+            acc = add_product(acc, _mm512_add_epi32(_mm512_castps_si512(ones[h]), start(y, y->start16[h], 3)), y,
                               half_of_e4m3(heads, 2 * i + h));
     }
     return acc;
@@ -225,7 +223,7 @@ INLINE VF q8_0_block(VF acc, struct rows w, size_t at, const struct rn_line *y, 
     }
     sum[0] = _mm512_shuffle_i32x4(half[0], half[1], 0x88);
     sum[0] = _mm512_add_epi32(sum[0], _mm512_shuffle_i32x4(half[0], half[1], 0xdd));
-    return add_product(acc, _mm512_add_epi32(sum[0], _mm512_set1_epi32(y->start)), y, halves(scales));
+    return add_fine_product(acc, _mm512_add_epi32(sum[0], _mm512_set1_epi32(y->start)), y, halves(scales));
 }
 
 static void direct_q8_0(const struct rn_matmul *m)
@@ -302,7 +300,7 @@ INLINE VF q6_k_half(VF acc, struct rows w, const struct rn_line *y, uint32_t i, 
     across(sums + 4);
     UNROLL
     for (t = 0; t < 8; t++)
-        acc = add_product(acc, _mm512_add_epi32(sums[t], start(y[t / 2].start16[t % 2], 2)), &y[t / 2],
+        acc = add_product(acc, _mm512_add_epi32(sums[t], start(&y[t / 2], y[t / 2].start16[t % 2], 2)), &y[t / 2],
                           _mm512_mul_ps(d, signed_byte_of(codes[2 * i + t / 4], t % 4)));
     return acc;
 }
@@ -381,7 +379,7 @@ INLINE void halves_across(VI *v)
 /* Half a block, from a strip on: low nibbles of 32 bytes are one strip, high ones the next; twice. */
 INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, const struct k4 *k4, uint32_t strip)
 {
-    const VI y0 = two_lines(y, y + 2), y1 = two_lines(y + 1, y + 3), magic = _mm512_set1_epi32(RN_MAGIC_BITS);
+    const VI y0 = two_lines(y, y + 2), y1 = two_lines(y + 1, y + 3);
     VI v, low[4], high[4], low_sums[4], high_sums[4];
     uint32_t g, r, t;
 
@@ -401,7 +399,7 @@ INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, const struct
     UNROLL
     for (t = 0; t < 4; t++) {
         v = t % 2 == 0 ? low_sums[t / 2] : high_sums[t / 2];
-        acc = add_product(acc, _mm512_add_epi32(v, magic), &y[t], k4_scale(k4, strip + t));
+        acc = add_product(acc, _mm512_add_epi32(v, begin(&y[t])), &y[t], k4_scale(k4, strip + t));
         acc = _mm512_fmadd_ps(_mm512_set1_ps(y[t].d_sum), k4_minimum(k4, strip + t), acc);
     }
     return acc;

@@ -224,7 +224,7 @@ INLINE void all_planes_of_4(struct block_of *of, uint32_t n)
 
 INLINE VF add_sum(VF acc, VI sum, const struct rn_line *y, VF scale)
 {
-    return add_product(acc, _mm512_add_epi32(sum, _mm512_set1_epi32(RN_MAGIC_BITS)), y, scale);
+    return add_product(acc, _mm512_add_epi32(sum, begin(y)), y, scale);
 }
 
 /* The sums of pair i of rows, which signed_halves leaves. */

@@ -239,14 +239,14 @@ INLINE bool has_signs(struct shape f)
  * lower. */
 INLINE VI begin_of(const struct rn_line *y, uint32_t k, __mmask16 lower, struct shape f)
 {
-    VI begin;
+    VI first;
 
     if (has_signs(f))
-        return _mm512_set1_epi32(RN_MAGIC_BITS);
-    begin = start(f.n_scales == 2 ? y->start16[k] : y->start, 3);
+        return begin(y);
+    first = start(y, f.n_scales == 2 ? y->start16[k] : y->start, 3);
     if (f.kind == LOWER_STRIPS)
-        begin = _mm512_mask_sub_epi32(begin, lower, begin, _mm512_set1_epi32((RN_MAGIC_BITS - y->start) / 64));
-    return begin;
+        first = _mm512_mask_sub_epi32(first, lower, first, _mm512_set1_epi32((rn_line_begin(y) - y->start) / 64));
+    return first;
 }
 
 /* The two strips from number 2 h on join acc. */

@@ -62,9 +62,9 @@ INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
 #include "cpu/levels/blocks_formats.inc"
 
 /* Rows as they lie are unpacked too slowly to do it again for each call. */
-#define UNIT_DIRECT(name, scales, minima, how)                                                               \
-    static const struct rn_kernel kernel_unit_##name =                                                       \
-        KERNEL(name, scales, minima, how, direct_##name, pack_unit_##name, rn_packed_##scales##minima##_amx, \
+#define UNIT_DIRECT(name, scales, minima, how)                                                                    \
+    static const struct rn_kernel kernel_unit_##name =                                                            \
+        KERNEL(name, scales, minima, how, direct_##name, pack_unit_##name, BY_UNIT(packed, name, scales, minima), \
                RN_AMX_INPUTS, true);
 #include "cpu/levels/formats_amx.inc"
 
@@ -192,5 +192,11 @@ const struct rn_level *rn_level_amx(void)
                                           .lay = rn_lay_amx,
                                           .stream = rn_stream_avx2};
 
-    return rn_level_avx512() != NULL && tiles_allowed() ? &level : NULL;
+    if (rn_level_avx512() == NULL)
+        return NULL;
+    if (rn_emulate_amx != NULL)
+        rn_emulate_amx();
+    else if (!tiles_allowed())
+        return NULL;
+    return &level;
 }

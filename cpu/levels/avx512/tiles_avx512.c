@@ -63,13 +63,13 @@ static size_t panel_unit(size_t of_vectors)
         if (m->n < RN_AMX_DIRECT_FROM)                                                                          \
             direct_##name(m);                                                                                   \
         else                                                                                                    \
-            rn_direct_##scales##minima##_amx(m, STRIPS_##name, unpack_##name);                                  \
+            BY_UNIT(direct, name, scales, minima)(m, STRIPS_##name, unpack_##name);                             \
     }                                                                                                           \
     static size_t panel_unit_##name(uint32_t cols)                                                              \
     {                                                                                                           \
         return panel_unit(panel_##scales##minima(cols));                                                        \
     }                                                                                                           \
-    static const struct rn_kernel kernel_unit_##name = {.input = RN_INPUT_LINES,                                \
+    static const struct rn_kernel kernel_unit_##name = {.input = INPUT_OF(name),                                \
                                                         .tile = RN_AMX_TILE,                                    \
                                                         .panel_tiles = PANEL_TILES / (RN_AMX_TILE / ROWS),      \
                                                         .direct_tile = RN_TILE_ROWS,                            \
@@ -84,7 +84,7 @@ static size_t panel_unit(size_t of_vectors)
                                                         .gather = rn_gather_amx,                                \
                                                         .direct = direct_unit_##name,                           \
                                                         .pack = pack_unit_##name,                               \
-                                                        .packed = rn_packed_##scales##minima##_amx};
+                                                        .packed = BY_UNIT(packed, name, scales, minima)};
 #include "cpu/levels/formats_amx.inc"
 
 const struct rn_kernel *rn_tiles_avx512(uint32_t type_id)

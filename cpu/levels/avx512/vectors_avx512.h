@@ -69,14 +69,24 @@ INLINE VI high_nibbles(VI v)
     return low_nibbles(_mm512_srli_epi32(v, 4));
 }
 
-/* What a sum of weights that are 128 >> shift too large begins with, of one with 128. */
-INLINE VI start(int32_t with_128, int shift)
+/* What a sum begins with; of weights that are 128 >> shift too large, of what it is of those with 128. */
+INLINE VI begin(const struct rn_line *y)
 {
-    return _mm512_set1_epi32((with_128 >> shift) + (RN_MAGIC_BITS - (RN_MAGIC_BITS >> shift)));
+    return _mm512_castps_si512(_mm512_set1_ps(y->magic_d));
+}
+
+INLINE VI start(const struct rn_line *y, int32_t with_128, int shift)
+{
+    return _mm512_set1_epi32(shift == 0 ? with_128 : rn_line_begin(y) - ((rn_line_begin(y) - with_128) >> shift));
 }
 
 /* acc + float(sum) * d_input * d_weight: see struct rn_line. */
 INLINE VF add_product(VF acc, VI sum, const struct rn_line *y, VF scale)
+{
+    return _mm512_fmadd_ps(_mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(y->magic_d)), scale, acc);
+}
+
+INLINE VF add_fine_product(VF acc, VI sum, const struct rn_line *y, VF scale)
 {
     VF product = _mm512_fmsub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(y->d), _mm512_set1_ps(y->magic_d));
 

@@ -131,19 +131,19 @@ static inline int8x16_t quantise16(const float *a, float inverse)
     return vcombine_s8(vmovn_s16(low), vmovn_s16(high));
 }
 
-static void quantise_lines(const float *a, void *out, uint32_t n)
+static void quantise_lines(const float *a, void *out, uint32_t n, bool fine)
 {
     struct rn_line *y = out;
     int8x16_t low, high;
     float inverse, d;
 
     for (; n >= 32; n -= 32, a += 32, y++) {
-        d = rn_line_scale(most_of_32(a), &inverse);
+        d = rn_line_scale(most_of_32(a), fine, &inverse);
         low = quantise16(a, inverse);
         high = quantise16(a + 16, inverse);
         vst1q_s8(y->q, low);
         vst1q_s8(y->q + 16, high);
-        rn_line_sums(y, d, vaddlvq_s8(low), vaddlvq_s8(high));
+        rn_line_sums(y, d, fine, vaddlvq_s8(low), vaddlvq_s8(high));
     }
 }
 
