@@ -24,7 +24,7 @@
 #include "tests/model/model_edit.h"
 #include "tests/slow.h"
 
-enum { BLOCK = 16, N_BLOCKS = 8, N = 24, CONTEXT = 64, DATA_BYTES = 6 << 20 };
+enum { BLOCK = 16, N_BLOCKS = 8, N = 24, MORE = 40, CONTEXT = 64, DATA_BYTES = 6 << 20 };
 
 static struct rn_heap heap;
 
@@ -75,16 +75,21 @@ static void random_blocks(const struct format *f, uint8_t *data, size_t bytes, u
         set_scales(f, data + i);
 }
 
-/* The model with random matrices of the format wherever a row is whole blocks. */
-static void randomise(struct model_edit *edit, const struct format *f, uint8_t *data)
+/* The model with random matrices of the format wherever a row is whole blocks, and of another one where names contain
+ * one of two parts; others: NULL, or these. */
+static void randomise(struct model_edit *edit, const struct format *of_most, const struct format *of_others,
+                      const char *const *others, uint8_t *data)
 {
-    uint64_t seed = 7 * f->type + 1;
+    uint64_t seed = 7 * of_most->type + 1;
+    const struct format *f;
     size_t at = 0, bytes;
     uint32_t i;
 
     for (i = 0; i < edit->n_tensors; i++) {
         struct edit_tensor *t = &edit->tensors[i];
 
+        f = others != NULL && (strstr(t->name, others[0]) != NULL || strstr(t->name, others[1]) != NULL) ? of_others
+                                                                                                         : of_most;
         if (t->n_dims != 2 || t->dims[0] % rn_type(f->type)->elements != 0)
             continue;
         bytes = rn_type_bytes(rn_type(f->type), (size_t)(t->dims[0] * t->dims[1]));
@@ -99,18 +104,18 @@ static void randomise(struct model_edit *edit, const struct format *f, uint8_t *
 
 /* ---- Logits ---- */
 
-/* Of N tokens, `chunk` to a step. */
-static void run_tokens(struct runner *r, uint32_t chunk, float *logits)
+/* Of n tokens, `chunk` to a step. */
+static void run_tokens(struct runner *r, uint32_t n, uint32_t chunk, float *logits)
 {
     uint32_t blocks[N_BLOCKS], at, i, rows;
     struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0, 0};
-    struct rn_step_row step_rows[N];
+    struct rn_step_row step_rows[MORE];
     struct rn_step step = {.rows = step_rows, .seqs = &seq, .n_seqs = 1};
 
     for (i = 0; i < N_BLOCKS; i++)
         blocks[i] = i;
-    for (at = 0; at < N; at += rows) {
-        rows = N - at < chunk ? N - at : chunk;
+    for (at = 0; at < n; at += rows) {
+        rows = n - at < chunk ? n - at : chunk;
         for (i = 0; i < rows; i++)
             step_rows[i] = (struct rn_step_row){(int32_t)((at + i) * 37 % r->plan->n_vocab), at + i, 0, (int32_t)i};
         step.n_rows = step.n_outs = rows;
@@ -120,11 +125,11 @@ static void run_tokens(struct runner *r, uint32_t chunk, float *logits)
 }
 
 static void logits_of(const struct rn_plan *plan, const struct rn_level *level, runnel_weight_order order,
-                      uint32_t threads, uint32_t chunk, float *logits, uint64_t *tiled_bytes)
+                      uint32_t threads, uint32_t n, uint32_t chunk, float *logits, uint64_t *tiled_bytes)
 {
-    const struct rn_backend_limits limits = {.max_rows = N,
+    const struct rn_backend_limits limits = {.max_rows = n,
                                              .max_seqs = 1,
-                                             .max_outs = N,
+                                             .max_outs = n,
                                              .n_blocks = N_BLOCKS,
                                              .block_tokens = BLOCK,
                                              .context_tokens = CONTEXT,
@@ -138,7 +143,7 @@ static void logits_of(const struct rn_plan *plan, const struct rn_level *level, 
         ((struct rn_fast *)runner.backend)->most_sample = 100 << 10;
     }
     prepare_runner(&runner);
-    run_tokens(&runner, chunk, logits);
+    run_tokens(&runner, n, chunk, logits);
     *tiled_bytes = runner.backend->ops->tiled_bytes(runner.backend);
     close_runner(&runner);
 }
@@ -166,7 +171,7 @@ static void check_level(const char *name, const struct rn_plan *plan, const stru
     uint32_t threads, chunk;
     uint64_t tiled_bytes;
 
-    logits_of(plan, level, RUNNEL_WEIGHTS_FILE, 1, 1, want, &tiled_bytes);
+    logits_of(plan, level, RUNNEL_WEIGHTS_FILE, 1, N, 1, want, &tiled_bytes);
     assert_true(tiled_bytes == 0);
     for (i = 0; i < n; i++)
         assert_true(isfinite(want[i]));
@@ -177,14 +182,14 @@ static void check_level(const char *name, const struct rn_plan *plan, const stru
     for (threads = 1; whole && threads <= 3 && (tiles || threads == 1); threads += step)
         for (i = step == 1 ? 0 : threads / 2; i < (tiles ? sizeof chunks / sizeof *chunks : 1); i += step) {
             chunk = tiles ? chunks[i] : 7;
-            logits_of(plan, level, RUNNEL_WEIGHTS_TILES, threads, chunk, got, &tiled_bytes);
+            logits_of(plan, level, RUNNEL_WEIGHTS_TILES, threads, N, chunk, got, &tiled_bytes);
             assert_int_equal(tiled_bytes > 0, tiles);
             if (memcmp(got, want, n * sizeof *got) != 0)
                 fail_msg("%s, %s, %u threads, %u rows to a step: tiles give other bits", name, level->name, threads,
                          chunk);
         }
     if (whole) {
-        logits_of(plan, level, RUNNEL_WEIGHTS_MEASURED, 2, 1, got, &tiled_bytes);
+        logits_of(plan, level, RUNNEL_WEIGHTS_MEASURED, 2, N, 1, got, &tiled_bytes);
         assert_memory_equal(got, want, n * sizeof *got);
     }
     rn_free(&heap, want);
@@ -228,18 +233,27 @@ static void test_files(void **state)
     }
 }
 
+/* The model of `edit`, written to `bytes`. */
+static struct model write_model(struct model_edit *edit, struct writer *bytes)
+{
+    runnel_error error = {0};
+    struct model model;
+
+    edit_write(edit, bytes);
+    if (rn_gguf_parse(&heap, bytes->bytes, bytes->n, "random", &model.gguf, &error) != RUNNEL_OK ||
+        rn_plan_new(&heap, model.gguf, CONTEXT, &model.plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    return model;
+}
+
 /* The model of `edit` with matrices of the format. */
 static void check_edited(struct model_edit *edit, const struct format *f, uint8_t *data, uint64_t hash, uint64_t amx)
 {
-    runnel_error error = {0};
     struct writer bytes = {0};
     struct model model;
 
-    randomise(edit, f, data);
-    edit_write(edit, &bytes);
-    if (rn_gguf_parse(&heap, bytes.bytes, bytes.n, "random", &model.gguf, &error) != RUNNEL_OK ||
-        rn_plan_new(&heap, model.gguf, CONTEXT, &model.plan, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
+    randomise(edit, f, NULL, NULL, data);
+    model = write_model(edit, &bytes);
     check_model(rn_type(f->type)->name, model.plan, f->type, hash, amx);
     close_model(&model);
     w_free(&bytes);
@@ -269,8 +283,8 @@ static void test_formats(void **state)
 }
 
 /* Eight queries share a head of keys: enough for attention on the matrix unit, which takes floats apart and sums in an
- * order of its own, so that its bits differ (docs/RATIONALE.md, "Attention on the CPU"); all other levels agree. Of Q8_0:
- * inputs of others are rounded so coarsely that both come to be the same numbers. */
+ * order of its own, so that its bits differ (docs/RATIONALE.md, "Attention on the CPU"); all other levels agree. Of
+ * Q8_0: inputs of others are rounded so coarsely that both come to be the same numbers. */
 static void test_few_heads(void **state)
 {
     struct model file = open_model(&heap, "models/runnel-tiny-F16.gguf", CONTEXT);
@@ -287,6 +301,45 @@ static void test_few_heads(void **state)
     check_edited(&edit, &formats[Q8_0_AT], data, 0x61e90c42a2f8c007, 0x8f9219a159a6c81e);
     rn_free(&heap, data);
     close_model(&file);
+}
+
+/* Products that read the same numbers and want them quantised in two ways: queries and values beside keys, gates beside
+ * what they multiply. With as many rows as are laid for the matrix unit, whose place for them is one. */
+static void test_two_kinds(void **state)
+{
+    static const char *const others[2] = {"attn_k", "ffn_up"};
+    struct model file = open_model(&heap, "models/runnel-tiny-F16.gguf", CONTEXT), model;
+    uint8_t *data = rn_alloc(&heap, DATA_BYTES, 1);
+    const struct rn_level *level;
+    float *want = NULL, *got = NULL;
+    struct writer bytes = {0};
+    struct model_edit edit;
+    uint64_t tiled_bytes;
+    size_t n, l;
+
+    (void)state;
+    static_assert((int)MORE >= (int)RN_LAY_FROM, "else nothing is laid");
+    edit_from(&edit, file.gguf);
+    randomise(&edit, &formats[0], &formats[Q8_0_AT], others, data);
+    model = write_model(&edit, &bytes);
+    n = (size_t)MORE * model.plan->n_vocab;
+    want = rn_alloc(&heap, n, sizeof *want);
+    got = rn_alloc(&heap, n, sizeof *got);
+    logits_of(model.plan, rn_level_c(), RUNNEL_WEIGHTS_FILE, 1, MORE, 1, want, &tiled_bytes);
+    for (l = FIRST_LEVEL; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        if (level == NULL)
+            continue;
+        logits_of(model.plan, level, RUNNEL_WEIGHTS_TILES, 2, MORE, MORE, got, &tiled_bytes);
+        if (memcmp(got, want, n * sizeof *got) != 0)
+            fail_msg("%s: other bits than plain C's", level->name);
+    }
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+    rn_free(&heap, data);
+    close_model(&model);
+    close_model(&file);
+    w_free(&bytes);
 }
 
 /* Every allocation refused, and all behind it: an error, or a model that has fewer matrices in tiles; nothing is left
@@ -341,7 +394,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_files), cmocka_unit_test(test_formats),
-                                       cmocka_unit_test(test_few_heads), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_few_heads), cmocka_unit_test(test_two_kinds),
+                                       cmocka_unit_test(test_refused)};
     int failed;
 
     if (!has_models())

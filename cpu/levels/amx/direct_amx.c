@@ -1,8 +1,8 @@
 /* Products of up to 32 inputs without a panel on a matrix unit that multiplies bytes (AMX): the sums of
  * blocks_products.inc, to the bit. For formats with one scale to 32 columns; packed_amx.c has those with more inputs.
  *
- * The unit sums products of integers exactly; floats are the vectors' work, a subtraction and a fma for each scale as everywhere
- * (kernels.h). It takes strips as they are unpacked, and the lines of inputs, gathered:
+ * The unit sums products of integers exactly; floats are the vectors' work, a subtraction and a fma for each scale as
+ * everywhere (kernels.h). It takes strips as they are unpacked, and the lines of inputs, gathered:
  *
  *     C [16 inputs, 16 rows] = A [16 inputs, 32 columns] B [32 columns, 16 rows]
  *

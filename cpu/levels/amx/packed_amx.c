@@ -1,8 +1,8 @@
 /* Products of panels with several inputs on a matrix unit that multiplies bytes (AMX): the sums of blocks_products.inc,
  * to the bit. For formats with one scale to 32 columns.
  *
- * The unit sums products of integers exactly; floats are the vectors' work, a subtraction and a fma for each scale as everywhere
- * (kernels.h). Inputs are the lanes:
+ * The unit sums products of integers exactly; floats are the vectors' work, a subtraction and a fma for each scale as
+ * everywhere (kernels.h). Inputs are the lanes:
  *
  *     C [16 rows, 16 inputs] = A [16 rows, 32 columns] B [32 columns, 16 inputs]
  *
