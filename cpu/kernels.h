@@ -38,7 +38,7 @@ enum rn_input {
 };
 
 /* Of a format of blocks, a constant. A scale that is a power of two makes products cheaper, and doubles the squared
- * error of inputs. Beside that of weights of six bits and less this is a few percent; only Q8_0 is as fine as inputs
+ * error of inputs. Beside that of weights of six bits and less this is an eighth at most; only Q8_0 is as fine as inputs
  * are (docs/RATIONALE.md, Scales of inputs). */
 #define RN_INPUT_OF(type) ((type) == RN_Q8_0 ? RN_INPUT_FINE : RN_INPUT_LINES)
 
