@@ -38,8 +38,8 @@ enum rn_input {
 };
 
 /* Of a format of blocks, a constant. A scale that is a power of two makes products cheaper, and doubles the squared
- * error of inputs. Beside that of weights of six bits and less this is an eighth at most; only Q8_0 is as fine as inputs
- * are (docs/RATIONALE.md, Scales of inputs). */
+ * error of inputs. Beside that of weights of six bits and less this is an eighth at most; only Q8_0 is as fine as
+ * inputs are (docs/RATIONALE.md, Numerics). */
 #define RN_INPUT_OF(type) ((type) == RN_Q8_0 ? RN_INPUT_FINE : RN_INPUT_LINES)
 
 /* Bytes that a kernel asks for ahead in each row that is a stream, and in tiles where a trial does not say otherwise:
