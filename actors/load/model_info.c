@@ -1,5 +1,5 @@
-/* What a host is told of a loaded model: see runnel_model_get_info in runnel.h. Any thread: what is read is constant once
- * the model is loaded. */
+/* What a host is told of a loaded model: see runnel_model_get_info in runnel.h. Any thread: what is read is constant
+ * once the model is loaded. */
 #include "actors/engine.h"
 #include "actors/load/model_split.h"
 #include "base/check.h"

@@ -1,7 +1,7 @@
 /* The matrix unit of AMX for processors with AVX-512 that have none: its instructions trap, and a handler of the signal
  * does what they say. So the products and the attention of cpu/levels/amx are tested on most machines.
  *
- * The bits of logits that test_orders.c had from a Sapphire Rapids, of products and of attention, were the same emulated
+ * Logits that test_orders.c had from a Sapphire Rapids, of products and of attention, had the same bits emulated
  * (112bba65). */
 #ifndef RN_TESTS_CPU_AMX_EMULATOR_H
 #define RN_TESTS_CPU_AMX_EMULATOR_H

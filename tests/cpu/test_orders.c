@@ -75,8 +75,8 @@ static void random_blocks(const struct format *f, uint8_t *data, size_t bytes, u
         set_scales(f, data + i);
 }
 
-/* The model with random matrices of the format wherever a row is whole blocks, and of another one where names contain
- * one of two parts; others: NULL, or these. */
+/* The model with random matrices wherever a row is whole blocks. Those whose names contain others[0] or others[1] have
+ * the format of_others, all the rest of_most; others NULL: all of them. */
 static void randomise(struct model_edit *edit, const struct format *of_most, const struct format *of_others,
                       const char *const *others, uint8_t *data)
 {

@@ -6,8 +6,8 @@
  *
  * Q8_0, and Q4_K where rows are multiples of 256, else Q4_0. What no product reads stays as it is. The fast path rounds
  * what goes into such products to 8 bits for each 32 numbers: half a step of 1/127 of the largest for Q8_0, 2e-5 of the
- * variance of normal numbers, in each product; for others half a step that is a power of two, one to two times as large,
- * 4e-5 on average. */
+ * variance of normal numbers, in each product; for others half a step that is a power of two, one to two times as
+ * large, 4e-5 on average. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
