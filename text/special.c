@@ -9,12 +9,12 @@
 #include "text/trie.h"
 
 /* A text that is not whole UTF-8 is left out: found inside a character, it would leave the rest of
- * that character to the tokenizer. */
+ * that character to the tokenizer. So is a very long one: a search may look at that many bytes for each of its text. */
 static bool is_special(struct rn_view text, uint8_t kind)
 {
     if (kind != RN_TOKEN_CONTROL && kind != RN_TOKEN_UNKNOWN && kind != RN_TOKEN_USER)
         return false;
-    return text.n > 0 && rn_utf8_valid(text.bytes, text.n);
+    return text.n > 0 && text.n <= RN_SPECIAL_BYTES && rn_utf8_valid(text.bytes, text.n);
 }
 
 /* Of equal texts one stays: the first that is user-defined, else the first. */

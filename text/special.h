@@ -12,6 +12,8 @@
 
 #include "text/token_index.h"
 
+#define RN_SPECIAL_BYTES 256 /* longer tokens are not searched for */
+
 struct rn_special_matcher {
     uint32_t *ids;  /* [n] sorted by text, no two alike */
     bool *reserved; /* [n] */
@@ -21,7 +23,7 @@ struct rn_special_matcher {
     uint32_t shortest_bytes; /* UINT32_MAX: no token */
 };
 
-/* kinds [n_tokens]: control, unknown and user-defined tokens are taken whose text is UTF-8.
+/* kinds [n_tokens]: control, unknown and user-defined tokens are taken whose text is UTF-8 of at most RN_SPECIAL_BYTES.
  * False: refused. */
 bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, const struct rn_strings *texts,
                      const uint8_t *kinds, uint32_t n_tokens);

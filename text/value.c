@@ -266,6 +266,7 @@ static uint64_t hash_value(struct rn_arena *arena, struct rn_value value, uint64
         return mix(seed, (uint64_t)integer_of(value));
     case RN_VALUE_TUPLE:
         rn_enter(arena);
+        rn_step(arena, 1 + value.list->n);
         for (i = 0; i < value.list->n; i++)
             hash = mix(hash, hash_value(arena, value.list->items[i], seed));
         rn_leave(arena);

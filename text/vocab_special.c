@@ -317,6 +317,6 @@ void rn_vocab_reserve(struct rn_vocab *vocab, const struct rn_gguf *gguf)
     struct rn_view name, source;
 
     for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++)
-        if (rn_template_key(rn_gguf_entry(gguf, i), &name, &source))
+        if (rn_template_key(rn_gguf_entry(gguf, i), &name, &source) && source.n <= RN_TEMPLATE_BYTES)
             rn_special_reserve(&vocab->special, &vocab->texts, vocab->kinds, source.bytes, source.n);
 }

@@ -300,13 +300,28 @@ static struct rn_view text_of(const struct rn_vocab *vocab, int32_t token)
 
 /* ---- A message that goes on ---- */
 
-/* The text of the last message; of parts the last one's. None: n is 0. */
-static struct rn_view final_text(struct rn_value context)
+/* The last message; none: undefined. */
+static struct rn_value final_message(struct rn_value context)
 {
-    struct rn_value messages = rn_dict_at(context, "messages"), content = {.kind = RN_VALUE_NONE};
+    struct rn_value messages = rn_dict_at(context, "messages");
 
-    if (messages.kind == RN_VALUE_LIST && messages.list->n > 0)
-        content = rn_dict_at(messages.list->items[messages.list->n - 1], "content");
+    return messages.kind == RN_VALUE_LIST && messages.list->n > 0 ? messages.list->items[messages.list->n - 1]
+                                                                  : (struct rn_value){.kind = RN_VALUE_UNDEFINED};
+}
+
+/* Has it calls? They stand behind its text. */
+static bool has_calls(struct rn_value message)
+{
+    struct rn_value calls = rn_dict_at(message, "tool_calls");
+
+    return calls.kind == RN_VALUE_LIST && calls.list->n > 0;
+}
+
+/* Its text; of parts the last one's. None: n is 0. */
+static struct rn_view text_in(struct rn_value message)
+{
+    struct rn_value content = rn_dict_at(message, "content");
+
     if (content.kind == RN_VALUE_LIST && content.list->n > 0)
         content = rn_dict_at(content.list->items[content.list->n - 1], "text");
     return content.kind == RN_VALUE_STRING ? (struct rn_view){content.string->bytes, content.string->n}
@@ -368,13 +383,16 @@ static runnel_status go_on(const struct rn_chat *chat, struct rn_heap *heap, str
                            runnel_error *error)
 {
     struct rn_arena arena;
-    struct rn_value context;
+    struct rn_value context, message;
     runnel_status status;
 
     rn_arena_init(&arena, heap, SIZE_MAX);
     status = rn_json_parse(&arena, chat->context, chat->context_bytes, &context, error);
     if (status == RUNNEL_OK)
-        status = end_with(rendered, final_text(context), error);
+        status = has_calls(message = final_message(context))
+                     ? rn_error_set(error, RUNNEL_INVALID,
+                                    "chat: the last message ends with calls of tools: it has no text that could go on")
+                     : end_with(rendered, text_in(message), error);
     rn_arena_fini(&arena);
     if (status != RUNNEL_OK)
         rn_rendered_free(rendered, heap);

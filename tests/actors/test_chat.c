@@ -422,6 +422,9 @@ static void what_cannot_go_on(void **state)
     static const runnel_message none[] = {{"user", "Hello", NULL}, {"assistant", NULL, NULL}};
     static const runnel_message white[] = {{"user", "Hello", NULL}, {"assistant", " \n", NULL}};
     static const runnel_message two[] = {{"user", "Hello", NULL}, {"assistant", "The answer", NULL}};
+    static const runnel_message calling[] = {
+        {"user", "Hello", NULL},
+        {"assistant", "}", "{\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]}"}};
     runnel_chat chat = make_chat(none, 2, NULL);
 
     (void)state;
@@ -429,6 +432,8 @@ static void what_cannot_go_on(void **state)
     expect_failed(&chat, "no text");
     chat.messages = white;
     expect_failed(&chat, "no text");
+    chat.messages = calling;
+    expect_failed(&chat, "calls of tools");
     chat.n_messages = 0;
     expect_failed(&chat, "no text");
     chat = make_chat(two, 2, NULL);

@@ -1,8 +1,9 @@
 /* Any bytes as an answer. Input: a byte that chooses the template (so the format), one for the tools and the prompt,
- * one for the cuts, and the answer; bytes that are no UTF-8 are replaced. Whatever it is: the parts do not depend on
- * the cuts and stay within the bounds (answer_parts.c); a call that has an end has arguments that jansson reads as an
- * object; calls are numbered in order, each name comes first and each end last; the content is a subsequence of the
- * answer. Seeds: an answer of each format. */
+ * one for the cuts, and the answer, before it perhaps a prompt and a NUL; bytes that are no UTF-8 are replaced.
+ * Whatever it is: the parts do not depend on the cuts and stay within the bounds (answer_parts.c); a call that has an
+ * end has arguments that jansson reads as an object; calls are numbered in order, each name comes first and each end
+ * last; the content is a subsequence of the answer. Seeds: an answer of each format, alone and behind a prompt that
+ * holds most of it. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,23 +141,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rn_heap heap;
     struct reading reading = {.heap = &heap};
     struct parts whole, cut;
-    const char *source, *prompt;
-    char *text;
+    const char *source, *nul;
+    char *bytes, *text;
     size_t n;
 
     if (size < 3)
         return 0;
     source = formats[data[0] % N_FORMATS].source;
-    prompt = (data[1] & 1) ? formats[data[0] % N_FORMATS].prompt : "";
     n = size - 3;
-    text = malloc(n + 1);
-    RN_CHECK(text != NULL);
-    memcpy(text, data + 3, n);
-    make_utf8(text, n);
+    text = bytes = malloc(n + 1);
+    RN_CHECK(bytes != NULL);
+    memcpy(bytes, data + 3, n);
+    make_utf8(bytes, n);
+    reading.prompt = (data[1] & 1) ? formats[data[0] % N_FORMATS].prompt : "";
+    reading.prompt_bytes = strlen(reading.prompt);
+    nul = (data[1] & 8) ? memchr(bytes, '\0', n) : NULL;
+    if (nul != NULL) {
+        reading.prompt = bytes;
+        reading.prompt_bytes = (size_t)(nul - bytes);
+        text += reading.prompt_bytes + 1;
+        n -= reading.prompt_bytes + 1;
+    }
     rn_heap_init(&heap, NULL);
     reading.format = rn_answer_format_of(source, strlen(source));
-    reading.prompt = prompt;
-    reading.prompt_bytes = strlen(prompt);
     reading.tools = (data[1] & 2) ? NULL : TOOLS;
     reading.tools_bytes = (data[1] & 2) ? 0 : strlen(TOOLS);
     reading.finished = data[1] & 4;
@@ -170,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     RN_CHECK(parts_equal(&whole, &cut));
     parts_fini(&cut);
     parts_fini(&whole);
-    free(text);
+    free(bytes);
     RN_CHECK(rn_heap_blocks(&heap) == 0);
     return 0;
 }
@@ -183,16 +190,20 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
     (void)argc;
     (void)argv;
-    for (i = 0; folder != NULL && i < N_FORMATS; i++) {
+    for (i = 0; folder != NULL && i < 2 * N_FORMATS; i++) {
+        const char *prompt = formats[i / 2].prompt, *answer = formats[i / 2].answer;
+        size_t n = strlen(answer);
         FILE *file;
 
-        snprintf(path, sizeof path, "%s/format%zu", folder, i);
+        snprintf(path, sizeof path, "%s/format%zu%s", folder, i / 2, i % 2 ? "prompt" : "");
         file = fopen(path, "wb");
         RN_CHECK(file != NULL);
-        fputc((int)i, file);
-        fputc(formats[i].prompt[0] != '\0', file);
+        fputc((int)(i / 2), file);
+        fputc(i % 2 ? 8 : prompt[0] != '\0', file);
         fputc(0, file);
-        fputs(formats[i].answer, file);
+        if (i % 2)
+            fprintf(file, "%s%.*s%c", prompt, (int)(n > 8 ? n - 8 : n), answer, '\0'); /* 8: of "<|call|>" */
+        fputs(answer, file);
         fclose(file);
     }
     return 0;

@@ -1,4 +1,4 @@
-/* For tests of answers: tools, what the templates of common formats write, and a judge of calls. */
+/* For tests of answers: tools, what the templates of common formats write, and judges of parts. */
 #ifndef RN_TESTS_ANSWER_SAMPLES_H
 #define RN_TESTS_ANSWER_SAMPLES_H
 
@@ -24,5 +24,12 @@
 
 /* Fails the test unless each call that has an end has arguments that jansson reads as one object. */
 void parts_check_ends(const struct parts *parts);
+
+/* The parts as one line, "R hm|C Sure.|N f|I id|A {}|E"; to be freed. */
+void put_line(char **line, const struct parts *parts);
+
+/* Reads the text whole, byte by byte and in random cuts; fails the test unless all give this line. */
+void expect_of(const char *source, const char *prompt, const char *tools, bool finished, const char *text,
+               const char *expected);
 
 #endif

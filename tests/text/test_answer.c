@@ -64,60 +64,6 @@ static const struct {
     {"plain", "{{ messages }}"},
 };
 
-static void put_line(char **line, const struct parts *parts)
-{
-    static const char letters[] = "CRNIAE";
-    size_t i, cap = 3 * parts->n + parts->bytes + 1, at = 0;
-
-    *line = malloc(cap);
-    assert_non_null(*line);
-    (*line)[0] = '\0';
-    for (i = 0; i < parts->n; i++) {
-        if (i > 0)
-            (*line)[at++] = '|';
-        (*line)[at++] = letters[parts->parts[i].kind];
-        if (parts->parts[i].bytes > 0)
-            (*line)[at++] = ' ';
-        memcpy(*line + at, parts->text + parts->at[i], parts->parts[i].bytes);
-        at += parts->parts[i].bytes;
-    }
-    (*line)[at] = '\0';
-}
-
-/* Reads the text whole, byte by byte and in random cuts; all must give the same line. */
-static void expect_of(const char *source, const char *prompt, const char *tools, bool finished, const char *text,
-                      const char *expected)
-{
-    struct rn_heap heap;
-    struct reading reading = {.format = rn_answer_format_of(source, strlen(source)),
-                              .heap = &heap,
-                              .prompt = prompt,
-                              .tools = tools,
-                              .prompt_bytes = strlen(prompt),
-                              .tools_bytes = tools == NULL ? 0 : strlen(tools),
-                              .finished = finished};
-    int i;
-
-    rn_heap_init(&heap, NULL);
-    for (i = 0; i < 6; i++) {
-        struct parts parts;
-        char *line;
-
-        parts_read(&reading, text, strlen(text),
-                   i == 0   ? CUT_WHOLE
-                   : i == 1 ? CUT_BYTES
-                            : CUT_RANDOM,
-                   (uint64_t)i, &parts);
-        put_line(&line, &parts);
-        if (strcmp(line, expected) != 0)
-            fail_msg("%s\n  gave     %s\n  expected %s", text, line, expected);
-        parts_check_ends(&parts);
-        free(line);
-        parts_fini(&parts);
-    }
-    assert_int_equal(rn_heap_blocks(&heap), 0);
-}
-
 static void expect(const char *source, const char *text, const char *expected)
 {
     expect_of(source, "", TOOLS, true, text, expected);
@@ -305,7 +251,7 @@ static void test_json_kinds(void **state)
     expect_of(FUNCTIONARY, "\n\n>>>", TOOLS, true, "all\nHi", "C Hi");
     expect_of(FUNCTIONARY, "\n\n>>>", TOOLS, true, "f\n{}", "N f|A {}|E");
     expect_of(FUNCTIONARY, "\n\n>>>", NULL, true, "all\nHi", "C Hi");
-    expect(MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 1}, \"id\": \"abc\"}]</s>",
+    expect(MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 1}, \"id\": \"abc\"}]",
            "N f|A {\"n\": 1}|I abc|E");
     expect(MISTRAL, "Hi[TOOL_CALLS]f[CALL_ID]abc[ARGS]{\"n\": 1}[TOOL_CALLS]g[ARGS]{}",
            "C Hi|N f|I abc|A {\"n\": 1}|E|N g|A {}|E");
@@ -338,6 +284,39 @@ static void test_json_kinds(void **state)
         "<tool_calls>{\"name\": \"f\", \"arguments\": {}}\n{\"x\": 1}</tool_calls>{\"name\": \"g\", \"arguments\": {}}",
         "N f|A {}|E|C {\"x\": 1}</tool_calls>{\"name\": \"g\", \"arguments\": {}}");
     expect(row("functools"), " functools[{\"name\": \"f\", \"arguments\": {}}]", "N f|A {}|E");
+}
+
+/* A fence of code behind a call is text, but for the one that the call itself has opened. */
+static void test_fences(void **state)
+{
+    static const char fenced[] = "<tool_call>f\n```json\n{\"n\":1}\n```\n</tool_call>\n```c\nx\n```";
+    static const char plain[] = "<tool_call>{\"name\":\"f\"}</tool_call>\n```c\nx\n```";
+    const char *lists = row("tool-calls-list"), *action = row("action-json");
+
+    (void)state;
+    expect(HERMES, plain, "N f|A {}|E|C ```c\nx\n```");
+    expect(HERMES, fenced, "N f|A {\"n\":1}|E|C ```c\nx\n```");
+    expect(lists, plain, "N f|A {}|E|C ```c\nx\n```");
+    expect(lists, fenced, "N f|A {\"n\":1}|E|C ```c\nx\n```");
+    expect(LFM2, "<|tool_call_start|>[f()]<|tool_call_end|>```c\nx\n```", "N f|A {}|E|C ```c\nx\n```");
+    expect(LFM2, "<|tool_call_start|>```python\n[f(), g()]\n```<|tool_call_end|>``", "N f|A {}|E|N g|A {}|E|C ``");
+    expect(action, "Action: ```json\n[{\"tool_name\": \"f\", \"parameters\": {}}]\n```\n```c\nx\n```",
+           "N f|A {}|E|C ```c\nx\n```");
+    expect(action, "Action: ```json\n[{\"tool_name\": \"f\", \"parameters\": {}}]\n``", "N f|A {}|E");
+}
+
+/* What HTML strikes through ends as turns of some models do. */
+static void test_struck_through(void **state)
+{
+    static const char *const sources[] = {MISTRAL, "[INST]", "{{ messages }}</s>"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        expect(sources[i], "Use <s>old</s>  new, ok.", "C Use <s>old</s>  new, ok.");
+        expect(sources[i], "Use <s>old</s>", "C Use <s>old</s>");
+    }
+    expect(MISTRAL, "[THINK]In HTML, <s>x</s> strikes text.[/THINK]Use <s>.",
+           "R In HTML, <s>x</s> strikes text.|C Use <s>.");
 }
 
 static void test_parameters(void **state)
@@ -524,6 +503,29 @@ static void test_harmony(void **state)
     expect_of(HARMONY, "<|start|>assistant<|channel|>analysis<|message|>", TOOLS, false, "hm<|e", "R hm<|e");
     expect_of(HARMONY, prompt, TOOLS, true, "<|channel|>commentary to=functions.f<|message|>text<|call|>",
               "C <|channel|>commentary to=functions.f<|message|>text");
+}
+
+/* A prompt whose last message holds a call, as text that goes on may: nothing of it is given out, and what follows is
+ * text. */
+static void test_calls_in_prompts(void **state)
+{
+#define NAME16 "abcdefghijklmnop"
+    static const char channels[] =
+        "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>commentary to=functions."
+        "f <|constrain|>json<|message|>{\"a\": \"B\"}";
+    static const char long_name[] = "<|start|>assistant to=functions." NAME16 NAME16 NAME16 NAME16 NAME16 NAME16
+                                    "<|channel|>commentary json<|message|>{\"a\": 1";
+    static const char recipients[] =
+        "<|start|>assistant to=f<|message|><atem:function_calls>\n<atem:invoke name=\"" NAME16 NAME16 NAME16
+        "\">\n<atem:parameter name=\"n\">1</atem:parameter>";
+    static const char header[] = "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>";
+#undef NAME16
+
+    (void)state;
+    expect_of(HARMONY, channels, TOOLS, true, " so<|call|>", "C  so");
+    expect_of(HARMONY, long_name, TOOLS, true, "}<|call|>", "C }");
+    expect_of(HARMONY, header, TOOLS, true, "{\"n\": 1}<|call|>", "N f|A {\"n\": 1}|E");
+    expect_of(row("atem"), recipients, TOOLS, true, "so<|eom|>", "C so");
 }
 
 /* What is certain comes at once; what was held comes when it is decided. */
@@ -766,6 +768,8 @@ int main(void)
         cmocka_unit_test(test_no_call),
         cmocka_unit_test(test_json_kinds),
         cmocka_unit_test(test_unclosed_reasoning),
+        cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_struck_through),
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_python),
         cmocka_unit_test(test_markup),
@@ -773,6 +777,7 @@ int main(void)
         cmocka_unit_test(test_harmony),
         cmocka_unit_test(test_recipients),
         cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_calls_in_prompts),
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_wants),

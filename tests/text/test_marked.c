@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "fixture.h"
 #include "text/template/template.h"
+#include "text/template_keys.h"
 
 enum { A, B, C, OPEN_, CLOSE_, LONG_, USER_, N_TEXTS };
 
@@ -259,11 +260,55 @@ static void test_named(void **state)
     assert_int_equal(rn_heap_bytes(&heap), 0);
 }
 
+/* A token of more than 256 bytes is none that is searched for, and a template that is too long to be one reserves
+ * none. */
+static void test_long(void **state)
+{
+    enum { LONGEST = 256 };
+    char found[LONGEST + 1], passed[LONGEST + 2], *source = malloc(RN_TEMPLATE_BYTES + 2);
+    const char *const words[] = {"a", "b", found, passed, "{u}"};
+    static const int32_t kinds[] = {1, 1, 4, 4, 4};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+    size_t count;
+    int32_t *tokens;
+
+    (void)state;
+    assert_non_null(source);
+    memset(found, 'a', LONGEST);
+    memset(passed, 'b', LONGEST + 1);
+    memset(source, ' ', RN_TEMPLATE_BYTES + 1);
+    memcpy(source, "{u}", 3);
+    found[LONGEST] = passed[LONGEST + 1] = source[RN_TEMPLATE_BYTES + 1] = '\0';
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, KEY "model", "llama");
+    maker_strings(&maker, KEY "tokens", words, COUNT(words));
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, kinds, COUNT(words), sizeof kinds);
+    maker_bool(&maker, KEY "add_space_prefix", 0);
+    maker_u32(&maker, KEY "unknown_token_id", UINT32_MAX);
+    maker_u32(&maker, KEY "bos_token_id", UINT32_MAX);
+    maker_bool(&maker, KEY "add_bos_token", 0);
+    maker_string(&maker, "tokenizer.chat_template", source);
+    vocab = made(&heap, &maker);
+    CHECK_IDS(vocab, found, 0, 2, );
+    tokens = tokenize(&heap, vocab, passed, LONGEST + 1, 0, &count);
+    assert_int_equal(count, LONGEST + 1);
+    assert_int_equal(tokens[0], 1);
+    rn_free(&heap, tokens);
+    check(&heap, vocab, "a{u}", 0, RANGES({1, 4}), IDS(0, 4, ));
+    rn_vocab_free(vocab);
+    free(source);
+    assert_int_equal(rn_heap_bytes(&heap), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges), cmocka_unit_test(test_named),      cmocka_unit_test(test_against_definition),
         cmocka_unit_test(test_strip),  cmocka_unit_test(test_strip_left), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

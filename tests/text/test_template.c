@@ -346,6 +346,13 @@ static void test_hostile(void **state)
          "more than"},
         {"{{ range(100000)|sum * range(9)|list|batch(10 ** 12, 'x')|list|length }}", "more than"},
         {"{{ [1]|slice(10 ** 12)|list }}", "more than"},
+        {"{% set ns = namespace(a=(1,)) %}{% for i in range(28) %}{% set ns.a = (ns.a, ns.a) %}{% endfor %}"
+         "{% set d = {ns.a: 1} %}",
+         "more than 100000000 steps"},
+        {"{% set a = ' ' * 10 ** 6 ~ '9' %}{% for i in range(110) %}{% set x = a|int %}{% endfor %}",
+         "more than 100000000 steps"},
+        {"{% set a = ' ' * 10 ** 6 ~ '9' %}{% for i in range(110) %}{% set x = a|float %}{% endfor %}",
+         "more than 100000000 steps"},
         {"{{ 2 ** 10000 }}", "beyond 64 bits"},
         {"{{ m }}{% macro m(a) %}{{ m(a ~ a) }}{% endmacro %}{{ m('aaaaaaaa') }}", "more than"},
     };

@@ -14,6 +14,8 @@
 #define PER_BYTE 6u /* an escaped byte is the longest that one byte of input becomes */
 #define SLACK 128u  /* what ends or begins a call, and what the literal machine holds */
 #define MESSAGE_BEGIN "<|start|>assistant"
+#define MESSAGE_TEXT "<|message|>"
+#define FENCE "```"
 #define PROMPT_TAIL 512u
 
 /* ---- Giving out ---- */
@@ -115,7 +117,7 @@ static bool allowed(const struct rn_answer *a, const struct rn_answer_marker *ma
     case RN_MARKER_WRAPPER:
         return content || (reasoning->response_ends && marker->text == reasoning->wrappers[0]);
     case RN_MARKER_CLOSER:
-        return a->after_call;
+        return a->after_call && (a->fenced || strcmp(marker->text, FENCE) != 0);
     case RN_MARKER_HEADER:
         return !a->blocked;
     default:
@@ -180,7 +182,7 @@ static void act(struct rn_answer *a, const struct rn_answer_marker *marker, uint
     } else if (!between && (marker->role != RN_MARKER_WRAPPER || reasoning->trim || a->kind == RN_PART_REASONING)) {
         kept = 0;
     }
-    a->in_lines = false;
+    a->in_lines = a->fenced = false;
     a->unclosed = a->unclosed && marker->role == RN_MARKER_CLOSER;
     advance(a, kept, true);
     advance(a, spaces - kept + marker->bytes, false);
@@ -221,8 +223,8 @@ static bool ends_in_closer(const struct rn_answer *a, uint32_t at)
 {
     uint32_t i;
 
-    for (i = 0; a->final && a->after_call && at < a->len && i < a->n_markers; i++)
-        if (a->markers[i].role == RN_MARKER_CLOSER && a->len - at < a->markers[i].bytes &&
+    for (i = 0; a->final && at < a->len && i < a->n_markers; i++)
+        if (a->markers[i].role == RN_MARKER_CLOSER && allowed(a, &a->markers[i]) && a->len - at < a->markers[i].bytes &&
             memcmp(a->window + at, a->markers[i].text, a->len - at) == 0)
             return true;
     return false;
@@ -311,6 +313,8 @@ bool rn_answer_commit(struct rn_answer *a)
 {
     bool known;
 
+    if (a->out == NULL) /* the prompt is read */
+        return false;
     a->function = rn_answer_tools_find(&a->tools, a->name.text, a->name.bytes);
     known = (a->rows.calls->flags & RN_CALL_KNOWN) != 0 || a->kind == RN_PART_REASONING;
     if (known && a->function.kind == RN_VALUE_UNDEFINED)
@@ -319,6 +323,7 @@ bool rn_answer_commit(struct rn_answer *a)
     a->kind = RN_PART_CONTENT;
     a->call = a->n_calls++;
     a->committed = true;
+    a->fenced = strstr(a->pattern, FENCE) != NULL;
     rn_answer_take(a);
     rn_answer_put(a, RN_PART_TOOL_NAME, a->name.text, a->name.bytes);
     rn_answer_put(a, RN_PART_TOOL_ID, a->id.text, a->id.bytes);
@@ -669,16 +674,22 @@ struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const c
     return opened;
 }
 
-/* Reads text that is the prompt's: it sets the state and is never given out. */
+/* Reads text that is the prompt's: it sets the state and is never given out, as there is no place for it; a call that
+ * is whole in it is none. */
 static void read_phantom(struct rn_answer *a, const char *text, size_t n)
 {
-    struct rn_part parts[4];
-    char out[4];
-
-    begin_output(a, parts, out);
+    begin_output(a, NULL, NULL);
     a->phantom = (uint32_t)n;
     feed(a, text, n);
     RN_CHECK(a->n_out == 0);
+}
+
+/* Reads the header of a message that has begun, text[n]: nothing behind it, which may hold whole calls. */
+static void read_header(struct rn_answer *a, const char *text, size_t n)
+{
+    const char *end = memmem(text, n, MESSAGE_TEXT, sizeof MESSAGE_TEXT - 1);
+
+    read_phantom(a, text, end == NULL ? n : (size_t)(end - text) + sizeof MESSAGE_TEXT - 1);
 }
 
 /* A message goes on: no white space goes, and of its content only reasoning that is open matters. */
@@ -706,7 +717,7 @@ void rn_answer_start(struct rn_answer *answer, const char *prompt, size_t n, siz
         if (at == NULL)
             read_phantom(answer, MESSAGE_BEGIN, sizeof MESSAGE_BEGIN - 1);
         else
-            read_phantom(answer, at, (size_t)(end + tail - at));
+            read_header(answer, at, (size_t)(end + tail - at));
         return;
     }
     if (content < n) {

@@ -461,6 +461,7 @@ static const struct rn_call_row calls[] = {
 
 /* ---- Ends of turns ---- */
 
+/* "</s>" is none: it ends what HTML strikes through, too, and as the token that ends a turn it has no text. */
 static const struct rn_turn_row turns[] = {
     {.tells = {"<|channel|>", "<|message|>"}, .ends = {"<|end|>", "<|return|>", "<|call|>"}},
     {.tells = {"<|eom|>", "<|message|>"}, .ends = {"<|eom|>", "<|eot|>"}},
@@ -487,10 +488,9 @@ static const struct rn_turn_row turns[] = {
     {.tells = {"'\\n<|end|>"}, .ends = {"<|end|>"}, .newlines = 1},
     {.tells = {"<|end|>"}, .ends = {"<|end|>", "<|endoftext|>"}},
     {.tells = {"<sep>", "assistant:"}, .ends = {"<sep>"}, .newlines = 2},
-    {.tells = {"[INST]"}, .ends = {"</s>"}},
+    {.tells = {"[INST]"}, .ends = {NULL}},
     {.tells = {"<seed:eos>"}, .ends = {"<seed:eos>"}},
     {.tells = {"<|endoftext|>"}, .ends = {"<|endoftext|>"}},
-    {.tells = {"</s>"}, .ends = {"</s>"}},
     {.ends = {NULL}},
 };
 

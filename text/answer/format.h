@@ -80,7 +80,7 @@ struct rn_call_row {
     const char *name;
     const char *tells[2][3]; /* any of these sets, all of whose strings are in the template */
     const char *open[4];     /* patterns; those with the same beginning are tried in this order */
-    const char *closers[5];  /* markers that mean nothing behind a call */
+    const char *closers[5];  /* markers that mean nothing behind a call; "```" where its opening has one */
     struct rn_call_writing written[4];
     const struct rn_param_syntax *params;
     const char *mark; /* of strings, for GEMMA */

@@ -131,6 +131,7 @@ struct rn_answer {
     bool start;    /* nothing but white space since a section began */
     bool said;     /* something was given out */
     bool after_call;
+    bool fenced;   /* the last call's pattern opened a fence of code that nothing has closed */
     bool unclosed; /* a call began in reasoning: what closes that may still come */
     bool in_lines; /* a call of RN_CALL_LINES has ended, and nothing else has come since */
     bool blocked;  /* no call begins at base: that was tried */

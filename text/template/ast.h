@@ -15,8 +15,6 @@
 #include "base/status.h"
 #include "text/value.h"
 
-#define RN_TEMPLATE_BYTES ((size_t)16 << 20) /* of a source: positions are 32 bits wide, with room to spare */
-
 /* ---- Tokens ---- */
 
 enum rn_tpl_lex_kind {

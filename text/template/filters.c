@@ -112,6 +112,7 @@ RN_TPL_FILTER(int)
     case RN_VALUE_FLOAT:
         return isnan(self.real) ? otherwise : truncated(run, self.real);
     case RN_VALUE_STRING:
+        rn_step(&run->arena, self.string->n);
         if (string_to_int(run, self.string, base, &integer))
             return rn_int(integer);
         if (!string_to_float(self.string, &real) || isnan(real) || isinf(real))
@@ -135,6 +136,7 @@ RN_TPL_FILTER(float)
     case RN_VALUE_FLOAT:
         return self;
     case RN_VALUE_STRING:
+        rn_step(&run->arena, self.string->n);
         if (string_to_float(self.string, &real))
             return rn_float(real);
         break;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "text/template/run.h"
+#include "text/template_keys.h"
 #include "text/vocab.h"
 
 const struct rn_template_limits rn_template_limits_default = {
