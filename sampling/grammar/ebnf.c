@@ -3,7 +3,7 @@
  *     rule          name: alternatives; lines that begin with | go on. In front of the name ? ! _ are allowed
  *     terminal      NAME: alternatives of texts, without rules. NAME.2: the priority says nothing here
  *     texts         "text", "text"i (ASCII letters in either case), /regex/ with the flags i, s, m, u, "a".."z"
- *     repetition    * + ? [optional] ~3 ~2..4, and {3} {2,4} {2,}
+ *     repetition    * + ? [optional] ~3 ~2..4, and {3} {2,4} {2,}; a space may stand before them
  *     tokens        <[17]>, <think>
  *     %ignore X     texts that may stand before each text of a rule, and at the end
  *     %import common.INT -> NUMBER, %import common (INT, WS), from the list below
@@ -263,25 +263,30 @@ static rn_expr read_counts(struct rn_reader *r, rn_expr e, const char *between, 
     return rn_grammar_repeat(r->g, e, least, most);
 }
 
-static bool take_tilde(struct rn_reader *r)
+/* Behind a space and in front of a name it is no operator, as in Lark. */
+static bool take_question(struct rn_reader *r, bool spaced)
 {
-    skip_space(r, false);
-    return rn_reader_take(r, "~");
+    char next = rn_reader_peek(r, 1);
+
+    return !(spaced && ((next >= 'a' && next <= 'z') || next == '_')) && rn_reader_take(r, "?");
 }
 
 static rn_expr read_repeats(struct rn_reader *r, rn_expr e)
 {
     for (;;) {
+        size_t begin = r->at;
+
+        skip_space(r, false);
         rn_grammar_at(r->g, r->at);
         if (rn_reader_take(r, "*"))
             e = rn_grammar_repeat(r->g, e, 0, RN_GRAMMAR_FOREVER);
         else if (rn_reader_take(r, "+"))
             e = rn_grammar_repeat(r->g, e, 1, RN_GRAMMAR_FOREVER);
-        else if (rn_reader_take(r, "?"))
+        else if (take_question(r, r->at > begin))
             e = rn_grammar_repeat(r->g, e, 0, 1);
         else if (rn_reader_take(r, "{"))
             e = read_counts(r, e, ",", "}");
-        else if (take_tilde(r))
+        else if (rn_reader_take(r, "~"))
             e = read_counts(r, e, "..", "");
         else
             return e;

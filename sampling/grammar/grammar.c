@@ -361,19 +361,23 @@ rn_expr rn_grammar_call(struct rn_grammar *g, uint32_t rule)
 
 /* ---- Rules ---- */
 
-static uint32_t hash_name(const char *name, size_t n)
+/* Its seed is where the grammar and its heap lie: a stranger shall not choose names that collide. */
+static uint32_t hash_name(const struct rn_grammar *g, const char *name, size_t n)
 {
-    uint64_t hash = n;
+    uint64_t hash = (uint64_t)(uintptr_t)g, step = (uint64_t)(uintptr_t)g->heap ^ 0x9e3779b97f4a7c15u;
 
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < n; i++) {
+        unsigned __int128 product = (unsigned __int128)(hash ^ (unsigned char)name[i]) * (step | 1);
+
+        hash = (uint64_t)product ^ (uint64_t)(product >> 64);
+    }
     return (uint32_t)(hash >> 32);
 }
 
 /* Where the name is in the table, or the free place where it would be. */
 static uint32_t find_name(const struct rn_grammar *g, const char *name, size_t n)
 {
-    uint32_t mask = g->room_names - 1, at = hash_name(name, n) & mask;
+    uint32_t mask = g->room_names - 1, at = hash_name(g, name, n) & mask;
 
     for (; g->names[at] != 0; at = (at + 1) & mask) {
         const struct rn_grammar_rule *rule = &g->rules[g->names[at] - 1];

@@ -273,6 +273,40 @@ static void test_limits(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
+/* Names whose hashes would agree in many bits without a seed stand apart. */
+static void test_names(void **state)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
+    uint32_t n = 0, run = 0, longest = 0;
+    struct rn_heap heap;
+    struct rn_grammar *g;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    g = rn_grammar_new(&heap, NULL, NULL);
+    for (uint64_t i = 0; n < 4000; i++) {
+        uint64_t hash = 6, rest = i;
+        char name[6];
+
+        for (size_t k = 0; k < sizeof name; k++, rest /= 26) {
+            name[k] = letters[rest % 26];
+            hash = (hash ^ (unsigned char)name[k]) * 0x9e3779b97f4a7c15u;
+        }
+        if ((hash >> 32 & 0x3fff) < 64) {
+            rn_grammar_rule(g, name, sizeof name);
+            n++;
+        }
+    }
+    assert_int_equal(g->n_rules, n);
+    for (uint32_t at = 0; at < g->room_names; at++) { /* places that a search walks through */
+        run = g->names[at] != 0 ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    assert_true(longest < 1000);
+    rn_grammar_free(g);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 static void test_quotes(void **state)
 {
     (void)state;
@@ -286,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sets),   cmocka_unit_test(test_all),    cmocka_unit_test(test_memory),
         cmocka_unit_test(test_errors), cmocka_unit_test(test_limits), cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,15 @@ static const struct example examples[] = {
      {"setSET,<aA//x>", "#$sEt,<a//\n>,<a//b>!0123"},
      {"set", "$$$$", "setset,<a//x>,"},
      {"sett", "set#$,<b", "setset,<a//x>4", "setset,<a//x>!,"}},
+    {"spaces before operators",
+     RN_FRONT_EBNF,
+     "start: \"a\" * \"b\" + B ? \"d\" ?\n"
+     "?inlined: \"e\"\n"
+     "_B: \"c\" +  // more than one\n"
+     "B: _B ~ 1 | \"f\" {2}",
+     {"b", "aab", "abbccd", "bffd"},
+     {"", "a", "aa", "bf"},
+     {"d", "ad", "bfd", "be", "bdd"}},
     {"escapes in EBNF",
      RN_FRONT_EBNF,
      "start: \"\\n\\t\\\\\\\"\\u00e9\" ESCAPED_STRING  # a remark\n"
@@ -362,6 +371,7 @@ static void test_errors(void **state)
         {RN_FRONT_EBNF, "start: /a/x", "line 1, column 11: the flag x of a regular expression is not supported"},
         {RN_FRONT_EBNF, "start: \"x\" /a(?=b)/", "line 1, column 16: lookahead is not supported"},
         {RN_FRONT_EBNF, "start: \"a\"~", "line 1, column 12: a number of repetitions is expected, as ~2..4 or {2,4}"},
+        {RN_FRONT_EBNF, "start: \"a\" ?b", "line 1, column 12: the end of the line is expected"},
         {RN_FRONT_EBNF, "start: list{\"a\"}", "line 1, column 12: templates are not supported"},
         {RN_FRONT_EBNF, "%import foo.BAR",
          "line 1, column 9: only terminals of the library \"common\" can be imported"},

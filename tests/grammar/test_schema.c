@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -37,6 +38,10 @@ static const struct rn_schema_options compact, white = {.free_white = true}, clo
 #define A_STRINGS "\"patternProperties\":{\"^a\":{\"type\":\"string\"}}"
 #define SHORT_NAMES "\"propertyNames\":{\"maxLength\":1}"
 #define UNIQUE(bounds) "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\"," bounds "}}"
+#define LOOKING_AHEAD "\"patternProperties\":{\"^(?=a)\":{\"type\":\"integer\"}}"
+#define TWO_ANCHORS(schema)                                                                           \
+    "{\"allOf\":[" schema "],\"$defs\":{\"a\":{\"$dynamicAnchor\":\"x\",\"type\":\"string\"},\"b\":{" \
+    "\"$dynamicAnchor\":\"x\",\"type\":\"null\"}}}"
 #define ONE_OF_TWO "{\"enum\":[{\"a\":1},{\"b\":1}],\"not\":{" A_ALONE "}}"
 
 static const struct {
@@ -89,6 +94,23 @@ static const struct {
     {&closed, "{\"properties\":{\"a\":{}},\"additionalProperties\":true}", "{\"a\":1,\"b\":2}", true},
     {&loose, "{\"type\":\"array\",\"uniqueItems\":true}", "[1,1]", true},
     {&loose, "{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "\"b\"", true},
+    /* What is not enforced is not known to hold or not to hold. */
+    {&loose, "{\"type\":\"string\",\"not\":{\"$ref\":\"http://x/y\"}}", "\"a\"", true},
+    {&loose, "{\"type\":\"string\",\"$ref\":\"http://x/y\"}", "1", false},
+    {&loose, "{\"enum\":[\"a\",1],\"not\":{\"$ref\":\"http://x/y\"}}", "\"a\"", true},
+    {&loose, "{\"enum\":[\"a\",\"b\",1],\"not\":{\"pattern\":\"^(?=a)\"}}", "\"b\"", true},
+    {&loose, "{\"enum\":[\"a\",\"b\",1],\"not\":{\"pattern\":\"^(?=a)\"}}", "1", false},
+    {&loose, "{\"enum\":[\"a\",\"bb\"],\"not\":{\"pattern\":\"^(?=a)\",\"maxLength\":1}}", "\"bb\"", true},
+    {&loose, "{\"enum\":[\"a\",1],\"not\":{\"format\":\"iri\"}}", "\"a\"", true},
+    {&loose, "{\"enum\":[[1],[]],\"not\":{\"contains\":{\"$ref\":\"http://x/y\"}}}", "[1]", true},
+    {&loose, "{\"enum\":[[1],[]],\"contains\":{\"$ref\":\"http://x/y\"}}", "[]", false},
+    {&loose, "{\"enum\":[{\"b\":1}],\"not\":{" LOOKING_AHEAD "}}", "{\"b\":1}", true},
+    {&loose, "{\"properties\":{\"b\":{\"type\":\"string\"}}," LOOKING_AHEAD "}", "{\"b\":\"x\"}", true},
+    {&loose, BUT(LOOKING_AHEAD), "{\"a\":1}", true},
+    {&loose, TWO_ANCHORS("{\"$dynamicRef\":\"#x\"}"), "1", true},
+    {&loose, TWO_ANCHORS("{\"$dynamicRef\":\"#x\"}"), "null", true},
+    {&loose, TWO_ANCHORS("{\"not\":{\"$dynamicRef\":\"#x\"}}"), "\"a\"", true},
+    {&loose, TWO_ANCHORS("{\"not\":{\"$dynamicRef\":\"#x\"}}"), "null", true},
     {&any_of, "{\"oneOf\":[{\"minimum\":1},{\"maximum\":2}]}", "1", true},
     {&compact, "{\"oneOf\":[{\"minimum\":1},{\"maximum\":2}],\"type\":\"integer\"}", "1", false},
     {&compact, "{\"oneOf\":[{\"minimum\":1},{\"maximum\":2}],\"type\":\"integer\"}", "3", true},
@@ -512,6 +534,47 @@ static void put_doubling(struct text *t, const char *keyword, uint32_t n)
     put(t, "\"%u\":{\"type\":\"object\"}}}", n);
 }
 
+/* Counts at their ends, and what is looked at more often than it is long. */
+static void put_uncounted(struct text *t, int which)
+{
+    uint32_t i;
+
+    switch (which) {
+    case 8: /* the largest counts, negated: one more of each */
+        put(t, "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{}},"
+               "\"not\":{\"maxProperties\":4294967295}}");
+        break;
+    case 9:
+        put(t,
+            "{\"type\":\"array\",\"not\":{\"contains\":{\"const\":1},\"minContains\":0,\"maxContains\":4294967295}}");
+        break;
+    case 10: /* the first of many anchors, which is looked at often */
+        put(t, "{\"$defs\":{");
+        for (i = 0; i < 5000; i++)
+            put(t, "\"a%u\":{\"$dynamicAnchor\":\"x%u\"},", i, i);
+        put(t, "\"z\":{}},\"anyOf\":[true");
+        for (i = 0; i < 5000; i++)
+            put(t, ",{\"$dynamicRef\":\"#x4999\"}");
+        put(t, "]}");
+        break;
+    case 11: /* values that are alike up to their last item, each with each */
+        put(t, "{\"allOf\":[");
+        for (i = 0; i < 600; i++) {
+            put(t, "%s[", i == 0 ? "{\"enum\":[" : i == 300 ? "]},{\"enum\":[" : ",");
+            for (uint32_t k = 0; k < 300; k++)
+                put(t, "0,");
+            put(t, "%u]", i);
+        }
+        put(t, "]}]}");
+        break;
+    default: /* many names */
+        put(t, "{\"type\":\"object\",\"required\":[\"a\"");
+        for (i = 0; i < 90000; i++)
+            put(t, ",\"%u\"", i);
+        put(t, "]}");
+    }
+}
+
 static void put_hostile(struct text *t, int which)
 {
     uint32_t i;
@@ -553,23 +616,29 @@ static void put_hostile(struct text *t, int which)
             put(t, "%s{\"not\":{\"const\":%u.5}},{\"pattern\":\"a{%u}\"}", i > 0 ? "," : "", i, i);
         put(t, "]}");
         break;
-    default:
+    case 7:
         put(t, "{\"type\":\"object\",\"properties\":{");
         for (i = 0; i < 30; i++)
             put(t,
                 "%s\"p%u\":{\"type\":\"array\",\"minItems\":4000,\"items\":{\"type\":\"string\",\"maxLength\":4000}}",
                 i > 0 ? "," : "", i);
         put(t, "}}");
+        break;
+    default:
+        put_uncounted(t, which);
     }
 }
 
-/* Each but one is refused with a sentence, by steps that are counted and memory that is bounded. */
+/* Each but one is refused with a sentence, by steps that are counted and memory that is bounded. What looks at more
+ * than it counts takes minutes of processor time, else none takes a second. */
 static void test_hostile(void **state)
 {
     struct text *t = malloc(sizeof *t);
 
     (void)state;
-    for (int which = 0; which < 8; which++) {
+    for (int which = 0; which < 13; which++) {
+        bool counted = which == 10 || which == 11; /* and by nothing else */
+        clock_t begin = clock();
         runnel_error error = {0};
         struct judge judge;
         runnel_status status;
@@ -578,6 +647,10 @@ static void test_hostile(void **state)
         status = judge_init(&judge, &heap, t->bytes, t->n, NULL, &error);
         if ((status == RUNNEL_OK) != (which == 5) || status == RUNNEL_NO_MEMORY)
             fail_msg("%d: status %d, %s", which, status, error.message);
+        if (counted && strstr(error.message, " steps") == NULL)
+            fail_msg("%d: %s", which, error.message);
+        if (clock() - begin > 25 * CLOCKS_PER_SEC)
+            fail_msg("%d: too long", which);
         judge_fini(&judge);
     }
     free(t);
@@ -600,6 +673,33 @@ static void test_huge_enum(void **state)
         fail_msg("%s", error.message);
     assert_true(judge_accepts(&judge, "\"value 7919\"", 12));
     assert_false(judge_accepts(&judge, "\"value 7918\"", 12));
+    judge_fini(&judge);
+    free(t);
+}
+
+/* So is an object of which many names are required. */
+static void test_many_required(void **state)
+{
+    struct text *t = calloc(1, sizeof *t);
+    runnel_error error = {0};
+    struct judge judge;
+
+    (void)state;
+    put(t, "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{}");
+    for (uint32_t i = 0; i < 5000; i++)
+        put(t, ",\"%u\":{\"type\":\"null\"}", i);
+    put(t, "},\"required\":[\"0\"");
+    for (uint32_t i = 0; i < 5000; i++)
+        put(t, ",\"%u\"", i);
+    put(t, "]}");
+    if (judge_init(&judge, &heap, t->bytes, t->n, NULL, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    t->n = 0;
+    for (uint32_t i = 0; i < 5000; i++)
+        put(t, "%s\"%u\":null", i == 0 ? "{" : ",", i);
+    put(t, "}");
+    assert_true(judge_accepts(&judge, t->bytes, t->n));
+    assert_false(judge_accepts(&judge, "{\"0\":null}", 10));
     judge_fini(&judge);
     free(t);
 }
@@ -640,7 +740,7 @@ int main(void)
         cmocka_unit_test(test_texts),     cmocka_unit_test(test_long_strings),   cmocka_unit_test(test_any_json),
         cmocka_unit_test(test_numbers),   cmocka_unit_test(test_long_integers),  cmocka_unit_test(test_unique_integers),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_hostile),        cmocka_unit_test(test_leap_seconds),
-        cmocka_unit_test(test_huge_enum), cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_huge_enum), cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_many_required),
     };
 
     rn_heap_init(&heap, NULL);

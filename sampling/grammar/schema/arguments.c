@@ -267,6 +267,14 @@ static bool name_ambiguous(struct rn_schema_maker *m, struct rn_value name)
     return types == 0 || ((types & RN_SCHEMA_STRING) != 0 && types != RN_SCHEMA_STRING);
 }
 
+static bool names_ambiguous(struct rn_schema_maker *m, const struct rn_schema *schema);
+
+/* target NULL: the reference is not enforced. */
+static bool target_ambiguous(struct rn_schema_maker *m, const struct rn_schema *target)
+{
+    return target != NULL && names_ambiguous(m, target);
+}
+
 /* Is one of the names that this schema, or another of the same value, lists or requires? */
 static bool names_ambiguous(struct rn_schema_maker *m, const struct rn_schema *schema)
 {
@@ -286,7 +294,7 @@ static bool names_ambiguous(struct rn_schema_maker *m, const struct rn_schema *s
         found = name_ambiguous(m, value.list->items[i]);
     value = rn_dict_at(dict, "$ref");
     if (!found && value.kind != RN_VALUE_UNDEFINED)
-        found = names_ambiguous(m, rn_schema_target(m, schema, "$ref", value));
+        found = target_ambiguous(m, rn_schema_target(m, schema, "$ref", value));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !found; i++) {
         value = rn_dict_at(dict, parts[i]);
         for (size_t k = 0; value.kind == RN_VALUE_LIST && k < value.list->n && !found; k++)

@@ -202,8 +202,8 @@ static uint64_t count_states(struct counting *k, uint32_t prefix)
             k->cap = contains->to;
         k->caps[c] = contains->most != RN_GRAMMAR_FOREVER ? contains->most : contains->least;
     }
-    for (states = k->cap + 1, c = 0; c < k->n && states <= STATES_MOST; c++)
-        states *= k->caps[c] + 1;
+    for (states = (uint64_t)k->cap + 1, c = 0; c < k->n && states <= STATES_MOST; c++)
+        states *= (uint64_t)k->caps[c] + 1;
     if (states > STATES_MOST)
         rn_raise(k->m->arena, RUNNEL_UNSUPPORTED, "\"contains\" at \"%s\" cannot be enforced: its counts are too high",
                  rn_schema_pointer(k->m, k->contains[0]->schema));
@@ -307,8 +307,8 @@ static bool add_values(struct rn_schema_maker *m, struct rn_literals goal, struc
         if (own == NULL)
             return false;
         for (i = 0; i < own->n; i++) {
-            for (k = 0; k < values->n && !rn_schema_equal(values->items[k], own->items[i]); k++)
-                rn_step(m->arena, 1);
+            for (k = 0; k < values->n && !rn_schema_equal(m, values->items[k], own->items[i]); k++)
+                ;
             if (k < values->n || !rn_schema_all_hold(m, goal, own->items[i]))
                 continue;
             if (values->n == VALUES_MOST)

@@ -97,14 +97,14 @@ static const struct rn_dict *map_at(const struct place *p)
     return p->value.dict;
 }
 
-/* A count: an integer. Large ones are all alike. */
+/* A count: an integer. Large ones are all alike, and one more than each is still no RN_GRAMMAR_FOREVER. */
 static uint32_t count_at(const struct place *p, const char *keyword, struct rn_value value)
 {
     if (value.kind == RN_VALUE_DECIMAL && rn_schema_kind(value) == RN_KIND_INTEGER && value.string->bytes[0] != '-')
         value = rn_int(INT64_MAX);
     if (value.kind != RN_VALUE_INT || value.integer < 0)
         rn_schema_malformed(p->m, p->schema, keyword, "a number of things: an integer, not negative");
-    return value.integer < RN_GRAMMAR_FOREVER - 1 ? (uint32_t)value.integer : RN_GRAMMAR_FOREVER - 1;
+    return value.integer < RN_GRAMMAR_FOREVER - 2 ? (uint32_t)value.integer : RN_GRAMMAR_FOREVER - 2;
 }
 
 /* An object with a property that breaks it. */
@@ -298,7 +298,9 @@ static const struct rn_atom *if_(const struct place *p)
 
 static const struct rn_atom *reference(const struct place *p)
 {
-    return add_literal(p, NULL, rn_schema_target(p->m, p->schema, p->keyword, p->value), p->negated);
+    const struct rn_schema *target = rn_schema_target(p->m, p->schema, p->keyword, p->value);
+
+    return target == NULL ? NULL : add_literal(p, NULL, target, p->negated);
 }
 
 /* ---- Numbers ---- */

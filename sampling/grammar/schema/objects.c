@@ -33,8 +33,8 @@ struct object {
 
 /* ---- What holds of a name ---- */
 
-bool rn_schema_pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema, const struct rn_str *pattern,
-                           const struct rn_str *name)
+enum rn_holds rn_schema_pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema,
+                                    const struct rn_str *pattern, const struct rn_str *name)
 {
     struct rn_text_rule rule = {NULL, schema, pattern, RN_TEXT_PATTERN, false};
 
@@ -70,21 +70,25 @@ const struct rn_literal_list *rn_schema_property(struct rn_schema_maker *m, cons
         struct rn_value patterns = rn_dict_at(rn_schema_dict(schema), "patternProperties");
         bool listed = own.kind != RN_VALUE_UNDEFINED;
 
+        rn_step(m->arena, 1);
         if (listed)
             goal = add_schema(m, goal, own, schema);
         for (i = 0; patterns.kind == RN_VALUE_DICT && i < patterns.dict->n; i++) {
-            if (!rn_schema_pattern_has(m, schema, patterns.dict->entries[i].key.string, name))
-                continue;
-            listed = true;
-            goal = add_schema(m, goal, patterns.dict->entries[i].value, schema);
+            enum rn_holds has = rn_schema_pattern_has(m, schema, patterns.dict->entries[i].key.string, name);
+
+            listed = listed || has != RN_HOLDS_NOT;
+            if (has == RN_HOLDS)
+                goal = add_schema(m, goal, patterns.dict->entries[i].value, schema);
         }
         own = rn_schema_others(schema);
         if (!listed && own.kind != RN_VALUE_UNDEFINED)
             goal = add_schema(m, goal, own, schema);
     }
-    for (extra = the->extra; extra != NULL; extra = extra->next)
+    for (extra = the->extra; extra != NULL; extra = extra->next) {
+        rn_step(m->arena, 1);
         if (rn_str_same(extra->name, name))
             goal = rn_literals_add(m, goal, extra->literal);
+    }
     return goal;
 }
 
@@ -92,10 +96,10 @@ bool rn_schema_name_allowed(struct rn_schema_maker *m, const struct rn_case *the
 {
     const struct rn_name_list *at;
 
-    if (rn_name_list_has(the->lacking, name))
+    if (rn_name_list_has(m, the->lacking, name))
         return false;
     for (at = the->names; at != NULL; at = at->next)
-        if (rn_schema_holds(m, m->schemas[at->literal / 2], rn_string_value(name)) == (at->literal % 2 != 0))
+        if (!rn_schema_all_hold(m, (struct rn_literals){&at->literal, 1}, rn_string_value(name)))
             return false;
     return true;
 }
@@ -115,11 +119,14 @@ static struct rn_value key_of(const struct rn_str *name)
     return rn_string_value(name);
 }
 
-/* Adds a name to those that are listed, once. */
-static void list_name(struct rn_schema_maker *m, struct rn_dict *names, const struct rn_str *name)
+/* Adds a name to those that are listed, once. Its value: is it required? */
+static void list_name(struct rn_schema_maker *m, struct rn_dict *names, const struct rn_str *name, bool required)
 {
+    struct rn_value listed = {.kind = RN_VALUE_DICT, .dict = names};
+
     rn_step(m->arena, 1);
-    rn_dict_set(m->arena, names, key_of(name), rn_bool(true));
+    if (required || rn_dict_get(listed, name->bytes, name->n).kind == RN_VALUE_UNDEFINED)
+        rn_dict_set(m->arena, names, key_of(name), rn_bool(required));
 }
 
 static void list_clause(struct rn_schema_maker *m, struct rn_dict *names, const struct rn_clause *clause)
@@ -134,10 +141,11 @@ static void list_clause(struct rn_schema_maker *m, struct rn_dict *names, const 
     rn_leave(m->arena);
     properties = rn_dict_at(rn_schema_dict(clause->schema), "properties");
     for (i = 0; properties.kind == RN_VALUE_DICT && i < properties.dict->n; i++)
-        list_name(m, names, properties.dict->entries[i].key.string);
+        list_name(m, names, properties.dict->entries[i].key.string, false);
 }
 
-static void list_oldest_first(struct rn_schema_maker *m, struct rn_dict *names, const struct rn_name_list *list)
+static void list_oldest_first(struct rn_schema_maker *m, struct rn_dict *names, const struct rn_name_list *list,
+                              bool required)
 {
     const struct rn_name_list *at, *backward = NULL;
 
@@ -149,7 +157,7 @@ static void list_oldest_first(struct rn_schema_maker *m, struct rn_dict *names, 
         backward = copy;
     }
     for (; backward != NULL; backward = backward->next)
-        list_name(m, names, backward->name);
+        list_name(m, names, backward->name, required);
 }
 
 /* The names that are listed, in the schema's order; those that are required and not listed behind them. */
@@ -160,7 +168,7 @@ static struct rn_dict *list_names(struct rn_schema_maker *m, const struct rn_cas
 
     list_clause(m, names, the->objects);
     for (int i = 0; i < 3; i++)
-        list_oldest_first(m, names, lists[i]);
+        list_oldest_first(m, names, lists[i], i == 0);
     return names;
 }
 
@@ -188,7 +196,7 @@ static bool make_members(struct object *o, const struct rn_dict *names)
     for (size_t i = 0; i < names->n; i++) {
         const struct rn_str *name = names->entries[i].key.string;
         const struct rn_literal_list *goal = rn_schema_property(o->m, o->the, name);
-        bool required = rn_name_list_has(o->the->required, name);
+        bool required = names->entries[i].value.boolean;
         rn_expr text;
 
         rn_schema_look(o->m);
@@ -475,7 +483,7 @@ static rn_expr any_order_state(struct object *o, uint32_t set, bool first, uint3
 
 static rn_expr make_states(struct object *o)
 {
-    uint64_t places = o->any_order ? 1u << o->n : o->n + 1, states = places * 2 * (o->cap + 1);
+    uint64_t places = o->any_order ? 1u << o->n : o->n + 1, states = places * 2 * ((uint64_t)o->cap + 1);
     uint32_t i;
     rn_expr e;
 

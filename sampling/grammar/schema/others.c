@@ -52,17 +52,18 @@ static const struct rn_branch *add_ways(struct rn_schema_maker *m, const struct 
     bool named = rn_dict_get(properties, name->bytes, name->n).kind != RN_VALUE_UNDEFINED;
 
     if (strcmp(broken->keyword, "propertyNames") == 0)
-        return rn_schema_holds(m, rn_schema_of(m, value, of, broken->keyword), rn_string_value(name))
+        return rn_schema_holds(m, rn_schema_of(m, value, of, broken->keyword), rn_string_value(name)) == RN_HOLDS
                    ? next
                    : add_way(m, next, of, name, NULL);
     for (size_t i = 0; patterns.kind == RN_VALUE_DICT && i < patterns.dict->n; i++) {
         const struct rn_dict_entry *entry = &patterns.dict->entries[i];
 
-        if (!rn_schema_pattern_has(m, of, entry->key.string, name))
-            continue;
-        named = true;
-        if (strcmp(broken->keyword, "patternProperties") == 0)
-            next = add_way(m, next, of, name, rn_schema_of(m, entry->value, of, broken->keyword));
+        enum rn_holds has = rn_schema_pattern_has(m, of, entry->key.string, name);
+
+        named = named || has == RN_HOLDS;
+        if (has != RN_HOLDS_NOT && strcmp(broken->keyword, "patternProperties") == 0)
+            next =
+                add_way(m, next, of, name, has == RN_HOLDS ? rn_schema_of(m, entry->value, of, broken->keyword) : NULL);
     }
     if (named || strcmp(broken->keyword, "patternProperties") == 0)
         return next;

@@ -245,6 +245,9 @@ struct rn_atom {
     };
 };
 
+/* Of a value and what a schema says. Ordered: of several that must all hold, the least counts. */
+enum rn_holds { RN_HOLDS_NOT, RN_HOLDS_UNKNOWN, RN_HOLDS };
+
 /* ---- read.c ---- */
 
 /* Finds all schemas in m->root, their names and places. */
@@ -257,7 +260,8 @@ void rn_schema_check_circles(struct rn_schema_maker *m, const struct rn_schema *
 const struct rn_schema *rn_schema_of(struct rn_schema_maker *m, struct rn_value value, const struct rn_schema *of,
                                      const char *keyword);
 
-/* What $ref, $dynamicRef or $recursiveRef of a schema means. */
+/* What $ref, $dynamicRef or $recursiveRef of a schema means. NULL: it is refused, and it is allowed that it is not
+ * enforced. */
 const struct rn_schema *rn_schema_target(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword,
                                          struct rn_value value);
 
@@ -328,11 +332,13 @@ bool rn_schema_ways_to_break(struct rn_schema_maker *m, const struct rn_case *th
 
 /* ---- values.c ---- */
 
-bool rn_schema_equal(struct rn_value a, struct rn_value b);
+bool rn_schema_equal(struct rn_schema_maker *m, struct rn_value a, struct rn_value b);
 uint32_t rn_schema_kind(struct rn_value value);
 
-/* Is the value allowed by the schema? */
-bool rn_schema_holds(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value);
+/* Is the value allowed by the schema? What is not enforced is not known, and neither is its negation. */
+enum rn_holds rn_schema_holds(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value);
+
+/* None of the literals is known not to hold of the value. */
 bool rn_schema_all_hold(struct rn_schema_maker *m, struct rn_literals literals, struct rn_value value);
 
 /* One value, as it is spelled. */
@@ -352,7 +358,8 @@ rn_expr rn_schema_plain(struct rn_schema_maker *m, uint32_t least,
 
 /* The texts of a pattern or a format; RN_GRAMMAR_NONE: it is not enforced. Made once. */
 rn_expr rn_schema_text_rule(struct rn_schema_maker *m, const struct rn_text_rule *rule);
-bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *rule, const struct rn_str *text);
+enum rn_holds rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *rule,
+                                   const struct rn_str *text);
 
 /* The regular expression of a format; NULL: none is known. *ignored: the standard does not name it, so it says nothing
  * about the text. */
@@ -380,8 +387,8 @@ rn_expr rn_schema_object(struct rn_schema_maker *m, const struct rn_case *the);
 rn_expr rn_schema_members(struct rn_schema_maker *m, const struct rn_case *the);
 
 /* Does a key of the schema's patternProperties match the name? */
-bool rn_schema_pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema, const struct rn_str *pattern,
-                           const struct rn_str *name);
+enum rn_holds rn_schema_pattern_has(struct rn_schema_maker *m, const struct rn_schema *schema,
+                                    const struct rn_str *pattern, const struct rn_str *name);
 
 /* What a schema says of properties that it neither lists nor matches by a pattern; undefined: nothing. */
 struct rn_value rn_schema_others(const struct rn_schema *schema);
@@ -393,7 +400,7 @@ const struct rn_literal_list *rn_schema_property(struct rn_schema_maker *m, cons
 
 /* May this be a property's name, by propertyNames and what is lacking? */
 bool rn_schema_name_allowed(struct rn_schema_maker *m, const struct rn_case *the, const struct rn_str *name);
-bool rn_name_list_has(const struct rn_name_list *list, const struct rn_str *name);
+bool rn_name_list_has(struct rn_schema_maker *m, const struct rn_name_list *list, const struct rn_str *name);
 bool rn_str_same(const struct rn_str *a, const struct rn_str *b);
 
 /* ---- arguments.c ---- */

@@ -421,16 +421,19 @@ static struct rn_value find_anchor(struct rn_schema_maker *m, const struct rn_st
 }
 
 /* More than one schema has this dynamic anchor, so that which is meant depends on the way to it. */
-static bool is_ambiguous(const struct rn_schema_maker *m, const struct rn_str *name)
+static bool is_ambiguous(struct rn_schema_maker *m, const struct rn_str *name)
 {
     const struct rn_schema_anchor *anchor;
     uint32_t n = 0;
 
-    for (anchor = m->anchors; anchor != NULL; anchor = anchor->next)
+    for (anchor = m->anchors; anchor != NULL && n < 2; anchor = anchor->next) {
+        rn_step(m->arena, 1);
         n += anchor->dynamic && rn_str_same(anchor->name, name);
+    }
     return n > 1;
 }
 
+/* NULL: refused. */
 static const struct rn_schema *resolve(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword,
                                        const struct rn_str *ref)
 {
@@ -445,7 +448,7 @@ static const struct rn_schema *resolve(struct rn_schema_maker *m, const struct r
     }
     if (resource == NULL) {
         rn_schema_refuse(m, schema, keyword, "it refers to another document");
-        return m->schemas[TRUE_SCHEMA];
+        return NULL;
     }
     if (fragment->n == 0 || fragment->bytes[0] == '/')
         value = follow(m, fragment, &resource);
@@ -453,8 +456,10 @@ static const struct rn_schema *resolve(struct rn_schema_maker *m, const struct r
         value = find_anchor(m, fragment, resource, &dynamic);
     if (value.kind != RN_VALUE_DICT && value.kind != RN_VALUE_BOOL)
         no_target(m, schema, keyword, ref, "there is no schema at this reference");
-    if (dynamic && strcmp(keyword, "$dynamicRef") == 0 && is_ambiguous(m, fragment))
+    if (dynamic && strcmp(keyword, "$dynamicRef") == 0 && is_ambiguous(m, fragment)) {
         rn_schema_refuse(m, schema, keyword, "several schemas have this dynamic anchor");
+        return NULL;
+    }
     if (value.kind == RN_VALUE_DICT)
         walk(m, value, (struct place){schema, keyword, NULL, NOWHERE}, resource);
     return rn_schema_of(m, value, schema, keyword);
@@ -466,8 +471,10 @@ const struct rn_schema *rn_schema_target(struct rn_schema_maker *m, const struct
     if (value.kind != RN_VALUE_STRING)
         rn_schema_malformed(m, schema, keyword, "a string");
     if (strcmp(keyword, "$recursiveRef") == 0 && m->recursive_anchor && m->resources->next != NULL &&
-        m->resources->next->next != NULL)
+        m->resources->next->next != NULL) {
         rn_schema_refuse(m, schema, keyword, "several schemas may be meant by $recursiveAnchor");
+        return NULL;
+    }
     return resolve(m, schema, keyword, value.string);
 }
 
@@ -498,6 +505,7 @@ static void look_at_value(struct rn_schema_maker *m, const struct rn_schema *of,
 static void look_at(struct rn_schema_maker *m, const struct rn_schema *schema)
 {
     static const char *const refs[] = {"$ref", "$dynamicRef", "$recursiveRef"};
+    const struct rn_schema *target;
     struct rn_schema *own = m->schemas[schema->id];
     struct rn_value dict = {.kind = RN_VALUE_DICT, .dict = (struct rn_dict *)schema->dict}, value;
     size_t i;
@@ -514,8 +522,9 @@ static void look_at(struct rn_schema_maker *m, const struct rn_schema *schema)
         if (holders[i].in_place && (value = rn_dict_at(dict, holders[i].keyword)).kind != RN_VALUE_UNDEFINED)
             look_at_value(m, schema, holders[i].keyword, value);
     for (i = 0; i < sizeof refs / sizeof refs[0]; i++)
-        if ((value = rn_dict_at(dict, refs[i])).kind != RN_VALUE_UNDEFINED)
-            look_at(m, rn_schema_target(m, schema, refs[i], value));
+        if ((value = rn_dict_at(dict, refs[i])).kind != RN_VALUE_UNDEFINED &&
+            (target = rn_schema_target(m, schema, refs[i], value)) != NULL)
+            look_at(m, target);
     own->color = DONE;
     rn_leave(m->arena);
 }

@@ -43,7 +43,7 @@ struct rn_schema_options {
     bool any_order;   /* properties in any order, in objects that list at most RN_SCHEMA_ANY_ORDER_MOST */
     bool closed;      /* objects have no properties but those that the schema lists, where it does not say */
     bool one_of_as_any_of;             /* oneOf, where more than one branch may hold, is taken as anyOf */
-    bool allow_unenforced;             /* what cannot be enforced is left out */
+    bool allow_unenforced;             /* what cannot be enforced is left out, and so is its negation */
     bool escape_angle, escape_bracket; /* strings spell '<' or '[' as an escape: marks begin with it */
 };
 

@@ -120,8 +120,7 @@ static void only_values(struct rn_schema_maker *m, struct rn_case *c, const stru
     }
     both = rn_list_new(m->arena, 4);
     for (i = 0; i < old->n; i++) {
-        rn_step(m->arena, values->n);
-        for (k = 0; k < values->n && !rn_schema_equal(old->items[i], values->items[k]); k++)
+        for (k = 0; k < values->n && !rn_schema_equal(m, old->items[i], values->items[k]); k++)
             ;
         if (k < values->n)
             rn_list_push(m->arena, both, old->items[i]);
@@ -129,11 +128,13 @@ static void only_values(struct rn_schema_maker *m, struct rn_case *c, const stru
     c->values = both;
 }
 
-bool rn_name_list_has(const struct rn_name_list *list, const struct rn_str *name)
+bool rn_name_list_has(struct rn_schema_maker *m, const struct rn_name_list *list, const struct rn_str *name)
 {
-    for (; list != NULL; list = list->next)
+    for (; list != NULL; list = list->next) {
+        rn_step(m->arena, 1);
         if (rn_str_same(list->name, name))
             return true;
+    }
     return false;
 }
 
@@ -152,9 +153,11 @@ static const struct rn_clause *add_clause(struct rn_schema_maker *m, const struc
 {
     struct rn_clause *clause = rn_arena_take(m->arena, 1, sizeof *clause);
 
-    for (const struct rn_clause *at = list; at != NULL; at = at->next)
+    for (const struct rn_clause *at = list; at != NULL; at = at->next) {
+        rn_step(m->arena, 1);
         if (at->schema == schema)
             return list;
+    }
     *clause = (struct rn_clause){list, schema};
     return clause;
 }
@@ -205,8 +208,7 @@ static void apply_object(struct rn_schema_maker *m, struct rn_case *c, const str
         c->behind = a->schema;
         break;
     case RN_ATOM_REQUIRED:
-        if (!rn_name_list_has(c->required, a->name.name))
-            c->required = add_name(m, c->required, &a->name);
+        c->required = add_name(m, c->required, &a->name);
         break;
     case RN_ATOM_LACKS:
         c->lacking = add_name(m, c->lacking, &a->name);
@@ -227,9 +229,9 @@ static void apply_object(struct rn_schema_maker *m, struct rn_case *c, const str
         at_least(&c->min_properties, a->count.least);
         at_most(&c->max_properties, a->count.most);
     }
-    if (a->kind == RN_ATOM_REQUIRED && rn_name_list_has(c->lacking, a->name.name))
+    if (a->kind == RN_ATOM_REQUIRED && rn_name_list_has(m, c->lacking, a->name.name))
         c->kinds &= ~(uint32_t)RN_KIND_OBJECT;
-    if (a->kind == RN_ATOM_LACKS && rn_name_list_has(c->required, a->name.name))
+    if (a->kind == RN_ATOM_LACKS && rn_name_list_has(m, c->required, a->name.name))
         c->kinds &= ~(uint32_t)RN_KIND_OBJECT;
     if (c->min_properties > c->max_properties)
         c->kinds &= ~(uint32_t)RN_KIND_OBJECT;
@@ -471,11 +473,17 @@ static bool strings_empty(const struct rn_case *c)
 
 static bool required_empty(struct rn_schema_maker *m, const struct rn_case *c, uint32_t depth)
 {
+    struct rn_value looked_at = {.kind = RN_VALUE_DICT, .dict = rn_dict_new(m->arena)};
     const struct rn_name_list *name;
 
     for (name = c->required; name != NULL; name = name->next) {
-        const struct rn_literal_list *goal = rn_schema_property(m, c, name->name);
+        const struct rn_literal_list *goal;
 
+        rn_step(m->arena, 1);
+        if (rn_dict_get(looked_at, name->name->bytes, name->name->n).kind != RN_VALUE_UNDEFINED)
+            continue;
+        rn_dict_set(m->arena, looked_at.dict, rn_string_value(name->name), rn_bool(true));
+        goal = rn_schema_property(m, c, name->name);
         if (rn_literals_false(goal) || !rn_schema_name_allowed(m, c, name->name))
             return true;
         if (goal != NULL && depth < EMPTY_DEPTH && rn_schema_empty(m, rn_literals_of(m, goal), depth + 1))

@@ -265,7 +265,8 @@ rn_expr rn_schema_text_rule(struct rn_schema_maker *m, const struct rn_text_rule
     return at->rule == UINT32_MAX ? RN_GRAMMAR_NONE : rn_grammar_call(m->g, at->rule);
 }
 
-bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *rule, const struct rn_str *text)
+enum rn_holds rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *rule,
+                                   const struct rn_str *text)
 {
     uint32_t depth = m->arena->depth_limit, bytes;
     char *spelled;
@@ -274,10 +275,10 @@ bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *
     bool holds;
 
     if (rule->kind == RN_TEXT_IS)
-        return rn_str_same(rule->text, text) != rule->negated;
+        return rn_str_same(rule->text, text) != rule->negated ? RN_HOLDS : RN_HOLDS_NOT;
     e = rn_schema_text_rule(m, rule);
     if (e == RN_GRAMMAR_NONE)
-        return true;
+        return RN_HOLDS_UNKNOWN;
     spelled = rn_arena_take(m->arena, 6 * text->n, 1);
     for (i = 0; i < text->n && !m->raw; i += bytes)
         n += spell(m, rn_utf8_decode(text->bytes + i, &bytes), spelled + n);
@@ -286,7 +287,7 @@ bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *
     m->arena->depth_limit = depth + 2 * m->g->limits.depth;
     holds = rn_expr_matches(m->arena, m->g, e, spelled, n) != rule->negated;
     m->arena->depth_limit = depth;
-    return holds;
+    return holds ? RN_HOLDS : RN_HOLDS_NOT;
 }
 
 /* ---- Strings ---- */
