@@ -37,7 +37,8 @@
  * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not
  * wait for them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory
  * (SHORT) once its reader has been behind for long enough (keep_time.h): then the tier keeps it until CREDIT says that
- * it has read on (READY). */
+ * it has read on (READY). So it is with a prompt whose reader is behind when no lane is left, its own or the
+ * background's: it goes back, since others may wait for one. */
 #ifndef RN_ACTORS_DECODE_ACTOR_H
 #define RN_ACTORS_DECODE_ACTOR_H
 
@@ -75,6 +76,11 @@ struct rn_alone {
     uint64_t until_us;
 };
 
+/* Of what a step has for its draws; see decode/outs.c. */
+struct rn_outs_kept {
+    uint32_t n_changes, n_late;
+};
+
 struct rn_decode {
     struct rn_actor actor; /* first */
     const struct rn_context *context;
@@ -83,7 +89,8 @@ struct rn_decode {
     struct rn_request_queue prompts;
     struct rn_credit *credits; /* [max_streams] */
     struct rn_step_ring ring;
-    struct rn_batch *batch; /* the one that is composed, or was last */
+    struct rn_batch *batch;   /* the one that is composed, or was last */
+    struct rn_outs_kept kept; /* from running sequences, in the step that is composed next */
     struct rn_prompt_budget pace;
     struct rn_step_cost cost;
     struct rn_proposal *proposals; /* [max_streams], by slot */
@@ -143,7 +150,7 @@ bool rn_decode_check(const struct rn_decode *decode);
 bool rn_decode_batch_check(const struct rn_batch *batch);
 
 /* decode/stalls.c: of those that stall and are in no step, the one that has stalled longest of those that have for long
- * enough (keep_time.h); NULL: there is none, or no blocks are wanted. */
+ * enough (keep_time.h), where blocks are wanted, or hold a lane that others may want; NULL: there is none. */
 struct rn_request *rn_decode_next_stalled(const struct rn_decode *decode);
 
 /* decode/stalls.c: how long the stream has stalled is kept with its credit while its request is with the tier. */
@@ -152,8 +159,8 @@ void rn_decode_keep_stall(struct rn_decode *decode, const struct rn_request *req
 /* decode/stalls.c: a stall is over, since its reader has read on. The request, or NULL: it was given back. */
 void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credit, const struct rn_request *request);
 
-/* decode/stalls.c: where no step will wake decode, blocks are wanted and one stalls that is kept for now: asks for a
- * WAKE. */
+/* decode/stalls.c: where no step will wake decode, blocks or lanes are wanted and one stalls that is kept for now: asks
+ * for a WAKE. */
 void rn_decode_sleep(struct rn_decode *decode);
 
 /* decode/stalls.c: the prompt that has just come waits a moment for others, if it is alone (prompt_budget.h); does it

@@ -1,7 +1,8 @@
 /* The prefill actor: admitted prompts wait here until decode has a lane for them, in the order of fair_queue.h: by
  * priority, tenants in turn, by arrival. Lanes bound how many prompts are computed side by side; decode cuts them into
  * chunks that fill what its running sequences leave of each step's budget, in turn. Requests of negative priority, the
- * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in.
+ * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in. A prompt
+ * whose reader is behind gives its lane up before it holds up others (decode/stalls.c).
  *
  * A prompt of which a few rows are left to compute, the rest being shared, needs no lane: it is through in one step,
  * and a step with many such rows costs little more than one with a few. So 64 that waited for one prefix have their

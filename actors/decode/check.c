@@ -103,5 +103,6 @@ bool rn_decode_check(const struct rn_decode *decode)
 
     return running_are_whole(decode, &n_in_steps) && prompts_are_whole(decode, &n_in_steps) &&
            steps_are_whole(decode, n_in_steps) && lists_are_whole(decode) && rn_keep_time_check(&decode->keep) &&
+           decode->kept.n_changes <= decode->context->limits->max_changes && decode->kept.n_late <= 1 &&
            rn_prompt_budget_check(&decode->pace);
 }

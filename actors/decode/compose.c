@@ -3,12 +3,12 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * How much of the rows prompts may take is the pace's (prompt_budget.h). Each part goes by
- * priority, and in turn among equals. While prompts wait, running sequences take at most three quarters of the rows
- * and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
- * without a block for its next position is left out. While steps are in flight those take part whose next token the
- * last one draws, those that are in none, and prompts that go on. Nothing here changes what a row computes (law 5),
- * only when. */
+ * How much of the rows prompts may take is the pace's (prompt_budget.h). Each part goes by priority, and in turn among
+ * equals. While prompts wait, running sequences take at most three quarters of the rows and of the wanted rows, so
+ * that a prompt always advances; if its end lacks what its draw takes, that is kept for it in the next step. A
+ * sequence without credit (its reader is behind) or without a block for its next position is left out. While steps are
+ * in flight those take part whose next token the last one draws, those that are in none, and prompts that go on.
+ * Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode/compose.h"
 
 #include <string.h>
@@ -504,7 +504,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
         n = n < outs ? n : outs;
         n = n < (uint32_t)credit ? n : (uint32_t)credit;
     }
-    return n > 0 && n == left && rn_outs_left(decode, request) == 0 ? n - 1 : n;
+    return n;
 }
 
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)
@@ -560,7 +560,8 @@ struct prompt_rows {
     uint32_t most, most_short;
 };
 
-static void add_prompts_of(struct rn_decode *decode, int64_t level, struct prompt_rows rows)
+static void add_prompts_of(struct rn_decode *decode, int64_t level, struct prompt_rows rows,
+                           const struct rn_request **lacking)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
 
@@ -576,6 +577,10 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level, struct promp
             continue;
         go_on(decode, request);
         n = chunk_rows(decode, request, max_rows);
+        if (n > 0 && n == request->n_fill - request->n_done && rn_outs_left(decode, request) == 0) {
+            n--; /* without its last row, which draws */
+            *lacking = *lacking == NULL ? request : *lacking;
+        }
         if (n > 0)
             add_chunk(decode, request, n);
     }
@@ -613,10 +618,14 @@ static struct prompt_rows prompt_rows(const struct rn_decode *decode)
 static void add_prompts(struct rn_decode *decode)
 {
     struct prompt_rows rows = prompt_rows(decode);
+    const struct rn_request *lacking = NULL;
 
+    decode->kept = (struct rn_outs_kept){0, 0};
     for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, true, level))
-        add_prompts_of(decode, level, rows);
+        add_prompts_of(decode, level, rows, &lacking);
+    if (lacking != NULL)
+        rn_outs_keep(decode, lacking);
     if (decode->prompts.n > 0 && (decode->batch->step.n_rows > 0 || decode->ring.n_flying == 0))
         /* another one is first in the next step */
         rn_request_push(&decode->prompts, rn_request_pop(&decode->prompts));

@@ -73,9 +73,18 @@ uint32_t rn_outs_left(const struct rn_decode *decode, const struct rn_request *r
     if (request->sampler == NULL)
         return UINT32_MAX;
     if (draws_late(decode, request))
-        return decode->ring.most_late - decode->batch->n_late;
+        return decode->ring.most_late - decode->batch->n_late - decode->kept.n_late;
     n_changes = n_changes_of(decode, request);
-    return n_changes == 0 ? UINT32_MAX : (decode->context->limits->max_changes - decode->batch->n_changes) / n_changes;
+    return n_changes == 0
+               ? UINT32_MAX
+               : (decode->context->limits->max_changes - decode->batch->n_changes - decode->kept.n_changes) / n_changes;
+}
+
+void rn_outs_keep(struct rn_decode *decode, const struct rn_request *request)
+{
+    decode->kept.n_late = draws_late(decode, request);
+    decode->kept.n_changes = decode->kept.n_late > 0 ? 0 : n_changes_of(decode, request);
+    RN_ASSERT(decode->kept.n_changes <= decode->context->limits->max_changes);
 }
 
 /* The row is the request's of that number which is drawn. */

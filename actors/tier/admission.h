@@ -59,6 +59,7 @@ struct rn_admission {
     struct rn_tier_blocks *blocks;       /* the cache's */
     struct rn_fair_queue waiting;        /* for blocks, their session, another's blocks or their reader */
     bool full;                           /* the first that waits for blocks found none, and none have come back since */
+    int32_t full_priority;               /* that one's: who comes with a higher one stands in front of it */
     struct rn_admission_stream *streams; /* [max_streams] */
     uint32_t *inside;                    /* [n_inside] of [max_streams]: slots whose request has passed */
     uint32_t n_inside, n_wanting, n_preempting;

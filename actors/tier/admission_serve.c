@@ -87,6 +87,7 @@ static bool admit_some(struct rn_admission *admission, int64_t floor)
             rn_fair_queue_put_back(&admission->waiting, r, next);
             if (!rn_prefix_cache_waits(admission->cache, r->slot)) {
                 admission->full = true;
+                admission->full_priority = r->priority;
                 rn_admission_claim(admission, r->priority);
                 return false;
             }
@@ -135,7 +136,7 @@ void rn_admission_arrive(struct rn_admission *admission, struct rn_request *requ
     if (admission->waiting.n > 0)
         rn_prefix_cache_prefetch(admission->cache, request);
     rn_fair_queue_push(&admission->waiting, request, request->n_tokens);
-    if (!admission->full || request == admission->waiting.first)
+    if (!admission->full || request == admission->waiting.first || request->priority > admission->full_priority)
         rn_admission_serve(admission);
 }
 

@@ -269,6 +269,45 @@ static void counts_take_turns(void **state)
     }
 }
 
+/* Those that run would fill a step's room for counts by themselves, for as long as they run: prompts that come have
+ * their turn. */
+static void counts_for_who_comes(void **state)
+{
+    struct capture run[3] = {{0}}, late[3] = {{0}};
+    struct ring ring;
+    char text[DISTINCT + 1] = {0};
+
+    (void)state;
+    for (uint32_t i = 0; i < DISTINCT; i++)
+        text[i] = (char)('A' + i);
+    open_ring(&ring, 2, true, ORACLE_VOCAB);
+    for (uint32_t i = 0; i < 6; i++) {
+        runnel_request request = make_request(text, i < 3 ? 60 : 3, i < 3 ? &run[i] : &late[i - 3]);
+
+        request.prompt_bytes = DISTINCT - i;
+        request.sampling.presence_penalty = 0.9f;
+        request.ignore_eos = 1;
+        request.priority = i < 3 ? 0 : (int32_t)i - 3;
+        submit(&ring, &request);
+        for (uint32_t k = 0; i == 2 && k < 15; k++)
+            step(&ring);
+    }
+    for (uint32_t i = 0; i < 40; i++)
+        step(&ring);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(late[i].n_tokens, 3);
+        assert_true(run[i].n_tokens > 0 && run[i].n_terminal == 0);
+    }
+    for (uint32_t i = 0; i < 200; i++)
+        step(&ring);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(run[i].n_tokens, 60);
+        capture_clear(&run[i]);
+        capture_clear(&late[i]);
+    }
+    close_ring(&ring);
+}
+
 /* Cancelled with three steps in flight: told at once, let go behind the last of them, and nothing of it is left. */
 static void cancelled_in_flight(void **state)
 {
@@ -438,7 +477,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_with_any_ring),    cmocka_unit_test(cancelled_in_flight),
         cmocka_unit_test(penalties_in_any_ring), cmocka_unit_test(penalties_in_flight),
-        cmocka_unit_test(counts_take_turns),     cmocka_unit_test(same_on_threads),
+        cmocka_unit_test(counts_take_turns),     cmocka_unit_test(counts_for_who_comes),
+        cmocka_unit_test(same_on_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static uint32_t n_ends;
 /* What a stream was told. */
 struct told {
     runnel_stream stream;
-    uint32_t n_tokens;
+    uint32_t n_tokens, n_logits;
     int32_t tokens[TOKENS];
     bool ended;
     uint32_t end_order; /* 1: the first of all that ended */
@@ -40,6 +40,7 @@ static void on_event(void *user, const runnel_event *event)
 
     if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0)
         told->tokens[told->n_tokens++ % TOKENS] = event->token;
+    told->n_logits += event->type == RUNNEL_EVENT_LOGITS;
     if (event->type < RUNNEL_EVENT_DONE)
         return;
     told->ended = true;
@@ -48,13 +49,17 @@ static void on_event(void *user, const runnel_event *event)
     told->last.text = NULL;
 }
 
-static void start(uint64_t max_queued_tokens, uint64_t max_queued_bytes)
+static void start_with(uint32_t n_blocks, uint64_t max_queued_tokens, uint64_t max_queued_bytes)
 {
     const struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
     const struct manual_plan plan = {
-        .limits =
-            {.max_rows = 16, .max_seqs = 12, .max_outs = 12, .n_blocks = 16, .block_tokens = 4, .context_tokens = 64},
+        .limits = {.max_rows = 16,
+                   .max_seqs = 12,
+                   .max_outs = 12,
+                   .n_blocks = n_blocks,
+                   .block_tokens = 4,
+                   .context_tokens = 64},
         .options = &options,
         .clock = &clock,
     };
@@ -65,6 +70,11 @@ static void start(uint64_t max_queued_tokens, uint64_t max_queued_bytes)
     options.max_queued_bytes = max_queued_bytes;
     manual_open(&plan, &engine, &model, &oracle);
     n_ends = 0;
+}
+
+static void start(uint64_t max_queued_tokens, uint64_t max_queued_bytes)
+{
+    start_with(16, max_queued_tokens, max_queued_bytes);
 }
 
 static void stop(void)
@@ -162,6 +172,42 @@ static void higher_priority_takes_memory(void **state)
     stop();
 }
 
+/* Likewise where one of a still higher priority stands in front of it, which is held for its session's sake, and one of
+ * the same as the one that runs waits for memory behind it. */
+static void held_one_hides_no_other(void **state)
+{
+    struct told low, turn, held, waits, high;
+    runnel_session session;
+    runnel_request request;
+
+    (void)state;
+    start(0, 0);
+    assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
+    request = request_of(&low, 20, 40, 3);
+    submit(&low, &request);
+    for (uint32_t i = 0; i < 2; i++) {
+        request = request_of(i == 0 ? &turn : &held, 2, i == 0 ? 30 : 2, 50 * (i + 1));
+        request.priority = 5;
+        request.session = session;
+        submit(i == 0 ? &turn : &held, &request);
+        for (uint32_t k = 0; k < 3; k++)
+            step();
+    }
+    request = request_of(&waits, 40, 5, 200);
+    submit(&waits, &request);
+    step();
+    assert_int_equal(model->tier.admission.waiting.n, 2);
+    request = request_of(&high, 30, 5, 150);
+    request.priority = 3;
+    submit(&high, &request);
+    run_all();
+    assert_int_equal(turn.end_order + held.end_order + high.end_order + low.end_order + waits.end_order, 15);
+    assert_true(high.end_order < turn.end_order);
+    assert_true(held.end_order < low.end_order && low.end_order < waits.end_order);
+    assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
+    stop();
+}
+
 /* Of two equals that do not fit together the older goes on, and the younger one is taken back and ends too. */
 static void older_goes_on(void **state)
 {
@@ -207,6 +253,104 @@ static void paused_one_makes_room(void **state)
     run_all();
     assert_int_equal(paused.last.type, RUNNEL_EVENT_DONE);
     assert_int_equal(paused.n_tokens, 44);
+    stop();
+}
+
+static void step_whole(uint32_t n_steps)
+{
+    for (uint32_t i = 0; i < n_steps; i++) {
+        step();
+        assert_true(rn_decode_check(&model->decode) && rn_prefill_check(&model->prefill));
+    }
+}
+
+/* Too long for a prompt without a lane, and with more logits than a reader may be behind. */
+static runnel_request long_prompt(struct told *told, uint32_t first, int32_t priority, bool logits)
+{
+    runnel_request request = request_of(told, 40, 5, first);
+
+    request.priority = priority;
+    request.want_logits = logits;
+    return request;
+}
+
+/* So many prompts whose readers have stopped: there is a lane for another one and for the next, and once they are read
+ * they go on to what they have alone. */
+static void prompts_make_way(uint32_t n, int32_t priority)
+{
+    struct told stalled[RN_PREFILL_LANES], others[2], alone;
+    runnel_request request;
+
+    start_with(200, 0, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        request = long_prompt(&stalled[i], 20 * i, priority, true);
+        submit(&stalled[i], &request);
+        assert_int_equal(runnel_stream_pause(engine, stalled[i].stream), RUNNEL_OK);
+    }
+    step_whole(100);
+    assert_int_equal(model->decode.prompts.n, n);
+    for (uint32_t i = 0; i < 2; i++) {
+        request = long_prompt(&others[i], 201 + 3 * i, priority, false);
+        submit(&others[i], &request);
+    }
+    now += 1000000;
+    step_whole(100);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(others[i].last.type, RUNNEL_EVENT_DONE);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_false(stalled[i].ended);
+        assert_int_equal(runnel_stream_resume(engine, stalled[i].stream), RUNNEL_OK);
+    }
+    step_whole(1000);
+    assert_int_equal(model->prefill.free_lanes, RN_PREFILL_LANES);
+    for (uint32_t i = 0; i < n; i++) {
+        request = long_prompt(&alone, 20 * i, priority, true);
+        request.cache_salt = 9;
+        submit(&alone, &request);
+        step_whole(100);
+        assert_int_equal(stalled[i].last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(stalled[i].n_logits, alone.n_logits);
+        assert_int_equal(stalled[i].n_tokens, 5);
+        assert_memory_equal(stalled[i].tokens, alone.tokens, 5 * sizeof alone.tokens[0]);
+    }
+    stop();
+}
+
+static void stalled_prompts_make_way(void **state)
+{
+    (void)state;
+    prompts_make_way(RN_PREFILL_LANES - 1, 0);
+    prompts_make_way(RN_PREFILL_LANES, 0);
+    prompts_make_way(RN_BACKGROUND_LANES, -1);
+}
+
+/* A prompt keeps its lane while another may have one, and for a moment: its reader mostly reads on by then. */
+static void stalled_prompts_keep_lanes(void **state)
+{
+    struct told stalled[RN_PREFILL_LANES];
+    runnel_request request;
+
+    (void)state;
+    start_with(200, 0, 0);
+    for (uint32_t i = 0; i < RN_PREFILL_LANES; i++) {
+        request = long_prompt(&stalled[i], 20 * i, 0, true);
+        submit(&stalled[i], &request);
+        assert_int_equal(runnel_stream_pause(engine, stalled[i].stream), RUNNEL_OK);
+    }
+    step_whole(100);
+    assert_int_equal(model->decode.prompts.n, RN_PREFILL_LANES);
+    assert_int_equal(stats_now().preemptions, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        now += 1000000;
+        step_whole(10);
+        assert_int_equal(model->decode.prompts.n, RN_PREFILL_LANES - 1);
+        assert_int_equal(stats_now().preemptions, 1);
+    }
+    for (uint32_t i = 0; i < RN_PREFILL_LANES; i++)
+        assert_int_equal(runnel_stream_cancel(engine, stalled[i].stream), RUNNEL_OK);
+    step_whole(10);
+    for (uint32_t i = 0; i < RN_PREFILL_LANES; i++)
+        assert_int_equal(stalled[i].last.type, RUNNEL_EVENT_CANCELLED);
     stop();
 }
 
@@ -469,8 +613,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_alone_waits_for_others),
         cmocka_unit_test(higher_priority_takes_memory),
+        cmocka_unit_test(held_one_hides_no_other),
         cmocka_unit_test(older_goes_on),
         cmocka_unit_test(paused_one_makes_room),
+        cmocka_unit_test(stalled_prompts_make_way),
+        cmocka_unit_test(stalled_prompts_keep_lanes),
         cmocka_unit_test(background_leaves_lanes),
         cmocka_unit_test(short_prompts_need_no_lane),
         cmocka_unit_test(deadlines),
