@@ -7,7 +7,7 @@
 
 #include "apps/runnel/common.h"
 
-enum { MAX_CALLS = 128, PIECE_BYTES = 1024 };
+enum { PIECE_BYTES = 1024 };
 
 /* ---- Buffers ----------------------------------------------------------------------------- */
 
@@ -327,12 +327,9 @@ void openai_logprobs_add(struct openai_choice *choice, const runnel_event *event
 
 static void begin_call(struct openai_choice *choice, const runnel_event *event)
 {
-    struct openai_call **grown = NULL, *call = NULL;
+    struct openai_call *call = calloc(1, sizeof *call);
+    struct openai_call **grown = realloc(choice->calls, (choice->n_calls + 1) * sizeof(*grown));
 
-    if (choice->n_calls == MAX_CALLS)
-        return;
-    call = calloc(1, sizeof *call);
-    grown = realloc(choice->calls, (choice->n_calls + 1) * sizeof(*grown));
     choice->calls = grown != NULL ? grown : choice->calls;
     if (call == NULL || grown == NULL) {
         free(call);

@@ -110,6 +110,7 @@ static bool find_member(const struct openai_request *request, const char *senten
     static const struct {
         const char *member, *field, *part;
     } members[] = {{"sampling.biases", "logit_bias", ": entry"},
+                   {"sampling.n_biases", "logit_bias", ": the number of tokens"},
                    {"sampling.samplers.order", "samplers", NULL},
                    {"sampling.samplers", "samplers", NULL},
                    {"sampling.samplers.dry_breakers", "dry_sequence_breakers", NULL},

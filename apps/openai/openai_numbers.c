@@ -144,6 +144,15 @@ static const char *skip_string(const char *at, const char *end)
     return at < end ? at + 1 : end;
 }
 
+/* Of what begins as a number and is none: the sign and all digits at once, or a long row of them would be read again
+ * from each digit on. The parser refuses it. */
+static size_t skipped_bytes(const char *at, const char *end)
+{
+    size_t sign = *at == '-';
+
+    return sign + count_digits(at + sign, end);
+}
+
 /* The next number to be kept in [at, end); NULL: there is none. */
 static const char *find_kept(const char *at, const char *end, size_t *n)
 {
@@ -157,7 +166,7 @@ static const char *find_kept(const char *at, const char *end, size_t *n)
             *n = number.bytes;
             if (must_keep(at, &number))
                 return at;
-            at += number.bytes + (number.bytes == 0);
+            at += number.bytes > 0 ? number.bytes : skipped_bytes(at, end);
         } else {
             at++;
         }

@@ -193,6 +193,7 @@ BAD_BODIES = [  # url, body, code, param
     (TEXT, {"prompt": "a", "logit_bias": {"5": "x"}}, "invalid_type", "logit_bias.5"),
     (TEXT, {"prompt": "a", "logit_bias": {"5": 101}}, "invalid_value", "logit_bias.5"),
     (TEXT, {"prompt": "a", "logit_bias": {"2048": 1}}, "invalid_value", "logit_bias"),
+    (TEXT, {"prompt": "a", "logit_bias": {str(i): 1 for i in range(2049)}}, "invalid_value", "logit_bias"),
     (TEXT, {"prompt": "a", "logprobs": 21}, "invalid_value", "logprobs"),
     (TEXT, {"prompt": "a", "echo": "x"}, "invalid_type", "echo"),
     (TEXT, {"prompt": "a", "echo": True, "logprobs": 1, "suffix": "b"}, "unsupported_value", "echo"),

@@ -13,7 +13,7 @@ import time
 import unittest
 
 import common
-from batch_job import TEXT, Job, line, story
+from batch_job import EMBED, TEXT, Job, line, story
 from common import MODEL, run
 
 
@@ -381,20 +381,22 @@ class Errors(unittest.TestCase):
 
 class Summary(unittest.TestCase):
     def test_counts(self):
-        job = Job([story(0), "{", line("two", TEXT, {"prompt": ["Once upon a time", "A cat"], "max_tokens": 4})])
+        both = {"prompt": ["Once upon a time", "A cat"], "max_tokens": 4}
+        job = Job([story(0), "{", line("two", TEXT, {**both, "best_of": 3}), line("n", TEXT, {**both, "n": 2}),
+                   line("vectors", EMBED, {"input": ["Once upon a time", "A cat"]})])
         path = job.path / "summary.json"
         self.assertEqual(job.run("--summary", path, "-q").returncode, 0)
         told = json.loads(path.read_text())
         usage = [a["response"]["body"]["usage"] for a in job.answers() if a["response"]]
         self.assertEqual((told["object"], told["status"], told["exit_code"], told["model"]),
                          ("batch", "completed", 0, pathlib.Path(MODEL).name))
-        self.assertEqual(told["request_counts"], {"total": 3, "completed": 2, "failed": 1})
+        self.assertEqual(told["request_counts"], {"total": 5, "completed": 4, "failed": 1})
         self.assertEqual((told["usage"]["input_tokens"], told["usage"]["output_tokens"], told["usage"]["total_tokens"]),
-                         tuple(sum(u[k] for u in usage)
+                         tuple(sum(u.get(k, 0) for u in usage)
                                for k in ("prompt_tokens", "completion_tokens", "total_tokens")))
         self.assertEqual((told["input_file"], told["output_file"], told["error_file"]),
                          (str(job.input), str(job.output), None))
-        self.assertEqual((told["run"]["lines"], told["run"]["seconds"] > 0), (3, True))
+        self.assertEqual((told["run"]["lines"], told["run"]["seconds"] > 0), (5, True))
         result = job.run("--resume", "--summary", "-", "-q", "--fail-on", "any")
         told = json.loads(result.stdout)
         self.assertEqual((result.returncode, told["exit_code"], told["status"], told["run"]["lines"]),

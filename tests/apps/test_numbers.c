@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -188,6 +189,31 @@ static void what_is_no_number_is_refused(void **state)
         assert_null(openai_parse(bad[i], strlen(bad[i]), NULL));
 }
 
+/* Each digit is read a few times at most. Were the rest of such a row read again from each digit on, it would take
+ * minutes of processor time. Allowed is a hundred times what the test needs. */
+static void rows_of_digits_that_are_no_number(void **state)
+{
+    enum { N = 1 << 20 };
+    static const struct {
+        const char *first, *last;
+        char digit;
+    } rows[] = {{"", "", '0'},    {"-", "", '0'},   {"", ".", '1'},   {"[", ".]", '1'},
+                {"1.", "e", '2'}, {"1e", "x", '3'}, {"5-", "-", '0'}, {"", "e+", '1'}};
+    char *text = malloc(N);
+    clock_t before = clock();
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        memset(text, rows[i].digit, N);
+        memcpy(text, rows[i].first, strlen(rows[i].first));
+        memcpy(text + N - strlen(rows[i].last), rows[i].last, strlen(rows[i].last));
+        assert_null(openai_parse(text, N, NULL));
+        assert_true(clock() - before < (clock_t)10 * CLOCKS_PER_SEC);
+    }
+    free(text);
+}
+
 /* What stands for a number within the program is an object, but none that a text has brought. */
 static void no_object_stands_for_a_number(void **state)
 {
@@ -229,6 +255,7 @@ int main(void)
         cmocka_unit_test(numbers_where_they_are_asked_for),
         cmocka_unit_test(errors_have_their_place),
         cmocka_unit_test(what_is_no_number_is_refused),
+        cmocka_unit_test(rows_of_digits_that_are_no_number),
         cmocka_unit_test(no_object_stands_for_a_number),
     };
 

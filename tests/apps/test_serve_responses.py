@@ -221,6 +221,20 @@ class Responses(unittest.TestCase):
                 self.assertIsNotNone(joined.last)
                 self.assertEqual(shape(joined.last), shape(self.respond(**body)))
 
+    def test_many_calls(self):
+        body = {"input": "x", "max_output_tokens": 2000, "temperature": 0, "tool_choice": "required",
+                "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}]}
+        with template("{{ tools | tojson }}List of tools: []\n") as options:
+            server = Server(*options, "-c", "4096")
+            joined = Join(server.events(RESPONSES, body))
+            status, whole = server.post(RESPONSES, body)
+            self.assertEqual((status, server.stop()[0]), (200, 0))
+        calls = [item for item in joined.output if item["type"] == "function_call"]
+        self.assertGreater(len(calls), 130)
+        self.assertEqual({(item["name"], item["arguments"]) for item in calls}, {("f", "{}")})
+        self.assertEqual(len({item["call_id"] for item in calls}), len(calls))
+        self.assertEqual(shape(joined.last), shape(whole))
+
     def test_reasoning_in_pieces(self):
         with template("{{ reasoning_effort }}</think><think>\n") as options:
             server = Server(*options)

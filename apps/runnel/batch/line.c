@@ -274,7 +274,7 @@ void batch_line_write(FILE *to, struct batch_line *line, const char *model, int6
         put_response(to, line, model, created);
     fputs("}\n", to);
     for (size_t i = 0; i < line->n_open; i++) {
-        bool is_first = line->request.n <= 1 || i % (size_t)line->request.n == 0; /* as the answer's usage has it */
+        bool is_first = i % openai_request_tries(&line->request) == 0; /* as the answer's usage has it */
 
         answer->prompt_tokens += is_first ? line->choices[i].usage.prompt_tokens : 0;
         answer->cached_tokens += is_first ? line->choices[i].usage.cached_tokens : 0;
