@@ -373,8 +373,9 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 
     request->verified = can_draft(verifier, request) && can_go_back(verifier, request) &&
                         (stream->generation == request->generation || begin_stream(verifier, stream, request));
-    if (request->verified && request->shifted && stream->proposer != NULL && stream->proposer->ops->restart != NULL)
-        stream->proposer->ops->restart(stream->proposer);
+    if (request->shifted && stream->generation == request->generation && stream->proposer != NULL &&
+        stream->proposer->ops->restart != NULL)
+        stream->proposer->ops->restart(stream->proposer); /* also of one that drafts again later */
     request->shifted = false;
     if (request->verified) {
         RN_CHECK(request->n_tokens <= stream->n_limit);

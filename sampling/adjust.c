@@ -54,7 +54,7 @@ static void penalise_one(const runnel_sampling *p, const struct values *values, 
     }
     place = place_of(values->list, token);
     if (place < values->list->n)
-        values->list->x[place] = fmax(penalised(p, values->list->x[place], count), -DBL_MAX / 4);
+        values->list->x[place] = fmin(fmax(penalised(p, values->list->x[place], count), -DBL_MAX / 4), DBL_MAX / 4);
 }
 
 static bool is_among(int32_t token, const struct rn_count *changes, uint32_t n)

@@ -116,49 +116,75 @@ static int32_t token_at(const struct view *view, uint64_t i)
     return dry->tokens[i >= view->base ? i - view->base : i + dry->window - view->base];
 }
 
-/* How many tokens up to `at` equal as many at the end; none before `first`. The tokens at `at` and at the end are known
- * to be equal. */
-static uint32_t length_at(const struct view *view, uint64_t at, uint64_t first)
+/* The end of the sequence, from its last token back, as far as a repetition can reach: a breaker ends it. */
+struct end {
+    int32_t tokens[RN_DRY_LONGEST];
+    uint32_t same[RN_DRY_LONGEST]; /* how many from there on equal as many from the last; of 0 not asked */
+    uint32_t n;
+};
+
+static void take_end(const struct view *view, uint64_t first, struct end *end)
 {
-    uint32_t n = 1;
+    uint32_t from = 0, to = 0; /* the run of equal tokens that reaches furthest: those from `from` to `to` */
 
-    while (n < RN_DRY_LONGEST && at >= first + n) {
-        int32_t token = token_at(view, at - n);
+    end->n = 0;
+    while (end->n < RN_DRY_LONGEST && end->n < view->n - first) {
+        int32_t token = token_at(view, view->n - 1 - end->n);
 
-        if (token < 0 || token != token_at(view, view->n - 1 - n))
+        if (token < 0)
             break;
-        n++;
+        end->tokens[end->n++] = token;
     }
-    return n;
+    for (uint32_t i = 1; i < end->n; i++) {
+        uint32_t n = i >= to ? 0 : end->same[i - from] < to - i ? end->same[i - from] : to - i;
+
+        while (i + n < end->n && end->tokens[n] == end->tokens[i + n])
+            n++;
+        end->same[i] = n;
+        if (i + n > to) {
+            from = i;
+            to = i + n;
+        }
+    }
 }
 
+/* For each place from the last but one back, how many tokens up to it equal as many at the end, none before `first`:
+ * the Z-algorithm. What has been compared already, the tokens of the furthest run, says how long a run inside it is, so
+ * each token is compared about once whatever the text is. */
 uint32_t rn_dry_lengths(const struct rn_dry *dry, const int32_t *path, uint32_t n_path, uint32_t least,
                         int32_t *lengths, int32_t *touched)
 {
     struct view view = {.dry = dry, .n = dry->n_tokens + n_path, .base = dry->n_tokens - dry->n_tokens % dry->window};
     struct rn_dry_tail tail = dry->tail;
-    uint64_t first = view.n > dry->window ? view.n - dry->window : 0;
-    uint32_t n = 0;
-    int32_t last;
+    uint64_t first = view.n > dry->window ? view.n - dry->window : 0, n_places, from = 0, to = 0;
+    uint32_t n_touched = 0;
+    struct end end;
 
     RN_ASSERT(n_path <= RUNNEL_MAX_DRAFTS);
     for (uint32_t i = 0; i < n_path; i++)
         view.path[i] = breaks(dry, &tail, path[i]) ? path[i] | BREAKS : path[i];
-    if (view.n - first < 2 || (last = token_at(&view, view.n - 1)) < 0)
+    if (view.n - first < 2)
         return 0;
-    for (uint64_t at = first; at < view.n - 1; at++) {
+    take_end(&view, first, &end);
+    n_places = end.n == 0 ? 0 : view.n - 1 - first;
+    for (uint64_t i = 0; i < n_places; i++) { /* the token view.n - 2 - i */
+        uint32_t n = i >= to ? 0 : end.same[i - from] < to - i ? end.same[i - from] : (uint32_t)(to - i);
         int32_t next;
-        uint32_t length;
 
-        if (token_at(&view, at) != last)
+        while (n < end.n && i + n < n_places && token_at(&view, view.n - 2 - i - n) == end.tokens[n])
+            n++;
+        if (i + n > to) {
+            from = i;
+            to = i + n;
+        }
+        if (n == 0 || n < least)
             continue;
-        length = length_at(&view, at, first);
-        next = token_at(&view, at + 1) & INT32_MAX;
-        if (length < least || (int32_t)length <= lengths[next])
+        next = token_at(&view, view.n - 1 - i) & INT32_MAX;
+        if ((int32_t)n <= lengths[next])
             continue;
         if (lengths[next] == 0)
-            touched[n++] = next;
-        lengths[next] = (int32_t)length;
+            touched[n_touched++] = next;
+        lengths[next] = (int32_t)n;
     }
-    return n;
+    return n_touched;
 }

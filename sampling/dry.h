@@ -49,7 +49,7 @@ void rn_dry_add(struct rn_dry *dry, int32_t token);
 
 /* The lengths of tokens that would make a repetition of at least `least` longer, if path[n_path] came behind the
  * sequence, n_path at most RUNNEL_MAX_DRAFTS: lengths[token], each token once in touched; returns how many. lengths are
- * 0 before, and are the caller's to put back. Both have room for a vocabulary. */
+ * 0 before, and are the caller's to put back. Both have room for a vocabulary. Time goes with the window alone. */
 uint32_t rn_dry_lengths(const struct rn_dry *dry, const int32_t *path, uint32_t n_path, uint32_t least,
                         int32_t *lengths, int32_t *touched);
 

@@ -30,11 +30,12 @@ static void index_tokens(struct ngram *ngram, const int32_t *tokens, uint32_t n_
     ngram->n_indexed = n_tokens;
 }
 
-/* Where the sequence went on after its last n tokens; 0: it never did. */
+/* Where the sequence went on after its last n tokens; 0: it never did. A place beyond its end is of a sequence that was
+ * longer. */
 static uint32_t find(struct ngram *ngram, const int32_t *tokens, uint32_t n_tokens, uint32_t n)
 {
     uint32_t at = n_tokens > n ? *slot_of(ngram, tokens + n_tokens - n, n) : 0;
-    bool same = at >= n && memcmp(tokens + at - n, tokens + n_tokens - n, n * sizeof tokens[0]) == 0;
+    bool same = at >= n && at < n_tokens && memcmp(tokens + at - n, tokens + n_tokens - n, n * sizeof tokens[0]) == 0;
 
     return same ? at : 0;
 }

@@ -139,10 +139,11 @@ void rn_sampler_take(struct rn_sampler *s, const struct rn_pick *pick)
         s->state = pick->state;
 }
 
-void rn_sampler_restart(struct rn_sampler *s, const int32_t *tokens, uint32_t n_tokens)
+void rn_sampler_restart(struct rn_sampler *s, const int32_t *tokens, uint32_t n_head, uint32_t n_tokens)
 {
-    uint64_t n_answer = s->n_answered < n_tokens ? s->n_answered : n_tokens;
+    uint64_t n_answer = s->n_answered < n_tokens - n_head ? s->n_answered : n_tokens - n_head;
 
+    RN_ASSERT(n_head <= n_tokens);
     if (s->penalties)
         rn_counts_clear(&s->counts);
     if (s->dry_on)

@@ -58,9 +58,10 @@ void rn_sampler_begin_answer(struct rn_sampler *sampler);
 /* The same with a token that was drawn from this state: with what mirostat and adaptive_p remember of the draw. */
 void rn_sampler_take(struct rn_sampler *sampler, const struct rn_pick *pick);
 
-/* Forgets what tokens there were, and is told of these, the last of which are the answer's. The length of the answer
- * so far and what mirostat and adaptive_p remember stay. */
-void rn_sampler_restart(struct rn_sampler *sampler, const int32_t *tokens, uint32_t n_tokens);
+/* Forgets what tokens there were, and is told of these: the first n_head are the prompt's, of the others the last are
+ * the answer's. The length of the answer so far and what mirostat and adaptive_p remember stay. n_head at most
+ * n_tokens. */
+void rn_sampler_restart(struct rn_sampler *sampler, const int32_t *tokens, uint32_t n_head, uint32_t n_tokens);
 
 /* Its parameters, with biases; borrowed. */
 const runnel_sampling *rn_sampler_params(const struct rn_sampler *sampler);

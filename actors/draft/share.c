@@ -56,6 +56,17 @@ uint32_t rn_draft_share_begin(struct rn_draft_share *share, const struct rn_requ
     return (uint32_t)(place - share->places) + 1;
 }
 
+/* Where what is stored of the request begins: a little before its answer, or what is left of that behind the head.
+ * *answer: its answer's first token that is left. */
+static uint32_t first_stored(const struct rn_request *request, uint32_t *answer)
+{
+    uint32_t head = request->n_shifts > 0 ? rn_request_head(request) : 0;
+    uint64_t gone = request->n_dropped;
+
+    *answer = request->n_prompt > gone + head ? request->n_prompt - (uint32_t)gone : head;
+    return *answer > head + CONTEXT ? *answer - CONTEXT : head;
+}
+
 void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_proposer *proposer,
                         const struct rn_request *request)
 {
@@ -64,10 +75,11 @@ void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_
     RN_ASSERT(place <= RN_DRAFT_SHARES && share->places[place - 1].n_users > 0);
     rn_ngram_share(proposer, NULL);
     share->places[place - 1].n_users--;
-    if (request != NULL && request->n_tokens > request->n_prompt && !request->suspect) {
-        uint32_t first = request->n_prompt > CONTEXT ? request->n_prompt - CONTEXT : 0;
+    if (request != NULL && !request->suspect) {
+        uint32_t answer, first = first_stored(request, &answer);
 
-        rn_ngram_store_add(share->places[place - 1].store, request->tokens + first, request->n_tokens - first);
+        if (request->n_tokens > answer)
+            rn_ngram_store_add(share->places[place - 1].store, request->tokens + first, request->n_tokens - first);
     }
 }
 

@@ -17,8 +17,9 @@ static bool drops_bos(const struct rn_request *request, const struct rn_session 
     return session != NULL && session->n_tokens > 0 && request->first_bos && request->n_tokens > 0;
 }
 
-/* How many tokens of the prompt stand in the session already. A prompt that continues the session shares no more than
- * a BOS; one that is the whole conversation begins with all that rewind_session has left. */
+/* How many tokens of the prompt stand in the session already, or will in place of what does: a prompt that continues
+ * the session shares no more than a BOS; one that is the whole conversation begins with all that rewind_session leaves.
+ * Of a session that is not yet cut the number means nothing, but prompt_tokens is the same. */
 static uint32_t shared_tokens(const struct rn_request *request, const struct rn_session *session)
 {
     return request->whole && session != NULL ? session->n_tokens : drops_bos(request, session);
@@ -29,7 +30,8 @@ static uint64_t prompt_tokens(const struct rn_request *request, const struct rn_
     return (uint64_t)request->n_tokens - shared_tokens(request, session) + (session != NULL ? session->n_tokens : 0);
 }
 
-/* A whole conversation takes the place of the session's: what both begin with stays, with its KV. */
+/* A whole conversation takes the place of the session's: what both begin with stays, with its KV. The other tokens are
+ * behind session->n_tokens until the turn has begun. */
 static void rewind_session(struct rn_admission *admission, const struct rn_request *request, struct rn_session *session)
 {
     uint32_t n = 0, n_blocks;
@@ -43,7 +45,6 @@ static void rewind_session(struct rn_admission *admission, const struct rn_reque
     if (n_blocks < session->n_blocks)
         rn_tier_blocks_unref(admission->blocks, session->blocks + n_blocks, session->n_blocks - n_blocks);
     session->n_blocks = n_blocks < session->n_blocks ? n_blocks : session->n_blocks;
-    rn_word_set(&session->n_known, n);
 }
 
 /* Joins session history and prompt in admission->tokens. */
@@ -350,17 +351,25 @@ static bool begin(struct rn_admission *admission, struct rn_request *request, st
 bool rn_admission_begin_first(struct rn_admission *admission, struct rn_request *request, struct rn_session *session)
 {
     uint64_t prompt;
-    uint32_t limit;
+    uint32_t limit, n_before = session != NULL ? session->n_tokens : 0;
+    bool done;
 
     RN_ASSERT(!request->resumed && request->n_blocks == 0 && (session == NULL || !session->busy));
+    prompt = prompt_tokens(request, session);
+    limit = limit_of(admission, request, prompt);
+    check_fits(request, session, prompt, limit);
+    if (request->outcome != RN_OUTCOME_NONE)
+        return true;
     if (session != NULL && request->whole)
         rewind_session(admission, request, session);
     if (session != NULL && session->n_blocks > 0 && !rn_prefix_salt_same(session->salt, rn_request_salt(request)))
         rn_admission_drop_blocks(admission, session);
-    prompt = prompt_tokens(request, session);
-    limit = limit_of(admission, request, prompt);
-    check_fits(request, session, prompt, limit);
-    return request->outcome != RN_OUTCOME_NONE || begin(admission, request, session, (uint32_t)prompt, limit);
+    done = begin(admission, request, session, (uint32_t)prompt, limit);
+    if (session != NULL && (!done || request->outcome != RN_OUTCOME_NONE))
+        session->n_tokens = n_before; /* a turn that has not begun takes nothing of it but KV */
+    else if (session != NULL && request->whole)
+        rn_word_set(&session->n_known, session->n_tokens);
+    return done;
 }
 
 void rn_admission_shift(const struct rn_admission *admission, struct rn_request *request)
@@ -380,7 +389,7 @@ void rn_admission_shift(const struct rn_admission *admission, struct rn_request 
 
         request->n_limit = end < longest ? (uint32_t)end : longest;
     }
-    rn_sampler_restart(request->sampler, request->tokens, request->n_tokens);
+    rn_sampler_restart(request->sampler, request->tokens, head, request->n_tokens);
     request->shifts = false;
     request->shifted = true;
 }

@@ -1,5 +1,5 @@
-/* Chains by hand: what DRY finds and what ends it, the order of samplers, penalties of the answer alone, answers of a
- * least length. */
+/* Chains by hand: what DRY finds and what ends it, the order of samplers, penalties of the answer alone, extreme values,
+ * answers of a least length. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,9 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "reference.h"
+#include "sampling/dry.h"
 #include "sampling/sampler.h"
 #include "text/vocab.h"
 
@@ -126,6 +128,80 @@ static void breakers_by_hand(void **state)
     }
 }
 
+/* The lengths at each place, compared anew from there back. */
+static void lengths_anew(const struct rn_dry *dry, const int32_t *all, int64_t n, uint32_t least, int32_t *lengths)
+{
+    int64_t first = n > dry->window ? n - dry->window : 0;
+
+    for (int64_t at = first; at < n - 1; at++) {
+        int32_t length = 0;
+
+        while (length < (int32_t)RN_DRY_LONGEST && at - length >= first && all[at - length] == all[n - 1 - length] &&
+               all[at - length] != '-')
+            length++;
+        if (length > 0 && length >= (int32_t)least && length > lengths[all[at + 1]])
+            lengths[all[at + 1]] = length;
+    }
+}
+
+/* Of random texts of few letters, of one letter, and of such as repeat themselves; breakers, paths and full windows
+ * among them. */
+static void lengths_as_compared_anew(void **state)
+{
+    enum { TEXT = 600, PATH = 6 };
+    const char *breaker = "-";
+    uint64_t random = 11;
+    uint32_t n_found = 0, n_longest = 0;
+
+    (void)state;
+    for (uint32_t round = 0; round < 400; round++) {
+        uint32_t n = 1 + (uint32_t)(rn_splitmix64(&random) % TEXT), letters = 1 + round % 4, period = 1 + round % 150;
+        uint32_t least = round % 3;
+        int32_t all[TEXT + PATH], touched[256], lengths[256] = {0}, right[256];
+        struct rn_heap heap;
+        struct rn_vocab *vocab;
+        struct rn_dry dry;
+        runnel_samplers s;
+
+        rn_heap_init(&heap, NULL);
+        vocab = rn_vocab_new_bytes(&heap);
+        runnel_samplers_default(&s);
+        s.dry_breakers = &breaker;
+        s.n_dry_breakers = 1;
+        s.dry_tokens = round % 5 == 0 ? 0 : 1 + (uint32_t)(rn_splitmix64(&random) % TEXT);
+        assert_true(rn_dry_init(&dry, &heap, &s, TEXT));
+        dry.vocab = vocab;
+        for (uint32_t i = 0; i < n + PATH; i++) {
+            all[i] = 'a' + (int32_t)(rn_splitmix64(&random) % letters);
+            if (round % 2 == 0 && i >= period && rn_splitmix64(&random) % 200 > 0)
+                all[i] = all[i - period];
+            else if (round % 8 == 7 && rn_splitmix64(&random) % 30 == 0)
+                all[i] = '-';
+        }
+        for (uint32_t i = 0; i < n; i++)
+            rn_dry_add(&dry, all[i]);
+        for (uint32_t n_path = 0; n_path <= PATH; n_path++) {
+            uint32_t n_touched = rn_dry_lengths(&dry, all + n, n_path, least, lengths, touched);
+
+            memset(right, 0, sizeof right);
+            lengths_anew(&dry, all, n + n_path, least, right);
+            assert_memory_equal(lengths, right, sizeof right);
+            for (uint32_t i = 0; i < n_touched; i++) {
+                assert_int_not_equal(lengths[touched[i]], 0); /* each once */
+                n_found++;
+                n_longest += lengths[touched[i]] == (int32_t)RN_DRY_LONGEST;
+                lengths[touched[i]] = 0;
+            }
+            memset(right, 0, sizeof right);
+            assert_memory_equal(lengths, right, sizeof right);
+        }
+        rn_dry_fini(&dry, &heap);
+        rn_vocab_free(vocab);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+    assert_true(n_found > 2000 && n_longest > 200);
+}
+
 /* Which of the first 32 tokens 500 draws reach. */
 static uint32_t reached(const runnel_samplers *s, const runnel_sampling *p, uint32_t n)
 {
@@ -220,12 +296,88 @@ static void penalties_of_the_answer(void **state)
             rn_sampler_begin_answer(sampler);
             rn_sampler_accept(sampler, 0);
             if (again)
-                rn_sampler_restart(sampler, (const int32_t[]){1, 0}, 2);
+                rn_sampler_restart(sampler, (const int32_t[]){1, 0}, 1, 2);
             assert_int_equal(rn_sampler_pick(sampler, scratch, logits, 2, false, 0, &pick), RUNNEL_OK);
             assert_int_equal(pick.token, scope == 1 ? 1 : 2);
             rn_sampler_scratch_free(scratch);
             rn_sampler_free(sampler);
         }
+}
+
+/* A head, and behind it what is left of an answer that was longer: of the head nothing counts. */
+static void penalties_behind_a_head(void **state)
+{
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+    struct rn_heap heap;
+    struct rn_sampler *sampler;
+    struct rn_sampler_scratch *scratch;
+    struct rn_pick pick;
+
+    (void)state;
+    p.temperature = 0;
+    p.presence_penalty = 2;
+    p.samplers = &s;
+    memcpy(logits, (const float[]){4, 3.5f, 3, 2.5f}, 4 * sizeof(float));
+    runnel_samplers_default(&s);
+    s.penalty_scope = RUNNEL_PENALTY_ANSWER;
+    rn_heap_init(&heap, NULL);
+    sampler = rn_sampler_new(&heap, &p, 4, 16);
+    scratch = rn_sampler_scratch_new(&heap, 4);
+    rn_sampler_accept(sampler, 1);
+    rn_sampler_begin_answer(sampler);
+    for (uint32_t i = 0; i < 5; i++)
+        rn_sampler_accept(sampler, 0);
+    rn_sampler_restart(sampler, (const int32_t[]){1, 1, 0, 0}, 2, 4);
+    assert_int_equal(rn_sampler_pick(sampler, scratch, logits, 6, false, 0, &pick), RUNNEL_OK);
+    assert_int_equal(pick.token, 1);
+    rn_sampler_restart(sampler, (const int32_t[]){1, 0}, 2, 2); /* nothing is left of it */
+    assert_int_equal(rn_sampler_pick(sampler, scratch, logits, 6, false, 0, &pick), RUNNEL_OK);
+    assert_int_equal(pick.token, 0);
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* A temperature near nothing, and behind it penalties that make large values larger: they stay finite, and a token is
+ * drawn. */
+static void extremes_are_drawn(void **state)
+{
+    enum { N = 101, EXPONENTS = 5, SIZES = 200 };
+    static const float exponents[EXPONENTS] = {300, 400, 500, 600, 700};
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+    float size = 1;
+
+    (void)state;
+    runnel_samplers_default(&s);
+    s.order = "temperature,penalties";
+    s.temperature_range = 1;
+    p.samplers = &s;
+    p.temperature = 1;
+    p.repetition_penalty = 1e-30f;
+    for (uint32_t k = 0; k < EXPONENTS * SIZES; k++) {
+        struct rn_heap heap;
+        struct rn_sampler *sampler;
+        struct rn_sampler_scratch *scratch;
+        struct rn_pick pick;
+
+        size *= k % EXPONENTS == 0 ? 1.02f : 1;
+        s.temperature_exponent = exponents[k % EXPONENTS];
+        assert_int_equal(rn_sampling_check(&p, N, NULL), RUNNEL_OK);
+        rn_heap_init(&heap, NULL);
+        sampler = rn_sampler_new(&heap, &p, N, 2 * N);
+        scratch = rn_sampler_scratch_new(&heap, N);
+        for (uint32_t i = 0; i < N; i++) {
+            logits[i] = size * ((float)(i * 37 % 101) / 10 - 3);
+            rn_sampler_accept(sampler, (int32_t)i);
+        }
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, N, false, 0, &pick), RUNNEL_OK);
+        assert_true(pick.token >= 0 && logits[pick.token] > 0);
+        rn_sampler_scratch_free(scratch);
+        rn_sampler_free(sampler);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
 }
 
 /* Ends are barred until the answer has its tokens, drafts counted; some for ever. */
@@ -266,9 +418,10 @@ static void answers_of_a_length(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repetitions_by_hand), cmocka_unit_test(breakers_by_hand),
-        cmocka_unit_test(the_order_matters),   cmocka_unit_test(penalties_of_the_answer),
-        cmocka_unit_test(answers_of_a_length),
+        cmocka_unit_test(repetitions_by_hand),     cmocka_unit_test(breakers_by_hand),
+        cmocka_unit_test(the_order_matters),       cmocka_unit_test(penalties_of_the_answer),
+        cmocka_unit_test(answers_of_a_length),     cmocka_unit_test(lengths_as_compared_anew),
+        cmocka_unit_test(penalties_behind_a_head), cmocka_unit_test(extremes_are_drawn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,40 @@ static void short_and_new_texts_give_nothing(void **state)
     proposer->ops->free(proposer);
 }
 
+/* Told of fewer tokens than before, and not that they are others': what was beyond their end is not looked for. */
+static void shorter_texts_are_survived(void **state)
+{
+    struct rn_heap heap;
+    uint64_t random = 17;
+    uint32_t n_proposed = 0;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (uint32_t round = 0; round < 40; round++) {
+        struct rn_proposer *proposer = rn_ngram_new(&heap, 1000);
+        int32_t tokens[400], drafts[MOST];
+
+        for (uint32_t i = 0; i < 400; i++)
+            tokens[i] = (int32_t)(i % (round + 4));
+        proposer->ops->propose(proposer, tokens, 400, MOST, drafts);
+        for (uint32_t n = 400; n > 0; n -= n < 30 ? 1 : (uint32_t)(rn_splitmix64(&random) % 30)) {
+            uint32_t got = proposer->ops->propose(proposer, tokens, n, MOST, drafts);
+
+            assert_true(got == 0 || (got == MOST && follows(tokens, n, 2, drafts)));
+            n_proposed += got > 0;
+        }
+        for (uint32_t n = 1; n < 400; n++) { /* and they grow again */
+            uint32_t got = proposer->ops->propose(proposer, tokens, n, MOST, drafts);
+
+            assert_true(got == 0 || (got == MOST && follows(tokens, n, 2, drafts)));
+            n_proposed += got > 0;
+        }
+        proposer->ops->free(proposer);
+    }
+    assert_true(n_proposed > 1000);
+    assert_int_equal(rn_heap_bytes(&heap), 0);
+}
+
 /* ---- Stores ---- */
 
 /* Where the run of n tokens before tokens[n_tokens] stands in the text, the last place that something follows: what
@@ -507,6 +541,7 @@ int main(void)
         cmocka_unit_test(proposes_what_followed),
         cmocka_unit_test(foretells_repetition),
         cmocka_unit_test(short_and_new_texts_give_nothing),
+        cmocka_unit_test(shorter_texts_are_survived),
         cmocka_unit_test(store_says_what_followed),
         cmocka_unit_test(store_is_bounded),
         cmocka_unit_test(longer_match_wins),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "actors/engine.h"
+#include "sampling/ngram.h"
 #include "tests/actors/fixture.h"
 #include "tests/sim/liar.h"
 #include "tests/sim/manual.h"
@@ -344,6 +345,54 @@ static void shared_answers_help_their_tenant_only(void **state)
     stop();
 }
 
+/* What follows four tokens of the request, as its store says it then; -1: it does not know them. */
+static int32_t stored_behind(struct rn_heap *heap, const struct rn_request *request, uint32_t at)
+{
+    struct rn_draft_share share;
+    struct rn_proposer *proposer = rn_ngram_new(heap, 100);
+    uint32_t place;
+    int32_t next = -1;
+
+    rn_draft_share_init(&share, heap);
+    place = rn_draft_share_begin(&share, request, proposer);
+    rn_draft_share_end(&share, place, proposer, request);
+    rn_ngram_store_propose(share.places[0].store, request->tokens + at, 4, 4, 1, &next);
+    proposer->ops->free(proposer);
+    rn_draft_share_fini(&share);
+    return next;
+}
+
+/* The answer is stored, with a little of the prompt before it: also where the context has lost a part since. */
+static void answers_are_stored_behind_shifts(void **state)
+{
+    static const struct {
+        uint32_t n_prompt, n_dropped, n_tokens, at;
+        bool stored;
+    } cases[] = {
+        {40, 0, 60, 50, true},   {40, 0, 60, 34, true},   {40, 0, 60, 20, false},  {40, 0, 40, 34, false},
+        {40, 100, 60, 4, true},  {40, 100, 60, 30, true}, {40, 100, 60, 2, false}, /* of the head there is nothing */
+        {80, 100, 60, 10, true}, {60, 20, 60, 34, true},  {60, 20, 60, 20, false}, {60, 20, 40, 34, false},
+    };
+    struct rn_heap heap;
+    int32_t tokens[60];
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (int32_t i = 0; i < 60; i++)
+        tokens[i] = 7 * i;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rn_request request = {.draft_share = true, .context_keep = 4, .tokens = tokens};
+
+        request.n_prompt = cases[i].n_prompt;
+        request.n_dropped = cases[i].n_dropped;
+        request.n_shifts = cases[i].n_dropped > 0;
+        request.n_tokens = cases[i].n_tokens;
+        assert_int_equal(stored_behind(&heap, &request, cases[i].at),
+                         cases[i].stored ? 7 * ((int32_t)cases[i].at + 4) : -1);
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 static void bad_parameters_are_refused(void **state)
 {
     struct told told;
@@ -433,6 +482,7 @@ int main(void)
         cmocka_unit_test(ends_within_drafts),
         cmocka_unit_test(dear_drafts_end),
         cmocka_unit_test(shared_answers_help_their_tenant_only),
+        cmocka_unit_test(answers_are_stored_behind_shifts),
         cmocka_unit_test(bad_parameters_are_refused),
         cmocka_unit_test(bundled_model_says_the_same),
     };

@@ -625,6 +625,37 @@ static void turns_of_a_failed_import(void **state)
     assert_quiet(engine, 0);
 }
 
+/* A whole conversation that is too long leaves the session as it was. */
+static void too_long_a_chat(void **state)
+{
+    enum { PIECES = 1000 };
+    static char text[PIECES * 6 + 1];
+    runnel_message message = {"user", text, NULL};
+    struct capture capture = {0};
+    runnel_request request = make_request(NULL, ANSWER, &capture);
+    runnel_chat chat;
+    struct talk talk;
+    size_t n;
+
+    (void)state;
+    for (uint32_t i = 0; i < PIECES; i++)
+        memcpy(text + 6 * i, " river", 7);
+    runnel_chat_default(&chat);
+    chat.messages = &message;
+    chat.n_messages = 1;
+    chat.template_text = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    begin(&talk);
+    n = talk.n;
+    request.chat = &chat;
+    request.session = talk.session;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_FAILED);
+    assert_int_equal(capture.last.status, RUNNEL_CONTEXT);
+    capture_clear(&capture);
+    assert_int_equal(turn(engine, model, &talk, " Then the bear", 0), n - 1);
+    assert_int_equal(runnel_session_free(model, talk.session), RUNNEL_OK);
+    assert_quiet(engine, 0);
+}
+
 /* ---- Ways to receive, the note, and sudden ends ---- */
 
 static void pulled_and_noted(void **state)
@@ -748,7 +779,7 @@ int main(void)
         cmocka_unit_test(not_shared),    cmocka_unit_test(refused),
         cmocka_unit_test(another_model), cmocka_unit_test(turns_of_a_failed_import),
         cmocka_unit_test(cancelled),     cmocka_unit_test(pulled_and_noted),
-        cmocka_unit_test(killed),
+        cmocka_unit_test(killed),        cmocka_unit_test(too_long_a_chat),
     };
 
     return run_cases(tests, setup, teardown);
