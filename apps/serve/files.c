@@ -360,6 +360,22 @@ static void read_content(struct serve_work *work)
     content->bytes = store_read(&work->serve->files->store, content->id, &content->n, content->why);
 }
 
+/* Those who take files slowly are bounded together, as bodies are; where nobody else waits, each fits. */
+static void send_content(struct serve *serve, struct http_exchange *exchange, struct content *content)
+{
+    struct http_stats stats;
+
+    http_server_stats(serve->http, &stats);
+    if (stats.unsent > 0 && stats.unsent + content->n > http_held_bytes(serve->http)) {
+        serve_refuse_as(serve, exchange, 503, "unavailable_error", "server_busy",
+                        "answers that their readers have not taken leave no room for this file", 1000);
+        return;
+    }
+    serve->counts.answers[2]++;
+    http_answer_take(exchange, 200, "application/octet-stream", content->bytes, content->n);
+    content->bytes = NULL;
+}
+
 static void content_read(struct serve_work *work, bool ran)
 {
     struct content *content = (struct content *)work;
@@ -370,8 +386,7 @@ static void content_read(struct serve_work *work, bool ran)
     if (there && ran && content->bytes == NULL)
         app_error("%s", content->why);
     if (exchange != NULL && content->bytes != NULL) {
-        fwrite(content->bytes, 1, content->n, serve_write(work->serve));
-        serve_reply(work->serve, exchange, 200, "application/octet-stream");
+        send_content(work->serve, exchange, content);
     } else if (exchange != NULL && !there) {
         files_refuse_unknown(work->serve, exchange, "file", content->id);
     } else if (exchange != NULL) {

@@ -96,6 +96,9 @@ struct serve_form {
     int kind; /* the dialect's number of what it tells; 0: there is none */
 };
 
+/* Of a call's name or id, with the NUL; the library gives 256 bytes at most. */
+enum { SERVE_CALL_BYTES = 257 };
+
 /* One of a task's answers. */
 struct serve_stream {
     struct serve_task *task;
@@ -108,7 +111,8 @@ struct serve_stream {
     bool named;       /* the call under way was announced */
     uint64_t charged; /* tokens of it that its key has paid */
     uint32_t n_calls;
-    char call_name[128], call_id[64]; /* of the call under way; call_id "": the format has none */
+    char call_name[SERVE_CALL_BYTES]; /* of the call under way */
+    char call_id[SERVE_CALL_BYTES];   /* the same; "": the format has none */
     uint32_t sequence, item;          /* events so far, and the item under way ... */
     bool thinks, speaks;              /* Anthropic: ... which is reasoning, or the message */
     bool opened;                      /* responses: ... which was announced ... */

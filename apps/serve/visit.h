@@ -35,6 +35,7 @@ struct serve_visit {
     char *body;          /* as it came, for --log-prompts; owned */
     json_t *json;        /* a long body, once it was read (works.h); NULL: it was not. A reference */
     uint64_t json_bytes; /* about so much memory it takes */
+    bool was_read;       /* its body is long, and was read */
     uint32_t refs;
 };
 

@@ -53,8 +53,9 @@ static void start_some(struct serve *serve)
     }
 }
 
-void serve_work_begin(struct serve *serve, struct serve_visit *visit, struct serve_work *work,
-                      void (*fn)(struct serve_work *work), void (*done)(struct serve_work *work, bool ran))
+/* first: before what is not. */
+static void begin(struct serve *serve, struct serve_visit *visit, struct serve_work *work, bool first,
+                  void (*fn)(struct serve_work *work), void (*done)(struct serve_work *work, bool ran))
 {
     struct serve_work **at = &serve->works.first;
 
@@ -63,15 +64,23 @@ void serve_work_begin(struct serve *serve, struct serve_visit *visit, struct ser
     work->run = fn;
     work->done = done;
     work->next = NULL;
+    work->first = first;
     work->runs = false;
     if (serve->works.closed) {
         end(work, false);
         return;
     }
-    while (*at != NULL)
+    while (*at != NULL && (!first || (*at)->first))
         at = &(*at)->next;
+    work->next = *at;
     *at = work;
     start_some(serve);
+}
+
+void serve_work_begin(struct serve *serve, struct serve_visit *visit, struct serve_work *work,
+                      void (*fn)(struct serve_work *work), void (*done)(struct serve_work *work, bool ran))
+{
+    begin(serve, visit, work, visit != NULL && visit->was_read, fn, done);
 }
 
 void serve_work_forget(struct serve *serve, const struct serve_visit *visit)
@@ -133,7 +142,7 @@ void serve_free_json(struct serve *serve, json_t *value)
         return;
     }
     rubbish->value = value;
-    serve_work_begin(serve, NULL, &rubbish->work, throw_away, thrown_away);
+    begin(serve, NULL, &rubbish->work, true, throw_away, thrown_away);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */
@@ -195,6 +204,7 @@ static void body_read(struct serve_work *work, bool ran)
     if (exchange == NULL) {
         serve_free_json(work->serve, reading->value);
     } else if (reading->value != NULL) {
+        work->visit->was_read = true;
         work->visit->json = reading->value;
         work->visit->json_bytes = reading->value_bytes;
         serve_dispatch(exchange);

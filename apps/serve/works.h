@@ -3,6 +3,9 @@
  *     begin ──▶ queue, the first come first ──▶ run, on a thread of libuv's ──▶ done, on the loop
  *                 └── its client leaves ──▶ done, without having run
  *
+ * A long body takes many times its bytes once it was read. So what goes on with such a body, or frees it, comes before
+ * what has not begun: few are there at once, however many wait to be read.
+ *
  * `run` touches nothing but what the work owns, the model that it has told to stay (serve_model_use), and options. Who
  * leaves while it runs is noticed by `done`: visit->exchange is NULL then. At most two run at once, so that others
  * find a thread: the log, and the heads of models' files. */
@@ -28,6 +31,7 @@ struct serve_work {
     void (*run)(struct serve_work *work);
     void (*done)(struct serve_work *work, bool ran); /* frees what the work lies in; its last call */
     struct serve_work *next;                         /* of the queue */
+    bool first;                                      /* comes before those that are not */
     bool runs;
 };
 

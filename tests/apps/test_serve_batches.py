@@ -5,6 +5,7 @@ import os
 import pathlib
 import select
 import signal
+import socket
 import tempfile
 import unittest
 
@@ -107,6 +108,26 @@ class Batches(unittest.TestCase):
                              (200, {"id": file["id"], "object": "file", "deleted": True}))
             self.assertEqual(client.json("GET", f"/v1/files/{file['id']}")[0], 404)
         self.assertEqual(os.listdir(os.path.join(self.folder, "files")), ["lock"])
+
+    def test_slow_readers_of_files(self):
+        """What waits for them is bounded together; who takes it all makes room."""
+        self.server.stop()
+        self.server = self.start("--max-body", "32M", "--max-queue", "32M")
+        data = b"x" * (24 << 20)
+        _, file = Client(self.server).upload(data)
+        ask = f"GET /v1/files/{file['id']}/content HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        with socket.socket() as slow:
+            slow.settimeout(common.PATIENCE)
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            slow.connect(("127.0.0.1", self.server.port))
+            slow.sendall(ask)
+            taken = [slow.recv(1)]
+            status, body = self.server.get(f"/v1/files/{file['id']}/content")
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "server_busy"))
+            while part := slow.recv(1 << 20):
+                taken.append(part)
+        self.assertEqual(b"".join(taken).partition(b"\r\n\r\n")[2], data)
+        self.assertEqual(self.server.get(f"/v1/files/{file['id']}/content"), (200, data))
 
     def test_forms_that_the_standard_allows(self):
         """RFC 2046, 5.1.1: a preamble, blanks behind boundaries, an epilogue; and long names, also other ones."""

@@ -7,6 +7,7 @@ import common
 from batch_job import CHAT
 from common import MODEL, run
 from server import NAME, Server, template
+from test_serve import join_chat, whole_chat
 
 USER = [{"role": "user", "content": "What is 2+2?"}]
 MESSAGES = "/v1/messages"
@@ -14,6 +15,13 @@ CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 TOOLS = [{"name": "f", "input_schema": CLOSED}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": CLOSED}}
 GREEDY = {"max_tokens": 24, "temperature": 0}
+
+# Kimi K2's calls, whose ids have the names of their functions.
+KIMI = """{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|im_user|>{{ m.content }}
+{%- if m.tool_calls %}<|tool_calls_section_begin|>{% for c in m.tool_calls -%}
+<|tool_call_begin|>functions.{{ c.function.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>
+{{- c.function.arguments | tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>{% endif %}<|im_end|>
+{%- endfor %}{% if add_generation_prompt %}<|im_assistant|>{% endif %}"""
 
 
 class Dialects(unittest.TestCase):
@@ -205,6 +213,25 @@ class Dialects(unittest.TestCase):
                         block.pop("id", None)
                 self.assertEqual(got, want)
                 self.assertEqual(want["content"][-1]["type"], "tool_use" if more else "text")
+
+    def test_long_names_of_calls(self):
+        """A name of 128 letters, and an id that has it, are in the pieces what they are in the whole."""
+        name = "f" * 128
+        function = {"name": name, "parameters": CLOSED}
+        with template(KIMI) as options:
+            server = Server(*options)
+            self.addCleanup(server.stop)
+            body = {"messages": USER, "max_tokens": 400, "temperature": 0, "tools": [
+                {"type": "function", "function": function}], "tool_choice": "required", "parallel_tool_calls": False}
+            want = whole_chat(server.post(CHAT, body)[1])
+            self.assertEqual(want[0]["calls"][0]["name"], name)
+            self.assertTrue(want[0]["calls"][0]["id"].startswith(f"functions.{name}:"))
+            self.assertEqual(join_chat(server.events(CHAT, body)), want)
+            body = {"messages": USER, "max_tokens": 400, "temperature": 0, "tools": [{**TOOLS[0], "name": name}],
+                    "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+            want = server.post(MESSAGES, body)[1]["content"]
+            self.assertEqual(want[-1]["name"], name)
+            self.assertEqual(self.join(server.events(MESSAGES, body))["content"], want)
 
     def test_bad_messages(self):
         for body, status, part in (({"messages": USER}, 400, "max_tokens"),

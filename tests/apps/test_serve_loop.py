@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """runnel serve: nothing holds up the loop. Long bodies are read and answered while others are, with the answers that
 short ones have; a log that nobody reads stops nobody; who leaves, and a server that ends, are seen meanwhile."""
+import contextlib
 import fcntl
 import json
 import os
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import threading
 import unittest
+from unittest import mock
 
 import common
 from batch_job import CHAT, EMBED, RESPONSES, TEXT, USER
@@ -150,6 +152,30 @@ class Loop(unittest.TestCase):
             self.assertEqual(got[i]["embedding"],
                              self.server.post(EMBED, {"input": inputs[i]})[1]["data"][0]["embedding"])
         self.assertEqual(len(self.server.post("/api/embed", {"input": inputs})[1]["embeddings"]), 400)
+
+    def test_long_bodies_at_once(self):
+        """A body that was read is done with before the next is read: many take no more memory than a few."""
+        if sanitized():
+            self.skipTest("memory is not the program's own")
+
+        def highest():
+            with open(f"/proc/{self.server.process.pid}/status", encoding="ascii") as file:
+                return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.object(self, "server", Server("--quiet")))
+            stack.callback(self.server.stop)
+            body = json.dumps({"prompt": "a", "max_tokens": 1, "x": [{}] * (LONG // 4)}).encode()
+            tree = LONG // 4 * 300 >> 10  # about; KiB
+            self.server.post(TEXT, {"prompt": "a", "max_tokens": 1})
+            before = highest()
+            clients = [self.send_all_but_the_last(TEXT, body) for _ in range(32)]
+            for client, last in clients:
+                client.sendall(last)
+            for client, _ in clients:
+                self.assertIn(b"HTTP/1.1 200 ", client.recv(100))
+                client.close()
+            self.assertLess(highest() - before, 12 * tree)
 
     def test_long_and_wrong(self):
         for body in (b"[" * LONG, b"{" + b" " * LONG, b'{"prompt": "' + b"\xff" * LONG + b'"}',

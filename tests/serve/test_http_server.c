@@ -218,6 +218,40 @@ static void test_two_thousand(void **state)
     rig_close(&rig);
 }
 
+/* Who sends more than is read ahead, takes no answer and shuts its side: the loop sleeps. When it reads at last, each
+ * request is answered. */
+static void test_sent_early(void **state)
+{
+    enum { LONG = 8 << 20, N = 1000 };
+    static char bytes[LONG];
+    struct text answers = {0};
+    struct rig rig;
+    char head[128];
+    unsigned n = 0;
+    int fd;
+
+    (void)state;
+    memset(bytes, 'a', sizeof bytes);
+    rig_open(&rig, NULL);
+    fd = rig_connect(&rig);
+    snprintf(head, sizeof head, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", LONG);
+    assert_true(rig_say(&rig, fd, head) && rig_send(&rig, fd, bytes, LONG));
+    rig_turn_until(&rig, &rig.routes.requests, 1);
+    for (int i = 0; i < N; i++)
+        assert_true(rig_say(&rig, fd, GET));
+    shutdown(fd, SHUT_WR);
+    assert_true(rig_count_turns(&rig, 1000) < 1000);
+    assert_int_equal(rig.routes.requests, 1);
+    assert_true(rig_read(&rig, fd, &answers, NULL));
+    for (const char *at = answers.bytes; (at = strstr(at, "hello\n")) != NULL; at++)
+        n++;
+    assert_int_equal(n, N);
+    text_fini(&answers);
+    close(fd);
+    rig_check_clear(&rig);
+    rig_close(&rig);
+}
+
 /* ---- Ends of the server ---- */
 
 static void count(void *user)
@@ -452,19 +486,13 @@ static void test_fd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_connections),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_one_body),
-        cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_two_thousand),
-        cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_drain_of_nothing),
-        cmocka_unit_test(test_end),
-        cmocka_unit_test(test_end_inside),
-        cmocka_unit_test(test_unix),
-        cmocka_unit_test(test_unix_refused),
-        cmocka_unit_test(test_tcp_refused),
-        cmocka_unit_test(test_fd),
+        cmocka_unit_test(test_connections),  cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_one_body),     cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_two_thousand), cmocka_unit_test(test_sent_early),
+        cmocka_unit_test(test_drain),        cmocka_unit_test(test_drain_of_nothing),
+        cmocka_unit_test(test_end),          cmocka_unit_test(test_end_inside),
+        cmocka_unit_test(test_unix),         cmocka_unit_test(test_unix_refused),
+        cmocka_unit_test(test_tcp_refused),  cmocka_unit_test(test_fd),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,14 +42,14 @@ static void on_event(uv_poll_t *handle, int status, int events)
 
 /* What to be woken by. Of a peer whose end has come or seems to have, only that it is gone wholly (UV_PRIORITIZED
  * stands for nothing but hang-up and error then); a level-triggered event that cannot be cleared must not be watched.
- * */
+ * So where reading has stopped, the peer's end is watched only while http_input_end would ask whether it is there. */
 static void watch(struct http_connection *connection)
 {
     int events = connection->blocked ? UV_WRITABLE : 0;
 
     if (!connection->half && http_bytes_count(&connection->ahead) < HTTP_AHEAD_BYTES)
         events |= UV_READABLE;
-    else if (!connection->half && !connection->asked)
+    else if (!connection->half && !connection->asked && connection->state == HTTP_ANSWERING)
         events |= UV_DISCONNECT;
     else if (!connection->deaf)
         events |= UV_PRIORITIZED;

@@ -110,7 +110,8 @@ void http_server_free(struct http_server *server);
 
 struct http_stats {
     uint64_t connections, accepted, refused, requests, bytes_in, bytes_out, writes;
-    uint64_t held; /* bytes of bodies, now */
+    uint64_t held;   /* bytes of bodies, now */
+    uint64_t unsent; /* bytes of answers that wait for their readers, now */
 };
 void http_server_stats(const struct http_server *server, struct http_stats *stats);
 

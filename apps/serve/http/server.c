@@ -244,6 +244,9 @@ void http_server_stats(const struct http_server *server, struct http_stats *stat
 {
     *stats = server->stats;
     stats->held = server->held;
+    stats->unsent = 0;
+    for (const struct http_connection *at = server->connections; at != NULL; at = at->next)
+        stats->unsent += http_output_waits(at);
 }
 
 uint64_t http_held_bytes(const struct http_server *server)
