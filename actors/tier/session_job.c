@@ -63,6 +63,12 @@ static bool cancelled(struct rn_session_job *job)
     return job->error.status != RUNNEL_OK;
 }
 
+/* For the reader: a file may have many gigabytes of holes. */
+static bool stops(void *user)
+{
+    return rn_word_get(&((struct rn_session_job *)user)->cancel) != 0;
+}
+
 /* ---- The ring of blocks ---- */
 
 static bool make_ring(struct rn_session_job *job, uint32_t n_blocks)
@@ -252,6 +258,8 @@ static void read_tokens(struct rn_session_job *job)
     if (cancelled(job) || rn_session_reader_open(&job->reader, job->path, &job->error) != RUNNEL_OK ||
         check_head(job) != RUNNEL_OK)
         return;
+    job->reader.stops = stops;
+    job->reader.user = job;
     request->tokens = rn_alloc(request->heap, job->reader.head.n_tokens, sizeof *request->tokens);
     if (request->tokens == NULL) {
         rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for %u tokens", job->reader.head.n_tokens);

@@ -17,6 +17,7 @@ struct job {
     struct rn_heap heap;
     struct rn_cold_folder folder;
     runnel_cache_totals totals;
+    uint64_t left; /* segments that purging a salt has not looked into */
     runnel_error *error;
 };
 
@@ -316,8 +317,10 @@ static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, str
     bool wiped;
     uint64_t n;
 
-    if (held->store == NULL)
+    if (held->store == NULL) {
+        job->left += rn_cold_listing_left(&held->listing);
         return RUNNEL_OK;
+    }
     rn_cold_store_stats(held->store, &before);
     status = rn_cold_store_wipe_salt(held->store, salt, &n);
     while (status == RUNNEL_OK && rn_cold_store_maintain(held->store, UINT64_MAX, NULL, NULL))
@@ -325,6 +328,8 @@ static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, str
     wiped = status == RUNNEL_OK;
     if (wiped)
         status = rn_cold_store_compact(held->store);
+    if (status == RUNNEL_OK && (status = rn_cold_store_left(held->store, &n)) == RUNNEL_OK)
+        job->left += n;
     rn_cold_store_stats(held->store, &after);
     RN_ASSERT(after.records <= before.records && after.live_bytes <= before.live_bytes);
     RN_ASSERT(after.segments <= before.segments);
@@ -360,6 +365,9 @@ static runnel_status purge(struct job *job, struct held *held, const runnel_cach
         job->totals.foreign += held[i].listing.foreign;
         add_totals(&job->totals, &gone);
     }
+    if (status == RUNNEL_OK && job->left > 0)
+        status = rn_error_set(job->error, RUNNEL_IO, "%s: %llu segments could not be read and are left",
+                              job->folder.path, (unsigned long long)job->left);
     return status;
 }
 

@@ -393,6 +393,19 @@ runnel_status rn_cold_listing_verify(struct rn_cold_listing *listing,
 
 /* ---- Purging ---- */
 
+uint64_t rn_cold_listing_left(struct rn_cold_listing *listing)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < listing->segments.n; i++) {
+        char name[32];
+
+        rn_cold_segment_name(listing->segments.numbers[i], name);
+        n += rn_cold_may_hold(listing->folder->io, path_of(listing, name));
+    }
+    return n;
+}
+
 runnel_status rn_cold_listing_lock(struct rn_cold_listing *listing, int *fd, runnel_error *error)
 {
     const struct rn_cold_io *io = listing->folder->io;

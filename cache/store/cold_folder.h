@@ -55,6 +55,9 @@ runnel_status rn_cold_listing_verify(struct rn_cold_listing *listing,
                                      void (*damage)(void *user, const struct runnel_cache_damage *damage), void *user,
                                      struct rn_cold_totals *totals, runnel_error *error);
 
+/* How many segments may have records; for a listing that is not known. */
+uint64_t rn_cold_listing_left(struct rn_cold_listing *listing);
+
 /* The lock: a descriptor, for io->close. BUSY: another process has it; IO. */
 runnel_status rn_cold_listing_lock(struct rn_cold_listing *listing, int *fd, runnel_error *error);
 

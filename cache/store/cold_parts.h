@@ -82,6 +82,8 @@ struct rn_cold_store {
     uint32_t victim; /* the segment that is being emptied; RN_COLD_NONE */
     uint32_t victim_next;
     uint64_t victim_copied;
+    bool joins;    /* the victim is small: all of it is copied */
+    bool no_joins; /* one could not be copied */
 
     bool follows; /* it has not the lock: another process may write */
     bool waits;   /* ... and it takes the lock when it is free */

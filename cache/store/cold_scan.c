@@ -2,6 +2,8 @@
 #include "cache/store/cold_scan.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -128,6 +130,18 @@ static unsigned char *next_entry(struct rn_cold_scan *scan, uint32_t *room)
         scan->index = grown;
     }
     return scan->index + scan->n * one;
+}
+
+bool rn_cold_may_hold(const struct rn_cold_io *io, const char *path)
+{
+    int fd = io->open(io->user, path, O_RDONLY);
+    int64_t size = fd < 0 ? fd : io->size(io->user, fd);
+
+    if (fd >= 0)
+        io->close(io->user, fd);
+    if (size < 0) /* no plain file, a link, a folder, a socket, none: else it is there and cannot be looked into */
+        return size != -EINVAL && size != -ELOOP && size != -EISDIR && size != -ENXIO && size != -ENOENT;
+    return size > RN_COLD_HEADER_BYTES;
 }
 
 bool rn_cold_head_at(struct rn_cold_scan *scan, uint64_t at, unsigned char *entry, struct rn_cold_head *head)

@@ -42,6 +42,9 @@ void rn_cold_numbers_sort(struct rn_cold_numbers *of);
 /* All n bytes, or false; *status gets 0 for an end that came too early, or the errno, negative. */
 bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, uint64_t offset, int *status);
 
+/* False: there is no plain file with this path, or none that is longer than a header: it has no record. */
+bool rn_cold_may_hold(const struct rn_cold_io *io, const char *path);
+
 /* True: a whole head at this place, and room for its payload; entry [rn_cold_index_bytes] and *head are filled in.
  * False, and `broken` is set: the disk has failed. Of the scan, what is up to block_tokens. */
 bool rn_cold_head_at(struct rn_cold_scan *scan, uint64_t at, unsigned char *entry, struct rn_cold_head *head);

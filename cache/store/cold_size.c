@@ -5,6 +5,9 @@
  * until half of the victim's bytes have been copied; the rest goes with the file, and what builds on it. Using a
  * record uses all before it, so what is kept has its parents.
  *
+ * Each process that writes leaves a segment, however small, and each segment takes a descriptor. Where there are many,
+ * the smallest ones are victims too, while there is room; of these all records are copied, or the segment stays.
+ *
  * While the disk does not give some segment, others may seem emptier than they are: what they hold may build on it.
  * Then only the oldest goes, and only for room. */
 #include "base/check.h"
@@ -13,10 +16,30 @@
 /* A record that is only looked at costs so much of the budget: a read of its head. */
 #define LOOK_BYTES 512u
 
+#define MANY_SEGMENTS 64u /* as many descriptors; a process has 1024 or more */
+
 static bool crowded(const struct rn_cold_store *store)
 {
     return store->stats.file_bytes + store->limits.segment_bytes > store->limits.max_bytes ||
            store->stats.records + store->limits.max_records / 16 >= store->limits.max_records;
+}
+
+/* The smallest of many segments, if four of its kind go into one; RN_COLD_NONE. */
+static uint32_t small_one(const struct rn_cold_store *store)
+{
+    uint32_t found = RN_COLD_NONE;
+
+    if (store->stats.segments <= MANY_SEGMENTS || store->no_joins || store->unread.n > 0)
+        return RN_COLD_NONE;
+    for (uint32_t i = 0; i < store->n_segments; i++) {
+        const struct rn_cold_segment *segment = &store->segments[i];
+
+        if (segment->fd >= 0 && i != store->active && segment->index != 0 &&
+            segment->bytes <= store->limits.segment_bytes / 4 &&
+            (found == RN_COLD_NONE || segment->bytes < store->segments[found].bytes))
+            found = i;
+    }
+    return found;
 }
 
 static uint32_t choose(const struct rn_cold_store *store)
@@ -83,6 +106,7 @@ static uint64_t step(struct rn_cold_store *store)
     uint64_t bytes = 0;
     uint32_t entry;
     void *payload;
+    bool used;
     int status;
 
     RN_ASSERT(victim->fd >= 0 && victim->index != 0 && store->victim_next < victim->n);
@@ -90,24 +114,33 @@ static uint64_t step(struct rn_cold_store *store)
         !rn_cold_head_unpack(store->head + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head))
         return LOOK_BYTES;
     entry = rn_cold_index_find(store, head.serial);
-    if (entry == RN_COLD_NONE || store->entries[entry].segment != store->victim || !store->entries[entry].used)
+    if (entry == RN_COLD_NONE || store->entries[entry].segment != store->victim)
+        return LOOK_BYTES;
+    used = store->entries[entry].used;
+    if (!used && !store->joins)
         return LOOK_BYTES;
     bytes = rn_cold_entry_bytes(store, &store->entries[entry]);
-    if (store->victim_copied + bytes > victim->bytes / 2)
+    if (!store->joins && store->victim_copied + bytes > victim->bytes / 2)
         return LOOK_BYTES;
     payload = rn_alloc(store->heap, store->entries[entry].payload_bytes, 1);
     if (payload == NULL)
         return LOOK_BYTES;
-    copy(store, entry, payload);
+    if (copy(store, entry, payload) && store->joins)
+        store->entries[entry].used = used;
     rn_free(store->heap, payload);
     return LOOK_BYTES + 2 * bytes;
 }
 
-/* What has not been copied goes, and the file. */
+/* What has not been copied goes, and the file; one that was to be joined stays then. */
 static void finish(struct rn_cold_store *store)
 {
     uint32_t victim = store->victim;
 
+    store->no_joins |= store->joins && store->segments[victim].n_live > 0;
+    if (store->joins && store->no_joins) {
+        store->victim = RN_COLD_NONE;
+        return;
+    }
     for (uint32_t i = 0; i < store->n_touched && store->segments[victim].n_live > 0; i++)
         if (store->entries[i].state == RN_COLD_KNOWN && store->entries[i].segment == victim)
             store->stats.dropped += rn_cold_index_drop(store, i);
@@ -134,10 +167,10 @@ static bool have_victim(struct rn_cold_store *store)
 {
     if (store->victim != RN_COLD_NONE)
         return true;
-    if (!crowded(store))
-        return false;
-    store->victim = choose(store);
-    if (store->victim == RN_COLD_NONE && store->active != RN_COLD_NONE && rn_cold_seal_active(store) == RUNNEL_OK)
+    store->joins = !crowded(store);
+    store->victim = store->joins ? small_one(store) : choose(store);
+    if (!store->joins && store->victim == RN_COLD_NONE && store->active != RN_COLD_NONE &&
+        rn_cold_seal_active(store) == RUNNEL_OK)
         store->victim = choose(store);
     store->victim_next = 0;
     store->victim_copied = 0;
@@ -159,7 +192,8 @@ bool rn_cold_store_maintain(struct rn_cold_store *store, uint64_t budget_bytes,
             spent += step(store);
         if (store->stats.writes && store->victim_next >= store->segments[store->victim].n)
             finish(store);
-        more = store->stats.writes && (store->victim != RN_COLD_NONE || crowded(store));
+        more = store->stats.writes &&
+               (store->victim != RN_COLD_NONE || crowded(store) || small_one(store) != RN_COLD_NONE);
     }
     tell_gone(store, gone, user);
     return more;

@@ -461,13 +461,17 @@ static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const stru
     bool broken;
 
     store->stats.misses++;
-    if (entry == RN_COLD_NONE || !store->stats.reads_work)
+    if (entry == RN_COLD_NONE)
         return RUNNEL_NOT_FOUND;
     e = &store->entries[entry];
     if (!rn_prefix_salt_same(e->salt, key->salt) ||
         key->parent != (e->parent == RN_COLD_NONE ? 0 : store->entries[e->parent].serial))
         return RUNNEL_NOT_FOUND;
-    if (!rn_cold_fetch(store, entry, payload, &broken) || !tokens_are(store, key->tokens))
+    if (!store->stats.reads_work)
+        return RUNNEL_IO;
+    if (!rn_cold_fetch(store, entry, payload, &broken))
+        return broken ? RUNNEL_IO : RUNNEL_NOT_FOUND;
+    if (!tokens_are(store, key->tokens))
         return RUNNEL_NOT_FOUND;
     store->stats.misses--;
     return RUNNEL_OK;

@@ -19,10 +19,12 @@
  *
  * The size: when the segments hold more than max_bytes, maintain() drops the oldest (or one that is mostly dead), but
  * first copies its records that were used since they were written there, half of it at most: those who are used
- * again and again stay, with their serials. With a record go all that build on it.
+ * again and again stay, with their serials. With a record go all that build on it. Where there are many segments,
+ * it joins small ones, of which nothing goes.
  *
  * Errors: the first is kept for rn_tier_store_error(). A failed write turns writing off for good, some failed reads in
- * sequence reading too: then all is a miss. What was damaged is forgotten.
+ * sequence reading too: then no get gives anything. A get whose read fails says IO, and the record stays; what was
+ * damaged is forgotten.
  *
  * Memory: RN_COLD_ENTRY_BYTES and up to 16 bytes per record, at most max_records of them; the index of the newest
  * segment; and the two lists double when they are full, so up to twice that. All from the heap given; an append that
@@ -82,6 +84,10 @@ struct rn_tier_store *rn_cold_store_tier(struct rn_cold_store *store);
  * it, dead records too, is overwritten with zeros; *n: how many records.
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt, uint64_t *n);
+
+/* *n: files in the folder that have a segment's name and may have records, and that wipe_salt does not look into: they
+ * could not be read when the store was opened. IO: the folder cannot be read. */
+runnel_status rn_cold_store_left(struct rn_cold_store *store, uint64_t *n);
 
 /* Writes the segments from which wipe_salt has taken something anew, without what is dead in them, so that their room
  * is free. One that cannot be moved stays as it is. Up to a segment's bytes are needed meanwhile. IO: the disk has

@@ -152,6 +152,43 @@ runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, uint64_t salt
     return status;
 }
 
+/* ---- What was not reached ---- */
+
+struct left {
+    struct rn_cold_store *store;
+    uint64_t n;
+};
+
+/* All records of the segment are in its index, if there are any. */
+static bool is_whole(const struct rn_cold_store *store, uint64_t number)
+{
+    for (uint32_t i = 0; i < store->n_segments; i++) {
+        const struct rn_cold_segment *segment = &store->segments[i];
+
+        if (segment->fd >= 0 && segment->number == number)
+            return segment->index != 0 || segment->n == 0;
+    }
+    return false;
+}
+
+static void count_left(void *user, const char *name)
+{
+    struct left *left = user;
+    uint64_t number;
+
+    left->n += rn_cold_segment_number(name, &number) && !is_whole(left->store, number) &&
+               rn_cold_may_hold(left->store->io, rn_cold_path(left->store, name));
+}
+
+runnel_status rn_cold_store_left(struct rn_cold_store *store, uint64_t *n)
+{
+    struct left left = {.store = store};
+    int status = store->io->list(store->io->user, store->folder, count_left, &left);
+
+    *n = left.n;
+    return status < 0 ? RUNNEL_IO : RUNNEL_OK;
+}
+
 /* ---- Compacting ---- */
 
 struct compact {

@@ -1,6 +1,7 @@
 /* See redis_link.h. While it comes up, a step for each state does what can be done without waiting; what it needs then
  * is polled for, as long as this call may. AUTH, SELECT and PING go in one piece: a server that says why it does not
  * want us and closes is then heard, since nothing more is sent to it. */
+#define _GNU_SOURCE /* memmem */
 #include "cache/store/redis_link.h"
 
 #include <errno.h>
@@ -14,12 +15,13 @@
 
 #define LONGEST_WAIT_US 60000000u
 #define PIECE_BYTES 16384u
-#define BESIDE_MS 50u    /* an engine that runs waits so long for a connection made anew: a few trips on a LAN */
-#define ALLOWED_MS 5000u /* and gives it so long: a step each half second, with the looks for news, on a far way */
+#define PASSWORD_PIECE 8u /* so much of a password is not told */
+#define BESIDE_MS 50u     /* an engine that runs waits so long for a connection made anew: a few trips on a LAN */
+#define ALLOWED_MS 5000u  /* and gives it so long: a step each half second, with the looks for news, on a far way */
 
 void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *url,
                         const struct rn_redis_tls_files *files, struct rn_clock clock, uint32_t connect_ms,
-                        uint32_t command_ms, uint32_t retry_ms)
+                        uint32_t command_ms, uint32_t retry_ms, size_t most_bytes)
 {
     *link = (struct rn_redis_link){.url = url,
                                    .files = *files,
@@ -28,6 +30,7 @@ void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *u
                                    .command_ms = command_ms,
                                    .retry_ms = retry_ms,
                                    .wait_us = (uint64_t)retry_ms * 1000,
+                                   .most_bytes = most_bytes,
                                    .wire = {.fd = -1}};
 }
 
@@ -50,6 +53,18 @@ void rn_redis_link_fini(struct rn_redis_link *link)
         clear(link);
 }
 
+/* Servers repeat commands that they do not know, and cut what is long. */
+static bool tells_password(const char *why, const char *password)
+{
+    size_t n = strlen(password), piece = n < PASSWORD_PIECE ? n : PASSWORD_PIECE, length = strlen(why);
+
+    RN_ASSERT(n > 0);
+    for (size_t at = 0; at + piece <= n; at++)
+        if (memmem(why, length, password + at, piece) != NULL)
+            return true;
+    return false;
+}
+
 void rn_redis_link_complain(struct rn_redis_link *link, const char *why)
 {
     const char *password = link->url->password;
@@ -58,8 +73,8 @@ void rn_redis_link_complain(struct rn_redis_link *link, const char *why)
     if (link->has_error)
         return;
     link->has_error = true;
-    if (password != NULL && strstr(why, password) != NULL)
-        why = "an error with the password in it"; /* servers repeat commands that they do not know */
+    if (password != NULL && tells_password(why, password))
+        why = "an error with the password in it";
     rn_redis_url_show(link->url, where, sizeof where);
     rn_error_set(&link->error, RUNNEL_IO, "the shared cache at %s: %s", where, why);
 }
@@ -182,6 +197,11 @@ static enum rn_redis_io receive(struct rn_redis_link *link)
     } else if (io == RN_REDIS_DONE) {
         RN_CHECK(got > 0 && got <= sizeof piece);
         link->bytes_in += got;
+        link->unfinished += got;
+        if (link->unfinished > link->most_bytes) {
+            rn_redis_link_drop(link, "an answer longer than any that was asked for");
+            return RN_REDIS_LOST;
+        }
         if (redisReaderFeed(link->reader, piece, got) == REDIS_OK)
             return io;
         rn_redis_link_drop(link, link->reader->errstr);
@@ -201,6 +221,8 @@ static bool take(struct rn_redis_link *link, struct redisReply **reply)
         return false;
     }
     *reply = taken;
+    if (taken != NULL)
+        link->unfinished = link->reader->len - link->reader->pos;
     return true;
 }
 
@@ -324,6 +346,7 @@ static enum rn_redis_io handshake(struct rn_redis_link *link)
     if (io != RN_REDIS_DONE)
         return io;
     RN_ASSERT(link->reader == NULL && link->wire.fd >= 0);
+    link->unfinished = 0;
     link->reader = redisReaderCreate();
     if (link->reader == NULL || !write_entry(link))
         return refuse(link, "no memory for a connection");

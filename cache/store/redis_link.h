@@ -37,6 +37,7 @@ struct rn_redis_link {
     struct redisReader *reader;         /* from ENTERS on: puts answers together */
     char *entry;                        /* ENTERS: the commands [entry_bytes], of which entry_sent are gone */
     size_t entry_bytes, entry_sent;
+    size_t most_bytes, unfinished; /* of an answer; bytes that have come of one that is not whole */
     unsigned n_entered, n_entries; /* answers to them that have come, of how many */
     bool was_tried;                /* an attempt has ended, well or not */
     uint64_t next_try_us, wait_us;
@@ -49,10 +50,10 @@ struct rn_redis_link {
 };
 
 /* url, and what files names, are borrowed. connect_ms + command_ms: for the first connection; command_ms: for an
- * answer. */
+ * answer; most_bytes: of one, some kilobytes more than the longest that is good. */
 void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *url,
                         const struct rn_redis_tls_files *files, struct rn_clock clock, uint32_t connect_ms,
-                        uint32_t command_ms, uint32_t retry_ms);
+                        uint32_t command_ms, uint32_t retry_ms, size_t most_bytes);
 void rn_redis_link_fini(struct rn_redis_link *link);
 
 /* True: up, perhaps by a new connection, and command_ms from now on for what follows. */
@@ -78,7 +79,7 @@ struct redisReply *rn_redis_link_answer(struct rn_redis_link *link);
 /* The other side is not to be trusted any more. */
 void rn_redis_link_drop(struct rn_redis_link *link, const char *why);
 
-/* Keeps the first error for the store. What has the password in it is not repeated. */
+/* Keeps the first error for the store. What has the password in it, or eight bytes of it in a row, is not repeated. */
 void rn_redis_link_complain(struct rn_redis_link *link, const char *why);
 
 #endif

@@ -35,6 +35,7 @@ struct rn_redis_list {
     size_t at; /* of order: the next one to be told */
     char cursor[CURSOR_BYTES];
     bool no_memory;
+    bool by_trip; /* each trip to the server has command_ms for itself */
 };
 
 /* ---- What the server says ---- */
@@ -117,6 +118,14 @@ static bool make_room(struct rn_redis_list *list)
     return !list->no_memory;
 }
 
+static void begin_trip(const struct rn_redis_list *list)
+{
+    struct rn_redis_link *link = &list->store->link;
+
+    if (list->by_trip)
+        link->deadline_us = rn_now_us(&link->clock) + (uint64_t)link->command_ms * 1000;
+}
+
 /* Two answers for each key, all of which are taken off the line. False: the link is down. */
 static bool take_answers(struct rn_redis_list *list, const struct rn_fingerprint *chains, size_t n)
 {
@@ -154,6 +163,8 @@ static bool take_keys(struct rn_redis_list *list, const struct redisReply *keys)
 
         RN_CHECK(n < AT_ONCE);
         if (is_wanted(list, key, &chains[n])) {
+            if (n == 0)
+                begin_trip(list);
             if (!rn_redis_ask_head(list->store, key->str))
                 return false;
             n++;
@@ -173,6 +184,7 @@ static struct redisReply *scan(struct rn_redis_list *list, unsigned count)
     char pattern[RN_REDIS_PREFIX_BYTES + 2], number[16];
     size_t n = (size_t)snprintf(number, sizeof number, "%u", count);
 
+    begin_trip(list);
     snprintf(pattern, sizeof pattern, "%s*", store->prefix);
     if (!rn_redis_link_send(&store->link, 6,
                             (const char *const[]){"SCAN", list->cursor, "MATCH", pattern, "COUNT", number},
@@ -269,13 +281,14 @@ bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_tier_recor
 
 /* ---- The whole ---- */
 
-struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store)
+struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store, bool by_trip)
 {
     struct rn_redis_list *list = rn_calloc(store->heap, 1, sizeof *list);
 
     if (list == NULL)
         return NULL;
     list->store = store;
+    list->by_trip = by_trip;
     list->head_bytes = rn_cold_head_bytes(store->id.block_tokens);
     list->cursor[0] = '0';
     list->tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *list->tokens);

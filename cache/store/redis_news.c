@@ -255,15 +255,17 @@ static void fetch_heads(struct rn_redis_store *store, struct reading *reading)
 
     for (uint32_t i = 0; i < reading->n; i++) {
         rn_redis_key(store, &reading->chains[i], key);
-        if (!rn_redis_ask_head(store, key))
+        if (!rn_redis_ask_head(store, key)) {
+            store->news.lost = true; /* their entries have been passed */
             return;
+        }
     }
     for (uint32_t i = 0; i < reading->n; i++) {
         struct rn_cold_head head;
         int good = rn_redis_take_head(store, store->value, &head);
 
         if (good < 0) {
-            store->news.lost = true; /* their entries have been passed */
+            store->news.lost = true;
             return;
         }
         if (good > 0)
@@ -286,7 +288,7 @@ static void begin_list(struct rn_redis_store *store)
     RN_ASSERT(store->news.list == NULL);
     if (!mark(store))
         return;
-    store->news.list = rn_redis_list_new(store);
+    store->news.list = rn_redis_list_new(store, false);
     if (store->news.list == NULL)
         end_list(store, true);
     store->stats.lists += store->news.list != NULL;
@@ -314,6 +316,7 @@ void rn_redis_news_begin(struct rn_redis_store *store, rn_tier_record_fn *on_rec
 {
     struct rn_redis_list *list;
     enum rn_redis_step step = RN_REDIS_FAILED;
+    uint64_t until_us;
 
     RN_ASSERT(store->news.list == NULL && store->stats.records == 0);
     store->news.lost = true;
@@ -321,17 +324,17 @@ void rn_redis_news_begin(struct rn_redis_store *store, rn_tier_record_fn *on_rec
         return;
     if (!mark(store))
         store->news.last[0] = '\0'; /* a server without streams still has records */
-    list = rn_redis_list_new(store);
+    list = rn_redis_list_new(store, true);
     if (list == NULL)
         return;
-    store->link.deadline_us = rn_now_us(&store->link.clock) + (uint64_t)store->options.list_ms * 1000;
+    until_us = rn_now_us(&store->link.clock) + (uint64_t)store->options.list_ms * 1000;
     do
         step = !rn_redis_link_is_up(&store->link) ? RN_REDIS_FAILED : rn_redis_list_step(list, 1000);
-    while (step == RN_REDIS_GOES_ON);
+    while (step == RN_REDIS_GOES_ON && rn_now_us(&store->link.clock) < until_us);
     if (rn_redis_list_sort(list))
         rn_redis_list_tell(list, UINT32_MAX, on_record, user);
     rn_redis_list_free(list);
-    end_list(store, step == RN_REDIS_FAILED);
+    end_list(store, step != RN_REDIS_ALL); /* what is missing is listed later */
 }
 
 static bool is_near_full(const struct rn_redis_store *store)

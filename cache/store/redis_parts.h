@@ -92,8 +92,9 @@ bool rn_redis_ask_head(struct rn_redis_store *store, const char *key);
  * down. */
 int rn_redis_take_head(struct rn_redis_store *store, unsigned char *bytes, struct rn_cold_head *head);
 
-/* What the server has, in steps. NULL: no memory. */
-struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store);
+/* What the server has, in steps. by_trip: command_ms are for each trip of a step, not for all that its caller does.
+ * NULL: no memory. */
+struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store, bool by_trip);
 void rn_redis_list_free(struct rn_redis_list *list);
 
 /* True: NULL, or within its bounds. */

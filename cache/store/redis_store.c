@@ -21,6 +21,8 @@
 #include "cache/store/redis_parts.h"
 
 #define FIRST_ENTRIES 256u
+#define BESIDE_VALUES \
+    (4u << 20) /* bytes of an answer that is no value: a thousand keys, some more at the server's will */
 
 static_assert((FIRST_ENTRIES & (FIRST_ENTRIES - 1)) == 0, "a place in the table is some bits of a chain");
 static_assert(RN_REDIS_PREFIX_BYTES == 9 + RN_COLD_HEX + 1, "runnel:1:, the fingerprint, a colon");
@@ -691,7 +693,8 @@ runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_op
     }
     files = (struct rn_redis_tls_files){store->files[0], store->files[1], store->files[2]};
     rn_redis_link_init(&store->link, &store->url, &files, store->options.clock, store->options.connect_ms,
-                       store->options.command_ms, store->options.retry_ms);
+                       store->options.command_ms, store->options.retry_ms,
+                       rn_cold_head_bytes(store->id.block_tokens) + options->payload_bytes + BESIDE_VALUES);
     rn_redis_news_init(store);
     rn_redis_news_begin(store, on_record, user);
     *out = store;

@@ -47,7 +47,7 @@ struct rn_redis_options {
     uint32_t max_records;  /* 0: 2^20 */
     uint32_t connect_ms;   /* 0: 200 */
     uint32_t command_ms;   /* 0: 500 */
-    uint32_t list_ms;      /* to see what is there at the beginning; 0: 2000 */
+    uint32_t list_ms;      /* to see what is there at the beginning; the rest is news. 0: 2000 */
     uint32_t retry_ms;     /* 0: 1000 */
     uint32_t relist_ms;    /* between two lists of what is there; 0: 5000 */
     struct rn_clock clock; /* now_us NULL: the machine's */

@@ -193,6 +193,8 @@ static runnel_status read_bytes(const struct rn_session_reader *reader, void *by
         unsigned char *to = bytes != NULL ? (unsigned char *)bytes + at : chunk;
         runnel_status status;
 
+        if (reader->stops != NULL && reader->stops(reader->user))
+            return rn_error_set(error, RUNNEL_CANCELLED, "%s: cancelled", reader->name);
         n = n_bytes - at < CHUNK ? n_bytes - at : CHUNK;
         status = read_all(reader, to, (size_t)n, error);
         if (status != RUNNEL_OK)

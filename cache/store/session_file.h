@@ -37,6 +37,8 @@ struct rn_session_reader {
     struct rn_fingerprint text_check; /* of tokens and note */
     uint64_t seed;                    /* of this file's blocks */
     uint32_t next;                    /* block */
+    bool (*stops)(void *user); /* asked every few kilobytes: true: no more is read. NULL, as after the opening: no */
+    void *user;
 };
 
 /* Reads and checks the header and the file's size; takes the descriptor over, also on failure. FORMAT: no session
@@ -47,7 +49,7 @@ runnel_status rn_session_reader_init(struct rn_session_reader *reader, int fd, c
 runnel_status rn_session_reader_open(struct rn_session_reader *reader, const char *path, runnel_error *error);
 
 /* Tokens and note, once, directly behind the opening. tokens [head.n_tokens], note [head.note_bytes]; either may be
- * NULL: it is checked and not kept. */
+ * NULL: it is checked and not kept. CANCELLED, here and below: `stops` has said so. */
 runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *tokens, void *note,
                                      runnel_error *error);
 

@@ -274,6 +274,73 @@ static void test_torn_copy(void **state)
     cold_told_free(&told);
 }
 
+/* ---- Many small segments ---- */
+
+/* A process that writes one block, behind the last one of all. */
+static void one_more(uint32_t depth, bool tends)
+{
+    struct cold_told told = {.n = 0};
+    struct rn_cold_store *store = cold_open(NULL, &cold_roomy, &told);
+    struct rn_cold_stats stats;
+    uint64_t handle;
+
+    assert_int_equal(told.n, depth);
+    assert_int_equal(
+        cold_append(store, (struct cold_key){1, depth, 0}, depth == 0 ? 0 : told.records[depth - 1].handle, &handle),
+        RUNNEL_OK);
+    while (tends && rn_cold_store_maintain(store, 1, NULL, NULL))
+        assert_true(rn_cold_store_check(store));
+    rn_cold_store_stats(store, &stats);
+    assert_int_equal(stats.segments, tends && depth >= 64 ? 64 : depth + 1);
+    assert_int_equal(stats.records, depth + 1);
+    rn_cold_store_close(store);
+    cold_told_free(&told);
+}
+
+static size_t all_there(void)
+{
+    struct cold_told told = {.n = 0};
+    struct rn_cold_store *store = cold_open(NULL, &cold_roomy, &told);
+    size_t n = cold_read_all(store, &told);
+
+    assert_int_equal(n, told.n);
+    rn_cold_store_close(store);
+    cold_told_free(&told);
+    return n;
+}
+
+static void test_joined(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 0; depth < 150; depth++)
+        one_more(depth, true);
+    assert_int_equal(all_there(), 150);
+}
+
+/* Whatever fails meanwhile: no record goes. */
+static void test_joined_in_part(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 0; depth < 110; depth++)
+        one_more(depth, false);
+    for (uint64_t at = 1; at < 30; at++) {
+        struct cold_told told = {.n = 0};
+        struct rn_cold_store *store;
+        struct cold_disk disk;
+
+        cold_disk_init(&disk);
+        disk.error = EIO;
+        store = cold_open(&disk.io, &cold_roomy, &told);
+        assert_int_equal(told.n, 110);
+        disk.fail_at = disk.calls + at;
+        for (int i = 0; i < 2 && rn_cold_store_maintain(store, 1, NULL, NULL); i++)
+            assert_true(rn_cold_store_check(store));
+        rn_cold_store_close(store);
+        cold_told_free(&told);
+        assert_int_equal(all_there(), 110);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +348,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_full, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_torn_copy, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_joined, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_joined_in_part, cold_set_up, cold_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

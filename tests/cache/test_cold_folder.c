@@ -350,6 +350,54 @@ static void test_purge_salt(void **state)
     assert_int_equal(totals.segments, 0); /* a segment without living records goes */
 }
 
+static void flip(const char *path, size_t at)
+{
+    static uint8_t bytes[1 << 16];
+    size_t n = read_whole(path, bytes, sizeof bytes);
+
+    bytes[at] ^= 1;
+    write_whole(path, bytes, n);
+}
+
+/* A segment with a damaged header keeps what it has: the purge does all the rest and says so; so it does where no
+ * segment of a fingerprint can be read. One that was torn in its header has no record. */
+static void test_purge_left(void **state)
+{
+    runnel_cache_purge_options options;
+    runnel_cache_totals totals = {.struct_size = sizeof totals};
+    runnel_error error = {0};
+    char path[200], torn[200];
+    uint8_t header[100] = {0};
+
+    (void)state;
+    fill(1, 30, 3);
+    one_segment(path, sizeof path);
+    snprintf(torn, sizeof torn, "%s", path);
+    memcpy(strrchr(torn, '/') + 1, "00000000000000ff.kv", 19);
+    write_whole(torn, header, sizeof header);
+    runnel_cache_purge_options_default(&options);
+    options.by_salt = 1;
+    options.salt = 5; /* nobody's */
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, &error), RUNNEL_OK);
+    flip(path, 20);
+    options.salt = 1;
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, "1 segments could not be read and are left"));
+    assert_int_equal(runnel_cache_ls(cold_folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
+    assert_true(totals.records > 0);
+    flip(path, 20);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, &error), RUNNEL_OK);
+    assert_true(totals.records > 0);
+    options.salt = 0;
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, &error), RUNNEL_OK);
+    fill(2, 1, 1);
+    hex_of(2, strrchr(path, '/') - 32);
+    memcpy(path + strlen(path), "/0000000000000001.kv", 21);
+    flip(path, 20);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, &error), RUNNEL_IO);
+    assert_non_null(strstr(error.message, "1 segments could not be read and are left"));
+}
+
 static void test_purge_files(void **state)
 {
     runnel_cache_purge_options options;
@@ -617,6 +665,7 @@ int main(void)
         TEST(test_verify_without_index),
         TEST(test_behind_a_damaged_head),
         TEST(test_purge_salt),
+        TEST(test_purge_left),
         TEST(test_purge_files),
         TEST(test_two_processes),
         TEST(test_foreign),

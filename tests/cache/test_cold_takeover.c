@@ -424,6 +424,7 @@ static struct {
     const struct rn_cold_io *under;
     char name[32]; /* of files with this name nothing can be read */
     int fds[64];
+    bool spared; /* not just now */
     uint64_t n_tries;
 } bad;
 
@@ -438,11 +439,57 @@ static int bad_open(void *user, const char *path, int flags)
 
 static int64_t bad_pread(void *user, int fd, void *bytes, size_t n, uint64_t offset)
 {
-    if (fd < 64 && bad.fds[fd]) {
+    if (fd < 64 && bad.fds[fd] && !bad.spared) {
         bad.n_tries++;
         return -EIO;
     }
     return bad.under->pread(user, fd, bytes, n, offset);
+}
+
+static runnel_status get_one(struct rn_cold_store *store, const struct cold_record *r)
+{
+    uint8_t payload[COLD_MOST_PAYLOAD];
+    int32_t tokens[COLD_B];
+
+    cold_tokens(r->key, tokens);
+    return rn_tier_store_get(rn_cold_store_tier(store), r->handle,
+                             &(struct rn_tier_key){r->parent, cold_salt(r->key), tokens}, payload);
+}
+
+/* Gets whose reads fail, one of them or all, take nothing away: who forgets what is not found forgets nothing. */
+static void test_bad_reads(void **state)
+{
+    struct cold_told told = {.n = 0};
+    struct rn_cold_io io = rn_cold_io_machine;
+    struct rn_cold_store *store = cold_open(NULL, &cold_roomy, NULL);
+
+    (void)state;
+    append_chain(store, 1, 20, NULL);
+    rn_cold_store_close(store);
+    bad.under = &rn_cold_io_machine;
+    io.open = bad_open;
+    io.pread = bad_pread;
+    rn_cold_segment_name(1, bad.name);
+    bad.spared = true;
+    store = cold_open(&io, &cold_roomy, &told);
+    assert_int_equal(told.n, 20);
+    for (size_t i = 0; i < told.n; i++) {
+        runnel_status status;
+
+        bad.spared = i == 1; /* the first fails alone, the others in sequence until reading is off */
+        status = get_one(store, &told.records[i]);
+        assert_int_equal(status, i == 1 ? RUNNEL_OK : RUNNEL_IO);
+        if (status == RUNNEL_NOT_FOUND)
+            rn_tier_store_forget(rn_cold_store_tier(store), told.records[i].handle);
+    }
+    assert_false(stats_of(store).reads_work);
+    assert_int_equal(stats_of(store).records, 20);
+    assert_true(rn_cold_store_check(store));
+    rn_cold_store_close(store);
+    bad.name[0] = '\0';
+    bad.spared = false;
+    assert_found(20);
+    cold_told_free(&told);
 }
 
 /* The second segment of three cannot be read for a time: its records, and those that build on them in the third, are
@@ -667,6 +714,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_not_made, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_removed, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_forgotten, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_reads, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread_while_full, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread_until_written, cold_set_up, cold_tear_down),

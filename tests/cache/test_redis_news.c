@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <hiredis/hiredis.h>
@@ -22,14 +23,15 @@ enum { MOST_CALLS = 100000 };
 
 static struct rn_heap heap;
 static struct redis_server server;
-static uint64_t later_us; /* the stores' clock is the machine's and so much more */
-static uint32_t max_records;
+static uint64_t later_us, tick_us; /* the stores' clock is the machine's and so much more; each look adds a tick */
+static uint32_t max_records, list_ms;
 
 static uint64_t now_us(void *user)
 {
     const struct rn_clock clock = rn_clock_machine();
 
     (void)user;
+    later_us += tick_us;
     return rn_now_us(&clock) + later_us;
 }
 
@@ -38,7 +40,17 @@ static int set_up(void **state)
     (void)state;
     rn_heap_init(&heap, NULL);
     redis_start(&server, NULL);
-    later_us = max_records = 0;
+    later_us = tick_us = max_records = 0;
+    list_ms = 5000;
+    return 0;
+}
+
+static int set_up_alone(void **state)
+{
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    later_us = tick_us = max_records = 0;
+    list_ms = 5000;
     return 0;
 }
 
@@ -56,7 +68,7 @@ static struct rn_redis_store *open_as(const char *url, uint8_t model)
                                        .id = cold_id(),
                                        .payload_bytes = COLD_MOST_PAYLOAD,
                                        .retry_ms = 1,
-                                       .list_ms = 5000,
+                                       .list_ms = list_ms,
                                        .command_ms = 5000,
                                        .relist_ms = 1,
                                        .max_records = max_records,
@@ -400,6 +412,36 @@ static void test_long_list(void **state)
     cold_told_free(&told);
 }
 
+/* The time for the first list is over behind its first step: the connection stays, and the rest is listed later. */
+static void test_list_in_part(void **state)
+{
+    struct rn_redis_store *a = open_store(), *b;
+    redisContext *c = beside();
+    bool more = true, no_room;
+    runnel_error error;
+
+    (void)state;
+    put_chain(a, 1, 20);
+    for (int i = 0; i < 4000; i++)
+        freeReplyObject(redisCommand(c, "SET other:%d x", i));
+    list_ms = 1;
+    tick_us = 10000;
+    b = open_store();
+    tick_us = 0;
+    assert_int_equal(stats_of(b).connections, 1);
+    assert_int_equal(stats_of(b).losses, 0);
+    assert_true(stats_of(b).up);
+    assert_false(rn_tier_store_error(rn_redis_store_tier(b), &error));
+    usleep(2000);
+    while (more)
+        rn_tier_store_news(rn_redis_store_tier(b), 8, NULL, NULL, &more, &no_room);
+    assert_int_equal(stats_of(b).records, 20);
+    assert_int_equal(stats_of(b).lists, 1);
+    redisFree(c);
+    redis_close(a);
+    redis_close(b);
+}
+
 /* Until the store has its second connection: a call waits for that but a moment. */
 static void come_back(struct rn_redis_store *store, struct cold_told *told)
 {
@@ -475,6 +517,62 @@ static void test_away_at_first(void **state)
     cold_told_free(&told);
 }
 
+static bool say(int fd, const char *words)
+{
+    return write(fd, words, strlen(words)) == (ssize_t)strlen(words);
+}
+
+/* A server of one entry of a stream and no keys. The first time that it tells of the entry it takes no more commands. */
+static void act_deaf(int fd)
+{
+    static const char entry[] = "*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$16\r\n0123456789abcdef\r\n"
+                                "$32\r\n00000000000000000000000000000001\r\n";
+    static bool told;
+    char command[4096];
+    bool good = true;
+
+    while (good) {
+        ssize_t n = read(fd, command, sizeof command - 1);
+
+        if (n <= 0)
+            return;
+        command[n] = '\0';
+        if (strstr(command, "XRANGE") != NULL) {
+            if (!told)
+                shutdown(fd, SHUT_RD);
+            told = true;
+            good = say(fd, entry);
+        } else if (strstr(command, "XREVRANGE") != NULL) {
+            good = say(fd, told ? entry : "*0\r\n");
+        } else if (strstr(command, "SCAN") != NULL) {
+            good = say(fd, "*2\r\n$1\r\n0\r\n*0\r\n");
+        } else {
+            good = say(fd, "+PONG\r\n");
+        }
+    }
+}
+
+/* The connection is lost between an entry and its record: all is listed anew. */
+static void test_lost_between(void **state)
+{
+    struct rn_redis_store *b;
+
+    (void)state;
+    redis_pretend(&server, act_deaf);
+    b = open_store();
+    assert_int_equal(stats_of(b).connections, 1);
+    assert_int_equal(stats_of(b).lists, 0);
+    for (int i = 0; i < 2000 && stats_of(b).lists == 0; i++) {
+        bool more, no_room;
+
+        rn_tier_store_news(rn_redis_store_tier(b), 8, NULL, NULL, &more, &no_room);
+        usleep(1000);
+    }
+    assert_int_equal(stats_of(b).losses, 1);
+    assert_int_equal(stats_of(b).lists, 1);
+    redis_close(b);
+}
+
 /* ---- Refused ---- */
 
 /* The stream's key is something else: told once, no news for a minute, and all else works. */
@@ -541,6 +639,46 @@ static void test_denied(void **state)
     redis_close(b);
 }
 
+/* 200 bytes; no eight in a row come twice. */
+static void long_password(char *password)
+{
+    for (int i = 0; i < 50; i++)
+        snprintf(password + 4 * i, 5, "p%03d", i * 7);
+}
+
+/* Knows no AUTH, and repeats it as Redis does: 128 bytes of what is behind the first word. */
+static void act_repeats(int fd)
+{
+    char bytes[4096], password[201], answer[300];
+    int n;
+
+    long_password(password);
+    n = snprintf(answer, sizeof answer, "-ERR unknown command 'AUTH', with args beginning with: '%.128s' \r\n",
+                 password);
+    if (read(fd, bytes, sizeof bytes) <= 0 || write(fd, answer, (size_t)n) != n)
+        return;
+    while (read(fd, bytes, sizeof bytes) > 0)
+        continue;
+}
+
+/* Nothing of a long password is in an error, also where the server repeats but the beginning. */
+static void test_repeated_password(void **state)
+{
+    struct rn_redis_store *store;
+    runnel_error error = {0};
+    char password[201], url[500];
+
+    (void)state;
+    long_password(password);
+    redis_pretend(&server, act_repeats);
+    snprintf(url, sizeof url, "unix://:%s@%s", password, server.socket);
+    store = open_as(url, 0);
+    assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
+    assert_non_null(strstr(error.message, "an error with the password in it"));
+    assert_null(strstr(error.message, "p000"));
+    redis_close(store);
+}
+
 /* ---- Bounds ---- */
 
 /* The stream is kept short, and lives no longer than the records. */
@@ -602,9 +740,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_list, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_list_in_part, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lost_between, set_up_alone, tear_down),
         cmocka_unit_test_setup_teardown(test_replaced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_away_at_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_repeated_password, set_up_alone, tear_down),
         cmocka_unit_test_setup_teardown(test_denied, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_room, set_up, tear_down),

@@ -587,6 +587,45 @@ static void act_close(int fd)
         return;
 }
 
+/* Comes up, and then has an answer for each command that takes half a gigabyte. */
+static void act_large(int fd)
+{
+    static char bytes[1 << 16];
+    char word[256];
+
+    if (read(fd, word, sizeof word) <= 0 || write(fd, "+PONG\r\n", 7) != 7 || read(fd, word, sizeof word) <= 0 ||
+        write(fd, "$500000000\r\n", 12) != 12)
+        return;
+    while (write(fd, bytes, sizeof bytes) > 0)
+        continue;
+}
+
+static uint64_t stands_still(void *user)
+{
+    (void)user;
+    return 1000000;
+}
+
+/* An answer is given up when it is longer than any good one, not when its time is over: here it never is. */
+static void test_large(void **state)
+{
+    struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .clock = {stands_still}};
+    struct rn_redis_store *store;
+    struct rn_redis_stats stats;
+    runnel_error error = {0};
+
+    (void)state;
+    redis_pretend(&server, act_large);
+    options.url = server.url;
+    assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL), RUNNEL_OK);
+    assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
+    assert_non_null(strstr(error.message, "longer than any"));
+    rn_redis_store_stats(store, &stats);
+    assert_true(stats.connections == 1 && stats.losses == 1);
+    redis_close(store);
+    redis_remove(&server);
+}
+
 static uint64_t real_ms(void)
 {
     struct timespec now;
@@ -717,10 +756,10 @@ static void test_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ALONE(test_retry),     ALONE(test_no_server),    ALONE(test_hangs_beside), ALONE(test_far),
-        TEST(test_two_stores), TEST(test_key_and_value), TEST(test_get_compares),  TEST(test_forget),
-        TEST(test_ttl),        TEST(test_garbage),       TEST(test_damaged_value), TEST(test_killed),
-        TEST(test_full),       TEST(test_password),
+        ALONE(test_retry), ALONE(test_no_server), ALONE(test_hangs_beside), ALONE(test_far),
+        ALONE(test_large), TEST(test_two_stores), TEST(test_key_and_value), TEST(test_get_compares),
+        TEST(test_forget), TEST(test_ttl),        TEST(test_garbage),       TEST(test_damaged_value),
+        TEST(test_killed), TEST(test_full),       TEST(test_password),
     };
 
     if (!redis_is_installed()) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cache/store/session_file.h"
 #include "tests/actors/fixture.h"
 #include "runnel_files.h"
 #include "tests/base/whole_file.h"
@@ -332,6 +333,58 @@ static void mutated(void **state)
     assert_quiet(manual.engine, 0);
 }
 
+static bool stops_at_once(void *user)
+{
+    uint32_t *left = user;
+
+    return (*left)-- == 1;
+}
+
+/* Who reads is asked all the time whether he still wants to: of a note, and of a block, of a megabyte each. */
+static void stopped(void **state)
+{
+    enum { MEGABYTE = 1 << 20, ASKED = MEGABYTE / 16384 };
+    const struct rn_session_head head = {.block_tokens = 1,
+                                         .block_bytes = MEGABYTE,
+                                         .note_bytes = MEGABYTE,
+                                         .n_tokens = 1,
+                                         .n_computed = 1,
+                                         .n_blocks = 1};
+    unsigned char *bytes = calloc(1, MEGABYTE);
+    struct rn_session_writer writer;
+    struct rn_heap heap;
+    runnel_error error = {0};
+    int32_t token = 7;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    strcpy(path, "/tmp/runnel-test-XXXXXX");
+    close(mkstemp(path));
+    assert_int_equal(rn_session_writer_open(&writer, &heap, path, &head, &token, bytes, &error), RUNNEL_OK);
+    assert_int_equal(rn_session_writer_block(&writer, bytes, &error), RUNNEL_OK);
+    assert_int_equal(rn_session_writer_finish(&writer, &error), RUNNEL_OK);
+    rn_session_writer_fini(&writer);
+    for (uint32_t at = 1; at <= 2 * ASKED + 2; at++) {
+        struct rn_session_reader reader;
+        uint32_t left = at;
+        runnel_status status;
+
+        error = (runnel_error){0};
+        assert_int_equal(rn_session_reader_open(&reader, path, &error), RUNNEL_OK);
+        reader.stops = stops_at_once;
+        reader.user = &left;
+        status = rn_session_reader_text(&reader, NULL, NULL, &error);
+        assert_int_equal(status, at <= 1 + ASKED ? RUNNEL_CANCELLED : RUNNEL_OK);
+        if (status == RUNNEL_OK)
+            status = rn_session_reader_block(&reader, NULL, &error);
+        assert_int_equal(status, at <= 1 + 2 * ASKED ? RUNNEL_CANCELLED : RUNNEL_OK);
+        rn_session_reader_fini(&reader);
+    }
+    unlink(path);
+    free(bytes);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 /* The oracle of another salt has another KV: the tokens come, and are computed. */
 static void foreign_kv(void **state)
 {
@@ -363,6 +416,59 @@ static void foreign_kv(void **state)
     unlink(path);
 }
 
+/* A turn of a whole conversation that is cancelled while it waits for room leaves its session as it was. */
+static void a_chat_that_never_ran(void **state)
+{
+    static const int32_t first[] = {'a', 'b', 'c', 'd', 'e'}, other[] = {'x'};
+    runnel_message message = {"user", "a longer text than is free", NULL};
+    const struct manual_plan plan = {
+        .limits = {
+            .max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 4, .block_tokens = 8, .context_tokens = 32}};
+    struct capture captures[3] = {{0}};
+    runnel_request requests[3];
+    runnel_stream stream;
+    runnel_session session;
+    runnel_chat chat;
+
+    (void)state;
+    manual_begin(&plan);
+    runnel_chat_default(&chat);
+    chat.messages = &message;
+    chat.n_messages = 1;
+    chat.template_text = "{{ messages[0].content }}";
+    assert_int_equal(runnel_session_new(manual.model, &session), RUNNEL_OK);
+    for (int i = 0; i < 3; i++)
+        requests[i] = make_request(NULL, i == 0 ? 2 : 3, &captures[i]);
+    requests[0].tokens = first;
+    requests[0].n_tokens = 5;
+    requests[0].session = requests[2].session = session;
+    assert_int_equal(runnel_generate(manual.model, &requests[0], &stream, NULL), RUNNEL_OK);
+    manual_run_out();
+    assert_int_equal(captures[0].last.usage.prompt_tokens, 5);
+    requests[1].tokens = other; /* it computes, and has a block */
+    requests[1].n_tokens = 1;
+    assert_int_equal(runnel_generate(manual.model, &requests[1], &stream, NULL), RUNNEL_OK);
+    manual_settle(manual.engine);
+    requests[2].chat = &chat; /* it needs all four */
+    assert_int_equal(runnel_generate(manual.model, &requests[2], &stream, NULL), RUNNEL_OK);
+    manual_settle(manual.engine);
+    assert_int_equal(captures[2].n_terminal, 0);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
+    manual_settle(manual.engine);
+    assert_int_equal(captures[2].last.type, RUNNEL_EVENT_CANCELLED);
+    manual_run_out();
+    requests[2].chat = NULL;
+    requests[2].tokens = other;
+    requests[2].n_tokens = 1;
+    captures[2] = (struct capture){0};
+    assert_int_equal(runnel_generate(manual.model, &requests[2], &stream, NULL), RUNNEL_OK);
+    manual_run_out();
+    assert_int_equal(captures[2].last.usage.prompt_tokens, 5 + 2 + 1);
+    for (int i = 0; i < 3; i++)
+        capture_clear(&captures[i]);
+    manual_end(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +477,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_room, setup_tight, manual_end),
         cmocka_unit_test_setup_teardown(never_came, setup, manual_end),
         cmocka_unit_test_setup_teardown(mutated, setup, manual_end),
+        cmocka_unit_test(stopped),
+        cmocka_unit_test(a_chat_that_never_ran),
         cmocka_unit_test_setup_teardown(foreign_kv, setup, manual_end),
     };
 
