@@ -552,13 +552,15 @@ int app_bench(const struct app_options *options)
 {
     static struct app_options own; /* large, as in main.c */
     int code = APP_OK;
+    bool reported = false;
 
     if (options->json && options->csv) {
         app_error("--json and --csv exclude each other");
         return APP_USAGE;
     }
-    if ((options->metrics_file != NULL || options->trace_file != NULL) && options->n_operands > 1) {
-        app_error("--metrics and --trace take one model");
+    if ((options->metrics_file != NULL || options->trace_file != NULL || options->experts_file != NULL) &&
+        options->n_operands > 1) {
+        app_error("--metrics, --trace and --experts take one model");
         return APP_USAGE;
     }
     if (most(&options->prompts) == 0 && most(&options->answers) == 0) {
@@ -568,10 +570,11 @@ int app_bench(const struct app_options *options)
     for (int i = 0; i < options->n_operands && code == APP_OK; i++) {
         own = *options;
         code = bench_model(&own, options->operands[i], i == 0);
+        reported = reported || code == APP_OK;
         if (code == APP_OK && !app_flush())
             break;
     }
-    if (code == APP_OK)
+    if (reported) /* also where a later model failed: what is printed is whole */
         bench_report_end(options);
     return app_worse(code, app_output_code());
 }

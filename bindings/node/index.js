@@ -536,7 +536,13 @@ class Model extends Uncloneable {
       session = sessionId;
       return id;
     };
-    await new Stream(this.#engine, this, { signal, collect: true }, submit).result;
+    try {
+      await new Stream(this.#engine, this, { signal, collect: true }, submit).result;
+      if (signal?.aborted) throw new AbortError(signal.reason);
+    } catch (error) {
+      if (session !== undefined) native.sessionFree(this.#handle, session);
+      throw error;
+    }
     return new Session(this, this.#handle, session);
   }
 

@@ -406,7 +406,7 @@ class Stream extends Uncloneable {
     } else if (type === constants.EVENT_FAILED) {
       answer.finish = 'failed';
       this.#failure = { error: Object.assign(extra.error, { partial: answer }) };
-    } else if (type === constants.EVENT_CANCELLED && this.#aborted && this.#onAbort === 'throw') {
+    } else if (this.#aborted && this.#onAbort === 'throw') { // also where the end had come, but was not told
       this.#failure = { error: new AbortError(reason, answer) };
     }
     this.#settle?.();

@@ -191,6 +191,15 @@ class Bench(unittest.TestCase):
         text = run("bench", MODEL, "/does/not/exist.gguf", "--csv", "--no-limits", *SHORT)
         self.assertEqual(text.returncode, 1)
         self.assertEqual(len(text.stdout.splitlines()), 3)  # what was measured before is told
+        text = run("bench", MODEL, "/does/not/exist.gguf", "--json", "--no-limits", *SHORT)
+        self.assertEqual((text.returncode, len(json.loads(text.stdout)["results"])), (1, 2))
+
+    def test_files_of_one_model(self):
+        for option in ("--metrics", "--trace", "--experts"):
+            at = pathlib.Path(self.folder.name, "file")
+            result = run("bench", MODEL, MODEL, option, at, "--no-limits", *SHORT)
+            self.assertEqual((result.returncode, result.stdout, at.exists()), (2, b"", False))
+            self.assertIn(option.encode(), result.stderr)
 
     def test_interrupt(self):
         process = subprocess.Popen([common.program, "bench", MODEL, "-r", "1000", "--reference", "-q"],

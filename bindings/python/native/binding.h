@@ -44,6 +44,9 @@
 #define RNPY_UNLOCK() }
 #endif
 
+/* Text this long is tokenized on the caller's thread, where nothing else may wait for the GIL. */
+#define RNPY_LONG_TEXT_BYTES 4096
+
 /* How long a blocking call stays in the library at a time: signals and a close on another thread wait for it. */
 #define RNPY_SLICE_MS 100
 
@@ -300,6 +303,7 @@ typedef struct rnpy_stream {
     bool live;               /* the terminal event has not come */
     bool flows;              /* its first token has come */
     bool collect;            /* nobody reads pieces */
+    bool keeps_all;          /* its reader comes later: any number of pieces may wait */
     bool paused;             /* too many pieces wait to be read */
     bool user_paused;        /* by pause(); delivery goes on when neither is set */
     bool cancelled;          /* by us */

@@ -9,12 +9,11 @@ static PyObject *candidates_dict(const runnel_candidates *candidates, PyObject *
 
     if (dict == NULL)
         return NULL;
-    Py_INCREF(logits);
     if (rnpy_put(dict, "position", PyLong_FromUnsignedLongLong(candidates->position)) < 0 ||
         rnpy_put(dict, "sequence", rnpy_view(candidates->sequence, candidates->n_sequence * sizeof(int32_t), "i")) <
             0 ||
         rnpy_put(dict, "tokens", rnpy_view(candidates->tokens, candidates->n * sizeof(int32_t), "i")) < 0 ||
-        rnpy_put(dict, "logits", logits) < 0)
+        PyDict_SetItemString(dict, "logits", logits) < 0)
         Py_CLEAR(dict);
     return dict;
 }

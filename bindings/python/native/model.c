@@ -346,14 +346,11 @@ static PyObject *model_close(PyObject *object, PyObject *unused)
 
 /* ---- Requests ------------------------------------------------------------------------------ */
 
-/* Text this long is tokenized on the caller's thread, where nothing else may wait for the GIL. */
-enum { LONG_PROMPT_BYTES = 4096 };
-
 static runnel_status submit(runnel_model *model, rnpy_request *request, runnel_stream *id, runnel_error *error)
 {
     runnel_status status;
 
-    if (request->request.prompt_bytes < LONG_PROMPT_BYTES && request->request.chat == NULL)
+    if (request->request.prompt_bytes < RNPY_LONG_TEXT_BYTES && request->request.chat == NULL)
         return runnel_generate(model, &request->request, id, error);
     Py_BEGIN_ALLOW_THREADS status = runnel_generate(model, &request->request, id, error);
     Py_END_ALLOW_THREADS return status;

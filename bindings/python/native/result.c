@@ -43,7 +43,6 @@ PyObject *rnpy_stream_result(rnpy_stream *self)
     dict = PyDict_New();
     if (dict == NULL)
         return NULL;
-    Py_INCREF(self->kept);
     if (rnpy_put(dict, "text", PyUnicode_DecodeUTF8(self->text.data, (Py_ssize_t)self->text.n, "replace")) < 0 ||
         rnpy_put(dict, "reasoning",
                  PyUnicode_DecodeUTF8(self->reasoning.data, (Py_ssize_t)self->reasoning.n, "replace")) < 0 ||
@@ -54,7 +53,7 @@ PyObject *rnpy_stream_result(rnpy_stream *self)
         rnpy_put(dict, "stop_token", stop_of(self, self->stop_token)) < 0 ||
         rnpy_put(dict, "usage", rnpy_get_fields(&rnpy_usage_fields, &self->usage)) < 0 ||
         rnpy_put(dict, "timings", rnpy_get_fields(&rnpy_timings_fields, &self->timings)) < 0 ||
-        rnpy_put(dict, "kept", self->kept) < 0)
+        PyDict_SetItemString(dict, "kept", self->kept) < 0)
         Py_CLEAR(dict);
     return dict;
 }

@@ -70,7 +70,7 @@ PyObject *rnpy_session_free(PyObject *object, PyObject *id)
 /* A stream whose submit is `begin`, after its struct was filled from the dict of options. */
 typedef runnel_status (*submitter)(runnel_model *model, void *job, runnel_stream *stream, runnel_error *error);
 
-static PyObject *submit(rnpy_model *self, rnpy_stream *stream, submitter begin, void *job)
+static PyObject *submit(rnpy_model *self, rnpy_stream *stream, submitter begin, void *job, size_t text_bytes)
 {
     runnel_model *model = rnpy_model_enter(self);
     runnel_stream id = {0};
@@ -82,7 +82,12 @@ static PyObject *submit(rnpy_model *self, rnpy_stream *stream, submitter begin, 
         return NULL;
     }
     stream->collect = true;
-    status = begin(model, job, &id, &error);
+    if (text_bytes < RNPY_LONG_TEXT_BYTES) {
+        status = begin(model, job, &id, &error);
+    } else {
+        Py_BEGIN_ALLOW_THREADS status = begin(model, job, &id, &error);
+        Py_END_ALLOW_THREADS
+    }
     rnpy_model_leave(self);
     return rnpy_stream_began(stream, id, status, &error);
 }
@@ -111,7 +116,7 @@ PyObject *rnpy_embed(PyObject *object, PyObject *arguments)
     if (stream != NULL) {
         request.user = stream;
         request.on_event = events_of(stream);
-        result = submit((rnpy_model *)object, stream, begin_embed, &request);
+        result = submit((rnpy_model *)object, stream, begin_embed, &request, request.text_bytes);
     }
     Py_XDECREF(keep);
     return result;
@@ -136,7 +141,7 @@ PyObject *rnpy_score(PyObject *object, PyObject *arguments)
     if (stream != NULL) {
         request.user = stream;
         request.on_event = events_of(stream);
-        result = submit((rnpy_model *)object, stream, begin_score, &request);
+        result = submit((rnpy_model *)object, stream, begin_score, &request, request.text_bytes + request.query_bytes);
     }
     Py_XDECREF(keep);
     return result;
@@ -214,7 +219,7 @@ static PyObject *with_file(PyObject *object, PyObject *options, PyObject *host, 
     if (stream != NULL) {
         job->file.user = stream;
         job->file.on_event = events_of(stream);
-        result = submit((rnpy_model *)object, stream, begin, job);
+        result = submit((rnpy_model *)object, stream, begin, job, 0);
     }
     Py_XDECREF(keep);
     return result;

@@ -206,7 +206,7 @@ static void note_flow(rnpy_stream *self, runnel_event_type type, bool ends)
 
 static void pause_if_full(rnpy_stream *self)
 {
-    if (self->count < HIGH || self->paused || atomic_load(&self->engine->closing))
+    if (self->count < HIGH || self->paused || self->keeps_all || atomic_load(&self->engine->closing))
         return;
     self->paused = self->user_paused || runnel_stream_pause(self->engine->engine, self->id) == RUNNEL_OK;
 }
@@ -433,7 +433,7 @@ static void stream_dealloc(PyObject *object)
 
 static void resume_if_low(rnpy_stream *self)
 {
-    if (!self->paused || self->count > LOW || !rnpy_engine_try_enter(self->engine))
+    if (!self->paused || (self->count > LOW && !self->keeps_all) || !rnpy_engine_try_enter(self->engine))
         return;
     self->paused = false;
     if (!self->user_paused)
@@ -492,6 +492,36 @@ static PyObject *stream_unwait(PyObject *object, PyObject *waiter)
     Py_RETURN_NONE;
 }
 
+static void take_any(rnpy_stream *self, const runnel_event *event)
+{
+    if (is_terminal(event))
+        take_end(self, event);
+    else if (take_event(self, event) < 0)
+        keep_failure(self);
+}
+
+/* Takes what has come of other streams, so that these are not held up while the reader waits for one of its own. One
+ * that another thread reads is left to it. */
+static void read_beside(PyObject *others)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(others); i++) {
+        rnpy_stream *self = (rnpy_stream *)PyTuple_GetItem(others, i);
+        runnel_event event;
+
+        if (Py_TYPE((PyObject *)self) != rnpy_stream_type || self->host != NULL || may_read(self) != 0)
+            continue;
+        RNPY_LOCK((PyObject *)self);
+        if (self->live && rnpy_engine_try_enter(self->engine)) {
+            while (self->live && self->failure == NULL &&
+                   runnel_stream_next(self->engine->engine, self->id, 0, &event) == RUNNEL_OK)
+                take_any(self, &event);
+            rnpy_engine_leave(self->engine);
+        }
+        RNPY_UNLOCK();
+        atomic_store(&self->reader, 0);
+    }
+}
+
 /* Reads one event into the stream, and hands on what the engine has told meanwhile. 0; 1: none within the slice; -1: an
  * exception. Signals are seen after an event, too: a fast model leaves no slice without one. */
 static int read_one(rnpy_stream *self)
@@ -513,14 +543,21 @@ static int read_one(rnpy_stream *self)
         result = 1;
     else if (status != RUNNEL_OK)
         rnpy_raise(status, NULL, 0);
-    else if (is_terminal(&event))
-        take_end(self, &event);
-    else if (take_event(self, &event) < 0)
-        keep_failure(self);
+    else
+        take_any(self, &event);
     rnpy_engine_leave(self->engine);
     if (PyErr_Occurred())
         return -1;
     return rnpy_engine_tell(self->engine) < 0 || PyErr_CheckSignals() < 0 ? -1 : result;
+}
+
+static int read_on(rnpy_stream *self, PyObject *others)
+{
+    int result = read_one(self);
+
+    if (result >= 0)
+        read_beside(others);
+    return result;
 }
 
 /* Is another thread about to close the stream, which ends it within a step? Not where this one is: it would wait for
@@ -549,18 +586,17 @@ static bool begin_reading(rnpy_stream *self)
     return true;
 }
 
-static PyObject *stream_next(PyObject *object, PyObject *unused)
+static PyObject *stream_next(PyObject *object, PyObject *others)
 {
     rnpy_stream *self = (rnpy_stream *)object;
     PyObject *piece = NULL;
     int failed = 0;
 
-    (void)unused;
     if (!begin_reading(self))
         return NULL;
     RNPY_LOCK(object);
     while (self->count == 0 && self->live && self->failure == NULL && failed == 0)
-        failed = read_one(self) < 0;
+        failed = read_on(self, others) < 0;
     if (failed == 0)
         piece = self->count > 0 ? take_piece(self) : rnpy_stream_raise_end(self, PyExc_StopIteration);
     RNPY_UNLOCK();
@@ -585,18 +621,29 @@ static PyObject *stream_collect(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *stream_finish(PyObject *object, PyObject *unused)
+/* keep_all(True): its pieces are read later; keep_all(False): from now on. */
+static PyObject *stream_keep_all(PyObject *object, PyObject *argument)
+{
+    rnpy_stream *self = (rnpy_stream *)object;
+
+    RNPY_LOCK(object);
+    self->keeps_all = PyObject_IsTrue(argument) == 1;
+    resume_if_low(self);
+    RNPY_UNLOCK();
+    Py_RETURN_NONE;
+}
+
+static PyObject *stream_finish(PyObject *object, PyObject *others)
 {
     rnpy_stream *self = (rnpy_stream *)object;
     int failed = 0;
 
-    (void)unused;
     if (!begin_reading(self))
         return NULL;
     RNPY_LOCK(object);
     collect(self);
     while (self->live && self->failure == NULL && failed == 0)
-        failed = read_one(self) < 0;
+        failed = read_on(self, others) < 0;
     RNPY_UNLOCK();
     atomic_store(&self->reader, 0);
     if (failed != 0)
@@ -711,9 +758,11 @@ static PyMethodDef methods[] = {
     {"pop", RNPY_METHOD(stream_pop), METH_NOARGS, "The next piece; None: there is none yet."},
     {"wait", RNPY_METHOD(stream_wait), METH_O, "Leaves a waiter; False: there is something to read already."},
     {"unwait", RNPY_METHOD(stream_unwait), METH_O, "Takes a waiter back."},
-    {"next", RNPY_METHOD(stream_next), METH_NOARGS, "The next piece; blocks."},
+    {"next", RNPY_METHOD(stream_next), METH_VARARGS, "next(*others): the next piece; blocks, and reads others."},
     {"collect", RNPY_METHOD(stream_collect), METH_NOARGS, "Only the result is wanted from now on."},
-    {"finish", RNPY_METHOD(stream_finish), METH_NOARGS, "Collects, and blocks until the stream has ended."},
+    {"keep_all", RNPY_METHOD(stream_keep_all), METH_O, "keep_all(on): is it never paused for want of a reader?"},
+    {"finish", RNPY_METHOD(stream_finish), METH_VARARGS,
+     "finish(*others): collects to the end; reads others meanwhile."},
     {"result", RNPY_METHOD(stream_result), METH_NOARGS, "What has come, as a dict."},
     {"cancel", RNPY_METHOD(stream_cancel), METH_NOARGS, "Ends the stream early; False: it has ended."},
     {"abandon", RNPY_METHOD(stream_abandon), METH_NOARGS, "Cancels; nobody will read any more."},

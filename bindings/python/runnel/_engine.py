@@ -217,9 +217,10 @@ class Session(SessionBase):
 
 
 class Stream(Unique, _runnel.Reader):
-    """A running request: `async for piece in stream`. A loop that is left early, a cancelled task, aclose() and the
-    last reference that goes all cancel it. A reader that is behind pauses its stream, and costs the others nothing.
-    Several readers share the pieces: each piece goes to one of them. Its model stays until the stream has ended."""
+    """A running request: `async for piece in stream`. A cancelled task, aclose(), the end of an `async with` and the
+    last reference that goes all cancel it: so does leaving a loop over a stream that nothing else refers to. A reader
+    that is behind pauses its stream, and costs the others nothing. Several readers share the pieces: each piece goes to
+    one of them. Its model stays until the stream has ended."""
 
     __slots__ = ("_host", "__weakref__")
 

@@ -131,14 +131,24 @@ def _deadline_ms(timeout):
     return max(1, int(seconds * 1000)) if seconds < _LONGEST_S else None
 
 
+def _stops(stop):
+    """A text, or a list of them: the answer says which of these it was."""
+    if isinstance(stop, str):
+        return stop
+    stops = None if isinstance(stop, (bytes, dict)) or not hasattr(stop, "__iter__") else list(stop)
+    if stops is None or not all(isinstance(one, str) for one in stops):
+        raise _wrong_type("stop", "a text or a list of texts", stop)
+    return stops
+
+
 def _options(parameters):
     """What chats and completions have in common, as options of Model.stream."""
     options = {"temperature": 1, "top_p": 1, "repetition_penalty": 1}
     for name, value in parameters.items():
         if name not in _WITHOUT_EFFECT:
             options[_RENAMED.get(name, name)] = value
-    if "stop" in parameters and not hasattr(parameters["stop"], "__iter__"):
-        raise _wrong_type("stop", "a text or a list of texts", parameters["stop"])
+    if "stops" in options:
+        options["stops"] = _stops(options["stops"])
     options["seed"] = whole("seed", options.get("seed", secrets.randbits(64))) & _MASK
     options["top_p"] = options["top_p"] or _SMALLEST
     if "logit_bias" in options:

@@ -51,7 +51,11 @@ class Engine(EngineBase):
     def load_model(self, path, *, on_progress=None, **options):
         """Loads a GGUF file; on_progress(fraction) is called on this thread."""
         core = _runnel.Model(self._core, os.fsencode(path), plain_options(options), None, on_progress)
-        core.block()
+        try:
+            core.block()
+        except BaseException:  # a load that is given up would go on, and the model stay
+            core.close()
+            raise
         return Model(self, core)
 
     def train(self, model, corpus, head, **options):

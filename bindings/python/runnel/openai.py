@@ -367,6 +367,10 @@ class _Run:
             self._left.popleft()
         return self.running[0] if self.running else None
 
+    def beside(self):
+        """What runs besides the next one."""
+        return [stream._core for stream in self.running][1:]
+
     def end(self):
         """Cancels those that run and returns them; no other begins."""
         self._left.clear()
@@ -378,7 +382,8 @@ class _Run:
 
 class _Chunks:
     """The chunks of an answer. Its choices are computed together, as far as the engine has room for them, and come one
-    after another. Leaving the loop and the last reference that goes cancel what has not come."""
+    after another; what has come of the later ones waits in memory. Leaving the loop and the last reference that goes
+    cancel what has not come."""
 
     def __init__(self, model, answer, with_usage):
         self._answer = answer
@@ -398,6 +403,7 @@ class _Chunks:
         if self._stream is None:
             self._stream = self._run.next()
             if self._stream is not None:
+                self._turn()
                 self._ready.extend(self._answer.begin(len(self._results)))
         return self._stream
 
@@ -420,6 +426,15 @@ class _Chunks:
 class Stream(_Chunks):
     """`for chunk in stream`."""
 
+    def _turn(self):
+        self._others = self._run.beside()
+
+    def _next_piece(self, stream):
+        try:
+            return stream._core.next(*self._others)
+        except StopIteration:
+            return None
+
     def __iter__(self):
         return self
 
@@ -430,7 +445,7 @@ class Stream(_Chunks):
                 break
             if stream is None:
                 raise StopIteration
-            piece = next(stream, None)
+            piece = self._next_piece(stream)
             if piece is None:
                 self._end(stream.result())
             else:
@@ -452,6 +467,11 @@ class AsyncStream(_Chunks):
     """`async for chunk in stream`, in one task at a time."""
 
     _is_read = False
+
+    def _turn(self):
+        for core in self._run.beside():
+            core.keep_all(True)
+        self._stream._core.keep_all(False)
 
     def __aiter__(self):
         return self
@@ -497,6 +517,7 @@ def _results(run):
     results = []
     try:
         while (stream := run.next()) is not None:
+            stream._core.finish(*run.beside())
             results.append(stream.result())
             run.running.popleft()
     finally:

@@ -137,6 +137,14 @@ test('an AbortSignal rejects with AbortError, or returns the part', async () => 
     await assert.rejects(model.generate({ ...endless, signal: AbortSignal.abort(reason) }), is);
     await assert.rejects(read(model.stream({ ...endless, signal: AbortSignal.abort(reason) })), is);
     await assert.rejects(model.generate({ ...endless, signal: AbortSignal.timeout(20) }), { name: 'AbortError' });
+    for (let i = 0; i < 100; i++) { // also where the answer is whole by then
+      controller = new AbortController();
+      const { signal } = controller;
+      const short = { prompt: PROMPT, maxTokens: 1, signal };
+      const answer = i % 2 ? model.generate(short) : model.embed({ text: PROMPT, signal });
+      controller.abort(reason);
+      await assert.rejects(answer, is);
+    }
   });
 });
 

@@ -217,6 +217,15 @@ test('sessions in files, with their note', async () => {
     assert.equal((await runnel.readSessionNote(new Uint8Array(bytes))).toString(), 'of bytes');
     await again.close();
     await again.close();
+    const { sessions } = model.engine.stats();
+    for (let i = 0; i < 100; i++) { // whether the end has come by then, or not
+      const controller = new AbortController();
+      const { signal } = controller;
+      const ends = i % 4 ? model.importSession(at, { signal }) : session.export(`${at}2`, { signal });
+      controller.abort();
+      await assert.rejects(ends, { name: 'AbortError' });
+    }
+    while (model.engine.stats().sessions !== sessions) await new Promise(setImmediate);
     assert.throws(() => again.fork(), { code: 'CLOSED', message: /session/ });
     await assert.rejects(again.export(at), { code: 'CLOSED', message: /session/ });
     await assert.rejects(again.generate(options), { code: 'CLOSED', message: /session/ });

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -118,6 +119,34 @@ def test_a_session_whose_load_is_interrupted_is_gone(blocking_model, tmp_path, m
     with pytest.raises(KeyboardInterrupt):
         blocking_model.load_session(path)
     assert blocking_model._engine.stats().sessions == 0
+
+
+def test_a_long_text_is_tokenized_without_the_gil(blocking_model):
+    """Another thread runs meanwhile, though nothing else makes this one give the GIL away."""
+    turns, ends, interval = [], threading.Event(), sys.getswitchinterval()
+
+    def run():
+        while not ends.wait(0.0005):
+            turns.append(None)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    sys.setswitchinterval(1000)
+    try:
+        core, options, streams = blocking_model._core, {"text": "Once upon a time " * 50000}, []
+        for _ in range(100):
+            n = len(turns)
+            try:
+                streams.append(core.embed(options, None))
+            except runnel.Error:
+                pass
+            if len(turns) > n:
+                break
+        assert len(turns) > n
+    finally:
+        sys.setswitchinterval(interval)
+        ends.set()
+        thread.join()
 
 
 async def test_embeddings_and_logits_are_memory_for_numpy(model):

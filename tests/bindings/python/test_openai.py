@@ -122,7 +122,8 @@ REFUSED = [("/v1/chat/completions", {"messages": HELLO, **more}) for more in (
     {"tools": TOOLS[0]}, {"tools": [{"type": "function", "function": {"name": "f", "strict": 1}}]}, {"functions": "x"},
     {"functions": [{}]}, {"max_tokens": 0}, {"max_completion_tokens": 0}, {"logit_bias": {"1.5": 1}},
     {"logit_bias": {"-1": 1}}, {"logit_bias": {"5": 101}}, {"logit_bias": {"5": "x"}}, {"logprobs": "yes"},
-    {"logprobs": 0}, {"stream_options": 5}, {"chat_template_kwargs": 5}, {"parallel_tool_calls": 1}, {"stop": 5})] + [
+    {"logprobs": 0}, {"stream_options": 5}, {"chat_template_kwargs": 5}, {"parallel_tool_calls": 1}, {"stop": 5},
+    {"stop": {"a": 1}}, {"stop": [5]})] + [
     ("/v1/chat/completions", {"max_tokens": 5}), ("/v1/completions", {"max_tokens": 5}),
     ("/v1/completions", {"prompt": []}), ("/v1/completions", {"prompt": 5}), ("/v1/completions", {"prompt": ""}),
     ("/v1/completions", {"prompt": [5, 6], "suffix": "x"}), ("/v1/completions", {"prompt": "x", "logprobs": True}),
@@ -272,6 +273,48 @@ async def test_more_texts_than_the_engine_has_streams(model_path):
 
 def test_an_input_longer_than_an_engine_has_streams(blocking_model):
     assert len(OpenAI(blocking_model).embeddings.create(input=["a"] * 1100).data) == 1100
+
+
+@pytest.mark.parametrize("more", [{"n": 16}, {"n": 16, "logprobs": 2}, {"prompt": [f"{i} times" for i in range(16)]}])
+async def test_the_choices_of_a_call_run_at_once(model_path, more):
+    """Also of one whose chunks come one after another."""
+    async with runnel.Engine(compute_threads=1) as engine:
+        model = await engine.load_model(model_path)
+        parameters = {"prompt": "Once", "max_tokens": 150, "seed": 5, "ignore_eos": True, **more}
+
+        def steps_of_one():
+            before = engine.stats().steps
+            OpenAI(model).completions.create(**{**parameters, "n": 1, "prompt": "Once"})
+            return engine.stats().steps - before
+
+        async def awaited():
+            return await read_all(await AsyncOpenAI(model).completions.create(**parameters, stream=True))
+
+        most, texts = 2 * steps_of_one(), []
+        for read in (lambda: OpenAI(model).completions.create(**parameters),
+                     lambda: list(OpenAI(model).completions.create(**parameters, stream=True)), awaited):
+            before, answer = engine.stats().steps, read()
+            answer = await answer if asyncio.iscoroutine(answer) else answer
+            assert engine.stats().steps - before < most
+            own = [""] * 16
+            for one in answer if isinstance(answer, list) else [answer]:
+                for choice in one.choices:
+                    own[choice.index] += choice.text
+            texts.append(own)
+        assert texts[0] == texts[1] == texts[2] and all(texts[0])
+
+
+def test_texts_to_stop_at(blocking_model):
+    """Any iterable of texts."""
+    create = OpenAI(blocking_model).chat.completions.create
+    parameters = {"messages": HELLO, "temperature": 0, "max_tokens": 60, "ignore_eos": True}
+    stop = create(**parameters).choices[0].message.content[10:14]
+    for stops in (stop, [stop], (stop,), {stop}, iter([stop])):
+        choice = create(**parameters, stop=stops).choices[0]
+        assert choice.finish_reason == "stop" and choice.stop_reason == stop
+    for stops in (stop.encode(), [stop.encode()], {stop: 1}):
+        with pytest.raises(TypeError, match="stop"):
+            create(**parameters, stop=stops)
 
 
 async def test_an_answer_that_was_cancelled_has_not_stopped(model):

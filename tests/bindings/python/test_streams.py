@@ -65,6 +65,21 @@ async def test_leaving_the_loop_cancels(engine, model):
     assert engine.metrics().cancelled == 1
 
 
+async def test_leaving_the_loop_over_a_stream_that_has_a_name(engine, model):
+    """It goes on, until it is closed."""
+    options = {"max_tokens": -1, "ignore_eos": 2, "context_keep": 0}
+    stream = model.stream(PROMPT, **options)
+    async for _ in stream:
+        break
+    assert not stream.ended and (await stream.__anext__()).kind == "token"
+    await stream.aclose()
+    assert stream.ended
+    async with model.stream(PROMPT, **options) as stream:
+        async for _ in stream:
+            break
+    assert stream.ended and engine.metrics().cancelled == 2
+
+
 async def test_a_cancelled_task_cancels_its_stream(engine, model):
     stream = model.stream(PROMPT, max_tokens=-1, ignore_eos=2, context_keep=0)
 
