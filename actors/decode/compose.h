@@ -13,8 +13,8 @@ uint32_t rn_outs_depth(const struct rn_decode *decode);
  * the sampler draws from, or for what the device changes. */
 uint32_t rn_outs_left(const struct rn_decode *decode, const struct rn_request *request);
 
-/* outs.c: the end of this prompt was left out, as there was none left. So much is kept from the running sequences of the
- * next step: else they might have all of it in each. */
+/* outs.c: the end of this prompt was left out, as there was none left. So much is kept from the running sequences of
+ * the next step: else they might have all of it in each. */
 void rn_outs_keep(struct rn_decode *decode, const struct rn_request *request);
 
 /* outs.c: of the next position. Not its pick: that is large, and the sampler writes it. row: which of the

@@ -1,4 +1,4 @@
-/* Sequences of decode whose readers are behind: which of them goes back to the tier when blocks are short, or lanes. And
+/* Sequences of decode whose readers are behind: which of them goes back to the tier when blocks or lanes are short. And
  * what decode waits for with nothing else to do. See decode_actor.h. */
 #include "actors/decode_actor.h"
 

@@ -522,7 +522,7 @@ static bool say(int fd, const char *words)
     return write(fd, words, strlen(words)) == (ssize_t)strlen(words);
 }
 
-/* A server of one entry of a stream and no keys. The first time that it tells of the entry it takes no more commands. */
+/* A server of one entry of a stream and no keys. When it first tells of the entry it takes no more commands. */
 static void act_deaf(int fd)
 {
     static const char entry[] = "*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$16\r\n0123456789abcdef\r\n"

@@ -1,5 +1,5 @@
-/* Chains by hand: what DRY finds and what ends it, the order of samplers, penalties of the answer alone, extreme values,
- * answers of a least length. */
+/* Chains by hand: what DRY finds and what ends it, the order of samplers, penalties of the answer alone, extreme
+ * values, answers of a least length. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
