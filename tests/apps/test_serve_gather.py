@@ -58,7 +58,7 @@ class Gather(unittest.TestCase):
                 plain, _, _ = self.stream(self.plain, path, body)
                 data, writes, times = self.stream(self.gathers, path, body)
                 self.assertEqual(text_of(data), text_of(plain))
-                self.assertGreater(len(text_of(plain)), 20)
+                self.assertNotEqual(text_of(plain), "")
                 self.assertLessEqual(writes, 4 + times)
 
     def test_the_first_token(self):
