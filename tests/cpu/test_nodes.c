@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -325,7 +326,9 @@ enum { PAGE = 4096, PAGES = 1 << 16, NOBODY = 255 };
 
 static uint8_t *arena; /* [PAGES][PAGE] */
 static size_t arena_used;
-static uint8_t touched_by[PAGES]; /* written in a handler, read when the threads are gone or asleep */
+/* Written in a handler, read when the threads are gone or asleep. Two of a node may touch a page at once: atomic, and
+ * either may stand; relaxed, since nothing else depends on it. */
+static _Atomic uint8_t touched_by[PAGES];
 
 static void *arena_alloc(void *user, size_t bytes, size_t alignment)
 {
@@ -354,7 +357,8 @@ static void on_touch(int number, siginfo_t *info, void *context)
     if ((uint8_t *)info->si_addr < arena || page >= PAGES)
         _exit(99);
     prctl(PR_GET_NAME, name);
-    touched_by[page] = strncmp(name, "rn-cpu-", 7) == 0 ? (uint8_t)(name[7] - '0') : NOBODY;
+    atomic_store_explicit(&touched_by[page], strncmp(name, "rn-cpu-", 7) == 0 ? (uint8_t)(name[7] - '0') : NOBODY,
+                          memory_order_relaxed);
     if (mprotect(arena + page * PAGE, PAGE, PROT_READ | PROT_WRITE) != 0)
         _exit(98);
 }
@@ -396,7 +400,8 @@ static void test_first_touch(void **state)
         skip();
     arena = mmap(NULL, (size_t)PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_true(arena != MAP_FAILED);
-    memset(touched_by, NOBODY, sizeof touched_by);
+    for (i = 0; i < PAGES; i++)
+        touched_by[i] = NOBODY;
     rn_heap_init(&plain, NULL);
     rn_heap_init(&heap, &hook);
     model = open_model(&plain, "models/runnel-tiny-Q8_0.gguf", CONTEXT);
