@@ -388,11 +388,13 @@ static runnel_status go_on(const struct rn_chat *chat, struct rn_heap *heap, str
 
     rn_arena_init(&arena, heap, SIZE_MAX);
     status = rn_json_parse(&arena, chat->context, chat->context_bytes, &context, error);
-    if (status == RUNNEL_OK)
-        status = has_calls(message = final_message(context))
+    if (status == RUNNEL_OK) {
+        message = final_message(context);
+        status = has_calls(message)
                      ? rn_error_set(error, RUNNEL_INVALID,
                                     "chat: the last message ends with calls of tools: it has no text that could go on")
                      : end_with(rendered, text_in(message), error);
+    }
     rn_arena_fini(&arena);
     if (status != RUNNEL_OK)
         rn_rendered_free(rendered, heap);

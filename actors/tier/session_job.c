@@ -56,17 +56,19 @@ static size_t block_bytes(const struct rn_context *context)
     return rn_backend_has_blocks(backend) ? backend->ops->block_bytes(backend) : 0;
 }
 
-static bool cancelled(struct rn_session_job *job)
-{
-    if (rn_word_get(&job->cancel) != 0)
-        rn_error_set(&job->error, RUNNEL_CANCELLED, "cancelled");
-    return job->error.status != RUNNEL_OK;
-}
-
-/* For the reader: a file may have many gigabytes of holes. */
+/* Of a job; the reader asks too: a file may have many gigabytes of holes. */
 static bool stops(void *user)
 {
-    return rn_word_get(&((struct rn_session_job *)user)->cancel) != 0;
+    struct rn_session_job *job = user;
+
+    return rn_word_get(&job->cancel) != 0;
+}
+
+static bool cancelled(struct rn_session_job *job)
+{
+    if (stops(job))
+        rn_error_set(&job->error, RUNNEL_CANCELLED, "cancelled");
+    return job->error.status != RUNNEL_OK;
 }
 
 /* ---- The ring of blocks ---- */

@@ -21,8 +21,8 @@
 #include "cache/store/redis_parts.h"
 
 #define FIRST_ENTRIES 256u
-#define BESIDE_VALUES \
-    (4u << 20) /* bytes of an answer that is no value: a thousand keys, some more at the server's will */
+/* Bytes of an answer that is no value: a thousand keys, and some more at the server's will. */
+#define BESIDE_VALUES (4u << 20)
 
 static_assert((FIRST_ENTRIES & (FIRST_ENTRIES - 1)) == 0, "a place in the table is some bits of a chain");
 static_assert(RN_REDIS_PREFIX_BYTES == 9 + RN_COLD_HEX + 1, "runnel:1:, the fingerprint, a colon");

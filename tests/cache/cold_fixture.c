@@ -116,6 +116,16 @@ void cold_told_free(struct cold_told *told)
     *told = (struct cold_told){.n = 0};
 }
 
+size_t cold_close_whole(struct rn_cold_store *store, struct cold_told *told)
+{
+    size_t n = cold_read_all(store, told);
+
+    assert_int_equal(n, told->n);
+    rn_cold_store_close(store);
+    cold_told_free(told);
+    return n;
+}
+
 /* ---- A disk with faults ---- */
 
 /* True: this call fails. */

@@ -32,6 +32,9 @@ void cold_on_record(void *user, const struct rn_tier_record *record);
 
 /* Reads all that was told; returns how many were right. */
 size_t cold_read_all(struct rn_cold_store *store, const struct cold_told *told);
+
+/* All that was told is right; returns how many that are. Closes the store and frees told. */
+size_t cold_close_whole(struct rn_cold_store *store, struct cold_told *told);
 void cold_told_free(struct cold_told *told);
 
 /* The machine's disk with a plan of faults. */

@@ -300,13 +300,8 @@ static void one_more(uint32_t depth, bool tends)
 static size_t all_there(void)
 {
     struct cold_told told = {.n = 0};
-    struct rn_cold_store *store = cold_open(NULL, &cold_roomy, &told);
-    size_t n = cold_read_all(store, &told);
 
-    assert_int_equal(n, told.n);
-    rn_cold_store_close(store);
-    cold_told_free(&told);
-    return n;
+    return cold_close_whole(cold_open(NULL, &cold_roomy, &told), &told);
 }
 
 static void test_joined(void **state)

@@ -57,7 +57,6 @@ static const struct rn_branch *add_ways(struct rn_schema_maker *m, const struct 
                    : add_way(m, next, of, name, NULL);
     for (size_t i = 0; patterns.kind == RN_VALUE_DICT && i < patterns.dict->n; i++) {
         const struct rn_dict_entry *entry = &patterns.dict->entries[i];
-
         enum rn_holds has = rn_schema_pattern_has(m, of, entry->key.string, name);
 
         named = named || has == RN_HOLDS;
