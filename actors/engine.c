@@ -229,6 +229,19 @@ static struct rn_device **place_of(struct runnel_engine *engine, const struct rn
     return NULL;
 }
 
+/* What becomes of a device that is lost, once its models are freed: it makes place for itself. */
+static void close_lost(struct runnel_engine *engine, struct rn_device **open)
+{
+    const struct rn_device_kind *kind = *open == NULL ? NULL : (*open)->kind;
+
+    if (kind == NULL || kind->is_lost == NULL || !kind->is_lost(*open))
+        return;
+    rn_log(&engine->log, RUNNEL_LOG_WARNING, "device \"%s:%u\" has been lost, and is opened anew", kind->name,
+           (*open)->index);
+    kind->close(*open);
+    *open = NULL;
+}
+
 struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error)
 {
     struct rn_device_options options = {.beside = engine->devices[0],
@@ -242,6 +255,7 @@ struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *dev
         rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there", device);
         return NULL;
     }
+    close_lost(engine, open);
     if (*open == NULL) {
         *open = kind->open(&engine->heap, &options, error);
         if (open != engine->devices)
@@ -390,6 +404,8 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
     engine->heap = heap;
     engine->process = getpid();
     rn_gate_init(&engine->gate);
+    rn_gate_init(&engine->calls);
+    rn_gate_init(&engine->intake);
     rn_gate_init(&engine->trainings.gate);
     engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
     engine->clock = clock != NULL ? *clock : rn_clock_machine();
@@ -438,12 +454,20 @@ runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error)
     return rn_gate_enter(&engine->gate) ? RUNNEL_OK : rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
 }
 
+/* No stream is left, and none is still to come: whoever submits is inside until its stream is counted. */
+static bool is_drained(const struct runnel_engine *engine)
+{
+    return rn_gate_is_empty(&engine->intake) && rn_counter_get(&engine->totals.streams) == 0;
+}
+
 /* Dispatches until no stream is left; *free_wanted as of rn_host_dispatch. */
 static runnel_status drain_streams(struct runnel_engine *engine, int64_t timeout_ms, bool *free_wanted)
 {
     uint64_t begin = rn_now_us(&engine->clock);
+    int64_t all_us = rn_us_left(timeout_ms, 0);
+    const struct rn_dispatch how = {.until = &engine->closing, .due_us = all_us < 0 ? 0 : begin + (uint64_t)all_us};
 
-    while (rn_counter_get(&engine->totals.streams) > 0 && !rn_gate_is_closed(&engine->gate)) {
+    while (!is_drained(engine) && !rn_gate_is_closed(&engine->gate)) {
         int64_t left_us = rn_us_left(timeout_ms, rn_now_us(&engine->clock) - begin);
 
         if ((timeout_ms >= 0 && left_us <= 0) || rn_host_in_callback(engine) ||
@@ -451,7 +475,7 @@ static runnel_status drain_streams(struct runnel_engine *engine, int64_t timeout
             return RUNNEL_TIMEOUT;
         /* Another thread may be the one that delivers: then it takes our wake. */
         rn_host_wait(engine, left_us >= 0 && left_us < 10000 ? left_us / 1000 : 10);
-        rn_host_dispatch(engine, 0, free_wanted);
+        rn_host_dispatch(engine, &how, free_wanted);
         if (*free_wanted)
             return RUNNEL_CLOSED;
     }
@@ -468,7 +492,7 @@ runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
     status = rn_engine_enter(engine, NULL);
     if (status != RUNNEL_OK)
         return status;
-    rn_word_set(&engine->draining, 1);
+    rn_gate_close(&engine->intake);
     status = drain_streams(engine, timeout_ms, &free_wanted);
     rn_gate_leave(&engine->gate);
     if (free_wanted)
@@ -488,6 +512,7 @@ static void await_news(const struct rn_host *host)
 /* Runs callbacks here until the router has reported that nothing is left, and then what is still queued. */
 static void drain(struct runnel_engine *engine)
 {
+    const struct rn_dispatch all = {0};
     struct rn_host *host = &engine->host;
     bool free_wanted, closed;
 
@@ -498,7 +523,7 @@ static void drain(struct runnel_engine *engine)
                 rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
         else if (!closed)
             await_news(host);
-        if (rn_host_dispatch(engine, 0, &free_wanted) == 0)
+        if (rn_host_dispatch(engine, &all, &free_wanted) == 0)
             sched_yield(); /* a dispatch on another thread is at its end */
     } while (!closed);
     RN_ASSERT(engine->router.closing && engine->router.models == NULL && engine->router.n_held == 0);
@@ -529,8 +554,12 @@ static bool is_empty(const struct runnel_engine *engine)
 
 void rn_engine_free_rest(struct runnel_engine *engine)
 {
+    const struct rn_dispatch all = {0};
     struct rn_heap heap;
+    bool free_wanted;
 
+    while (rn_host_dispatch(engine, &all, &free_wanted) > 0) /* what one on another thread has left behind */
+        continue;
     runnel_uv_detach(engine);
     rn_runtime_stop(&engine->runtime);
     rn_tracer_free(engine->tracer);
@@ -548,23 +577,30 @@ void rn_engine_free_rest(struct runnel_engine *engine)
     rn_free(&heap, engine);
 }
 
+/* Nothing new begins, and calls that block return. Whoever is inside a call that uses a model, or sends for one, has
+ * left it: so ENGINE_CLOSE comes behind all that was sent. A loop of another thread lives until it has freed the rest.
+ * */
+static void turn_away(struct runnel_engine *engine)
+{
+    rn_word_set(&engine->closing, 1);
+    rn_gate_close(&engine->gate);
+    rn_gate_close(&engine->intake);
+    rn_gate_close(&engine->calls);
+    rn_host_wake_all(engine);
+    rn_uv_keep_alive(engine);
+    rn_gate_await_empty(&engine->calls);
+}
+
 void runnel_engine_free(runnel_engine *engine)
 {
     struct rn_msg *msg;
 
-    if (engine == NULL || rn_engine_check_process(engine, NULL) != RUNNEL_OK)
+    if (engine == NULL || rn_engine_check_process(engine, NULL) != RUNNEL_OK || rn_host_defer_free(engine))
         return;
-    if (rn_host_in_callback(engine)) {
-        if (rn_word_get(&engine->closing) == 0)
-            rn_word_set(&engine->host.free_wanted, 1);
-        return;
-    }
-    rn_word_set(&engine->closing, 1);
-    rn_gate_close(&engine->gate);
-    rn_host_wake_all(engine);
+    turn_away(engine);
     rn_trainings_end(engine);
+    cancel_all(engine); /* first: so that what the delivery thread has to deliver has an end */
     rn_host_stop_delivery(engine);
-    cancel_all(engine);
     msg = rn_msg_new(&engine->runtime, RN_MSG_ENGINE_CLOSE);
     rn_actor_send(&engine->router.actor, msg);
     drain(engine);
@@ -573,7 +609,24 @@ void runnel_engine_free(runnel_engine *engine)
         rn_engine_free_rest(engine);
 }
 
-/* ---- The last of a model ---- */
+/* ---- Models: calls that use them, and the last of one ---- */
+
+runnel_status rn_model_enter(struct runnel_model *model)
+{
+    runnel_status status;
+
+    if (!rn_gate_enter(&model->engine->calls))
+        return RUNNEL_CLOSED;
+    status = rn_model_ready(model);
+    if (status != RUNNEL_OK)
+        rn_model_leave(model);
+    return status;
+}
+
+void rn_model_leave(struct runnel_model *model)
+{
+    rn_gate_leave(&model->engine->calls);
+}
 
 void rn_model_drop(struct runnel_model *model)
 {

@@ -58,8 +58,9 @@ struct runnel_engine {
     struct rn_tracer *tracer; /* NULL: nothing is traced */
     pid_t process;            /* that made it: of its children none has the threads */
     struct rn_word closing;
-    struct rn_gate gate;                          /* of host threads inside calls that block; closed with `closing` */
-    struct rn_word draining;                      /* 1: no more requests are taken */
+    struct rn_gate gate;   /* of host threads inside calls that block; closed with `closing` */
+    struct rn_gate calls;  /* of those inside calls that use what a model consists of, or send for it; likewise */
+    struct rn_gate intake; /* of those inside calls that submit; closed: no more requests are taken */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions, session_places;
     uint32_t compute_nice; /* of the threads of each device that computes on the host's */
@@ -167,8 +168,8 @@ runnel_status rn_engine_check_process(const struct runnel_engine *engine, runnel
  * freed; STATE: as above. */
 runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error);
 
-/* The last part of runnel_engine_free: joins the threads and frees all. Every stream, load and training has ended. On
- * the thread of an attached loop, or without one. */
+/* The last part of runnel_engine_free: delivers what is left, joins the threads and frees all. Every stream, load and
+ * training has ended. On the thread of an attached loop, or without one. */
 void rn_engine_free_rest(struct runnel_engine *engine);
 
 /* Devices by name: "cpu", or "kind:part"; NULL is the first kind that the build knows. check: UNSUPPORTED says why it
@@ -177,8 +178,9 @@ void rn_engine_free_rest(struct runnel_engine *engine);
 runnel_status rn_engine_check_device(struct runnel_engine *engine, const char *device, runnel_error *error);
 bool rn_engine_device_is_auto(const char *device);
 
-/* The engine's own, opened if nobody has asked for it yet. On the worker's thread; any for one that is open. NULL,
- * and the error says why: it is not there, or memory or threads are refused. Not for "auto". */
+/* The engine's own, opened if nobody has asked for it yet, or anew if it was lost and no model is on it any more. On
+ * the worker's thread. NULL, and the error says why: it is not there, or memory or threads are refused. Not for "auto".
+ * */
 struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device, runnel_error *error);
 
 /* One more like this one, or like the engine's first, with threads of its own if it computes on the host's; the caller
@@ -219,6 +221,11 @@ static inline int64_t rn_us_left(int64_t timeout_ms, uint64_t waited_us)
 {
     return timeout_ms < 0 || timeout_ms > INT64_MAX / 1000 ? -1 : timeout_ms * 1000 - (int64_t)waited_us;
 }
+
+/* As above, and what the model consists of stays until rn_model_leave, which is due behind OK. Does not block; nor does
+ * who is inside. Any thread. */
+runnel_status rn_model_enter(struct runnel_model *model);
+void rn_model_leave(struct runnel_model *model);
 
 /* Drops one reference; the last one frees the struct. load_reported: the host knows how the load ended; drops that
  * reference. drop: frees the struct of a model that nobody knows yet. Any thread. */

@@ -250,7 +250,6 @@ void rn_fast_attention(const struct rn_fast_context *c, uint32_t index)
     const struct rn_op *op = c->fast->program.list[index].op;
     uint32_t n_cuts = cuts(c, op), n = c->fast->n_groups * op->kv_heads * n_cuts, i, next;
 
-    rn_fast_means_store(c->fast, op, c->worker, c->n_workers);
     for (i = rn_fast_take(c, index); i < n && n_cuts > 1; i = next) {
         next = rn_fast_take(c, index);
         attend_segment(c, op, i / n_cuts, i % n_cuts, place_of(c, op, next / n_cuts, next % n_cuts));

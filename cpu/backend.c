@@ -62,8 +62,20 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
         start_next(fast);
 }
 
-/* Each worker looks for itself whether the step was stopped, and passes all barriers in any case. Who has computed a
- * phase to its end has met nobody at a barrier who had seen the stop before: so what it read was computed, too. */
+/* The means that rows see in the phase. */
+static void run_means(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase)
+{
+    if (!rn_fast_means_due(fast, phase))
+        return;
+    if (!rn_stop_is_set(fast->step->stop))
+        rn_fast_means_store(fast, phase, worker, n_workers);
+    rn_team_barrier(fast->team, worker); /* other workers' rows see them in this phase already */
+}
+
+/* Each worker looks for itself whether the step was stopped, and passes all barriers in any case: those of a step stand
+ * here and in run_means alone, and how many they are hangs on the step and the program, never on the stop. Who has
+ * computed a phase to its end has met nobody at a barrier who had seen the stop before: so what it read was computed,
+ * too. */
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
@@ -87,6 +99,7 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
             continue;
         if (phase > 0)
             rn_team_barrier_meanwhile(fast->team, worker, rn_fast_ask_from(&ask, phase));
+        run_means(fast, worker, n_workers, phase);
         if (!rn_stop_is_set(fast->step->stop))
             rn_fast_phase(fast, worker, n_workers, phase);
     }

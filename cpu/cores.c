@@ -71,23 +71,42 @@ static uint32_t group_quota(void)
     }
 }
 
-static void affinity(cpu_set_t *set)
+/* The kernel refuses a mask that is shorter than its own, and a cpu_set_t is. */
+struct mask {
+    cpu_set_t part[RN_MOST_PROCESSORS / CPU_SETSIZE];
+};
+
+static void affinity(struct mask *mask)
 {
-    if (sched_getaffinity(0, sizeof *set, set) != 0 || CPU_COUNT(set) == 0) {
-        CPU_ZERO(set);
-        CPU_SET(0, set);
-    }
+    memset(mask, 0, sizeof *mask);
+    if (sched_getaffinity(0, sizeof mask->part, mask->part) != 0 || CPU_COUNT_S(sizeof mask->part, mask->part) == 0)
+        CPU_SET_S(0, sizeof mask->part, mask->part);
+}
+
+static bool is_allowed(const struct mask *mask, size_t cpu)
+{
+    return cpu < RN_MOST_PROCESSORS && CPU_ISSET_S(cpu, sizeof mask->part, mask->part);
 }
 
 uint32_t rn_cores_logical(void)
 {
-    cpu_set_t allowed;
+    struct mask allowed;
     uint32_t quota = group_quota();
     uint32_t n;
 
     affinity(&allowed);
-    n = (uint32_t)CPU_COUNT(&allowed);
+    n = (uint32_t)CPU_COUNT_S(sizeof allowed.part, allowed.part);
     return n < quota ? n : quota;
+}
+
+uint32_t rn_cores_allowed(bool *allowed)
+{
+    struct mask mask;
+
+    affinity(&mask);
+    for (size_t cpu = 0; cpu < RN_MOST_PROCESSORS; cpu++)
+        allowed[cpu] = is_allowed(&mask, cpu);
+    return (uint32_t)CPU_COUNT_S(sizeof mask.part, mask.part);
 }
 
 const char *rn_cores_range(const char *at, unsigned long *first, unsigned long *last)
@@ -104,7 +123,7 @@ const char *rn_cores_range(const char *at, unsigned long *first, unsigned long *
 }
 
 /* The processor that stands for the core of this one: the first of its siblings that is allowed. */
-static int core_of(int cpu, const cpu_set_t *allowed)
+static int core_of(int cpu, const struct mask *allowed)
 {
     char path[96], text[256];
     const char *at = text;
@@ -114,23 +133,23 @@ static int core_of(int cpu, const cpu_set_t *allowed)
     if (!rn_cores_read(path, text, sizeof text))
         return cpu;
     while ((at = rn_cores_range(at, &first, &last)) != NULL)
-        for (; first <= last && first < CPU_SETSIZE; first++)
-            if (CPU_ISSET(first, allowed))
+        for (; first <= last && first < RN_MOST_PROCESSORS; first++)
+            if (is_allowed(allowed, first))
                 return (int)first;
     return cpu;
 }
 
 uint32_t rn_cores_list(int *list, uint32_t room, uint32_t *cores)
 {
-    cpu_set_t allowed;
+    struct mask allowed;
     uint32_t n = 0;
     int cpu, sibling;
 
     affinity(&allowed);
     *cores = 0;
     for (sibling = 0; sibling < 2; sibling++)
-        for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-            if (!CPU_ISSET(cpu, &allowed) || (core_of(cpu, &allowed) == cpu) == sibling)
+        for (cpu = 0; cpu < RN_MOST_PROCESSORS; cpu++) {
+            if (!is_allowed(&allowed, (size_t)cpu) || (core_of(cpu, &allowed) == cpu) == sibling)
                 continue;
             if (n < room)
                 list[n] = cpu;

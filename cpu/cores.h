@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* As many as a Linux kernel can be built for. */
+enum { RN_MOST_PROCESSORS = 8192 };
+
 /* Physical cores in the affinity mask, at most the CPU quota of the control group (whole cores,
  * rounded down), at least 1. Reads a few files below /sys and /proc; what cannot be read does not
  * limit. */
@@ -13,6 +16,9 @@ uint32_t rn_cores_usable(void);
 
 /* Logical processors in the affinity mask, at most the quota, at least 1. */
 uint32_t rn_cores_logical(void);
+
+/* Of each logical processor whether it is in the affinity mask: allowed[RN_MOST_PROCESSORS]. Returns how many are. */
+uint32_t rn_cores_allowed(bool *allowed);
 
 /* The logical processors in the affinity mask, those that stand for a core first, then their siblings. Writes
  * at most `room` numbers; returns how many there are, and in *cores how many of them stand for a core. */

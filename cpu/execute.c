@@ -51,9 +51,13 @@ static void op_adapt(const struct rn_fast_context *c, const struct rn_op *op, ui
     float *out = rn_fast_row(c, op->out, row);
     const float *b = rn_fast_row(c, op->b, row);
     uint32_t n = rn_fast_width(c, op->out), i;
+    float plus;
 
-    for (i = 0; i < n; i++)
-        out[i] = b[i] == 0 ? out[i] : out[i] + b[i];
+    for (i = 0; i < n; i++) {
+        plus = b[i];
+        plus = plus == 0 ? -0.0f : plus; /* leaves even zeros as they are; with a branch the loop has no vectors */
+        out[i] = out[i] + plus;
+    }
 }
 
 static void op_grams(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
@@ -71,6 +75,17 @@ static void op_look_up(const struct rn_fast_context *c, const struct rn_op *op, 
     for (i = 0; i < op->used; i++)
         w->type->decode((const uint8_t *)w->tensor->data + (size_t)ids[i] * w->row_bytes, out + (size_t)i * w->cols,
                         w->cols);
+}
+
+static void op_bar(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t i;
+
+    if (op->out != op->a)
+        memcpy(out, rn_fast_row(c, op->a, row), rn_fast_width(c, op->out) * sizeof *out);
+    for (i = 0; i < op->used; i++)
+        out[op->group + i] = -INFINITY;
 }
 
 static void op_signed_root(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)

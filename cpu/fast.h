@@ -146,8 +146,8 @@ struct rn_fast_rows {
     uint32_t first, n;
 };
 
-/* The share of the workers [first, end): of whole tiles of so many rows, but for the last ones. A worker that lays
- * weights out, and the one that reads them, have the same. */
+/* The share of the workers [first, end): of whole tiles of so many rows, but for the last ones; of no workers none. A
+ * worker that lays weights out, and the one that reads them, have the same. */
 struct rn_fast_rows rn_fast_share(uint32_t n_rows, uint32_t tile, uint32_t first, uint32_t end, uint32_t n_workers);
 
 /* The products of one input, n times, with rows of a weight, the first of which is at `matrix`; reading: how tiles are
@@ -160,11 +160,13 @@ void rn_fast_try(struct rn_fast *fast, uint32_t worker, const struct rn_kernel *
  * runs it. */
 void rn_fast_ready(struct rn_fast *fast, struct rn_step *step);
 
-/* means.c. ready: part of rn_fast_ready. store: of an ATTENTION, before it; all workers call it. attend: one row of t,
- * which is as for all positions up to its own, where the row sees means; parts[RN_MEANS_PARTS] is scratch. */
+/* means.c. ready: part of rn_fast_ready. due: whether means are made in front of the phase, which has an ATTENTION: the
+ * same for all workers of a step. store: a worker's part of them; all meet at a barrier before the phase. attend: one
+ * row of t, which is as for all positions up to its own, where the row sees means; parts[RN_MEANS_PARTS] is scratch. */
 enum { RN_MEANS_PARTS = 2 * RN_ATTEND_SEGMENTS + 1 }; /* means, positions, sinks */
 void rn_fast_means_ready(struct rn_fast *fast);
-void rn_fast_means_store(struct rn_fast *fast, const struct rn_op *op, uint32_t worker, uint32_t n_workers);
+bool rn_fast_means_due(const struct rn_fast *fast, uint32_t phase);
+void rn_fast_means_store(struct rn_fast *fast, uint32_t phase, uint32_t worker, uint32_t n_workers);
 void rn_fast_means_attend(const struct rn_attention *attention, const struct rn_attend *t,
                           const struct rn_step_seq *seq, const struct rn_chunk_span *span, float *parts);
 

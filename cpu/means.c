@@ -103,16 +103,29 @@ void rn_fast_means_ready(struct rn_fast *fast)
             fast->mean_rows[fast->n_mean_rows++] = i;
 }
 
-void rn_fast_means_store(struct rn_fast *fast, const struct rn_op *op, uint32_t worker, uint32_t n_workers)
+bool rn_fast_means_due(const struct rn_fast *fast, uint32_t phase)
+{
+    return fast->n_mean_rows > 0 && rn_program_attends(&fast->program, phase);
+}
+
+/* Those of one ATTENTION's layer. */
+static void store_layer(struct rn_fast *fast, const struct rn_op *op, uint32_t worker, uint32_t n_workers)
 {
     uint32_t n = fast->n_mean_rows * op->kv_heads, i;
 
-    if (n == 0)
-        return;
     for (i = worker; i < n; i += n_workers)
         store(fast, &fast->layers[op->layer], i % op->kv_heads, &fast->step->rows[fast->mean_rows[i / op->kv_heads]],
               fast->scratch[worker].attend);
-    rn_team_barrier(fast->team, worker); /* other workers' rows see them in this step already */
+}
+
+void rn_fast_means_store(struct rn_fast *fast, uint32_t phase, uint32_t worker, uint32_t n_workers)
+{
+    const struct rn_program *program = &fast->program;
+    uint32_t i;
+
+    for (i = program->starts[phase]; i < program->starts[phase + 1]; i++)
+        if (program->list[i].op != NULL && program->list[i].op->kind == RN_OP_ATTENTION)
+            store_layer(fast, program->list[i].op, worker, n_workers);
 }
 
 /* ---- Seeing them ---- */

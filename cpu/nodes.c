@@ -10,20 +10,19 @@
 
 #include "cpu/cores.h"
 
-static_assert(RN_MOST_PROCESSORS == CPU_SETSIZE, "an affinity mask has a bit for each");
+static_assert(RN_MOST_PROCESSORS % CPU_SETSIZE == 0, "whole masks");
 
 enum { LIST_BYTES = 8192 };
 
 /* All that this process may use, as one node. */
 static void one_node(struct rn_nodes *nodes)
 {
-    int list[RN_MOST_PROCESSORS];
-    uint32_t cores, n = rn_cores_list(list, RN_MOST_PROCESSORS, &cores), i;
+    bool allowed[RN_MOST_PROCESSORS];
+    uint32_t i;
 
-    *nodes = (struct rn_nodes){.n = 1, .processors = {n}};
-    memset(nodes->of, RN_NO_NODE, sizeof nodes->of);
-    for (i = 0; i < n; i++)
-        nodes->of[list[i]] = 0;
+    *nodes = (struct rn_nodes){.n = 1, .processors = {rn_cores_allowed(allowed)}};
+    for (i = 0; i < RN_MOST_PROCESSORS; i++)
+        nodes->of[i] = allowed[i] ? 0 : RN_NO_NODE;
 }
 
 /* Of those of `usable`, the processors of the list become those of the next node. Returns how many they are. */
@@ -87,14 +86,14 @@ uint32_t rn_nodes_first(const struct rn_nodes *nodes, uint32_t node, uint32_t n_
 
 void rn_nodes_stay(const struct rn_nodes *nodes, uint32_t node)
 {
-    cpu_set_t set;
+    cpu_set_t mask[RN_MOST_PROCESSORS / CPU_SETSIZE];
     uint32_t i;
 
     if (nodes->n == 1)
         return;
-    CPU_ZERO(&set);
+    memset(mask, 0, sizeof mask);
     for (i = 0; i < RN_MOST_PROCESSORS; i++)
         if (nodes->of[i] == node)
-            CPU_SET(i, &set);
-    (void)sched_setaffinity(0, sizeof set, &set);
+            CPU_SET_S(i, sizeof mask, mask);
+    (void)sched_setaffinity(0, sizeof mask, mask);
 }

@@ -15,7 +15,9 @@
 
 #include <stdint.h>
 
-enum { RN_MOST_NODES = 64, RN_MOST_PROCESSORS = 1024, RN_NO_NODE = 255 };
+#include "cpu/cores.h"
+
+enum { RN_MOST_NODES = 64, RN_NO_NODE = 255 };
 
 struct rn_nodes {
     uint32_t n;                         /* at least 1; those that have processors this process may use */

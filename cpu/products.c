@@ -311,12 +311,12 @@ struct rn_fast_rows rn_fast_share(uint32_t n_rows, uint32_t tile, uint32_t first
 {
     uint64_t tiles = n_rows / tile;
     uint32_t from = (uint32_t)(tiles * first / n_workers) * tile;
-    uint32_t to = end == n_workers ? n_rows : (uint32_t)(tiles * end / n_workers) * tile;
+    uint32_t to = end == n_workers && first < end ? n_rows : (uint32_t)(tiles * end / n_workers) * tile;
 
     return (struct rn_fast_rows){from, to - from};
 }
 
-/* The stretch of the workers of a node; the whole matrix on a machine of one. */
+/* The stretch of the workers of a node, of no rows where it has none; the whole matrix on a machine of one. */
 static struct rn_fast_rows node_rows(const struct rn_fast_context *c, const struct product *p, uint32_t node)
 {
     const struct rn_team *team = c->fast->team;

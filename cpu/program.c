@@ -227,6 +227,14 @@ bool rn_program_only_adapts(const struct rn_program *program, uint32_t phase)
     return true;
 }
 
+bool rn_program_attends(const struct rn_program *program, uint32_t phase)
+{
+    for (uint32_t i = program->starts[phase]; i < program->starts[phase + 1]; i++)
+        if (program->list[i].op != NULL && program->list[i].op->kind == RN_OP_ATTENTION)
+            return true;
+    return false;
+}
+
 bool rn_program_check(const struct rn_program *program, const struct rn_plan *plan)
 {
     struct rn_op_touched a, b;

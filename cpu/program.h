@@ -47,6 +47,9 @@ bool rn_program_only_lays(const struct rn_program *program, uint32_t phase);
 /* Whether the phase only works for adapters: a step without any goes on without it. */
 bool rn_program_only_adapts(const struct rn_program *program, uint32_t phase);
 
+/* Whether an ATTENTION is in the phase. */
+bool rn_program_attends(const struct rn_program *program, uint32_t phase);
+
 /* No two instructions of one phase touch the same thing but in the allowed way. For tests. */
 bool rn_program_check(const struct rn_program *program, const struct rn_plan *plan);
 

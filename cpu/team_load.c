@@ -51,6 +51,7 @@ struct loading {
     const struct rn_tile_file *compare; /* where the bytes are compared as they are read; NULL: nowhere */
     uint32_t number;                    /* of the weight */
     _Atomic bool differs;               /* relaxed: read when the job is done */
+    uint32_t damaged;                   /* weights whose tiles in the file were not as they were written */
     _Atomic uint32_t sink;
     uint64_t loaded; /* bytes of the plan */
     rn_progress_fn progress;
@@ -128,20 +129,22 @@ static void load_turns(struct loading *l, size_t n)
         return;
     }
     rn_team_run(l->fast->team, &l->job);
+    for (uint32_t i = 0; i < rn_team_nodes(l->fast->team); i++) /* all that counts as loaded was */
+        RN_CHECK(atomic_load_explicit(&l->ranges[i].next, memory_order_relaxed) >= l->ranges[i].turn);
 }
 
 /* Where node number i begins in [begin, end), which has the rows of a matrix: at the first row of its stretch, rounded
- * to what must not be taken apart. */
+ * to what must not be taken apart. A node without workers, for which nobody reads, has nothing. */
 static size_t border(const struct loading *l, size_t begin, size_t end, uint32_t i)
 {
     const struct rn_team *team = l->fast->team;
-    uint32_t n = rn_team_threads(team);
+    uint32_t first = rn_team_first(team, i), n = rn_team_threads(team);
     size_t unit = l->compare != NULL ? PIECE : l->to != NULL ? RN_TILE_ROWS * l->weight->row_bytes : PAGE;
     struct rn_fast_rows rows;
 
-    if (i == 0 || i == rn_team_nodes(team))
-        return i == 0 ? begin : end;
-    rows = rn_fast_share((uint32_t)((end - begin) / l->weight->row_bytes), RN_TILE_ROWS, 0, rn_team_first(team, i), n);
+    if (first == n)
+        return end;
+    rows = rn_fast_share((uint32_t)((end - begin) / l->weight->row_bytes), RN_TILE_ROWS, 0, first, n);
     return begin + rows.n * l->weight->row_bytes / unit * unit;
 }
 
@@ -204,14 +207,13 @@ static bool is_good(struct loading *l, const struct rn_tile_file *file, uint32_t
 /* Uses the tiles of weight i in the tile file. False: it has none, or not as they were written. */
 static bool load_mapped(struct loading *l, uint32_t i, bool *go_on)
 {
-    const struct rn_weights_place *place = l->fast->limits.weights_place;
     uint64_t before = l->loaded;
 
     if (rn_fast_map_tiles(l->fast, i) == NULL)
         return false;
     if (is_good(l, l->fast->tile_file, i, go_on))
         return true;
-    rn_log(place->log, RUNNEL_LOG_WARNING, "%s: it is damaged; what is not right is made anew", place->path);
+    l->damaged++;
     rn_fast_forget_tiles(l->fast, i);
     l->loaded = before;
     return false;
@@ -271,10 +273,24 @@ static void open_tile_file(struct rn_fast *fast)
         rn_log(place->log, RUNNEL_LOG_WARNING, "%s: %s; it is not used", place->path, why.message);
 }
 
-/* Whether all tiles lie in the file. */
-static bool all_mapped(const struct rn_fast *fast)
+static void say_damage(const struct loading *l)
 {
-    return rn_fast_mapped_bytes(&fast->base) == rn_fast_tiled_bytes(&fast->base);
+    const struct rn_weights_place *place = l->fast->limits.weights_place;
+
+    if (l->damaged > 0)
+        rn_log(place->log, RUNNEL_LOG_WARNING, "%s: it is damaged; %u of its weights are made anew", place->path,
+               (unsigned)l->damaged);
+}
+
+/* Bytes of the tiles that belong into the file. */
+static uint64_t bytes_for_file(const struct rn_fast *fast)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < fast->plan->n_weights; i++)
+        if (fast->tiles[i] != NULL && rn_tile_file_keeps(fast->plan, i))
+            bytes += fast->plan->weights[i].tensor->bytes;
+    return bytes;
 }
 
 /* Tiles in memory of the backend's own are read from the new file instead, one weight after the other, so that little
@@ -304,10 +320,11 @@ static void keep_tiles(struct loading *l)
 {
     struct rn_fast *fast = l->fast;
     const struct rn_weights_place *place = fast->limits.weights_place;
+    uint64_t bytes = bytes_for_file(fast);
     runnel_error error = {0};
     runnel_status status;
 
-    if (all_mapped(fast))
+    if (rn_fast_mapped_bytes(&fast->base) == bytes)
         return;
     status = rn_tile_file_write(fast->heap, place, fast->plan, fast->tiles, fast->readings, &error);
     if (status != RUNNEL_OK) {
@@ -316,7 +333,7 @@ static void keep_tiles(struct loading *l)
         return;
     }
     rn_log(place->log, RUNNEL_LOG_INFO, "%s: written, %llu bytes of weights in tiles", place->path,
-           (unsigned long long)rn_fast_tiled_bytes(&fast->base));
+           (unsigned long long)bytes);
     if (fast->tile_file != NULL) /* some weights are read from the old file, which stays mapped */
         return;
     open_tile_file(fast);
@@ -339,6 +356,7 @@ runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress
             release_tiled(fast, i);
     }
     release_tiled(fast, i);
+    say_damage(&l);
     if (go_on && keeps)
         keep_tiles(&l);
     return go_on ? RUNNEL_OK : RUNNEL_CANCELLED;

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/new_file.h"
+#include "model/gguf/gguf.h"
 
 /* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how it is read 2, place in the part
  * 8, bytes 8, place here 8. How: four bits for each of RN_READINGS, from the lowest on: how far ahead in KiB 2, the
@@ -32,7 +33,7 @@ enum {
     ENTRY = 32,
     PAGE = 4096,
     READING_BITS = 4,
-    VERSION = 3
+    VERSION = 4 /* those before may have a drafter head's weights among the model's */
 };
 
 static const char magic[8] = {'r', 'u', 'n', 'n', 'e', 'l', 'w', 't'};
@@ -79,11 +80,23 @@ static uint64_t head_check(const uint8_t *head, uint64_t n)
 
 /* ---- Opening ---- */
 
-/* Whether an entry is one of weight w. */
-static bool is_of(const uint8_t *entry, const struct rn_weight *w)
+bool rn_tile_file_keeps(const struct rn_plan *plan, uint32_t i)
 {
-    return rn_bytes_get(entry, 4) == w->tensor->part && rn_bytes_get(entry + 4, 2) == w->type_id &&
-           rn_bytes_get(entry + 8, 8) == w->tensor->offset && rn_bytes_get(entry + 16, 8) == w->tensor->bytes;
+    const uintptr_t tensor = (uintptr_t)plan->weights[i].tensor;
+    const uint64_t n = rn_gguf_n_tensors(plan->gguf);
+
+    return n > 0 && tensor >= (uintptr_t)rn_gguf_tensor(plan->gguf, 0) &&
+           tensor <= (uintptr_t)rn_gguf_tensor(plan->gguf, n - 1);
+}
+
+/* Whether an entry is the one of weight i. */
+static bool is_of(const uint8_t *entry, const struct rn_plan *plan, uint32_t i)
+{
+    const struct rn_weight *w = &plan->weights[i];
+
+    return rn_tile_file_keeps(plan, i) && rn_bytes_get(entry, 4) == w->tensor->part &&
+           rn_bytes_get(entry + 4, 2) == w->type_id && rn_bytes_get(entry + 8, 8) == w->tensor->offset &&
+           rn_bytes_get(entry + 16, 8) == w->tensor->bytes;
 }
 
 /* What is wrong with the header; NULL: nothing. */
@@ -125,7 +138,7 @@ static bool read_directory(struct rn_tile_file *file)
             pieces_of(bytes) > checks)
             return false;
         for (i = 0; i < file->plan->n_weights; i++)
-            if (is_of(entry, &file->plan->weights[i])) {
+            if (is_of(entry, file->plan, i)) {
                 file->places[i] = place;
                 file->checks[i] = check_at;
                 file->reads[i] = (uint16_t)rn_bytes_get(entry + 6, 2);
@@ -260,7 +273,7 @@ static bool is_written(const struct writer *w, uint32_t i)
     for (k = 0; k < i; k++)
         if (w->tiles[k] != NULL && w->plan->weights[k].tensor == w->plan->weights[i].tensor)
             return false;
-    return w->tiles[i] != NULL;
+    return w->tiles[i] != NULL && rn_tile_file_keeps(w->plan, i);
 }
 
 /* Header and directory; the checks are filled in as the weights are written. */

@@ -23,6 +23,10 @@ enum { RN_TILE_FILE_PIECE = 2 << 20 };
 
 struct rn_tile_file; /* opaque */
 
+/* Whether the file has a place for the tiles of weight i: it is one of the model's own file. A plan may have others,
+ * those of a head that drafts. */
+bool rn_tile_file_keeps(const struct rn_plan *plan, uint32_t i);
+
 /* Maps the file for the weights of the plan. NULL without a word where there is none, and with a sentence in `why`
  * where it cannot be used: it is damaged, foreign or of another version; or the allocator refused memory. Blocks on the
  * disk. */
@@ -41,8 +45,8 @@ struct rn_reading rn_tile_file_reading(const struct rn_tile_file *file, uint32_t
 /* Whether piece number `piece` of weight i is as it was written. */
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece);
 
-/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there; readings: by type. BUSY: another
- * process is writing it; IO with a sentence. Blocks on the disk. */
+/* Writes tiles[i] of each weight that the file keeps and that has some (NULL: none) in place of what is there;
+ * readings: by type. BUSY: another process is writing it; IO with a sentence. Blocks on the disk. */
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
                                  uint8_t *const *tiles, const struct rn_reading (*readings)[RN_READINGS],
                                  runnel_error *error);

@@ -44,7 +44,7 @@ static void think(uv_work_t *work)
         size_t n = 0;
 
         if (question->logits[i] < best - 2.3f ||
-            runnel_detokenize(app->model, &question->tokens[i], 1, 0, piece, sizeof piece, &n) != RUNNEL_OK)
+            runnel_token_text(app->model, question->tokens[i], 0, piece, sizeof piece, &n) != RUNNEL_OK)
             continue;
         if (n > longest) {
             longest = n;

@@ -19,12 +19,17 @@ static struct rn_gpu_driver *driver_of(const struct rn_gpu_backend *backend)
     return backend->device->driver;
 }
 
-/* Blocks of the kernel may have so many bytes of shared memory from now on. */
-static int allow(struct rn_gpu_backend *backend, enum rn_kernel kernel, uint32_t bytes)
+/* Blocks of the kernel may have as much shared memory as the launch wants from now on, and its grid is one that devices
+ * take. */
+static int allow(struct rn_gpu_backend *backend, enum rn_kernel kernel, const struct rn_launch *launch)
 {
     struct rn_gpu_device *device = backend->device;
+    uint32_t bytes = launch->shared_bytes;
     int result;
 
+    backend->grid_wanted = launch->grid[1] > launch->grid[2] ? launch->grid[1] : launch->grid[2];
+    if (backend->grid_wanted > RN_GRID_MOST)
+        return RN_GPU_INVALID_VALUE;
     if (bytes <= device->shared_bytes[kernel])
         return RN_GPU_OK;
     if (bytes > device->shared_most) {
@@ -55,7 +60,7 @@ int rn_gpu_launch(struct rn_gpu_backend *backend, enum rn_kernel kernel, const v
     if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
         return RN_GPU_OK; /* of no rows */
     if (backend->allows)
-        return allow(backend, kernel, launch.shared_bytes);
+        return allow(backend, kernel, &launch);
     memcpy(copy, args, info->args_bytes);
     return driver_of(backend)->launch_config(driver_of(backend), &config, backend->device->kernels[kernel], arguments,
                                              NULL);
@@ -260,7 +265,7 @@ static int take_memory(struct rn_gpu_backend *backend)
         result = take_piece(backend, in_bytes, &backend->inputs);
     if (result == RN_GPU_OK)
         result = take_host(backend, RN_GPU_RING * backend->in.bytes, &host_in);
-    if (result == RN_GPU_OK)
+    if (result == RN_GPU_OK && backend->plan->logits_slot >= 0)
         result = take_host(backend, logits_bytes, &host_logits);
     if (result == RN_GPU_OK && rn_gpu_ids_bytes(backend) > 0)
         result = take_host(backend, rn_gpu_ids_bytes(backend), &host_ids);
@@ -297,6 +302,11 @@ static runnel_status complain(struct rn_gpu_backend *backend, int result, size_t
                             "cuda: device %u, %s: a kernel wants %u bytes of shared memory for %s, and a block has %u",
                             backend->device->index, backend->device->name, backend->shared_wanted,
                             backend->plan->architecture, backend->device->shared_most);
+    if (backend->grid_wanted > RN_GRID_MOST)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "cuda: device %u, %s: a launch for %s wants %u blocks in a row, and there are at most %d",
+                            backend->device->index, backend->device->name, backend->plan->architecture,
+                            backend->grid_wanted, RN_GRID_MOST);
     rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
     rn_gpu_expert_room(backend->plan, backend->limits.expert_bytes, &room);
     if (backend->host_wanted)
@@ -387,6 +397,7 @@ static void free_backend(struct rn_backend *base)
     rn_gpu_tell_noted(backend);
     if (backend->plan != NULL)
         release(backend);
+    atomic_fetch_sub_explicit(&backend->device->n_backends, 1, memory_order_release);
     rn_free(backend->heap, backend);
 }
 
@@ -415,5 +426,6 @@ struct rn_backend *rn_gpu_backend_new(struct rn_heap *heap, struct rn_gpu_device
     backend->heap = heap;
     backend->device = device;
     backend->has_graphs = true;
+    atomic_fetch_add_explicit(&device->n_backends, 1, memory_order_relaxed);
     return &backend->base;
 }

@@ -38,8 +38,10 @@ struct rn_gpu_device {
     char name[96];
     int major, minor, units;
     bool early; /* a launch may begin before the one before it has ended, and wait inside (wrap.cuh: grid_wait) */
-    uint32_t shared_most;     /* dynamic shared memory that a block can be allowed */
-    const struct rn_log *log; /* what the device goes on without; may be NULL */
+    _Atomic uint32_t n_backends; /* that are not freed. Released by who frees one to rn_device_kind.is_lost, which
+                                    acquires it. Weaker: a device is closed under its last backend */
+    uint32_t shared_most;        /* dynamic shared memory that a block can be allowed */
+    const struct rn_log *log;    /* what the device goes on without; may be NULL */
     char layout[32]; /* of blocks, and who computed them: tensor cores of other capabilities may round otherwise */
 };
 
@@ -134,6 +136,7 @@ struct rn_gpu_backend {
     struct rn_gpu_stream *copies_in, *copies_out; /* of block copies */
     struct rn_gpu_event *copied_in;               /* recorded in copies_in, waited for in copies_out */
     uint32_t shared_wanted;                       /* of a launch: more than a block has; 0: none wants that */
+    uint32_t grid_wanted;                         /* of the last launch that was allowed, or was not: blocks */
 
     /* Pieces of the device's memory; 0: not taken. */
     uint64_t weights, blocks, windows, slots, inputs, features, states;
@@ -165,7 +168,7 @@ struct rn_gpu_backend {
 
     struct rn_gpu_inputs in;
     unsigned char *host_in;              /* pinned; what a step brings, for each that is in flight */
-    float *host_logits;                  /* pinned; [max_outs, n_vocab] */
+    float *host_logits;                  /* pinned; [max_outs, n_vocab]; NULL: the plan has none */
     float *host_features;                /* pinned; [max_rows, features_width]; NULL: the plan has none */
     struct rn_draw_result *host_results; /* pinned; [max_outs]; NULL: steps do not draw */
     unsigned char *host_masks;           /* pinned; [max_outs] of mask_stride bytes; NULL: steps draw without */
@@ -185,8 +188,10 @@ struct rn_gpu_backend {
                                  nothing else is told by it */
     struct rn_drawn *drawn; /* [max_outs]; of the last step that has ended; the one's who ends a step */
     uint32_t n_drawn;
-    bool allows; /* launches are not launched: what shared memory they want is allowed. While prepare runs */
-    bool has_graphs;
+    bool allows;          /* launches are not launched: what shared memory they want is allowed. While prepare runs */
+    bool has_graphs;      /* steps may be graphs; false for good where one could not be made */
+    bool graphs_told;     /* the log has had why there was none */
+    uint32_t graphs_rest; /* steps that are launched op by op before one is made a graph again */
     uint64_t n_steps;
     struct rn_gpu_graph_entry graphs[RN_GPU_GRAPHS];
 };

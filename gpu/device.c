@@ -11,10 +11,11 @@ enum {
     MAX_ROWS = 8192,
     GOOD_ROWS = 512,
     GOOD_OUTS = 64,
-    BLOCK_TOKENS = 32,   /* as the CPU's, and a multiple of what attention reads at once */
-    OLDEST_MAJOR = 8,    /* compute capability: bfloat16 in the tensor cores, asynchronous copies */
-    EARLY_MAJOR = 9,     /* likewise: launches that begin early (programmatic dependent launch), ... */
-    EARLY_DRIVER = 12030 /* ... also in graphs */
+    BLOCK_TOKENS = 32,    /* as the CPU's, and a multiple of what attention reads at once */
+    OLDEST_MAJOR = 8,     /* compute capability: bfloat16 in the tensor cores, asynchronous copies */
+    EARLY_MAJOR = 9,      /* likewise: launches that begin early (programmatic dependent launch), ... */
+    EARLY_DRIVER = 12030, /* ... also in graphs */
+    EARLY_CODE = 90       /* compute_90: from there on kernels wait (wrap_device.cuh: grid_wait) */
 };
 
 static struct rn_gpu_device *of(const struct rn_device *device)
@@ -43,6 +44,17 @@ static int look_up_kernels(struct rn_gpu_device *device)
                                          rn_kernel_info((enum rn_kernel)i)->name);
         device->shared_bytes[i] = 48 << 10; /* what each block may have without being told */
     }
+    return result;
+}
+
+/* Code in which kernels do not wait is never launched early: of an image without code for the device the driver
+ * compiles PTX, which may be that of an older one. */
+static int look_at_code(struct rn_gpu_device *device)
+{
+    int code = 0;
+    int result = device->driver->function_get(device->driver, &code, RN_GPU_FUNCTION_PTX, device->kernels[0]);
+
+    device->early = device->early && code >= EARLY_CODE;
     return result;
 }
 
@@ -121,6 +133,8 @@ static runnel_status start(struct rn_gpu_device *device, runnel_error *error)
         result = driver->module_load(driver, &device->image, device->module.kernels->image);
     if (result == RN_GPU_OK)
         result = look_up_kernels(device);
+    if (result == RN_GPU_OK)
+        result = look_at_code(device);
     return result == RN_GPU_OK ? RUNNEL_OK
                                : complain(driver, "the kernels cannot be loaded", device->index, result, error);
 }
@@ -241,6 +255,23 @@ static void memory_of(const struct rn_device *base, struct rn_device_memory *mem
     *memory = (struct rn_device_memory){total_bytes, free_bytes, false};
 }
 
+/* Of one that has a backend it is not asked: that must be freed first. */
+static bool is_lost(const struct rn_device *base)
+{
+    const struct rn_gpu_device *device = of(base);
+    size_t free_bytes, total_bytes;
+    struct rn_gpu_context *before;
+    int result;
+
+    if (atomic_load_explicit(&device->n_backends, memory_order_acquire) > 0)
+        return false;
+    result = rn_gpu_enter(device, &before);
+    if (result == RN_GPU_OK)
+        result = device->driver->memory_info(device->driver, &free_bytes, &total_bytes);
+    rn_gpu_leave(device, before);
+    return result != RN_GPU_OK;
+}
+
 static uint64_t weight_bytes_of(const struct rn_device *device, const struct rn_plan *plan, uint64_t expert_bytes)
 {
     (void)device;
@@ -268,6 +299,7 @@ const struct rn_device_kind rn_gpu_kind = {
     .open = open_kind,
     .look = rn_gpu_look,
     .close = close_kind,
+    .is_lost = is_lost,
     .new_backend = new_backend,
     .memory = memory_of,
     .weight_bytes = weight_bytes_of,

@@ -1,5 +1,5 @@
 /* The file of kernels: see module.h. */
-#define _GNU_SOURCE /* dladdr1 */
+#define _GNU_SOURCE /* dladdr1, dlinfo */
 #include "gpu/module.h"
 
 #include <dlfcn.h>
@@ -53,70 +53,79 @@ static void own_folder(char folder[PATH_MAX])
         *slash = '\0';
 }
 
-/* The library from the first usual place in which one loads. `why`: the linker's words of the first file that is there
- * and does not load; "": there is none. */
-static void *open_usual(char *why, size_t size)
+/* `words`: the linker's, of a file that it has not loaded. They begin with a bare name where it has found no file. */
+static void complain_of_load(const char *file, const char *words, runnel_error *missing, runnel_error *error)
 {
-    char folder[PATH_MAX], path[PATH_MAX + sizeof "/../lib/" USUAL];
-    void *library = dlopen(USUAL, RTLD_NOW | RTLD_LOCAL);
-    const char *words = library == NULL ? dlerror() : NULL;
+    bool is_path = strchr(file, '/') != NULL;
 
-    /* They begin with the bare name where the system's places have no such file. */
-    snprintf(why, size, "%s", words != NULL && strncmp(words, USUAL, strlen(USUAL)) != 0 ? words : "");
-    own_folder(folder);
-    for (size_t i = 0; library == NULL && i < sizeof usual_folders / sizeof usual_folders[0] && folder[0] != '\0';
-         i++) {
-        snprintf(path, sizeof path, "%s%s" USUAL, folder, usual_folders[i]);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library == NULL && why[0] == '\0' && access(path, F_OK) == 0)
-            snprintf(why, size, "%s", dlerror());
-    }
-    return library;
-}
-
-static runnel_status open_file(const char *file, struct rn_gpu_module *module, runnel_error *error)
-{
-    char why[RUNNEL_ERROR_BYTES] = "";
-
-    module->library = file != NULL ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : open_usual(why, sizeof why);
-    if (module->library != NULL)
-        return RUNNEL_OK;
-    if (why[0] != '\0')
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels do not load: %s", why);
-    return file != NULL ? rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels are not there: %s", dlerror())
-                        : rn_error_set(error, RUNNEL_UNSUPPORTED,
-                                       "cuda: the kernels are not there: %s is neither where the system looks for "
-                                       "libraries, nor beside runnel, nor in ../lib of there",
-                                       USUAL);
-}
-
-runnel_status rn_gpu_module_find(const char *file, struct rn_gpu_module *module, runnel_error *error)
-{
-    rn_gpu_kernels_fn kernels = NULL;
-    void *address;
-    runnel_status status;
-
-    *module = (struct rn_gpu_module){NULL, NULL, NULL};
-    status = open_file(file, module, error);
-    if (status != RUNNEL_OK)
-        return status;
-    address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
-    memcpy(&kernels, &address, sizeof kernels); /* likewise, from an object's to a function's */
-    module->kernels = kernels == NULL ? NULL : kernels();
-    if (is_known(module->kernels))
-        return RUNNEL_OK;
-    rn_gpu_module_close(module);
-    return rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: %s has not the kernels of this version of runnel",
-                        file == NULL ? USUAL : file);
+    if (strncmp(words, file, strlen(file)) == 0 && (!is_path || access(file, F_OK) != 0))
+        rn_error_set(missing, RUNNEL_UNSUPPORTED, "cuda: the kernels are not there: %s", words);
+    else
+        rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: the kernels do not load: %s", words);
 }
 
 void rn_gpu_module_path(const struct rn_gpu_module *module, char *path, size_t size)
 {
-    void *address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
-    Dl_info info;
+    struct link_map *map = NULL;
 
     snprintf(path, size, "%s",
-             address != NULL && dladdr(address, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "a library");
+             dlinfo(module->library, RTLD_DI_LINKMAP, &map) == 0 && map != NULL ? map->l_name : "a library");
+}
+
+/* The file with the kernels of this build: a path, or a name for which the system looks. False: nothing is open; of a
+ * file that is not there `missing` says it, and of one that is `error` says why. */
+static bool open_file(const char *file, struct rn_gpu_module *module, runnel_error *missing, runnel_error *error)
+{
+    rn_gpu_kernels_fn kernels = NULL;
+    char path[PATH_MAX];
+    void *address;
+
+    module->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (module->library == NULL) {
+        complain_of_load(file, dlerror(), missing, error);
+        return false;
+    }
+    address = dlsym(module->library, RN_GPU_KERNELS_SYMBOL);
+    memcpy(&kernels, &address, sizeof kernels); /* from an object's address to a function's */
+    module->kernels = kernels == NULL ? NULL : kernels();
+    if (is_known(module->kernels))
+        return true;
+    rn_gpu_module_path(module, path, sizeof path);
+    rn_gpu_module_close(module);
+    rn_error_set(error, RUNNEL_UNSUPPORTED, "cuda: %s has not the kernels of this version of runnel", path);
+    return false;
+}
+
+/* Beside this code first, where the file of its own build is: an older one where the system looks does not hide it. The
+ * error is of the first file that is there. */
+static bool open_usual(struct rn_gpu_module *module, runnel_error *error)
+{
+    char folder[PATH_MAX], path[PATH_MAX + sizeof "/../lib/" USUAL];
+    runnel_error why = {0};
+
+    own_folder(folder);
+    for (size_t i = 0; i < sizeof usual_folders / sizeof usual_folders[0] && folder[0] != '\0'; i++) {
+        snprintf(path, sizeof path, "%s%s" USUAL, folder, usual_folders[i]);
+        if (open_file(path, module, NULL, &why))
+            return true;
+    }
+    if (open_file(USUAL, module, NULL, &why))
+        return true;
+    rn_error_set(&why, RUNNEL_UNSUPPORTED,
+                 "cuda: the kernels are not there: %s is neither beside runnel, nor in ../lib of there, nor where the "
+                 "system looks for libraries",
+                 USUAL); /* if nothing else has been said */
+    rn_error_set(error, why.status, "%s", why.message);
+    return false;
+}
+
+runnel_status rn_gpu_module_find(const char *file, struct rn_gpu_module *module, runnel_error *error)
+{
+    bool is_open;
+
+    *module = (struct rn_gpu_module){NULL, NULL, NULL};
+    is_open = file != NULL ? open_file(file, module, error, error) : open_usual(module, error);
+    return is_open ? RUNNEL_OK : RUNNEL_UNSUPPORTED;
 }
 
 runnel_status rn_gpu_module_start(struct rn_heap *heap, struct rn_gpu_module *module, runnel_error *error)

@@ -44,9 +44,9 @@ struct rn_gpu_module {
     struct rn_gpu_driver *driver;
 };
 
-/* Opens the file; NULL: librunnel-cuda.so, where the system looks for libraries, beside the file that holds this
- * function, or in ../lib of there. The driver is NULL. UNSUPPORTED: it is not there, or has not this build's kernels;
- * the sentence says which. */
+/* Opens the file; NULL: librunnel-cuda.so beside the file that holds this function, in ../lib of there, or where the
+ * system looks for libraries: the first of them that has this build's kernels. The driver is NULL. UNSUPPORTED: it is
+ * not there, does not load or has other kernels; the sentence says which, and names the file. */
 runnel_status rn_gpu_module_find(const char *file, struct rn_gpu_module *module, runnel_error *error);
 
 /* And the driver that its kernels need, of which UNSUPPORTED says that there is none, or no device. NO_MEMORY. The

@@ -54,13 +54,16 @@ static inline uint32_t rn_gpu_rows(const struct rn_gpu_backend *backend, int16_t
 }
 
 /* Several ops that follow one another as one launch: `match` tells how many from that index on are, 0: none. `run`
- * gives the bits of the ops one by one, but for slots that nobody reads any more. */
+ * gives the bits of the ops one by one, but for slots that nobody reads any more. Ops of adapters (rn_op.adapted) may
+ * be among them: steps without adapters pass them over, and others run them between those. */
 typedef uint32_t rn_gpu_match(const struct rn_plan *plan, uint32_t index);
 typedef int rn_gpu_run_several(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
                                const struct rn_gpu_shape *shape);
 
-/* program.c: the ops one by one; nobody reads what the slot holds from the op of this index on. */
+/* program.c: the ops one by one; the index of the first op behind this one that is not of adapters; nobody reads what
+ * the slot holds from the op of this index on. */
 rn_gpu_run_several rn_gpu_run_alone;
+uint32_t rn_gpu_next(const struct rn_plan *plan, uint32_t index);
 bool rn_gpu_is_dead(const struct rn_plan *plan, int16_t slot, uint32_t index);
 
 /* ops_values.c: norms, and values one by one. */

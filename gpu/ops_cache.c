@@ -171,26 +171,54 @@ static rn_address slopes_of(const struct rn_gpu_backend *backend, const struct r
 enum {
     SPLIT_CHUNKS = 5,   /* fewer chunks are done sooner by one block than by several and a launch that joins */
     MANY_ROWS_EACH = 8, /* of each sequence, on average, from which on tiles of many rows are worth it */
-    WORKSPACE_MOST_BYTES =
-        256 << 20 /* with rows so many and so long that there would be more, blocks are many as it is */
+    BLOCKS_EACH = 2,    /* of a multiprocessor, which has shared memory for so many of FORM_WHOLE: it is full */
+    WORKSPACE_MOST_BYTES = 256 << 20 /* more chunks are launched in turn; a launch's fill the device by far */
 };
 
 /* How the rows of a step are divided over blocks; the bits are the same. */
 enum form {
     FORM_WHOLE, /* a block has all chunks of a few columns */
-    FORM_SPLIT, /* a block has one chunk, and the parts are joined */
+    FORM_SPLIT, /* a block has one chunk, and the parts are joined, of some chunks at a time */
     FORM_MANY,  /* a block has all chunks of many columns */
     FORMS
 };
 
-/* Of few rows behind many positions each block has a chunk. The blocks of many rows have one sequence after another, so
- * rows of many sequences are better off in small tiles. */
-static enum form form_of(const struct rn_op *op, const struct rn_gpu_shape *shape, uint32_t n_chunks, bool has_many)
+/* Chunks of a launch of FORM_SPLIT: as many as the workspace and a grid hold. */
+static uint32_t chunks_at_once(const struct rn_op *op, uint32_t n_rows, uint32_t n_chunks)
+{
+    uint64_t held = WORKSPACE_MOST_BYTES / rn_attention_bytes(n_rows, op->heads, op->v_dim, 1);
+    uint64_t most = held < 2 ? 1 : held - 1 < RN_GRID_MOST ? held - 1 : RN_GRID_MOST; /* and a place for those before */
+
+    return n_chunks < most ? n_chunks : (uint32_t)most;
+}
+
+/* Rows of a tile of few columns; single: each row sees its own positions. */
+static uint32_t rows_of_tile(const struct rn_attention_args *args, bool single)
+{
+    return single ? 1 : rn_attention_rows(args->heads, args->cache.kv_heads);
+}
+
+/* The device has blocks enough without splitting, each of which has all chunks. */
+static bool is_full(const struct rn_gpu_backend *backend, const struct rn_attention_args *args, bool single)
+{
+    uint32_t rows = rows_of_tile(args, single), group = args->heads / args->cache.kv_heads;
+    uint64_t tiles = (args->n_rows + rows - 1) / rows;
+
+    return tiles * args->cache.kv_heads * ((group + RN_ATTENTION_COLUMNS - 1) / RN_ATTENTION_COLUMNS) >=
+           (uint64_t)BLOCKS_EACH * (uint32_t)backend->device->units;
+}
+
+/* Of few rows behind many positions each block has a chunk; where that takes several launches, only as long as there
+ * are not blocks enough without. The blocks of many rows have one sequence after another, so rows of many sequences are
+ * better off in small tiles. */
+static enum form form_of(const struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape,
+                         const struct rn_attention_args *args, bool has_many, bool single)
 {
     if (has_many && shape->n_rows > RN_GPU_SPLIT_ROWS && shape->n_rows / shape->n_seqs >= MANY_ROWS_EACH)
         return FORM_MANY;
-    return shape->n_rows <= RN_GPU_SPLIT_ROWS && n_chunks >= SPLIT_CHUNKS &&
-                   rn_attention_bytes(shape->n_rows, op->heads, op->v_dim, n_chunks) <= WORKSPACE_MOST_BYTES
+    if (shape->n_rows > RN_GPU_SPLIT_ROWS || args->n_chunks < SPLIT_CHUNKS)
+        return FORM_WHOLE;
+    return chunks_at_once(op, shape->n_rows, args->n_chunks) == args->n_chunks || !is_full(backend, args, single)
                ? FORM_SPLIT
                : FORM_WHOLE;
 }
@@ -204,22 +232,38 @@ static uint32_t chunks_of(const struct rn_op *op, uint32_t longest)
     return (uint32_t)((most + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK);
 }
 
-static int launch_form(struct rn_gpu_backend *backend, struct rn_attention_args args, enum form form, bool single)
+/* All chunks, so many at once as the workspace holds: they are joined before the next ones come there. */
+static int launch_split(struct rn_gpu_backend *backend, const struct rn_op *op, enum rn_kernel kernel,
+                        struct rn_attention_args args)
+{
+    const uint32_t n_chunks = args.n_chunks, at_once = chunks_at_once(op, args.n_rows, n_chunks);
+    int result = RN_GPU_OK;
+
+    args.before = backend->slots + backend->workspace_at;
+    args.workspace = args.before + rn_attention_bytes(args.n_rows, op->heads, op->v_dim, 1);
+    for (uint32_t n, first = 0; first < n_chunks && result == RN_GPU_OK; first += n) {
+        n = n_chunks - first < at_once ? n_chunks - first : at_once;
+        args.first_chunk = first;
+        args.n_chunks = n;
+        result = rn_gpu_launch(backend, kernel, &args);
+        if (result == RN_GPU_OK)
+            result = rn_gpu_launch(backend, RN_KERNEL_attention_join, &args);
+    }
+    return result;
+}
+
+static int launch_form(struct rn_gpu_backend *backend, const struct rn_op *op, struct rn_attention_args args,
+                       enum form form, bool single)
 {
     uint32_t kv_heads = args.cache.kv_heads;
     enum rn_kernel kernel;
-    int result;
 
-    args.workspace = form == FORM_SPLIT ? backend->slots + backend->workspace_at : 0;
-    args.rows_per_tile = form == FORM_MANY ? rn_attention_many_rows(args.heads, kv_heads)
-                         : single          ? 1
-                                           : rn_attention_rows(args.heads, kv_heads);
+    args.rows_per_tile = form == FORM_MANY ? rn_attention_many_rows(args.heads, kv_heads) : rows_of_tile(&args, single);
     if (form == FORM_MANY)
         RN_CHECK(rn_attention_many_kernel(args.cache.type, args.cache.k_dim, args.cache.v_dim, &kernel));
     else
         RN_CHECK(rn_attention_kernel(args.cache.type, args.cache.k_dim, args.v_dim, &kernel));
-    result = rn_gpu_launch(backend, kernel, &args);
-    return result == RN_GPU_OK && form == FORM_SPLIT ? rn_gpu_launch(backend, RN_KERNEL_attention_join, &args) : result;
+    return form == FORM_SPLIT ? launch_split(backend, op, kernel, args) : rn_gpu_launch(backend, kernel, &args);
 }
 
 int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op, const struct rn_gpu_shape *shape)
@@ -259,10 +303,10 @@ int rn_gpu_run_attention(struct rn_gpu_backend *backend, const struct rn_op *op,
     }
     args.q = rotated_queries(backend, op, shape, &result);
     if (result == RN_GPU_OK && !backend->allows)
-        result = launch_form(backend, args, form_of(op, shape, args.n_chunks, has_many), single);
+        result = launch_form(backend, op, args, form_of(backend, op, shape, &args, has_many, single), single);
     for (int form = 0; backend->allows && form < FORMS && result == RN_GPU_OK; form++)
         if (form != FORM_MANY || has_many)
-            result = launch_form(backend, args, (enum form)form, single);
+            result = launch_form(backend, op, args, (enum form)form, single);
     return result == RN_GPU_OK ? rotate_back(backend, op, shape) : result;
 }
 
@@ -312,6 +356,16 @@ int rn_gpu_run_choose(struct rn_gpu_backend *backend, const struct rn_op *op, co
     return result;
 }
 
+/* Of an ATTENTION whose rows see so many chunks: fewer rows than these never want more. */
+static uint64_t split_bytes(const struct rn_op *op, uint32_t rows, uint32_t n_chunks)
+{
+    uint64_t all = rn_attention_bytes(rows, op->heads, op->v_dim, 1 + n_chunks);
+    uint64_t least = rn_attention_bytes(rows, op->heads, op->v_dim, 1 + 1);
+    uint64_t most = least > WORKSPACE_MOST_BYTES ? least : WORKSPACE_MOST_BYTES;
+
+    return all < most ? all : most;
+}
+
 uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
 {
     uint32_t rows = backend->limits.max_rows < RN_GPU_SPLIT_ROWS ? backend->limits.max_rows : RN_GPU_SPLIT_ROWS;
@@ -323,10 +377,7 @@ uint64_t rn_gpu_workspace_bytes(const struct rn_gpu_backend *backend)
     for (uint32_t i = 0; i < backend->plan->n_ops; i++) {
         const struct rn_op *op = &backend->plan->ops[i];
 
-        bytes = op->kind == RN_OP_ATTENTION
-                    ? rn_attention_bytes(rows, op->heads, op->v_dim, chunks_of(op, chunks * RN_ATTENTION_CHUNK))
-                    : 0;
-        bytes = bytes < WORKSPACE_MOST_BYTES ? bytes : WORKSPACE_MOST_BYTES;
+        bytes = op->kind == RN_OP_ATTENTION ? split_bytes(op, rows, chunks_of(op, chunks * RN_ATTENTION_CHUNK)) : 0;
         if (op->kind == RN_OP_CHOOSE)
             bytes = (uint64_t)chosen_rows * chunks * RN_ATTENTION_CHUNK * sizeof(float);
         most = bytes > most ? bytes : most;

@@ -21,6 +21,7 @@ static uint32_t part_kind(enum rn_op_kind kind)
            : kind == RN_OP_TEMPER        ? RN_PART_TEMPER
            : kind == RN_OP_TOKEN         ? RN_PART_TOKEN
            : kind == RN_OP_SIGNED_ROOT   ? RN_PART_SIGNED_ROOT
+           : kind == RN_OP_BAR           ? RN_PART_BAR
                                          : RN_PART_CONCAT; /* INPUT and ADAPTER, too: one part and nothing behind it */
 }
 

@@ -192,28 +192,30 @@ uint32_t rn_gpu_match_group(const struct rn_plan *plan, uint32_t index)
 
 uint32_t rn_gpu_match_add(const struct rn_plan *plan, uint32_t index)
 {
-    const struct rn_op *op = &plan->ops[index], *add = op + 1;
+    const uint32_t at = rn_gpu_next(plan, index);
+    const struct rn_op *op = &plan->ops[index], *add = &plan->ops[at];
 
-    if (op->kind != RN_OP_MATMUL || index + 1 >= plan->n_ops || add->kind != RN_OP_ADD || add->a == add->b ||
+    if (op->kind != RN_OP_MATMUL || at >= plan->n_ops || add->kind != RN_OP_ADD || add->a == add->b ||
         (add->a != op->out && add->b != op->out) || add->out == op->a)
         return 0;
-    if (add->out != op->out && !rn_gpu_is_dead(plan, op->out, index + 2))
+    if (add->out != op->out && !rn_gpu_is_dead(plan, op->out, at + 1))
         return 0;
-    return 1 + (rn_gpu_match_add_norm(plan, index + 1) > 0 ? 2 : 1);
+    return at - index + (rn_gpu_match_add_norm(plan, at) > 0 ? 2 : 1);
 }
 
 uint32_t rn_gpu_match_gate(const struct rn_plan *plan, uint32_t index)
 {
-    const struct rn_op *op = &plan->ops[index], *gate = op + 2;
+    const uint32_t at = rn_gpu_next(plan, index + 1);
+    const struct rn_op *op = &plan->ops[index], *gate = &plan->ops[at];
 
-    if (op->kind != RN_OP_MATMUL || index + 2 >= plan->n_ops || !is_same_input(plan, op, op + 1) ||
-        gate->kind != RN_OP_GATE || gate->a != op[0].out || gate->b != op[1].out || gate->a == gate->b ||
+    if (op->kind != RN_OP_MATMUL || at >= plan->n_ops || !is_same_input(plan, op, op + 1) || gate->kind != RN_OP_GATE ||
+        gate->a != op[0].out || gate->b != op[1].out || gate->a == gate->b ||
         plan->slots[gate->a].width != plan->slots[gate->b].width || gate->out == op->a)
         return 0;
     for (uint32_t i = 0; i < 2; i++)
-        if (gate->out != op[i].out && !rn_gpu_is_dead(plan, op[i].out, index + 3))
+        if (gate->out != op[i].out && !rn_gpu_is_dead(plan, op[i].out, at + 1))
             return 0;
-    return 3;
+    return at - index + 1;
 }
 
 int rn_gpu_run_group(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
@@ -225,29 +227,41 @@ int rn_gpu_run_group(struct rn_gpu_backend *backend, const struct rn_op *op, uin
                                 : launch_products(backend, op, n, RN_END_NONE, op, n_rows);
 }
 
+/* What comes behind the first n ops cannot be done with them: there are many rows, or adapters change what the products
+ * have given. */
+static bool is_apart(uint32_t n_rows, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape)
+{
+    return n_rows > RN_FEW_ROWS || (shape->is_adapted && op[n].adapted);
+}
+
 /* The norm, if there is one, joins what comes last: of few rows by itself, behind the product that adds. */
 int rn_gpu_run_add(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n, const struct rn_gpu_shape *shape)
 {
     uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+    const bool has_norm = op[n - 1].kind != RN_OP_ADD;
+    const struct rn_op *add = &op[has_norm ? n - 2 : n - 1];
     int result;
 
-    if (n_rows > RN_FEW_ROWS) {
-        result = rn_gpu_run_matmul(backend, op, shape);
+    if (is_apart(n_rows, op, 1, shape)) {
+        result = rn_gpu_run_alone(backend, op, (uint32_t)(add - op), shape);
         if (result != RN_GPU_OK)
             return result;
-        return n == 3 ? rn_gpu_run_add_norm(backend, op + 1, 2, shape) : rn_gpu_run_each(backend, op + 1, shape);
+        return has_norm ? rn_gpu_run_add_norm(backend, add, 2, shape) : rn_gpu_run_each(backend, add, shape);
     }
-    result = launch_products(backend, op, 1, RN_END_ADD, op + 1, n_rows);
-    return result == RN_GPU_OK && n == 3 ? rn_gpu_run_norm(backend, op + 2, shape) : result;
+    result = launch_products(backend, op, 1, RN_END_ADD, add, n_rows);
+    return result == RN_GPU_OK && has_norm ? rn_gpu_run_norm(backend, add + 1, shape) : result;
 }
 
 int rn_gpu_run_gate(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
                     const struct rn_gpu_shape *shape)
 {
     uint32_t n_rows = rn_gpu_rows(backend, op->out, shape);
+    int result;
 
-    return n_rows > RN_FEW_ROWS ? rn_gpu_run_alone(backend, op, n, shape)
-                                : launch_products(backend, op, 2, RN_END_GATE, op + 2, n_rows);
+    if (!is_apart(n_rows, op, 2, shape))
+        return launch_products(backend, op, 2, RN_END_GATE, &op[n - 1], n_rows);
+    result = rn_gpu_run_group(backend, op, 2, shape);
+    return result == RN_GPU_OK ? rn_gpu_run_alone(backend, op + 2, n - 2, shape) : result;
 }
 
 /* ---- Experts ---- */

@@ -30,11 +30,12 @@ int rn_gpu_run_norm(struct rn_gpu_backend *backend, const struct rn_op *op, cons
 uint32_t rn_gpu_match_add_norm(const struct rn_plan *plan, uint32_t index)
 {
     const struct rn_op *add = &plan->ops[index], *norm = add + 1;
-    const struct rn_slot *sum = &plan->slots[add->out];
+    const struct rn_slot *sum;
 
     if (add->kind != RN_OP_ADD || index + 1 >= plan->n_ops ||
         (norm->kind != RN_OP_RMS_NORM && norm->kind != RN_OP_LAYER_NORM) || norm->a != add->out)
         return 0;
+    sum = &plan->slots[add->out];
     return plan->slots[norm->out].selected == sum->selected && plan->slots[norm->out].logits == sum->logits ? 2 : 0;
 }
 

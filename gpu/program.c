@@ -38,6 +38,7 @@ static const struct {
     [RN_OP_TEMPER] = {always, rn_gpu_run_part},
     [RN_OP_SOFTCAP] = {always, rn_gpu_run_each},
     [RN_OP_CLAMP] = {always, rn_gpu_run_each},
+    [RN_OP_BAR] = {always, rn_gpu_run_part},
     [RN_OP_SIGNED_ROOT] = {always, rn_gpu_run_part},
     [RN_OP_ACTIVATE] = {always, rn_gpu_run_each},
     [RN_OP_GATE] = {always, rn_gpu_run_each},
@@ -138,13 +139,21 @@ bool rn_gpu_is_dead(const struct rn_plan *plan, int16_t slot, uint32_t index)
     return slot != plan->logits_slot;
 }
 
+uint32_t rn_gpu_next(const struct rn_plan *plan, uint32_t index)
+{
+    for (index++; index < plan->n_ops && plan->ops[index].adapted; index++) {
+    }
+    return index;
+}
+
 int rn_gpu_run_alone(struct rn_gpu_backend *backend, const struct rn_op *op, uint32_t n,
                      const struct rn_gpu_shape *shape)
 {
     int result = RN_GPU_OK;
 
     for (uint32_t i = 0; i < n && result == RN_GPU_OK; i++)
-        result = ops[op[i].kind].run(backend, &op[i], shape);
+        if (!op[i].adapted || shape->is_adapted)
+            result = ops[op[i].kind].run(backend, &op[i], shape);
     return result;
 }
 
@@ -194,8 +203,6 @@ int rn_gpu_program_item(struct rn_gpu_backend *backend, uint32_t index, const st
 {
     const struct rn_gpu_item *item = &backend->items[index];
 
-    if (backend->plan->ops[item->first].adapted && !shape->is_adapted) /* no item has others beside these */
-        return RN_GPU_OK;
     return item->run(backend, &backend->plan->ops[item->first], item->n, shape);
 }
 
@@ -213,17 +220,20 @@ int rn_gpu_program_run(struct rn_gpu_backend *backend, const struct rn_gpu_shape
 
 /* ---- Shared memory ---- */
 
-/* Every launch of a step of this shape, few rows by matmul_stream and by other kernels: what is faster is measured
- * later. */
-static int allow_shape(struct rn_gpu_backend *backend, const struct rn_gpu_shape *shape)
+/* Every launch of a step of this shape, with adapters and without, few rows by matmul_stream and by other kernels: what
+ * is faster is measured later. */
+static int allow_shape(struct rn_gpu_backend *backend, struct rn_gpu_shape shape)
 {
-    uint32_t blocks = rn_gpu_stream_blocks(backend);
-    int result = rn_gpu_program_run(backend, shape);
+    uint32_t blocks = rn_gpu_stream_blocks(backend), adapted = backend->plan->n_adapters > 0 ? 1 : 0;
+    int result = RN_GPU_OK;
 
-    for (uint32_t i = 0; i < RN_GPU_TYPES; i++)
-        backend->stream_blocks[i] = blocks;
-    if (result == RN_GPU_OK && blocks > 0)
-        result = rn_gpu_program_run(backend, shape);
+    for (uint32_t way = 0; way < (blocks > 0 ? 4 : 2) && result == RN_GPU_OK; way++) {
+        for (uint32_t i = 0; i < RN_GPU_TYPES; i++)
+            backend->stream_blocks[i] = way < 2 ? 0 : blocks;
+        shape.is_adapted = way % 2;
+        if (shape.is_adapted <= adapted)
+            result = rn_gpu_program_run(backend, &shape);
+    }
     memset(backend->stream_blocks, 0, sizeof backend->stream_blocks);
     return result;
 }
@@ -250,10 +260,9 @@ int rn_gpu_program_allow(struct rn_gpu_backend *backend)
                                            .n_seqs = 1,
                                            .longest = rn_gpu_longest(backend, limits->context_tokens),
                                            .n_selected = lesser(n, limits->max_rows),
-                                           .n_features = lesser(n, limits->max_rows),
-                                           .is_adapted = 1};
+                                           .n_features = lesser(n, limits->max_rows)};
 
-        result = allow_shape(backend, &shape);
+        result = allow_shape(backend, shape);
     }
     if (result == RN_GPU_OK && limits->draws) {
         const struct rn_draw_args draw = rn_gpu_draw_args(backend, 1);

@@ -18,6 +18,10 @@ static struct rn_gpu_driver *driver_of(const struct rn_gpu_backend *backend)
 
 /* ---- Graphs ---- */
 
+/* Steps without graphs after memory for one was refused: seconds, in which another model may have gone, and next to
+ * which a capture that fails is nothing. */
+enum { GRAPHS_REST = 1000 };
+
 void rn_gpu_graphs_free(struct rn_gpu_backend *backend)
 {
     for (int i = 0; i < RN_GPU_GRAPHS; i++)
@@ -87,16 +91,25 @@ static int run_all(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
     return result == RN_GPU_OK && shape->draws != 0 ? rn_gpu_launch(backend, RN_KERNEL_draw, &draw) : result;
 }
 
-/* From now on ops are launched one by one. Said once: nobody tries again. */
+/* From now on ops are launched one by one; where memory was refused, for some steps, and what graphs have is given
+ * back. Said once. */
 static void give_up_graphs(struct rn_gpu_backend *backend, int result)
 {
+    bool again = result == RN_GPU_OUT_OF_MEMORY;
     char text[128];
 
+    if (again) {
+        rn_gpu_graphs_free(backend);
+        backend->graphs_rest = GRAPHS_REST;
+    }
+    backend->has_graphs = again;
+    if (backend->graphs_told)
+        return;
+    backend->graphs_told = true;
     rn_gpu_error_text(driver_of(backend), result, text, sizeof text);
     rn_log(backend->device->log, RUNNEL_LOG_WARNING,
-           "cuda: device %u: a step cannot be made a graph, so steps are launched op by op, which is slower: %s",
-           backend->device->index, text);
-    backend->has_graphs = false;
+           "cuda: device %u: a step cannot be made a graph, so %ssteps are launched op by op, which is slower: %s",
+           backend->device->index, again ? "the next " : "", text);
 }
 
 /* A stream that still captures runs nothing. */
@@ -139,13 +152,19 @@ static int run_ops(struct rn_gpu_backend *backend, const struct rn_gpu_shape *sh
     struct rn_gpu_driver *driver = driver_of(backend);
     struct rn_gpu_graph_entry *entry;
     int result = RN_GPU_OK;
+    bool is_new;
 
     if (!backend->has_graphs || shape->n_rows > RN_GPU_GRAPH_ROWS)
         return run_all(backend, shape);
+    if (backend->graphs_rest > 0) {
+        backend->graphs_rest--;
+        return run_all(backend, shape);
+    }
     entry = entry_of(backend, shape);
-    if (entry->used != 0 && entry->exec == NULL)
-        result = capture(backend, shape, &entry->exec);
+    is_new = entry->used == 0;
     entry->used = ++backend->n_steps;
+    if (!is_new && entry->exec == NULL)
+        result = capture(backend, shape, &entry->exec); /* without memory it clears the entries, this one, too */
     if (result != RN_GPU_OK)
         return result;
     return entry->exec != NULL ? driver->graph_launch(driver, entry->exec, backend->stream) : run_all(backend, shape);

@@ -50,14 +50,18 @@ static void mark(const struct rn_plan *plan, uint32_t w, bool *matrix, bool *vec
     }
 }
 
-/* An earlier weight of the same tensor; w: none. */
-static uint32_t first_of(const struct rn_plan *plan, uint32_t w)
+/* The first weight of the same tensor that is a matrix, as this one is. */
+static uint32_t first_matrix(const struct rn_plan *plan, uint32_t w)
 {
-    uint32_t i;
+    bool matrix = false, vector;
 
-    for (i = 0; i < w && plan->weights[i].tensor != plan->weights[w].tensor; i++) {
+    for (uint32_t i = 0; i < w; i++) {
+        if (plan->weights[i].tensor == plan->weights[w].tensor)
+            mark(plan, i, &matrix, &vector);
+        if (matrix)
+            return i;
     }
-    return i;
+    return w;
 }
 
 static uint64_t matrix_bytes(const struct rn_weight *weight)
@@ -68,7 +72,7 @@ static uint64_t matrix_bytes(const struct rn_weight *weight)
 /* It lies in the host's memory. */
 static bool is_apart(const struct rn_gpu_backend *backend, uint32_t w)
 {
-    return backend->experts != NULL && rn_gpu_is_expert(backend->plan, w, true);
+    return backend->limits.expert_bytes > 0 && rn_gpu_is_expert(backend->plan, w, true);
 }
 
 static uint64_t vector_bytes(const struct rn_weight *weight)
@@ -76,20 +80,32 @@ static uint64_t vector_bytes(const struct rn_weight *weight)
     return rn_gpu_aligned((uint64_t)weight->rows * weight->cols * sizeof(float));
 }
 
-uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes)
+static void put(uint64_t *places, uint32_t i, uint64_t at)
 {
-    struct rn_expert_room room = {.n = 0};
-    uint64_t bytes = 0;
-    bool matrix, vector;
+    if (places != NULL)
+        places[i] = at;
+}
 
-    for (uint32_t w = 0; w < plan->n_weights; w++) {
-        mark(plan, w, &matrix, &vector);
-        matrix = matrix && first_of(plan, w) == w && !(expert_bytes > 0 && rn_gpu_is_expert(plan, w, true));
-        bytes += (matrix ? matrix_bytes(&plan->weights[w]) : 0) + (vector ? vector_bytes(&plan->weights[w]) : 0);
+/* The place of the matrix, and that of its experts' addresses, from `at` on, or those that an earlier weight of the
+ * same tensor has. The end. */
+static uint64_t place_matrix(struct rn_gpu_backend *backend, uint32_t w, uint64_t at)
+{
+    const struct rn_weight *weight = &backend->plan->weights[w];
+    uint32_t first = first_matrix(backend->plan, w);
+
+    if (first < w) {
+        if (backend->weight_at != NULL) {
+            backend->weight_at[w] = backend->weight_at[first];
+            backend->matrices_at[w] = backend->matrices_at[first];
+        }
+        return at;
     }
-    if (expert_bytes > 0)
-        rn_gpu_expert_room(plan, expert_bytes, &room);
-    return bytes + room.device_bytes;
+    put(backend->weight_at, w, is_apart(backend, w) ? RN_GPU_NOWHERE : at);
+    at += is_apart(backend, w) ? 0 : matrix_bytes(weight);
+    if (!rn_gpu_is_expert(backend->plan, w, false))
+        return at;
+    put(backend->matrices_at, w, at);
+    return at + rn_gpu_aligned(weight->experts * sizeof(rn_address));
 }
 
 uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_plan *plan)
@@ -97,33 +113,34 @@ uint64_t rn_gpu_weights_place(struct rn_gpu_backend *backend, const struct rn_pl
     uint64_t at = 0;
 
     for (uint32_t w = 0; w < plan->n_weights; w++) {
-        const struct rn_weight *weight = &plan->weights[w];
-        uint32_t first = first_of(plan, w);
         bool matrix, vector;
 
         mark(plan, w, &matrix, &vector);
-        backend->weight_at[w] = matrix && first < w ? backend->weight_at[first] : RN_GPU_NOWHERE;
-        if (matrix && backend->weight_at[w] == RN_GPU_NOWHERE && !is_apart(backend, w)) {
-            backend->weight_at[w] = at;
-            at += matrix_bytes(weight);
-        }
-        backend->matrices_at[w] = first < w ? backend->matrices_at[first] : RN_GPU_NOWHERE;
-        if (rn_gpu_is_expert(plan, w, false) && backend->matrices_at[w] == RN_GPU_NOWHERE) {
-            backend->matrices_at[w] = at;
-            at += rn_gpu_aligned(weight->experts * sizeof(rn_address));
-        }
-        backend->vector_at[w] = vector ? at : RN_GPU_NOWHERE;
-        at += vector ? vector_bytes(weight) : 0;
+        put(backend->weight_at, w, RN_GPU_NOWHERE);
+        put(backend->matrices_at, w, RN_GPU_NOWHERE);
+        put(backend->vector_at, w, vector ? at : RN_GPU_NOWHERE);
+        at += vector ? vector_bytes(&plan->weights[w]) : 0;
+        at = matrix ? place_matrix(backend, w, at) : at;
     }
     for (uint32_t i = 0; i < plan->n_ropes; i++) {
-        backend->rope_at[i] = at;
+        put(backend->rope_at, i, at);
         at += rn_gpu_aligned(plan->ropes[i].dims / 2 * sizeof(double));
     }
     for (uint32_t i = 0; i < plan->n_ops; i++) {
-        backend->slopes_at[i] = at;
+        put(backend->slopes_at, i, at);
         at += plan->ops[i].alibi == 0 ? 0 : rn_gpu_aligned(plan->ops[i].heads * sizeof(float));
     }
     return at;
+}
+
+uint64_t rn_gpu_weights_bytes(const struct rn_plan *plan, uint64_t expert_bytes)
+{
+    struct rn_gpu_backend sized = {.plan = plan, .limits.expert_bytes = expert_bytes};
+    struct rn_expert_room room = {.n = 0};
+
+    if (expert_bytes > 0)
+        rn_gpu_expert_room(plan, expert_bytes, &room);
+    return rn_gpu_weights_place(&sized, plan) + room.device_bytes;
 }
 
 /* ---- The way ---- */
@@ -330,13 +347,13 @@ static int send_all(struct staging *s, bool *wanted)
     int result = RN_GPU_OK;
 
     for (uint32_t w = 0; w < plan->n_weights && result == RN_GPU_OK && *wanted; w++) {
-        bool is_first = first_of(plan, w) == w || backend->weight_at[w] != backend->weight_at[first_of(plan, w)];
+        bool is_first = first_matrix(plan, w) == w;
 
-        if (backend->weight_at[w] != RN_GPU_NOWHERE && is_first)
+        if (is_first && backend->weight_at[w] != RN_GPU_NOWHERE)
             result = send_matrix(s, &plan->weights[w], backend->weights + backend->weight_at[w], wanted);
-        if (result == RN_GPU_OK && *wanted && first_of(plan, w) == w && is_apart(backend, w))
+        if (result == RN_GPU_OK && *wanted && is_first && is_apart(backend, w))
             result = send_experts(s, w, wanted);
-        else if (result == RN_GPU_OK && first_of(plan, w) == w && backend->matrices_at[w] != RN_GPU_NOWHERE)
+        else if (result == RN_GPU_OK && is_first && backend->matrices_at[w] != RN_GPU_NOWHERE)
             result = send_addresses(s, w);
         if (result == RN_GPU_OK && *wanted && backend->vector_at[w] != RN_GPU_NOWHERE)
             result = send_vector(s, &plan->weights[w], backend->weights + backend->vector_at[w]);

@@ -26,7 +26,7 @@
  *    no status. A `runnel_error *` may always be NULL, and so may what is freed.
  *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are copied before it
  *    returns, unless its comment says otherwise.
- *  - The comment of a function names every status that it returns.
+ *  - The comment of a function names every status that it returns, but for STATE in a forked child.
  *  - An engine belongs to the process that made it: fork() before runnel_engine_new(), or exec in the child. In a child
  *    that was forked later what submits, loads or waits returns STATE, runnel_engine_dispatch() and
  *    runnel_engine_take() take nothing, and the engine and trainings are not freed.
@@ -123,10 +123,10 @@ RUNNEL_API void runnel_architecture_row_default(runnel_architecture_row *row);
 
 typedef struct runnel_engine_options {
     size_t struct_size;
-    uint32_t scheduler_threads; /* threads that run actors; 0: 2 */
-    uint32_t compute_threads;   /* threads of the CPU compute team; 0: one per physical core allowed */
-    uint32_t max_streams;       /* streams alive at once over all models; more are refused with BUSY; 0: 1024 */
-    uint32_t max_sessions;      /* sessions not yet freed, at once; more are refused with BUSY; 0: 1024 */
+    uint32_t scheduler_threads; /* threads that run actors, at most 256; 0: 2 */
+    uint32_t compute_threads;   /* threads of the CPU compute team, at most 256; 0: one per physical core allowed */
+    uint32_t max_streams;       /* streams alive at once over all models, at most 2^20; more get BUSY; 0: 1024 */
+    uint32_t max_sessions;      /* sessions not yet freed, at once, at most 2^20; more get BUSY; 0: 1024 */
     runnel_delivery delivery;
     runnel_log_level log_level; /* lines above it are dropped; the default is WARNING */
     runnel_allocator allocator; /* all zero: the default allocator */
@@ -144,8 +144,9 @@ typedef struct runnel_engine_options {
                                    the known ones, at most 1024. INVALID names the row and what is wrong with it: a name
                                    that is known already, a feature that is not */
     size_t n_architectures;
-    const char *device_library; /* the file with the kernels of the device "cuda"; NULL: librunnel-cuda.so, where the
-                                   system looks for libraries. It is opened when a model asks for the device */
+    const char *device_library; /* the file with the kernels of the device "cuda"; NULL: librunnel-cuda.so, beside the
+                                   library runnel or a program that contains it, in ../lib of there, or where the system
+                                   looks: the first of this version of runnel. Opened when the device is asked for */
     uint32_t compute_nice; /* lowers the priority of threads that compute, so that the host's own threads are scheduled
                               before them where both want a core: added to their nice values, 0 to 19. 0: they have the
                               priority of the thread that calls runnel_engine_new. Where the system refuses it, the log
@@ -167,24 +168,27 @@ RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options,
 
 /* Frees the engine with its models, sessions and streams; their handles are invalid afterwards. Cancels every stream,
  * load and training, delivers their terminal events on this thread (TAKE: drops them) and joins the threads. Blocks for
- * at most one step of a model or of a training. Calls that block on other threads return: runnel_stream_next with the
- * end of its stream, the others CLOSED. Inside a callback of this engine the call is deferred until the callback's
- * dispatch returns. With a libuv loop attached, call it on that loop's thread or after runnel_uv_detach; on another
- * thread it leaves what follows the terminal events to the loop's next turn: see runnel_uv.h. NULL is allowed. */
+ * at most one step of a model or of a training, and for calls that other threads are inside, in callbacks. Calls that
+ * block on other threads return: runnel_stream_next with the end of its stream, the others CLOSED. Inside a callback of
+ * this engine the call is deferred until the callback's dispatch returns, which it does behind this callback. With a
+ * libuv loop attached, call it on that loop's thread or after runnel_uv_detach; on another thread it leaves what
+ * follows the terminal events to the loop's next turn: see runnel_uv.h. NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
-/* Refuses new requests with CLOSED, for good, and waits until every stream has ended and its end was delivered. Blocks
- * for at most timeout_ms (0: does not block; negative: for ever) and runs callbacks on this thread meanwhile. Does not
- * block inside a callback, nor with RUNNEL_DELIVER_TAKE, where the host goes on taking events. Returns OK; INVALID;
- * TIMEOUT: some streams have not ended; CLOSED: the engine is being freed. */
+/* Refuses new requests with CLOSED, for good, and waits until every stream has ended and its end was delivered;
+ * sessions can still be exported (runnel_files.h). Blocks for at most timeout_ms (0: does not block; negative: for
+ * ever) and runs callbacks on this thread meanwhile. Does not block inside a callback, nor with RUNNEL_DELIVER_TAKE,
+ * where the host goes on taking events. Returns OK; INVALID; TIMEOUT: some streams have not ended; CLOSED: the engine
+ * is being freed. */
 RUNNEL_API runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms);
 
 /* A file descriptor that polls readable while events wait. It belongs to the engine. -1: engine is NULL. */
 RUNNEL_API int runnel_engine_fd(runnel_engine *engine);
 
-/* Runs the callbacks of at most max_events waiting events (0: all that wait now) on this thread and returns how many
- * ran. One thread at a time: a second caller gets 0 at once, as does one inside a callback. Returns 0 without
- * RUNNEL_DELIVER_HOST. */
+/* Runs the callbacks of at most max_events waiting events (0: all that wait now, and none that come meanwhile) on this
+ * thread and returns how many ran. While more wait, the descriptor stays readable. One thread at a time: a second
+ * caller gets 0 at once, as does one inside a callback; the descriptor is readable again when the first one leaves.
+ * Returns 0 without RUNNEL_DELIVER_HOST. */
 RUNNEL_API size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events);
 
 /* Blocks until events wait, for at most timeout_ms (negative: for ever); signals do not end it. Returns OK; INVALID;
@@ -270,13 +274,15 @@ typedef struct runnel_model_options {
                                 the same, on the CPU bit for bit. 1: each request computes its whole prompt */
     uint8_t reserved[2];
     float max_slowdown;      /* a step with prompts and answers takes at most so many times as long as without prompts.
-                                 Above 1; 0: 2, or up to 100 ms where more requests wait for their first token than are
-                                 read; INFINITY: no bound. Answers of negative priority do not count */
+                                 Above 1. 0: the factor is 2, and where more requests wait for their first token than
+                                 stream answers, a step may take up to 100 ms. INFINITY: no bound. Answers of negative
+                                 priority do not count */
     const char *draft_path;  /* a drafter, which guesses tokens for RUNNEL_DRAFT_MODEL. NULL: none; a GGUF file of a
                                  smaller model with the same tokens, or of a head: one that was trained for this file
                                  (runnel_eagle_train), or an EAGLE-3 head for its model (architecture eagle3); "mtp":
                                  the file's own prediction layers; "exit:N": the model's first N blocks. Not with
-                                 chunk_mean */
+                                 chunk_mean. UNSUPPORTED for a model that generates no tokens: it gives no logits, or
+                                 attends in both directions */
     uint64_t draft_kv_bytes; /* memory for the drafter's KV blocks. 0: room for as many positions as the model has, at
                                  most an eighth of the machine's memory. Streams that find no room do not draft */
     uint32_t draft_threads;  /* 0: the drafter takes turns with the model on the compute threads. Else it has so many
@@ -329,9 +335,9 @@ typedef struct runnel_model_options {
     uint64_t device_expert_bytes;   /* with such a device: the experts among which a router chooses lie in the host's
                                      memory, pinned, and those that are used most in so much of the device's, too, as
                                      many of each layer as fit; the device reads the others over the bus. The answers
-                                     are the same to the bit. Of a model that is split those of the layers on the
-                                     device. 1: none has a place there. 0: they lie with their layers. INVALID for a
-                                     model without experts */
+                                     are the same to the bit. In a split model this concerns only the experts of the
+                                     layers on the device. 1: none has a place there. 0: they lie with their layers.
+                                     INVALID for a model without experts */
     const runnel_adapter *adapters; /* [n_adapters], at most RUNNEL_MAX_ADAPTERS: adapters that requests may name.
                                          Requests of different ones, and of none, run in the same steps, and the answer
                                          of each is the same to the bit as alone. They share no cached blocks.
@@ -375,19 +381,21 @@ typedef struct runnel_model_info {
     uint8_t add_bos;  /* the model wants BOS in front of a text */
     uint8_t reserved[3];
     uint64_t parameters;
-    uint64_t weight_bytes;
-    uint64_t kv_bytes; /* reserved for KV blocks */
+    uint64_t weight_bytes; /* with those of adapters */
+    uint64_t kv_bytes;     /* reserved for KV blocks */
     uint64_t kv_bytes_per_token;
     uint32_t block_tokens;     /* positions per KV block */
     uint32_t chunk_mean;       /* positions that are kept exactly; 0: all */
     uint64_t kv_bytes_longest; /* of kv_bytes, the part that a sequence of context_tokens needs at once */
     uint64_t draft_parameters; /* of the drafter; 0: there is none */
-    uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks */
+    uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks, of all its prediction layers */
     uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
     uint64_t mapped_bytes;     /* of tiled_bytes, those that are mapped from a file of weights_dir */
     uint32_t device_layers;    /* of layers, those that are computed on a device with memory of its own; 0: none */
     uint32_t device_experts; /* of all layers' experts, those that have a place on the device apart from their layers */
     uint64_t device_expert_bytes; /* of the device's memory, for those; 0: see runnel_model_options */
+    uint64_t state_bytes;         /* reserved for recurrent states, beside kv_bytes; 0: the model has none */
+    uint64_t draft_weight_bytes;  /* of the drafter's weights, those that are not among weight_bytes */
 } runnel_model_info;
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */
@@ -411,11 +419,18 @@ enum {
 RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags,
                                          int32_t *tokens, size_t capacity, size_t *count);
 
-/* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are). special: writes
- * control tokens as their names instead of nothing. Sizes, and what may be NULL, as in runnel_tokenize. Returns OK;
- * INVALID: any other NULL, or an id that is not in the vocabulary; STATE: the model is not loaded; CLOSED. */
+/* Token ids to the text that begins with them (not NUL-terminated; whole UTF-8 only if the tokens are). Vocabularies
+ * whose words have their space in front (SentencePiece, Unigram, WordPiece) put one before the first word of a text,
+ * too: it is left out here. special: writes control tokens as their names instead of nothing. Sizes, and what may be
+ * NULL, as in runnel_tokenize. Returns OK; INVALID: any other NULL, or an id that is not in the vocabulary; STATE: the
+ * model is not loaded; CLOSED. */
 RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
                                            char *text, size_t capacity, size_t *text_bytes);
+
+/* The bytes that one token stands for within a text, its space in front included. Joined they are what
+ * runnel_detokenize gives of the same tokens, but for the space that it leaves out. All else as there. */
+RUNNEL_API runnel_status runnel_token_text(runnel_model *model, int32_t token, int special, char *text, size_t capacity,
+                                           size_t *text_bytes);
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
@@ -653,8 +668,8 @@ RUNNEL_API void runnel_request_init(runnel_request *request, size_t struct_size)
 RUNNEL_API void runnel_request_default(runnel_request *request);
 #define runnel_request_default(request) runnel_request_init((request), sizeof *(request))
 
-/* Can what the request asks its answer to be (grammar, and tools and tool_choice of its chat) be had? Reads nothing
- * else of it and compiles it on this thread, which takes some 0.3 s at most; the model may be without weights. OK, also
+/* Checks whether the request's grammar, and the tools and tool_choice of its chat, can be enforced. Reads nothing else
+ * of it and compiles it on this thread, which takes some 0.3 s at most; the model may be without weights. OK, also
  * where it asks for nothing; what runnel_generate or the FAILED event would say of it; STATE: the model is not loaded;
  * CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *request, runnel_error *error);
@@ -722,9 +737,9 @@ RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_re
 
 /* Ends the stream early: its terminal event is CANCELLED, unless another one was on its way. Its text is a beginning of
  * the answer's; what might have become a stop string is not told. Events of a paused stream are dropped, and then its
- * end is CANCELLED even if the answer was complete. Takes effect within one step in every state; a request that waits
- * for the chat template or the grammar of another ends behind that. Idempotent. Returns OK; INVALID; NOT_FOUND: the
- * stream has ended. */
+ * end is CANCELLED even if the answer was complete. Takes effect within one step in every state. A request that waits
+ * while another's template is rendered or grammar compiled ends after that. Idempotent. Returns OK; INVALID; NOT_FOUND:
+ * the stream has ended. */
 RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
 
 /* Makes a choice for which runnel_samplers.choose has returned RUNNEL_CHOOSE_LATER: the place of a token among the
@@ -740,8 +755,8 @@ RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stre
 
 /* The next event of a stream without a callback, copied to *event as far as struct_size, sizeof(runnel_event) of the
  * caller, reaches. Blocks at most timeout_ms (negative: for ever). Its pointers are valid until the next call for this
- * stream (the sentence of a FAILED event: until this thread's next call). After a terminal event the stream is gone.
- * Returns OK; INVALID; TIMEOUT; NOT_FOUND: the stream has ended; STATE: the stream has a callback or is taken, or
+ * stream (of a terminal event `top` and `error`: until this thread's next call). After a terminal event the stream is
+ * gone. Returns OK; INVALID; TIMEOUT; NOT_FOUND: the stream has ended; STATE: the stream has a callback or is taken, or
  * another thread is inside this call; CLOSED: the engine is being freed. */
 RUNNEL_API runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
                                             runnel_event *event, size_t struct_size);

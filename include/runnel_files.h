@@ -194,7 +194,8 @@ typedef struct runnel_eagle_options {
     uint32_t texts;       /* texts that one step learns from; 0: 4 */
     uint32_t unroll;      /* drafts in a row that it is trained for, at most 8; 0: 4 */
     uint32_t layers[8];   /* blocks to read, from 0, ascending */
-    uint32_t n_layers;    /* 0: three of them, near the beginning, the middle and the end */
+    uint32_t n_layers;    /* 0: the third, the middle one and the last; of five blocks the first, the middle one and
+                             the last; of fewer the last alone */
     float rate;           /* of learning, at its peak; 0: 0.001 */
     uint64_t seed;        /* of starting weights and of which texts come when */
     const char *state;    /* a file to which the training is saved as it goes; NULL: none */
@@ -270,10 +271,11 @@ RUNNEL_API void runnel_session_file_default(runnel_session_file *file);
 /* Writes to a file what the session is once the turns submitted before this call have ended; the session goes on
  * meanwhile. The stream has one event: DONE (usage: prompt_tokens are the tokens in the file, cached_tokens those with
  * their KV), CANCELLED, or FAILED (IO or NO_MEMORY). The file is written under another name in the same folder, synced
- * and renamed: at any moment either the old or the new one is there, whole. Only its owner can read it. Of a symbolic
- * link the target is replaced; what is there and no regular file is IO. The engine has one thread for the disk: a load
- * in front is waited for, and then a cancel takes effect after it. Returns OK; INVALID; NOT_FOUND: no such session;
- * BUSY: too many streams; STATE: the model is not loaded for generation; CLOSED; NO_MEMORY. */
+ * and renamed: at any moment either the old or the new one is there, whole. Only its owner can read it. If the
+ * path is a symbolic link, its target is replaced. If it exists and is no regular file, the export fails with IO. The
+ * engine has one thread for the disk: a load in front is waited for, and then a cancel takes effect after it. Returns
+ * OK; INVALID; NOT_FOUND: no such session; BUSY: too many streams; STATE: the model is not loaded for generation;
+ * CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_session session,
                                                const runnel_session_file *file, runnel_stream *stream,
                                                runnel_error *error);

@@ -29,7 +29,7 @@ typedef enum runnel_log_level {
     RUNNEL_LOG_DEBUG = 4 /* a line for each request that ends, among others */
 } runnel_log_level;
 
-/* One line without a newline; called on any thread, also in the midst of a call of the host's. It must not call the
+/* One line without a newline; called on any thread, also while the host is inside a call. It must not call the
  * library. */
 typedef void (*runnel_log_fn)(void *user, runnel_log_level level, const char *line);
 

@@ -36,8 +36,9 @@ typedef struct runnel_candidates {
 
 /* The host's sampler: returns the place of the token among the candidates, or one of the above. Called where the
  * stream's events are received, between them and on the same thread (inside runnel_stream_next or runnel_engine_take
- * where these are used; inside runnel_stream_next it must not free the engine). A candidate that does not exist, or
- * logits among which nothing can be drawn, fail the stream with INVALID. */
+ * where these are used; to free the engine inside runnel_stream_next makes that call return CLOSED, and the engine is
+ * freed then). A candidate that does not exist, or logits among which nothing can be drawn, fail the stream with
+ * INVALID. */
 typedef int64_t (*runnel_choose_fn)(void *user, runnel_candidates *candidates);
 
 /* The place of what the samplers behind `host` and the request's coin draw from the logits as they are now; -1: nothing
@@ -65,7 +66,7 @@ typedef struct runnel_samplers {
     float top_n_sigma;           /* drops logits so many standard deviations below the best; 0: off */
     float typical_p;             /* keeps those of most typical information that together reach it; 1: off */
     float xtc_probability;       /* how often xtc acts; 0: off */
-    float xtc_threshold;         /* of those that likely at least, all but the least likely are dropped */
+    float xtc_threshold;         /* of tokens with at least this probability, all but the least likely are dropped */
     float temperature_range;     /* by the entropy, the temperature is up to so much lower or higher; 0: off */
     float temperature_exponent;  /* of the entropy's share */
     uint32_t mirostat;           /* 1, 2: version; 0: off */

@@ -67,7 +67,7 @@ typedef struct runnel_scores_info {
     uint8_t reserved[6];
 } runnel_scores_info;
 
-/* Returns OK; INVALID; UNSUPPORTED: the model has no head that ranks or classifies; STATE: it is not loaded; CLOSED. */
+/* Returns OK; INVALID; UNSUPPORTED: the model has no head; STATE: it is not loaded, or with vocab_only; CLOSED. */
 RUNNEL_API runnel_status runnel_model_scores(runnel_model *model, runnel_scores_info *info);
 
 /* The name of score `index` (GGUF: <architecture>.classifier.output_labels), as a part of what the model holds: valid

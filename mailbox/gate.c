@@ -45,12 +45,17 @@ void rn_gate_close(struct rn_gate *gate)
     atomic_store(&gate->closed, 1); /* partner: rn_gate_enter, rn_gate_is_closed */
 }
 
+bool rn_gate_is_empty(const struct rn_gate *gate)
+{
+    return atomic_load(&((struct rn_gate *)(uintptr_t)gate)->inside) == 0; /* partner: rn_gate_enter, rn_gate_leave */
+}
+
 void rn_gate_await_empty(struct rn_gate *gate)
 {
     for (;;) {
         uint32_t ticket = rn_wake_ticket(&gate->wake);
 
-        if (atomic_load(&gate->inside) == 0) /* partner: rn_gate_leave */
+        if (rn_gate_is_empty(gate))
             return;
         rn_wake_wait(&gate->wake, ticket, LOOK_AGAIN_US, 0);
     }

@@ -31,6 +31,9 @@ bool rn_gate_is_closed(const struct rn_gate *gate);
 /* Nobody enters from now on. */
 void rn_gate_close(struct rn_gate *gate);
 
+/* Of a closed gate: whoever was inside has left. False for a moment, too, where somebody is turned away. */
+bool rn_gate_is_empty(const struct rn_gate *gate);
+
 /* Blocks until nobody is inside. Of a closed gate; not from inside. */
 void rn_gate_await_empty(struct rn_gate *gate);
 

@@ -88,6 +88,10 @@ struct rn_device_kind {
     /* No backend is on it. */
     void (*close)(struct rn_device *device);
 
+    /* All that is asked of it fails, and no backend is on it any more: it is to be closed, and can be opened anew. On
+     * the thread that makes backends. NULL: that does not happen. */
+    bool (*is_lost)(const struct rn_device *device);
+
     /* NULL on refusal of memory. */
     struct rn_backend *(*new_backend)(struct rn_device *device, struct rn_heap *heap);
 

@@ -179,6 +179,13 @@ static runnel_status read_routing(const struct rn_hparams_reader *r, const struc
     return status;
 }
 
+static void share_width(struct rn_hparams *h)
+{
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        if (h->layers[i].expert_feed_forward == 0 && h->layers[i].experts_used > 0)
+            h->layers[i].expert_feed_forward = h->layers[i].feed_forward / h->layers[i].experts_used;
+}
+
 /* One number for all blocks or an array; the key has no architecture before it. */
 static runnel_status read_numbers(const struct rn_hparams_reader *r, const char *key, size_t offset)
 {
@@ -319,6 +326,8 @@ runnel_status rn_hparams_flags(const struct rn_hparams_reader *r, const struct r
         status = read_limits(r, arch);
     if (status == RUNNEL_OK)
         status = read_routing(r, arch);
+    if ((arch->experts & RN_EXPERTS_SHARE) != 0)
+        share_width(r->hparams);
     if (status == RUNNEL_OK && has_flag(arch, RN_ARCH_TEMPERATURE))
         status = read_temperature(r);
     if (status == RUNNEL_OK && has_flag(arch, RN_ARCH_PER_LAYER))

@@ -169,15 +169,14 @@ static bool is_idle_scale(const struct rn_plan *plan, struct rn_view name)
     return false;
 }
 
-/* A tensor that no op reads would change the result if it were read: refused by name. Each weight is
- * another tensor, so that counting finds out whether there is one. */
+/* A tensor that no op reads would change the result if it were read: refused by name. */
 static void refuse_unread(struct rn_build *b)
 {
     struct rn_plan *plan = b->plan;
     const struct rn_tensor **read, *tensor;
     uint64_t i, n = rn_gguf_n_tensors(plan->gguf);
 
-    if (b->status != RUNNEL_OK || b->partial || n == (uint64_t)plan->n_weights - b->n_foreign + b->n_rope_tensors)
+    if (b->status != RUNNEL_OK || b->partial)
         return;
     read = rn_alloc(plan->heap, (size_t)plan->n_weights + b->n_ignored, sizeof *read);
     if (read == NULL) {
@@ -191,12 +190,12 @@ static void refuse_unread(struct rn_build *b)
     qsort(read, (size_t)plan->n_weights + b->n_ignored, sizeof *read, by_address);
     for (i = 0; i < n && b->status == RUNNEL_OK; i++) {
         tensor = rn_gguf_tensor(plan->gguf, i);
-        if (rn_build_is_divisors(tensor->name) || read_elsewhere(b, tensor->name) ||
+        if (bsearch(&tensor, read, (size_t)plan->n_weights + b->n_ignored, sizeof *read, by_address) != NULL ||
+            rn_build_is_divisors(tensor->name) || read_elsewhere(b, tensor->name) ||
             rn_build_is_unused(b, tensor->name) || is_idle_scale(plan, tensor->name))
             continue;
-        if (bsearch(&tensor, read, (size_t)plan->n_weights + b->n_ignored, sizeof *read, by_address) == NULL)
-            rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %.*s is not part of architecture %s as it is known here",
-                          (int)(tensor->name.n < 64 ? tensor->name.n : 64), tensor->name.bytes, plan->architecture);
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %.*s is not part of architecture %s as it is known here",
+                      (int)(tensor->name.n < 64 ? tensor->name.n : 64), tensor->name.bytes, plan->architecture);
     }
     rn_free(plan->heap, read);
 }

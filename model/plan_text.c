@@ -184,6 +184,9 @@ static void say_numbers(struct text *t, const struct rn_plan *plan, const struct
     case RN_OP_REPEAT:
         say(t, ", each of %u parts %u times", op->heads, op->used);
         break;
+    case RN_OP_BAR:
+        say(t, ", %u from %u on", op->used, op->group);
+        break;
     case RN_OP_SHIFT:
         say(t, ", state layer %d", op->layer);
         break;

@@ -90,7 +90,7 @@ bool rn_merge_symbols(const struct rn_vocab *vocab, struct rn_scratch *scratch, 
 typedef bool rn_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
                        bool after_special, struct rn_tokens *tokens);
 rn_encode rn_bpe_encode, rn_bpe_text_encode, rn_dna_encode, rn_spm_encode, rn_unigram_encode, rn_wordpiece_encode,
-    rn_rwkv_encode, rn_plamo_encode;
+    rn_rwkv_encode, rn_plamo_encode, rn_plamo3_encode;
 
 /* Appends the tokens of the best way to cut text[n], n > 0, normalised, by itself (unigram.c). False: refused. */
 bool rn_unigram_cut(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,

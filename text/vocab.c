@@ -22,6 +22,7 @@ static const struct {
     {"t5", RN_VOCAB_UNIGRAM, rn_unigram_encode},
     {"rwkv", RN_VOCAB_RWKV, rn_rwkv_encode},
     {"plamo2", RN_VOCAB_PLAMO, rn_plamo_encode},
+    {"plamo3", RN_VOCAB_PLAMO, rn_plamo3_encode},
     {"no_vocab", RN_VOCAB_NONE, NULL},
     {"none", RN_VOCAB_NONE, NULL},
     {"test", RN_VOCAB_NONE, NULL}, /* models that llama.cpp makes for its tests: nothing in them is text */
@@ -197,6 +198,11 @@ fail:
 bool rn_vocab_merges_fit(const struct rn_vocab *vocab)
 {
     return !vocab->merges_idle;
+}
+
+const struct rn_stray_id *rn_vocab_stray(const struct rn_vocab *vocab, uint32_t index)
+{
+    return index < vocab->n_strays ? &vocab->strays[index] : NULL;
 }
 
 uint32_t rn_vocab_count(const struct rn_vocab *vocab)

@@ -54,6 +54,10 @@ uint32_t rn_vocab_longest_piece(const struct rn_vocab *vocab);
  * apart into bytes (BPE). The list is another vocabulary's. */
 bool rn_vocab_merges_fit(const struct rn_vocab *vocab);
 
+/* The index'th key of the file that names a token by a number that is no token's: it counts as absent. NULL: there are
+ * no more. */
+const struct rn_stray_id *rn_vocab_stray(const struct rn_vocab *vocab, uint32_t index);
+
 /* True when the piece of the first token of a text starts with a space that the tokenizer put there
  * (SentencePiece's prefix, WordPiece's phantom space) and that detokenizing from the start of a text takes away. */
 bool rn_vocab_strips_first_space(const struct rn_vocab *vocab);
@@ -89,7 +93,8 @@ runnel_status rn_tokenize_until(const struct rn_vocab *vocab, struct rn_heap *he
                                 const struct rn_interrupt *stop, int32_t **tokens, size_t *count, runnel_error *error);
 
 /* Upper bound of the ids that rn_tokenize and rn_tokenize_marked can give for n bytes: what admission may rely on. It
- * is n and a few, but for vocabularies with a character map, which may make many characters of one. */
+ * is n and a few, but for vocabularies with a character map, which may make many characters of one, or of characters in
+ * lower case, which may have more bytes. */
 size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n);
 
 /* Ids to bytes, the inverse where the vocabulary is lossless: writes at most `capacity` bytes,

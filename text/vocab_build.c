@@ -258,10 +258,12 @@ static bool mark_whole(struct rn_vocab *vocab)
 }
 
 /* A byte costs one token at most; a special token of one byte brings the space in front of the next
- * fragment along; a character map makes more bytes of fewer. */
+ * fragment along; a character map makes more bytes of fewer; U+023A and U+023E have three bytes for two in lower case,
+ * which counts where a character can become its bytes. */
 static void find_bounds(struct rn_vocab *vocab)
 {
     vocab->bytes_to_tokens = vocab->charsmap.longest > 1 ? vocab->charsmap.longest : 1;
+    vocab->bytes_to_tokens += vocab->lower_case && vocab->by_characters;
     vocab->bytes_to_tokens += vocab->space_prefix && vocab->special.shortest_bytes == 1;
     if (vocab->longest_piece == 0)
         vocab->longest_piece = 1;

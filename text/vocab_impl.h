@@ -34,6 +34,8 @@ enum rn_token_flag {
     RN_TOKEN_MERGED = 16 /* merging the characters of this piece gives this one token */
 };
 
+#define RN_MOST_STRAYS 18 /* keys that name a token */
+
 struct rn_scratch;
 struct rn_tokens;
 
@@ -59,7 +61,9 @@ struct rn_vocab {
     double unknown_score;        /* Unigram: of a character that is no token */
     int32_t byte_token[256];     /* -1: none */
     int32_t bos, eos, sep, unknown;
-    int32_t fim[RN_FIMS];                   /* -1: none */
+    int32_t fim[RN_FIMS];                      /* -1: none */
+    struct rn_stray_id strays[RN_MOST_STRAYS]; /* [n_strays] see rn_vocab_stray */
+    uint32_t n_strays;
     int32_t dna_open, dna_close, dna_other; /* dna.c; dna_other -1: the vocabulary has no such pieces */
     bool merges_idle;                       /* see rn_vocab_merges_fit */
     bool add_bos, add_eos, add_sep, space_prefix;

@@ -212,6 +212,7 @@ static runnel_status load_pre(struct rn_vocab *vocab, const struct rn_gguf *gguf
     if (vocab->pre == NULL)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%s\" is not known", SHOWN(name));
     vocab->add_bos = (vocab->pre->flags & RN_PRE_ADD_BOS) != 0;
+    vocab->add_sep = (vocab->pre->flags & RN_PRE_ADD_SEP) != 0;
     vocab->blocks = (vocab->pre->flags & RN_PRE_BLOCKS) != 0;
     vocab->by_characters = (vocab->pre->flags & RN_PRE_TEXT) != 0;
     if (vocab->encode == NULL)
@@ -222,7 +223,7 @@ static runnel_status load_pre(struct rn_vocab *vocab, const struct rn_gguf *gguf
     if (!is(model, "whitespace"))
         return RUNNEL_OK;
     vocab->drop_spaces = true;
-    vocab->lower_case = true;
+    vocab->lower_case = !is(name, "whitespace"); /* as llama.cpp has it */
     return rn_gguf_get_bool(gguf, KEY "normalizer.lowercase", false, &vocab->lower_case, error);
 }
 

@@ -2,14 +2,25 @@
  * white space along. See vocab_impl.h. */
 #include <string.h>
 
+#include "base/check.h"
 #include "text/template_keys.h"
 #include "text/vocab.h"
 #include "text/vocab_impl.h"
 
 #define KEY "tokenizer.ggml."
 
-/* A special id. Absent: as it was. -1, or 2^32-1 as some converters write it: none. */
-static runnel_status load_id(const struct rn_vocab *vocab, const struct rn_gguf *gguf, const char *key, int32_t *id,
+/* Keeps the key for a warning, once. */
+static void note_stray(struct rn_vocab *vocab, const char *key, uint64_t id)
+{
+    for (uint32_t i = 0; i < vocab->n_strays; i++)
+        if (strcmp(vocab->strays[i].key, key) == 0)
+            return;
+    RN_CHECK(vocab->n_strays < RN_MOST_STRAYS);
+    vocab->strays[vocab->n_strays++] = (struct rn_stray_id){key, id};
+}
+
+/* A special id. Absent, or no token's: as it was. -1, or 2^32-1 as some converters write it: none. */
+static runnel_status load_id(struct rn_vocab *vocab, const struct rn_gguf *gguf, const char *key, int32_t *id,
                              runnel_error *error)
 {
     const struct rn_gguf_entry *entry = rn_gguf_find(gguf, key);
@@ -26,10 +37,14 @@ static runnel_status load_id(const struct rn_vocab *vocab, const struct rn_gguf 
             return RUNNEL_OK;
         }
     }
-    status = rn_gguf_get_u64(gguf, key, true, 0, vocab->n - 1, &value, error);
-    if (status == RUNNEL_OK)
+    status = rn_gguf_get_u64(gguf, key, true, 0, UINT64_MAX, &value, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (value < vocab->n)
         *id = (int32_t)value;
-    return status;
+    else
+        note_stray(vocab, key, value);
+    return RUNNEL_OK;
 }
 
 /* What a model's files mean when they say nothing; ids beyond the vocabulary are none. */
@@ -123,7 +138,8 @@ static const char *const end_names[] = {"<|eot_id|>",
                                         "<turn|>",
                                         "<|tool_response>",
                                         "<｜end▁of▁sentence｜>",
-                                        "[e~["};
+                                        "[e~[",
+                                        "<|ifm|im_end|>"};
 
 static int32_t find(const struct rn_vocab *vocab, const char *name)
 {
@@ -255,22 +271,37 @@ static void find_dna(struct rn_vocab *vocab)
 }
 
 /* Tokens around a gap: by keys of today and of yesterday, or by the names that models have for them. */
+#define FIM_NAMES 9
 static const struct {
-    const char *keys[2], *names[7];
+    const char *keys[2], *names[FIM_NAMES];
 } fim_words[RN_FIMS] = {
     [RN_FIM_PREFIX] = {{KEY "fim_pre_token_id", KEY "prefix_token_id"},
                        {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
-                        "<|code_prefix|>"}},
+                        "<|code_prefix|>", "<|prefix|>", "<|plamo:fim_prefix|>"}},
     [RN_FIM_SUFFIX] = {{KEY "fim_suf_token_id", KEY "suffix_token_id"},
                        {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
-                        "<|code_suffix|>"}},
+                        "<|code_suffix|>", "<|suffix|>", "<|plamo:fim_suffix|>"}},
     [RN_FIM_MIDDLE] = {{KEY "fim_mid_token_id", KEY "middle_token_id"},
                        {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>",
-                        "<|code_middle|>"}},
-    [RN_FIM_PAD] = {{KEY "fim_pad_token_id"}, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>"}},
-    [RN_FIM_REPOSITORY] = {{KEY "fim_rep_token_id"}, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<reponame>"}},
-    [RN_FIM_FILE] = {{KEY "fim_sep_token_id"}, {"<|file_sep|>"}},
+                        "<|code_middle|>", "<|middle|>", "<|plamo:fim_middle|>"}},
+    [RN_FIM_PAD] = {{KEY "fim_pad_token_id"}, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
+    [RN_FIM_REPOSITORY] = {{KEY "fim_rep_token_id"},
+                           {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+    [RN_FIM_FILE] = {{KEY "fim_sep_token_id"}, {"<|file_sep|>", "<|plamo:file_separator|>"}},
 };
+
+/* By its names. A token of such a name is a control token, whatever type the file gave it: no text of a host's becomes
+ * one (infill.h), and no answer shows it. */
+static int32_t find_fim(struct rn_vocab *vocab, const char *const names[FIM_NAMES])
+{
+    int32_t id = -1;
+
+    for (int k = 0; k < FIM_NAMES && id < 0 && names[k] != NULL; k++)
+        id = find(vocab, names[k]);
+    if (id >= 0)
+        vocab->kinds[id] = RN_TOKEN_CONTROL;
+    return id;
+}
 
 /* What comes behind a gap, be it padding or another file, ends an answer. */
 static runnel_status load_fim(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
@@ -284,8 +315,8 @@ static runnel_status load_fim(struct rn_vocab *vocab, const struct rn_gguf *gguf
             if (status != RUNNEL_OK)
                 return status;
         }
-        for (int k = 0; k < 7 && *id < 0 && fim_words[i].names[k] != NULL; k++)
-            *id = find(vocab, fim_words[i].names[k]);
+        if (*id < 0)
+            *id = find_fim(vocab, fim_words[i].names);
         if (*id >= 0 && i >= RN_FIM_PAD)
             vocab->flags[*id] |= RN_TOKEN_ENDS;
     }

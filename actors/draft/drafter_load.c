@@ -306,6 +306,33 @@ static bool measure_rows(struct runnel_model *model, struct trial *trial, uint32
     return us > 0;
 }
 
+/* One token after the other. */
+static bool generates(const struct rn_plan *plan)
+{
+    return plan->logits_slot >= 0 && !plan->bidirectional;
+}
+
+runnel_status rn_drafter_check_model(const struct runnel_model *model, runnel_error *error)
+{
+    const struct rn_plan *plan = model->parts.plan;
+
+    if (model->draft_path == NULL || generates(plan))
+        return RUNNEL_OK;
+    return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                        "%s: a model of architecture %s %s: it generates no tokens that draft_path %s could guess",
+                        model->path, plan->architecture,
+                        plan->logits_slot < 0 ? "gives embeddings, not logits" : "attends in both directions",
+                        model->draft_path);
+}
+
+bool rn_drafter_measures(const struct runnel_model *model)
+{
+    const struct rn_model_parts *parts = &model->parts;
+
+    return model->draft_path != NULL ||
+           (model->options.draft_measure_ms > 0 && parts->limits.window == 0 && generates(parts->plan));
+}
+
 runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error)
 {
     const struct rn_backend_limits *limits = &model->parts.limits;

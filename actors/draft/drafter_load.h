@@ -14,6 +14,13 @@ struct runnel_model;
  * difference is named), or its memory holds no block; FORMAT, UNSUPPORTED, NO_MEMORY, CANCELLED. May take long. */
 runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error);
 
+/* UNSUPPORTED: the model's plan generates no tokens that the drafter of draft_path could guess: it gives no logits, or
+ * attends in both directions. */
+runnel_status rn_drafter_check_model(const struct runnel_model *model, runnel_error *error);
+
+/* Is rn_drafter_measure_model wanted, and can it be? */
+bool rn_drafter_measures(const struct runnel_model *model);
+
 /* What steps of the model take, in parts->cost, for one to eight rows and for larger ones twice as many each time, for
  * as long as a load may wait for it (draft_measure_ms): who drafts would have to find out at the answers' cost
  * otherwise. The backend is prepared. DEVICE, NO_MEMORY. */

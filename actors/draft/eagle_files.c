@@ -4,40 +4,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file_target.h"
-
-/* The number N of a first part's name, "...-00001-of-N.gguf", which ends it; 1: it is no such name. */
-static uint32_t parts_of(const char *suffix)
-{
-    static const char first[] = "-00001-of-";
-    const char *number = suffix + strlen(first);
-
-    if (strncmp(suffix, first, strlen(first)) != 0 || strspn(number, "0123456789") != 5 ||
-        strcmp(number + 5, ".gguf") != 0)
-        return 1;
-    return (uint32_t)strtoul(number, NULL, 10);
-}
+#include "model/gguf/gguf.h"
 
 /* Is the file at `target` the model's, or that of one of its parts? no_memory: it could not be found out. */
 static bool is_of_model(struct rn_heap *heap, const char *model, const char *target, bool *no_memory)
 {
-    const size_t n_suffix = sizeof "-00001-of-00001.gguf" - 1, n = strlen(model);
-    uint32_t n_parts = n > n_suffix ? parts_of(model + n - n_suffix) : 1;
+    const uint32_t n_parts = rn_gguf_parts_of(model);
     bool is = rn_file_target_same(model, target);
-    char *part, number[12];
+    char *part;
 
     if (n_parts <= 1 || is)
         return is;
-    part = rn_strndup(heap, model, n);
+    part = rn_strndup(heap, model, strlen(model));
     *no_memory = part == NULL;
-    for (uint32_t i = 2; i <= n_parts && part != NULL && !is; i++) {
-        snprintf(number, sizeof number, "%05u", i);
-        memcpy(part + n - n_suffix + 1, number, 5);
+    for (uint32_t i = 1; i < n_parts && part != NULL && !is; i++) {
+        rn_gguf_set_part(part, i, n_parts);
         is = rn_file_target_same(part, target);
     }
     rn_free(heap, part);

@@ -124,22 +124,19 @@ static runnel_status no_memory(struct runnel_training *t)
     return rn_error_set(&t->error, RUNNEL_NO_MEMORY, "no memory to train a head for %s", t->model);
 }
 
-/* Which blocks: those asked for, or the third, the middle and the third from the end (EAGLE-3), as far as there are. */
+/* Which blocks: those asked for, or the third, the middle one and the last, from which the model itself draws its token
+ * (EAGLE-3 takes the third from the end). Of five blocks the first instead of the third; of fewer the last alone. */
 static void choose_layers(struct runnel_training *t, uint32_t n)
 {
-    const uint32_t usual[3] = {n > 5 ? 2 : 0, n / 2, n > 5 ? n - 3 : n - 1};
+    const uint32_t usual[3] = {n > 5 ? 2 : 0, n / 2, n - 1}, left_out = n >= 5 ? 0 : 2;
     runnel_eagle_options *o = &t->options;
 
     RN_ASSERT(n > 0 && o->n_layers <= RN_EAGLE_MAX_TAPS);
-    for (int i = 0; o->n_layers == 0 && i < 3; i++)
-        o->layers[i] = usual[i];
     if (o->n_layers > 0)
         return;
-    o->layers[2] = n - 1; /* what the model itself draws its token from */
-    o->n_layers = n >= 5 ? 3 : 1;
-    if (n < 5)
-        o->layers[0] = n - 1;
-    RN_ASSERT(o->layers[o->n_layers - 1] == n - 1 && (o->n_layers == 1 || o->layers[0] < o->layers[1]));
+    o->n_layers = 3 - left_out;
+    memcpy(o->layers, usual + left_out, o->n_layers * sizeof usual[0]);
+    RN_ASSERT(o->n_layers == 1 || (o->layers[0] < o->layers[1] && o->layers[1] < o->layers[2]));
 }
 
 /* Where the part of the corpus ends that begins at `from`: behind a line, or a character if there is no line. */

@@ -106,12 +106,25 @@ static runnel_request request_of_embed(const runnel_embed_request *embed)
     return request;
 }
 
+static runnel_status submit_embed(runnel_model *model, const runnel_embed_request *embed, runnel_stream *stream,
+                                  runnel_error *error)
+{
+    struct rn_embed *pool = NULL;
+    runnel_request request;
+    runnel_status status = rn_host_check_model(model, error);
+
+    if (status == RUNNEL_OK)
+        status = new_embed(model, embed, &pool, error);
+    if (status != RUNNEL_OK)
+        return status;
+    request = request_of_embed(embed);
+    return rn_host_pool(model, &request, NULL, pool, stream, error);
+}
+
 runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *given, runnel_stream *stream,
                            runnel_error *error)
 {
     runnel_embed_request embed;
-    runnel_request request;
-    struct rn_embed *pool = NULL;
     runnel_status status;
 
     rn_error_clear(error);
@@ -119,13 +132,12 @@ runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *give
         return rn_error_set(error, RUNNEL_INVALID, "embed: model or the stream's place is NULL");
     status = read_embed_request(given, &embed, error);
     if (status == RUNNEL_OK)
-        status = rn_host_check_model(model, error);
-    if (status == RUNNEL_OK)
-        status = new_embed(model, &embed, &pool, error);
+        status = rn_host_enter(model, error);
     if (status != RUNNEL_OK)
         return status;
-    request = request_of_embed(&embed);
-    return rn_host_pool(model, &request, NULL, pool, stream, error);
+    status = submit_embed(model, &embed, stream, error);
+    rn_host_leave(model);
+    return status;
 }
 
 /* ---- Scores ---- */
@@ -222,13 +234,30 @@ static runnel_status new_scores(const runnel_model *model, const runnel_score_re
     return *embed != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for scores");
 }
 
+static runnel_status submit_score(runnel_model *model, const runnel_score_request *score, runnel_stream *stream,
+                                  runnel_error *error)
+{
+    struct rn_embed *pool = NULL;
+    struct rn_pair *pair = NULL;
+    runnel_request request;
+    runnel_status status = rn_host_check_model(model, error);
+
+    if (status == RUNNEL_OK)
+        status = new_pair(model, score, &pair, error);
+    if (status == RUNNEL_OK)
+        status = new_scores(model, score, &pool, error);
+    if (status != RUNNEL_OK) {
+        rn_pair_free(pair);
+        return status;
+    }
+    request = request_of_score(score);
+    return rn_host_pool(model, &request, pair, pool, stream, error);
+}
+
 runnel_status runnel_score(runnel_model *model, const runnel_score_request *given, runnel_stream *stream,
                            runnel_error *error)
 {
     runnel_score_request score;
-    runnel_request request;
-    struct rn_embed *pool = NULL;
-    struct rn_pair *pair = NULL;
     runnel_status status;
 
     rn_error_clear(error);
@@ -236,66 +265,71 @@ runnel_status runnel_score(runnel_model *model, const runnel_score_request *give
         return rn_error_set(error, RUNNEL_INVALID, "score: model or the stream's place is NULL");
     status = read_score_request(given, &score, error);
     if (status == RUNNEL_OK)
-        status = rn_host_check_model(model, error);
-    if (status == RUNNEL_OK)
-        status = new_pair(model, &score, &pair, error);
-    if (status == RUNNEL_OK)
-        status = new_scores(model, &score, &pool, error);
-    if (status != RUNNEL_OK) {
-        rn_pair_free(pair);
+        status = rn_host_enter(model, error);
+    if (status != RUNNEL_OK)
         return status;
-    }
-    request = request_of_score(&score);
-    return rn_host_pool(model, &request, pair, pool, stream, error);
+    status = submit_score(model, &score, stream, error);
+    rn_host_leave(model);
+    return status;
 }
 
 /* ---- What a head gives ---- */
 
+/* Of a model that stays meanwhile: rn_model_enter. */
 static runnel_status labels_of(const runnel_model *model, const struct rn_gguf_entry **labels)
 {
     const struct rn_plan *plan = model->parts.plan;
 
     *labels = NULL;
+    if (model->parts.backend == NULL) /* vocab_only: nothing is known of a head */
+        return RUNNEL_STATE;
     if (plan == NULL || plan->n_scores == 0)
         return RUNNEL_UNSUPPORTED;
     return rn_scores_labels(plan->gguf, plan->architecture, labels, NULL);
 }
 
-runnel_status runnel_model_scores(runnel_model *model, runnel_scores_info *info)
+static runnel_status tell_scores(const runnel_model *model, runnel_scores_info *now)
 {
     const struct rn_gguf_entry *labels = NULL;
+    runnel_status status = labels_of(model, &labels);
+
+    if (status != RUNNEL_OK)
+        return status;
+    now->n_scores = model->parts.plan->n_scores;
+    now->n_labels = labels != NULL ? (uint32_t)labels->count : 0;
+    now->of_tokens = model->parts.plan->scores_of_tokens;
+    now->has_template = template_of(model).n > 0;
+    RN_ASSERT(now->n_labels == 0 || now->n_labels == now->n_scores);
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_model_scores(runnel_model *model, runnel_scores_info *info)
+{
     runnel_scores_info now = {0};
     runnel_status status;
 
     if (model == NULL || info == NULL || !rn_sized_known(info->struct_size, sizeof now))
         return RUNNEL_INVALID;
-    status = rn_model_ready(model);
-    if (status == RUNNEL_OK)
-        status = labels_of(model, &labels);
+    status = rn_model_enter(model);
     if (status != RUNNEL_OK)
         return status;
-    now.n_scores = model->parts.plan->n_scores;
-    now.n_labels = labels != NULL ? (uint32_t)labels->count : 0;
-    now.of_tokens = model->parts.plan->scores_of_tokens;
-    now.has_template = template_of(model).n > 0;
-    RN_ASSERT(now.n_labels == 0 || now.n_labels == now.n_scores);
-    rn_sized_write(info, info->struct_size, &now, sizeof now);
-    return RUNNEL_OK;
+    status = tell_scores(model, &now);
+    rn_model_leave(model);
+    if (status == RUNNEL_OK)
+        rn_sized_write(info, info->struct_size, &now, sizeof now);
+    return status;
 }
 
-runnel_status runnel_model_label(runnel_model *model, uint32_t index, const char **text, size_t *text_bytes)
+static runnel_status find_label(const runnel_model *model, uint32_t index, const char **text, size_t *text_bytes)
 {
     const struct rn_gguf_entry *labels = NULL;
     struct rn_view label = {NULL, 0};
     const char *cursor;
-    runnel_status status;
+    runnel_status status = labels_of(model, &labels);
 
-    if (model == NULL || text == NULL || text_bytes == NULL)
-        return RUNNEL_INVALID;
-    status = rn_model_ready(model);
-    if (status != RUNNEL_OK)
+    if (status == RUNNEL_STATE)
         return status;
-    if (labels_of(model, &labels) != RUNNEL_OK || labels == NULL || index >= labels->count)
+    if (status != RUNNEL_OK || labels == NULL || index >= labels->count)
         return RUNNEL_NOT_FOUND;
     cursor = labels->data;
     for (uint32_t i = 0; i <= index; i++)
@@ -303,4 +337,18 @@ runnel_status runnel_model_label(runnel_model *model, uint32_t index, const char
     *text = label.bytes;
     *text_bytes = label.n;
     return RUNNEL_OK;
+}
+
+runnel_status runnel_model_label(runnel_model *model, uint32_t index, const char **text, size_t *text_bytes)
+{
+    runnel_status status;
+
+    if (model == NULL || text == NULL || text_bytes == NULL)
+        return RUNNEL_INVALID;
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return status;
+    status = find_label(model, index, text, text_bytes);
+    rn_model_leave(model);
+    return status;
 }

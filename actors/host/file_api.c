@@ -21,12 +21,14 @@ runnel_status runnel_model_template(runnel_model *model, uint32_t index, runnel_
     rn_error_clear(error);
     if (model == NULL || !is_info(info))
         return rn_error_set(error, RUNNEL_INVALID, "no model, or no place for the result, or struct_size is not set");
-    status = rn_model_ready(model);
+    status = rn_model_enter(model);
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "the model is not loaded");
-    if (index >= model->parts.templates.n)
-        return rn_error_set(error, RUNNEL_NOT_FOUND, "the model has no template %u", index);
-    return rn_chat_template_tell(&model->parts.templates.list[index], info, error);
+    status = index < model->parts.templates.n
+                 ? rn_chat_template_tell(&model->parts.templates.list[index], info, error)
+                 : rn_error_set(error, RUNNEL_NOT_FOUND, "the model has no template %u", index);
+    rn_model_leave(model);
+    return status;
 }
 
 static runnel_status tell_source(struct rn_view name, struct rn_view source, runnel_template_info *info,
@@ -75,10 +77,13 @@ runnel_status runnel_model_sampling(runnel_model *model, runnel_sampling *sampli
     if (model == NULL || sampling == NULL || recommended == NULL)
         return RUNNEL_INVALID;
     *recommended = 0;
-    status = rn_model_ready(model);
-    if (status == RUNNEL_OK && model->parts.gguf != NULL)
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return status;
+    if (model->parts.gguf != NULL)
         *recommended = rn_sampling_recommended(model->parts.gguf, sampling);
-    return status;
+    rn_model_leave(model);
+    return RUNNEL_OK;
 }
 
 /* Into the caller's struct, which may be of an older header. */
@@ -102,8 +107,12 @@ runnel_status runnel_model_samplers(runnel_model *model, runnel_samplers *sample
     if (model == NULL || samplers == NULL || recommended == NULL)
         return RUNNEL_INVALID;
     *recommended = 0;
-    status = rn_model_ready(model);
-    return status == RUNNEL_OK ? recommend(model->parts.gguf, samplers, recommended) : status;
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return status;
+    status = recommend(model->parts.gguf, samplers, recommended);
+    rn_model_leave(model);
+    return status;
 }
 
 runnel_status runnel_file_samplers(const runnel_file *file, runnel_samplers *samplers, uint32_t *recommended)

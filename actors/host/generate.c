@@ -138,14 +138,32 @@ static runnel_status check_keep(const runnel_model *model, const runnel_request 
     return RUNNEL_OK;
 }
 
+runnel_status rn_host_enter(runnel_model *model, runnel_error *error)
+{
+    struct runnel_engine *engine = model->engine;
+
+    if (rn_engine_check_process(engine, error) != RUNNEL_OK)
+        return RUNNEL_STATE;
+    if (!rn_gate_enter(&engine->calls))
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    if (rn_gate_enter(&engine->intake))
+        return RUNNEL_OK;
+    rn_gate_leave(&engine->calls);
+    return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
+}
+
+void rn_host_leave(runnel_model *model)
+{
+    struct runnel_engine *engine = model->engine;
+
+    rn_gate_leave(&engine->intake);
+    rn_gate_leave(&engine->calls);
+}
+
 runnel_status rn_host_check_model(runnel_model *model, runnel_error *error)
 {
-    if (rn_engine_check_process(model->engine, error) != RUNNEL_OK)
-        return RUNNEL_STATE;
     if (rn_model_is_going(model))
         return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
-    if (rn_word_get(&model->engine->draining) != 0)
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
     if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL)
         return rn_error_set(error, RUNNEL_STATE, "the model is not loaded for generation");
     return RUNNEL_OK;
@@ -208,9 +226,12 @@ runnel_status runnel_sampling_check(runnel_model *model, const runnel_request *g
     status = read_request(given, &request, error);
     if (status != RUNNEL_OK)
         return status;
-    if (rn_model_ready(model) != RUNNEL_OK)
-        return rn_error_set(error, rn_model_ready(model), "the model is not loaded");
-    return check_sampling(model, &request.sampling, error);
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
+    status = check_sampling(model, &request.sampling, error);
+    rn_model_leave(model);
+    return status;
 }
 
 static runnel_status check_request(runnel_model *model, const runnel_request *request, const struct rn_pair *pair,
@@ -629,11 +650,21 @@ static runnel_status submit(runnel_model *model, const runnel_request *request, 
     return RUNNEL_OK;
 }
 
+static runnel_status generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
+                              runnel_error *error)
+{
+    struct rn_request *r = NULL;
+    runnel_status status = check_request(model, request, NULL, false, error);
+
+    if (status == RUNNEL_OK)
+        status = build(model, request, NULL, &r, error);
+    return status == RUNNEL_OK ? submit(model, request, r, stream, error) : status;
+}
+
 runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream,
                               runnel_error *error)
 {
     runnel_request request;
-    struct rn_request *r = NULL;
     runnel_status status;
 
     rn_error_clear(error);
@@ -641,10 +672,12 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
         return rn_error_set(error, RUNNEL_INVALID, "generate: model or the stream's place is NULL");
     status = read_request(given, &request, error);
     if (status == RUNNEL_OK)
-        status = check_request(model, &request, NULL, false, error);
-    if (status == RUNNEL_OK)
-        status = build(model, &request, NULL, &r, error);
-    return status == RUNNEL_OK ? submit(model, &request, r, stream, error) : status;
+        status = rn_host_enter(model, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = generate(model, &request, stream, error);
+    rn_host_leave(model);
+    return status;
 }
 
 runnel_status rn_host_pool(runnel_model *model, const runnel_request *request, struct rn_pair *pair,

@@ -111,34 +111,43 @@ static bool has_callback_stream(const struct rn_outlet *outlet, uint32_t *genera
     return (*generation & 1) != 0 && rn_word_get(&outlet->pull) == 0 && rn_word_get(&outlet->generation) == *generation;
 }
 
-/* Delivers up to max events of a stream that was raised; the count delivered. More left: raised again. */
-static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *outlet, size_t max)
+/* The dispatch has had its n events, or has to make way. */
+static bool is_over(const struct runnel_engine *engine, const struct rn_dispatch *how, size_t n)
+{
+    return (how->max_events > 0 && n >= how->max_events) || rn_word_get(&engine->host.free_wanted) != 0 ||
+           (how->until != NULL && rn_word_get(how->until) != 0) ||
+           (how->due_us > 0 && rn_now_us(&engine->clock) >= how->due_us);
+}
+
+/* The events of a stream that was raised, as many as wait now: with those that come meanwhile it is raised again by who
+ * brings them. Counts them in *n. */
+static void deliver_stream(struct runnel_engine *engine, struct rn_outlet *outlet, const struct rn_dispatch *how,
+                           size_t *n)
 {
     uint32_t generation;
-    size_t n = 0;
 
-    RN_ASSERT(outlet == &engine->host.outlets[outlet->slot] && max > 0);
+    RN_ASSERT(outlet == &engine->host.outlets[outlet->slot]);
     rn_edge_lower(&outlet->edge);
     if (!has_callback_stream(outlet, &generation))
-        return 0;
-    for (;;) {
+        return;
+    for (uint32_t n_cells = rn_outlet_waiting(outlet, generation); n_cells > 0; n_cells -= outlet->shown == 0) {
         const struct rn_cell *cell;
         bool paused = is_paused(outlet, generation);
 
         /* Paused: nothing, but the end of a cancelled stream comes through. */
         if (paused && !is_cancelled(outlet, generation))
-            return n;
-        if (n == max) {
+            return;
+        if (is_over(engine, how, *n)) {
             rn_host_raise(&engine->host, &outlet->edge, &outlet->ready);
-            return n;
+            return;
         }
         cell = rn_outlet_front(outlet, generation);
         if (cell == NULL)
-            return n;
-        n++;
+            return;
+        ++*n;
         if (!serve_question(engine, outlet, generation, cell) &&
             deliver_event(engine, outlet, generation, cell, paused))
-            return n;
+            return;
     }
 }
 
@@ -234,27 +243,71 @@ static void put_back(struct rn_host *host, struct rn_message *node)
     rn_host_raise(host, edge, node);
 }
 
-static size_t deliver(struct runnel_engine *engine, size_t max)
+static void deliver_node(struct runnel_engine *engine, struct rn_message *node, const struct rn_dispatch *how,
+                         size_t *n)
+{
+    if (is_over(engine, how, *n))
+        put_back(&engine->host, node);
+    else if (node->kind == RN_HOST_STREAM)
+        deliver_stream(engine, outlet_of(node), how, n);
+    else
+        *n += deliver_load(model_of(node));
+}
+
+/* No more nodes at once than the dispatch can have events. */
+static size_t nodes_at_once(const struct rn_dispatch *how, size_t n_events, size_t n_nodes)
+{
+    size_t left = how->max_events > 0 ? how->max_events - n_events : SIZE_MAX;
+
+    n_nodes = n_nodes < left ? n_nodes : left;
+    return n_nodes < RUNNEL_MAX_TAKE ? n_nodes : RUNNEL_MAX_TAKE;
+}
+
+/* The nodes that are there now. Where it ends without having marked the mailbox no send says that there is more. */
+static size_t deliver(struct runnel_engine *engine, const struct rn_dispatch *how)
 {
     struct rn_message *nodes[RUNNEL_MAX_TAKE];
     struct rn_host *host = &engine->host;
-    size_t n = 0;
+    size_t n = 0, left = (size_t)rn_mailbox_count(&host->mailbox);
 
-    while (n < max) {
-        size_t n_nodes = receive_nodes(host, nodes, max - n < RUNNEL_MAX_TAKE ? max - n : RUNNEL_MAX_TAKE);
+    while (left > 0 && !is_over(engine, how, n)) {
+        size_t n_nodes = receive_nodes(host, nodes, nodes_at_once(how, n, left));
 
         if (n_nodes == 0)
             return n;
         for (size_t i = 0; i < n_nodes; i++)
-            if (n == max)
-                put_back(host, nodes[i]);
-            else if (nodes[i]->kind == RN_HOST_STREAM)
-                n += deliver_stream(engine, outlet_of(nodes[i]), max - n);
-            else
-                n += deliver_load(model_of(nodes[i]));
+            deliver_node(engine, nodes[i], how, &n);
+        left -= n_nodes;
     }
-    rn_notifier_raise_now(&host->notifier); /* there may be more: not marked empty, so no send would say so */
+    if (is_over(engine, how, n))
+        rn_notifier_raise_now(&host->notifier);
+    else if (!rn_mailbox_mark_empty(&host->mailbox))
+        rn_notifier_raise(&host->notifier);
     return n;
+}
+
+/* ---- One dispatcher ---- */
+
+/* False: another thread dispatches, or this one further out. Its wake is the other one's then, or a loop that watches
+ * the descriptor would spin: it is cleared, and raised again by end_dispatch. Cleared before the edge is up, so that
+ * what end_dispatch raises stays; and a dispatcher that has ended meanwhile, without seeing the edge, is found gone. */
+static bool begin_dispatch(struct rn_host *host)
+{
+    if (rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
+        return true;
+    rn_notifier_clear(&host->notifier);
+    rn_edge_raise(&host->missed);
+    if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
+        return false;
+    rn_edge_lower(&host->missed); /* it looks itself */
+    return true;
+}
+
+static void end_dispatch(struct rn_host *host)
+{
+    rn_holder_give(&host->dispatcher);
+    if (rn_edge_take(&host->missed))
+        rn_notifier_raise_now(&host->notifier);
 }
 
 /* ---- Taking ---- */
@@ -365,7 +418,7 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
     host = &engine->host;
     if (rn_engine_enter(engine, NULL) != RUNNEL_OK)
         return 0;
-    if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self())) {
+    if (!begin_dispatch(host)) {
         rn_gate_leave(&engine->gate);
         return 0;
     }
@@ -381,7 +434,7 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
     raise_taken(engine);
     for (size_t i = 0; i < n_taken; i++)
         events[i] = &host->taken[i];
-    rn_holder_give(&host->dispatcher);
+    end_dispatch(host);
     free_wanted = rn_word_replace(&host->free_wanted, 1, 0); /* by on_load */
     rn_gate_leave(&engine->gate);
     if (free_wanted)
@@ -389,35 +442,67 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
     return free_wanted ? 0 : n_taken;
 }
 
-bool rn_host_in_callback(const struct runnel_engine *engine)
+/* The calls of runnel_stream_next that this thread is inside: `choose` may run there, and call again. */
+struct reading {
+    const struct runnel_engine *engine;
+    struct reading *outer;
+    bool free_wanted; /* by `choose` */
+};
+static _Thread_local struct reading *readings;
+
+static bool is_dispatching(const struct runnel_engine *engine)
 {
     return rn_holder_is(&engine->host.dispatcher, (uint64_t)pthread_self());
 }
 
-size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *free_wanted)
+bool rn_host_in_callback(const struct runnel_engine *engine)
+{
+    const struct reading *r = readings;
+
+    while (r != NULL && r->engine != engine)
+        r = r->outer;
+    return r != NULL || is_dispatching(engine);
+}
+
+bool rn_host_defer_free(struct runnel_engine *engine)
+{
+    bool wanted = rn_word_get(&engine->closing) == 0; /* else another thread does it already */
+
+    if (!rn_host_in_callback(engine))
+        return false;
+    if (wanted && is_dispatching(engine))
+        rn_word_set(&engine->host.free_wanted, 1);
+    for (struct reading *r = readings; wanted && r != NULL; r = r->outer)
+        r->free_wanted |= r->engine == engine;
+    return true;
+}
+
+size_t rn_host_dispatch(struct runnel_engine *engine, const struct rn_dispatch *how, bool *free_wanted)
 {
     struct rn_host *host = &engine->host;
     size_t n;
 
     *free_wanted = false;
-    if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
+    if (!begin_dispatch(host))
         return 0;
     give_back_taken(engine);
     rn_notifier_clear(&host->notifier);
-    n = deliver(engine, max_events == 0 ? SIZE_MAX : max_events);
-    rn_holder_give(&host->dispatcher);
+    n = deliver(engine, how);
+    end_dispatch(host);
     *free_wanted = rn_word_replace(&host->free_wanted, 1, 0);
     return n;
 }
 
 size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
 {
+    struct rn_dispatch how = {.max_events = max_events};
     bool free_wanted;
     size_t n;
 
     if (engine == NULL || engine->host.delivery != RUNNEL_DELIVER_HOST || rn_engine_enter(engine, NULL) != RUNNEL_OK)
         return 0;
-    n = rn_host_dispatch(engine, max_events, &free_wanted);
+    how.until = &engine->closing;
+    n = rn_host_dispatch(engine, &how, &free_wanted);
     rn_gate_leave(&engine->gate);
     if (free_wanted)
         runnel_engine_free(engine);
@@ -477,14 +562,19 @@ runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)
     return status;
 }
 
+/* It delivers while an engine that is being freed waits for others, too: so it sleeps on the notifier alone, and not on
+ * what rn_host_wake_all raises. */
 static void *delivery_main(void *arg)
 {
     struct runnel_engine *engine = arg;
+    const struct rn_dispatch how = {.until = &engine->host.stopping};
     bool free_wanted = false;
 
     while (!free_wanted && rn_word_get(&engine->host.stopping) == 0) {
-        rn_host_wait(engine, -1);
-        rn_host_dispatch(engine, 0, &free_wanted);
+        struct pollfd poller = {.fd = engine->host.notifier.fd, .events = POLLIN};
+
+        (void)poll(&poller, 1, -1);
+        rn_host_dispatch(engine, &how, &free_wanted);
     }
     if (free_wanted)
         runnel_engine_free(engine);
@@ -510,16 +600,6 @@ void rn_host_stop_delivery(struct runnel_engine *engine)
 
 /* ---- Pulling ---- */
 
-static struct rn_outlet *find_outlet(struct runnel_engine *engine, runnel_stream stream, uint32_t *generation)
-{
-    uint32_t slot = (uint32_t)stream.id;
-
-    *generation = (uint32_t)(stream.id >> 32);
-    if (slot >= engine->max_streams || !rn_outlet_is(&engine->host.outlets[slot], *generation))
-        return NULL;
-    return &engine->host.outlets[slot];
-}
-
 /* Waits for a cell; NULL when the time is up. Paused streams show nothing but the end of a cancelled one. */
 static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
                                         int64_t timeout_ms)
@@ -533,8 +613,11 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
             paused && !is_cancelled(outlet, generation) ? NULL : rn_outlet_front(outlet, generation);
         uint64_t waited_us = rn_now_us(&engine->clock) - start;
 
-        if (cell != NULL && serve_question(engine, outlet, generation, cell))
+        if (cell != NULL && serve_question(engine, outlet, generation, cell)) {
+            if (readings->free_wanted)
+                return NULL;
             continue;
+        }
         outlet->dropping |= cell != NULL && paused && !rn_event_is_terminal(cell->type);
         if (cell != NULL && (!outlet->dropping || rn_event_is_terminal(cell->type)))
             return cell;
@@ -548,15 +631,26 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
     }
 }
 
-/* The sentence of a pulled FAILED event: its stream's slot is another's by the time the host reads it. */
+/* What the terminal event of a pulled stream points to: its slot is another's by the time the host reads it. */
 static _Thread_local char last_failure[RUNNEL_ERROR_BYTES];
+static _Thread_local runnel_logprob last_top[RUNNEL_MAX_TOP_LOGPROBS];
+
+static void keep_end(const struct rn_outlet *outlet, runnel_event *event)
+{
+    RN_CHECK(event->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
+    event->text = "";
+    if (event->n_top > 0)
+        event->top = memcpy(last_top, event->top, event->n_top * sizeof last_top[0]);
+    if (event->type == RUNNEL_EVENT_FAILED)
+        event->error = memcpy(last_failure, outlet->error, sizeof last_failure);
+}
 
 static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
                           int64_t timeout_ms, runnel_event *event)
 {
     const struct rn_cell *cell;
 
-    RN_ASSERT(rn_word_get(&outlet->pulling) == 1 && rn_word_get(&outlet->pull) == 1);
+    RN_ASSERT(rn_word_get(&outlet->pulling) == generation && rn_word_get(&outlet->pull) == 1);
     if (outlet->held) {
         outlet->held = false;
         step_cell(engine, outlet, generation, rn_outlet_front(outlet, generation));
@@ -566,10 +660,7 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
         return RUNNEL_TIMEOUT;
     rn_cell_event(outlet, cell, outlet->shown, event);
     if (rn_event_is_terminal(cell->type)) {
-        event->text = "";
-        event->top = NULL;
-        if (event->type == RUNNEL_EVENT_FAILED)
-            event->error = memcpy(last_failure, outlet->error, sizeof last_failure);
+        keep_end(outlet, event);
         close_stream(engine, outlet);
     } else {
         outlet->held = true;
@@ -581,23 +672,23 @@ static runnel_status next_event(struct runnel_engine *engine, runnel_stream stre
                                 runnel_event *event)
 {
     uint32_t generation;
-    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+    struct rn_outlet *outlet = rn_host_find(engine, stream, &generation);
     runnel_status status;
 
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
-    if (rn_word_get(&outlet->pull) == 0 || !rn_word_replace(&outlet->pulling, 0, 1))
-        return RUNNEL_STATE;
-    /* Alone now; but the stream may have ended between the look-up and here. */
+    /* The stream may have ended between the look-up and here; the one that has the slot then is left alone. */
+    if (rn_word_get(&outlet->pull) == 0 || !rn_host_claim(&outlet->pulling, generation))
+        return rn_outlet_is(outlet, generation) ? RUNNEL_STATE : RUNNEL_NOT_FOUND;
     status = rn_outlet_is(outlet, generation) ? pull(engine, outlet, generation, timeout_ms, event) : RUNNEL_NOT_FOUND;
-    if (status != RUNNEL_OK || !rn_event_is_terminal(event->type))
-        rn_word_set(&outlet->pulling, 0);
+    rn_word_replace(&outlet->pulling, generation, 0);
     return status;
 }
 
 runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event,
                                  size_t struct_size)
 {
+    struct reading reading = {.engine = engine, .outer = readings};
     runnel_event own;
     runnel_status status;
 
@@ -606,82 +697,21 @@ runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, in
     status = rn_engine_enter(engine, NULL);
     if (status != RUNNEL_OK)
         return status;
+    readings = &reading;
     status = next_event(engine, stream, timeout_ms, &own);
+    readings = reading.outer;
     rn_gate_leave(&engine->gate);
     if (status == RUNNEL_OK)
         memcpy(event, &own, struct_size);
-    return status;
+    if (!reading.free_wanted)
+        return status;
+    runnel_engine_free(engine);
+    return RUNNEL_CLOSED;
 }
 
 runnel_status(runnel_stream_next)(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event)
 {
     return runnel_stream_read(engine, stream, timeout_ms, event, RN_FIRST_SIZE(runnel_event, timings));
-}
-
-/* ---- Cancel, pause, resume ---- */
-
-/* The outlet of a stream that has not ended. INVALID: no engine; NOT_FOUND. */
-static runnel_status look_up(runnel_engine *engine, runnel_stream stream, struct rn_outlet **outlet,
-                             uint32_t *generation)
-{
-    if (engine == NULL)
-        return RUNNEL_INVALID;
-    *outlet = find_outlet(engine, stream, generation);
-    return *outlet != NULL ? RUNNEL_OK : RUNNEL_NOT_FOUND;
-}
-
-runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
-{
-    struct rn_outlet *outlet;
-    uint32_t generation;
-    runnel_status status = look_up(engine, stream, &outlet, &generation);
-
-    if (status == RUNNEL_OK && rn_host_cancel(&engine->host, outlet, generation)) {
-        struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
-
-        msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
-        rn_actor_send(&engine->router.actor, msg);
-    }
-    return status;
-}
-
-runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
-{
-    struct rn_outlet *outlet;
-    uint32_t generation;
-    runnel_status status = look_up(engine, stream, &outlet, &generation);
-
-    if (status == RUNNEL_OK)
-        rn_host_claim(&outlet->paused, generation);
-    return status;
-}
-
-runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream)
-{
-    struct rn_outlet *outlet;
-    uint32_t generation;
-    runnel_status status = look_up(engine, stream, &outlet, &generation);
-
-    if (status == RUNNEL_OK && rn_word_replace(&outlet->paused, generation, 0))
-        rn_host_wake_consumer(&engine->host, outlet);
-    return status;
-}
-
-/* ---- The list ---- */
-
-runnel_status runnel_engine_streams(runnel_engine *engine, uint64_t *cursor, runnel_stream_info *info)
-{
-    runnel_stream_info now;
-
-    if (engine == NULL || cursor == NULL || info == NULL || !rn_sized_known(info->struct_size, sizeof now))
-        return RUNNEL_INVALID;
-    while (*cursor < engine->max_streams) {
-        if (rn_outlet_look(&engine->host.outlets[(*cursor)++], &now)) {
-            rn_sized_write(info, info->struct_size, &now, sizeof now);
-            return RUNNEL_OK;
-        }
-    }
-    return RUNNEL_NOT_FOUND;
 }
 
 /* ---- Life ---- */

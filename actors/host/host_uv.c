@@ -47,31 +47,46 @@ bool rn_uv_hand_over(struct runnel_engine *engine)
     return true;
 }
 
-/* What a callback on this thread kept another one from delivering comes first. */
 static void take_over(struct runnel_engine *engine)
 {
-    bool free_wanted;
-
     while (rn_word_get(&engine->host.handed_over) != RN_HANDED_OVER)
         sched_yield(); /* for one write */
-    rn_host_dispatch(engine, 0, &free_wanted);
     rn_engine_free_rest(engine);
+}
+
+/* False: a callback has detached the loop; then another thread may free the engine as soon as we are out of its gate.
+ * */
+static bool deliver(struct rn_uv *uv, bool *free_wanted)
+{
+    struct runnel_engine *engine = uv->engine;
+    const struct rn_dispatch how = {.max_events = EVENTS_PER_TURN, .until = &engine->closing};
+    bool attached;
+
+    if (!rn_gate_enter(&engine->gate)) { /* another thread frees the engine, and delivers */
+        rn_notifier_clear(&engine->host.notifier);
+        return true;
+    }
+    rn_host_dispatch(engine, &how, free_wanted);
+    attached = engine->host.uv == uv;
+    rn_gate_leave(&engine->gate);
+    return attached;
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct rn_uv *uv = (struct rn_uv *)poll;
-    bool free_wanted;
+    struct runnel_engine *engine = uv->engine;
+    bool free_wanted = false, attached;
 
-    RN_ASSERT(rn_holder_is(&uv->engine->host.uv_thread, (uint64_t)uv_thread_self()));
+    RN_ASSERT(rn_holder_is(&engine->host.uv_thread, (uint64_t)uv_thread_self()));
     (void)status;
     (void)events;
-    rn_host_dispatch(uv->engine, EVENTS_PER_TURN, &free_wanted);
+    attached = deliver(uv, &free_wanted);
     if (free_wanted)
-        runnel_engine_free(uv->engine);
-    else if (rn_word_get(&uv->engine->host.handed_over) != RN_HANDED_NOTHING)
-        take_over(uv->engine);
-    else if (uv->engine->host.uv == uv)
+        runnel_engine_free(engine);
+    else if (attached && rn_word_get(&engine->host.handed_over) != RN_HANDED_NOTHING)
+        take_over(engine);
+    else if (attached)
         keep_alive_if_busy(uv);
 }
 

@@ -65,7 +65,7 @@ runnel_status runnel_tokenize_infill(runnel_model *model, const runnel_infill *g
     status = read_infill(given, &infill, error);
     if (status != RUNNEL_OK)
         return status;
-    status = rn_model_ready(model);
+    status = rn_model_enter(model);
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "the model is not loaded");
     status = check_room(model, &infill, error);
@@ -75,5 +75,6 @@ runnel_status runnel_tokenize_infill(runnel_model *model, const runnel_infill *g
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(&model->engine->heap, all);
+    rn_model_leave(model);
     return status;
 }

@@ -157,7 +157,7 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     RN_ASSERT((rn_word_get(&outlet->generation) & 1) == 0 && options->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
     RN_ASSERT(ring_of(outlet) == NULL && (options->coalesce_bytes == 0 || options->n_top == 0));
     outlet->heap = heap;
-    outlet->on_event = options->on_event;
+    outlet->on_event = options->taken ? NULL : options->on_event;
     outlet->user = options->user;
     outlet->n_top_max = options->n_top;
     outlet->n_logits = options->n_logits;
@@ -334,7 +334,8 @@ void rn_outlet_prefetch(const struct rn_outlet *outlet, int step)
 
 uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
 {
-    struct rn_ring *ring = ring_of(outlet);
+    /* Acquire; partner: rn_outlet_prepare. */
+    struct rn_ring *ring = atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->ring, memory_order_acquire);
 
     return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->coalesced_state) != RN_COALESCED_NONE) +
            (rn_word_get(&outlet->ended) == generation);

@@ -103,7 +103,7 @@ struct rn_outlet_options {
     uint32_t n_embedding;    /* values of an embedding; 0: none */
     bool strip_first_space;
     bool keep_stop;           /* of runnel_request */
-    bool taken;               /* without a callback it is taken (runnel_engine_take), not read */
+    bool taken;               /* it is taken (runnel_engine_take), not read, and has no callback */
     struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
     const char *label;        /* NULL: none */
     const char *model_name;   /* lives as long as the engine */
@@ -118,7 +118,8 @@ struct rn_outlet {
     struct rn_word cancelled;  /* = generation once cancelled */
     struct rn_word choosing;   /* = generation while the host's choice is awaited: who sets it to 0 makes the choice */
     struct rn_word pull;       /* 1: read with runnel_stream_next; read by the producer and by dispatch */
-    struct rn_word pulling;    /* 1 while a thread is inside runnel_stream_next */
+    struct rn_word pulling;    /* = generation while a thread is inside runnel_stream_next; that of an older stream says
+                                  nothing: its reader finds it gone */
     struct rn_wake wake;       /* of a pulled stream */
     uint32_t slot;
 

@@ -6,6 +6,7 @@
 
 #include "actors/engine.h"
 #include "actors/host/host.h"
+#include "actors/host/pool.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -32,13 +33,18 @@ static runnel_session id_of(uint32_t slot, uint32_t generation)
 
 /* ---- New, free, fork ---- */
 
-static runnel_status check_model(runnel_model *model)
+/* OK: rn_model_leave is due. */
+static runnel_status enter_model(runnel_model *model)
 {
+    runnel_status status;
+
     if (rn_engine_check_process(model->engine, NULL) != RUNNEL_OK)
         return RUNNEL_STATE;
-    if (rn_model_ready(model) != RUNNEL_OK)
-        return rn_model_ready(model);
-    return model->parts.backend == NULL || rn_model_is_going(model) ? RUNNEL_STATE : RUNNEL_OK;
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK || (model->parts.backend != NULL && rn_word_get(&model->released) == 0))
+        return status;
+    rn_model_leave(model);
+    return RUNNEL_STATE;
 }
 
 /* Opens a place; the tier does not know of it yet. */
@@ -88,22 +94,21 @@ static void send_session(runnel_model *model, enum rn_message_kind kind, runnel_
 
 runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
 {
-    runnel_status status = model == NULL || session == NULL ? RUNNEL_INVALID : check_model(model);
+    runnel_status status = model == NULL || session == NULL ? RUNNEL_INVALID : enter_model(model);
 
-    if (status == RUNNEL_OK)
-        status = open_place(model, session);
+    if (status != RUNNEL_OK)
+        return status;
+    status = open_place(model, session);
     if (status == RUNNEL_OK)
         send_session(model, RN_MSG_SESSION_NEW, *session);
+    rn_model_leave(model);
     return status;
 }
 
-runnel_status runnel_session_free(runnel_model *model, runnel_session session)
+static runnel_status free_session(runnel_model *model, runnel_session session)
 {
-    struct rn_session *s;
+    struct rn_session *s = rn_session_find(model, session);
 
-    if (model == NULL)
-        return RUNNEL_INVALID;
-    s = rn_session_find(model, session);
     if (s == NULL || !rn_host_claim(&s->freeing, (uint32_t)(session.id >> 32)))
         return RUNNEL_NOT_FOUND; /* of two callers, and the tier, one frees it */
     RN_ASSERT(rn_counter_get(&model->engine->totals.sessions) > 0);
@@ -112,15 +117,24 @@ runnel_status runnel_session_free(runnel_model *model, runnel_session session)
     return RUNNEL_OK;
 }
 
-runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy)
+runnel_status runnel_session_free(runnel_model *model, runnel_session session)
 {
-    runnel_status status = model == NULL || copy == NULL ? RUNNEL_INVALID : check_model(model);
+    runnel_status status;
+
+    if (model == NULL)
+        return RUNNEL_INVALID;
+    if (!rn_gate_enter(&model->engine->calls))
+        return RUNNEL_OK; /* it goes with the engine */
+    status = free_session(model, session);
+    rn_model_leave(model);
+    return status;
+}
+
+static runnel_status fork_session(runnel_model *model, runnel_session session, runnel_session *copy)
+{
+    runnel_status status = rn_session_find(model, session) != NULL ? open_place(model, copy) : RUNNEL_NOT_FOUND;
     struct rn_msg *msg;
 
-    if (status == RUNNEL_OK && rn_session_find(model, session) == NULL)
-        status = RUNNEL_NOT_FOUND;
-    if (status == RUNNEL_OK)
-        status = open_place(model, copy);
     if (status != RUNNEL_OK)
         return status;
     msg = rn_msg_new(&model->engine->runtime, RN_MSG_SESSION_FORK);
@@ -128,6 +142,17 @@ runnel_status runnel_session_fork(runnel_model *model, runnel_session session, r
                                      (uint32_t)(session.id >> 32), model};
     rn_actor_send(&model->engine->router.actor, msg);
     return RUNNEL_OK;
+}
+
+runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy)
+{
+    runnel_status status = model == NULL || copy == NULL ? RUNNEL_INVALID : enter_model(model);
+
+    if (status != RUNNEL_OK)
+        return status;
+    status = fork_session(model, session, copy);
+    rn_model_leave(model);
+    return status;
 }
 
 /* ---- Files ---- */
@@ -144,11 +169,8 @@ void(runnel_session_file_default)(runnel_session_file *file)
     runnel_session_file_init(file, RN_FIRST_SIZE(runnel_session_file, label));
 }
 
-static runnel_status read_file(runnel_model *model, const runnel_session_file *given, runnel_session_file *file,
-                               runnel_error *error)
+static runnel_status read_file(const runnel_session_file *given, runnel_session_file *file, runnel_error *error)
 {
-    runnel_status status;
-
     runnel_session_file_default(file);
     if (!rn_sized_read(file, sizeof *file, given))
         return rn_error_set(error, RUNNEL_INVALID,
@@ -160,12 +182,7 @@ static runnel_status read_file(runnel_model *model, const runnel_session_file *g
     if (file->note == NULL && file->note_bytes > 0)
         return rn_error_set(error, RUNNEL_INVALID, "session file: note is NULL but note_bytes is %zu",
                             file->note_bytes);
-    status = rn_engine_check_process(model->engine, error);
-    if (status == RUNNEL_OK)
-        status = check_model(model);
-    return status == RUNNEL_OK
-               ? RUNNEL_OK
-               : rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
+    return RUNNEL_OK;
 }
 
 static struct rn_request *build(runnel_model *model, const runnel_session_file *file, enum rn_job_kind kind)
@@ -209,17 +226,12 @@ static runnel_status open_outlet(struct rn_request *r, const runnel_session_file
     return RUNNEL_NO_MEMORY;
 }
 
-static runnel_status prepare(runnel_model *model, const runnel_session_file *given, enum rn_job_kind kind,
+static runnel_status prepare(runnel_model *model, const runnel_session_file *file, enum rn_job_kind kind,
                              struct rn_request **out, runnel_error *error)
 {
-    runnel_session_file file;
-    struct rn_request *r;
-    runnel_status status = read_file(model, given, &file, error);
+    struct rn_request *r = build(model, file, kind);
+    runnel_status status = r == NULL ? RUNNEL_NO_MEMORY : open_outlet(r, file);
 
-    if (status != RUNNEL_OK)
-        return status;
-    r = build(model, &file, kind);
-    status = r == NULL ? RUNNEL_NO_MEMORY : open_outlet(r, &file);
     if (status == RUNNEL_OK) {
         *out = r;
         return RUNNEL_OK;
@@ -248,16 +260,13 @@ static void submit(struct rn_request *r, runnel_session session, runnel_stream *
     rn_uv_keep_alive(engine);
 }
 
-runnel_status runnel_session_export(runnel_model *model, runnel_session session, const runnel_session_file *file,
+static runnel_status export_session(runnel_model *model, runnel_session session, const runnel_session_file *file,
                                     runnel_stream *stream, runnel_error *error)
 {
     struct rn_request *r = NULL;
     runnel_status status;
 
-    rn_error_clear(error);
-    if (model == NULL || stream == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "session file: model or the stream's place is NULL");
-    if (rn_model_ready(model) == RUNNEL_OK && rn_session_find(model, session) == NULL)
+    if (rn_session_find(model, session) == NULL)
         return rn_error_set(error, RUNNEL_NOT_FOUND, "the session does not exist");
     status = prepare(model, file, RN_JOB_EXPORT, &r, error);
     if (status == RUNNEL_OK)
@@ -265,28 +274,40 @@ runnel_status runnel_session_export(runnel_model *model, runnel_session session,
     return status;
 }
 
-runnel_status runnel_session_import(runnel_model *model, const runnel_session_file *file, runnel_session *session,
+/* Of an engine that is being drained, too. */
+runnel_status runnel_session_export(runnel_model *model, runnel_session session, const runnel_session_file *given,
                                     runnel_stream *stream, runnel_error *error)
 {
-    struct runnel_engine *engine;
-    struct rn_request *r = NULL;
-    runnel_session place;
+    runnel_session_file file;
     runnel_status status;
 
     rn_error_clear(error);
-    if (model == NULL || session == NULL || stream == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "session file: model, or a place for the handles, is NULL");
-    engine = model->engine;
-    if (rn_engine_check_process(engine, error) != RUNNEL_OK)
-        return RUNNEL_STATE;
-    status = check_model(model);
-    if (rn_word_get(&engine->draining) != 0)
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
+    if (model == NULL || stream == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "session file: model or the stream's place is NULL");
+    status = read_file(given, &file, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = enter_model(model);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
+    status = export_session(model, session, &file, stream, error);
+    rn_model_leave(model);
+    return status;
+}
+
+static runnel_status import_session(runnel_model *model, const runnel_session_file *file, runnel_session *session,
+                                    runnel_stream *stream, runnel_error *error)
+{
+    struct runnel_engine *engine = model->engine;
+    struct rn_request *r = NULL;
+    runnel_session place;
+    runnel_status status = rn_host_check_model(model, error);
+
     if (status == RUNNEL_OK && open_place(model, &place) != RUNNEL_OK)
         return rn_error_set(error, RUNNEL_BUSY, "max_sessions: all %u sessions are taken, or %u more are being freed",
                             engine->max_sessions, RN_SESSIONS_LEAVING);
     if (status != RUNNEL_OK)
-        return rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
+        return status;
     status = prepare(model, file, RN_JOB_IMPORT, &r, error);
     if (status != RUNNEL_OK) {
         close_place(engine, place);
@@ -296,6 +317,25 @@ runnel_status runnel_session_import(runnel_model *model, const runnel_session_fi
     send_session(model, RN_MSG_SESSION_NEW, place);
     submit(r, place, stream);
     return RUNNEL_OK;
+}
+
+runnel_status runnel_session_import(runnel_model *model, const runnel_session_file *given, runnel_session *session,
+                                    runnel_stream *stream, runnel_error *error)
+{
+    runnel_session_file file;
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (model == NULL || session == NULL || stream == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "session file: model, or a place for the handles, is NULL");
+    status = read_file(given, &file, error);
+    if (status == RUNNEL_OK)
+        status = rn_host_enter(model, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = import_session(model, &file, session, stream, error);
+    rn_host_leave(model);
+    return status;
 }
 
 /* ---- The note ---- */

@@ -19,7 +19,7 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
     if (model == NULL || count == NULL || (text == NULL && text_bytes > 0) || (tokens == NULL && capacity > 0))
         return RUNNEL_INVALID;
     *count = 0;
-    status = rn_model_ready(model);
+    status = rn_model_enter(model);
     if (status != RUNNEL_OK)
         return status;
     host = rn_floats_default(); /* as in a request */
@@ -30,48 +30,83 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(&model->engine->heap, all);
+    rn_model_leave(model);
     return status;
+}
+
+static void hand_out(const char *bytes, size_t n, char *text, size_t capacity, size_t *text_bytes)
+{
+    *text_bytes = n;
+    if (capacity > 0 && n > 0)
+        memcpy(text, bytes, n < capacity ? n : capacity);
+}
+
+/* The file's vocabulary may have fewer tokens than the model has rows, or more. */
+static bool has_token(const runnel_model *model, int32_t token)
+{
+    return token >= 0 &&
+           ((uint32_t)token < rn_vocab_count(model->parts.vocab) || (uint32_t)token < model->parts.n_vocab);
+}
+
+static bool has_tokens(const runnel_model *model, const int32_t *tokens, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!has_token(model, tokens[i]))
+            return false;
+    return true;
 }
 
 runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special, char *text,
                                 size_t capacity, size_t *text_bytes)
 {
     runnel_status status;
-    uint32_t n_vocab;
 
     if (model == NULL || text_bytes == NULL || (tokens == NULL && count > 0) || (text == NULL && capacity > 0))
         return RUNNEL_INVALID;
     *text_bytes = 0;
-    status = rn_model_ready(model);
+    status = rn_model_enter(model);
     if (status != RUNNEL_OK)
         return status;
-    n_vocab = rn_vocab_count(model->parts.vocab);
-    for (size_t i = 0; i < count; i++)
-        if (tokens[i] < 0 || ((uint32_t)tokens[i] >= n_vocab && (uint32_t)tokens[i] >= model->parts.n_vocab))
-            return RUNNEL_INVALID;
-    rn_detokenize(model->parts.vocab, tokens, count, special != 0, text, capacity, text_bytes);
-    return RUNNEL_OK;
+    if (has_tokens(model, tokens, count))
+        rn_detokenize(model->parts.vocab, tokens, count, special != 0, text, capacity, text_bytes);
+    else
+        status = RUNNEL_INVALID;
+    rn_model_leave(model);
+    return status;
 }
 
-static void hand_out(const struct rn_rendered *rendered, char *text, size_t capacity, size_t *text_bytes)
+runnel_status runnel_token_text(runnel_model *model, int32_t token, int special, char *text, size_t capacity,
+                                size_t *text_bytes)
 {
-    *text_bytes = rendered->n;
-    if (capacity > 0)
-        memcpy(text, rendered->text, rendered->n < capacity ? rendered->n : capacity);
+    struct rn_view piece;
+    runnel_status status;
+
+    if (model == NULL || text_bytes == NULL || (text == NULL && capacity > 0))
+        return RUNNEL_INVALID;
+    *text_bytes = 0;
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return status;
+    if (has_token(model, token)) {
+        piece = rn_vocab_piece(model->parts.vocab, token, special != 0);
+        hand_out(piece.bytes, piece.n, text, capacity, text_bytes);
+    } else {
+        status = RUNNEL_INVALID;
+    }
+    rn_model_leave(model);
+    return status;
 }
 
-/* The chat by its template; *rendered is the caller's to free where it is OK, and left alone else. */
+/* Of a model that stays meanwhile: rn_model_enter. The chat by its template; *rendered is the caller's to free where it
+ * is OK, and left alone else. */
 static runnel_status render(runnel_model *model, const runnel_chat *given, struct rn_rendered *rendered,
                             runnel_error *error)
 {
     struct rn_heap *heap = &model->engine->heap;
     struct rn_chat *chat = NULL;
-    runnel_status status = rn_model_ready(model);
-    fenv_t host;
+    fenv_t host = rn_floats_default(); /* as in a request */
+    runnel_status status;
 
-    if (status != RUNNEL_OK)
-        return rn_error_set(error, status, "the model is not loaded");
-    host = rn_floats_default(); /* as in a request */
     status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
     if (status == RUNNEL_OK)
         status = rn_chat_render(chat, model->parts.vocab, heap, NULL, rendered, error);
@@ -90,12 +125,16 @@ runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *give
     if (model == NULL || given == NULL || text_bytes == NULL || (text == NULL && capacity > 0))
         return rn_error_set(error, RUNNEL_INVALID, "no model, no chat, or no place for the text");
     *text_bytes = 0;
-    status = render(model, given, &rendered, error);
+    status = rn_model_enter(model);
     if (status != RUNNEL_OK)
-        return status;
-    hand_out(&rendered, text, capacity, text_bytes);
-    rn_rendered_free(&rendered, &model->engine->heap);
-    return RUNNEL_OK;
+        return rn_error_set(error, status, "the model is not loaded");
+    status = render(model, given, &rendered, error);
+    if (status == RUNNEL_OK) {
+        hand_out(rendered.text, rendered.n, text, capacity, text_bytes);
+        rn_rendered_free(&rendered, &model->engine->heap);
+    }
+    rn_model_leave(model);
+    return status;
 }
 
 runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given, int32_t *tokens, size_t capacity,
@@ -111,6 +150,9 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
     if (model == NULL || given == NULL || count == NULL || (tokens == NULL && capacity > 0))
         return rn_error_set(error, RUNNEL_INVALID, "no model, no chat, or no place for the tokens");
     *count = 0;
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
     heap = &model->engine->heap;
     status = render(model, given, &rendered, error);
     host = rn_floats_default();
@@ -121,6 +163,7 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(heap, all);
     rn_rendered_free(&rendered, heap);
+    rn_model_leave(model);
     return status;
 }
 
@@ -189,11 +232,13 @@ runnel_status runnel_grammar_check(runnel_model *model, const runnel_request *gi
     if (!rn_sized_read(&request, sizeof request, given))
         return rn_error_set(error, RUNNEL_INVALID,
                             "request: struct_size is not of this library; use runnel_request_default");
-    if (rn_model_ready(model) != RUNNEL_OK)
-        return rn_error_set(error, rn_model_ready(model), "the model is not loaded");
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
     host = rn_floats_default();
     status = check_grammar(model, &request, error);
     fesetenv(&host);
+    rn_model_leave(model);
     return status;
 }
 
@@ -221,7 +266,7 @@ runnel_status runnel_render_template(const char *template_text, size_t template_
     if (status == RUNNEL_OK)
         status = rn_template_render(tmpl, &heap, &c, NULL, &rendered, error);
     if (status == RUNNEL_OK) {
-        hand_out(&rendered, text, capacity, text_bytes);
+        hand_out(rendered.text, rendered.n, text, capacity, text_bytes);
         rn_rendered_free(&rendered, &heap);
     }
     rn_template_free(tmpl);

@@ -154,6 +154,19 @@ static runnel_status refuse_adapter(const struct rn_gguf *gguf, runnel_error *er
                         rn_gguf_path(gguf));
 }
 
+/* What is wrong with a vocabulary that works all the same. */
+static void warn_of_vocab(const struct runnel_model *model)
+{
+    const struct rn_stray_id *stray;
+
+    if (!rn_vocab_merges_fit(model->parts.vocab))
+        rn_log(&model->engine->log, RUNNEL_LOG_WARNING,
+               "%s: no merge of the vocabulary joins two of its tokens: words fall apart into bytes", model->path);
+    for (uint32_t i = 0; (stray = rn_vocab_stray(model->parts.vocab, i)) != NULL; i++)
+        rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: key %s: %llu is not one of %u tokens: it is not used",
+               model->path, stray->key, (unsigned long long)stray->id, rn_vocab_count(model->parts.vocab));
+}
+
 static runnel_status open_file(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -173,6 +186,9 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
         if (status != RUNNEL_OK)
             return status;
         rn_model_log_assumed(model, model->path, parts->plan);
+        status = rn_drafter_check_model(model, error);
+        if (status != RUNNEL_OK)
+            return status;
         n_vocab = parts->plan->n_vocab;
         parts->n_features = parts->plan->features_width - parts->plan->normed_at - parts->plan->n_scores;
         parts->n_scores = parts->plan->n_scores;
@@ -180,9 +196,8 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
     }
     parts->n_vocab = (uint32_t)n_vocab;
     status = rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);
-    if (status == RUNNEL_OK && !rn_vocab_merges_fit(parts->vocab))
-        rn_log(&model->engine->log, RUNNEL_LOG_WARNING,
-               "%s: no merge of the vocabulary joins two of its tokens: words fall apart into bytes", model->path);
+    if (status == RUNNEL_OK)
+        warn_of_vocab(model);
     if (status == RUNNEL_OK && rn_chat_templates_init(&parts->templates, heap, parts->gguf) != RUNNEL_OK)
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat templates of %s", model->path);
     return status;
@@ -253,10 +268,7 @@ static runnel_status load_parts_on(struct runnel_model *model, const char *devic
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
     status = prepare_backend(model, error);
-    return status == RUNNEL_OK &&
-                   (model->draft_path != NULL || (model->options.draft_measure_ms > 0 && parts->limits.window == 0))
-               ? rn_drafter_measure_model(model, error)
-               : status;
+    return status == RUNNEL_OK && rn_drafter_measures(model) ? rn_drafter_measure_model(model, error) : status;
 }
 
 static void free_parts(struct runnel_model *model)
@@ -608,20 +620,14 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     return RUNNEL_OK;
 }
 
-runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *given,
+static runnel_status begin_load(runnel_engine *engine, const char *path, const runnel_model_options *given,
                                 runnel_model **out, runnel_error *error)
 {
     runnel_model_options options;
     struct runnel_model *model = NULL;
-    runnel_status status;
+    runnel_status status = read_options(engine, given, &options, error);
     bool kept;
 
-    rn_error_clear(error);
-    if (engine == NULL || path == NULL || out == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "load: engine, path or the handle's place is NULL");
-    status = rn_engine_check_process(engine, error);
-    if (status == RUNNEL_OK)
-        status = read_options(engine, given, &options, error);
     if (status != RUNNEL_OK)
         return status;
     if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0)
@@ -649,6 +655,24 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     model->load_work.run = run_load;
     rn_worker_post(&engine->worker, &model->load_work);
     return RUNNEL_OK;
+}
+
+runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
+                                runnel_model **model, runnel_error *error)
+{
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (engine == NULL || path == NULL || model == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "load: engine, path or the handle's place is NULL");
+    status = rn_engine_check_process(engine, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (!rn_gate_enter(&engine->calls))
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    status = begin_load(engine, path, options, model, error);
+    rn_gate_leave(&engine->calls);
+    return status;
 }
 
 runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
@@ -685,16 +709,6 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
     return RUNNEL_OK;
 }
 
-void runnel_model_free(runnel_model *model)
-{
-    if (model == NULL)
-        return;
-    rn_word_set(&model->cancel, 1);
-    rn_word_set(&model->released, 1);
-    rn_wake_notify(&model->wake);
-    send_model(model, RN_MSG_MODEL_FREE);
-}
-
 void runnel_model_cancel_load(runnel_model *model)
 {
     if (model == NULL)
@@ -702,6 +716,16 @@ void runnel_model_cancel_load(runnel_model *model)
     rn_word_set(&model->cancel, 1);
     if (rn_word_replace(&model->begun, 0, 1)) /* it waits behind others, and ends here */
         end_load(model, RUNNEL_CANCELLED);
+}
+
+void runnel_model_free(runnel_model *model)
+{
+    if (model == NULL)
+        return;
+    runnel_model_cancel_load(model);
+    rn_word_set(&model->released, 1);
+    rn_wake_notify(&model->wake);
+    send_model(model, RN_MSG_MODEL_FREE);
 }
 
 static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, runnel_error *error)

@@ -167,12 +167,17 @@ void rn_model_adapters_fini(struct rn_model_adapters *adapters)
 
 runnel_status runnel_model_adapter(runnel_model *model, uint32_t index, runnel_adapter *adapter)
 {
+    runnel_status status;
+
     if (model == NULL || adapter == NULL)
         return RUNNEL_INVALID;
-    if (rn_model_ready(model) != RUNNEL_OK)
-        return rn_model_ready(model);
-    if (index >= rn_adapters_count(model->parts.adapters.all))
-        return RUNNEL_NOT_FOUND;
-    *adapter = model->options.adapters[index];
-    return RUNNEL_OK;
+    status = rn_model_enter(model);
+    if (status != RUNNEL_OK)
+        return status;
+    if (index < rn_adapters_count(model->parts.adapters.all))
+        *adapter = model->options.adapters[index];
+    else
+        status = RUNNEL_NOT_FOUND;
+    rn_model_leave(model);
+    return status;
 }

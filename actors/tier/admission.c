@@ -86,7 +86,8 @@ static bool check_waiting(const struct rn_admission *admission)
 static bool check_sessions(const struct rn_admission *admission)
 {
     for (const struct rn_session *s = admission->sessions; s != NULL; s = s->next) {
-        if (s->n_computed > s->n_tokens || (s->n_blocks > 0 && s->blocks == NULL) ||
+        if ((s->next != NULL && s->next->before != s) || s->n_computed > s->n_tokens ||
+            (s->n_blocks > 0 && s->blocks == NULL) ||
             (!s->busy && rn_tier_blocks_for(admission->blocks, s->n_computed) > s->n_blocks) ||
             (rn_word_get(&s->generation) & 1) == 0)
             return false;
@@ -103,7 +104,8 @@ static bool check_snapshots(const struct rn_admission *admission)
     uint64_t order = 0;
 
     for (const struct rn_snapshot *s = admission->snapshots; s != NULL; order = s->order, s = s->next)
-        if ((s->copy != NULL) == (s->request != NULL) || s->order <= order || s->order > admission->orders ||
+        if ((s->next == NULL && s != admission->last_snapshot) || (s->copy != NULL) == (s->request != NULL) ||
+            s->order <= order || s->order > admission->orders ||
             (s->copy != NULL && (!s->copy->busy || s->copy->n_blocks > 0)))
             return false;
     return true;
@@ -112,5 +114,6 @@ static bool check_snapshots(const struct rn_admission *admission)
 bool rn_admission_check(const struct rn_admission *admission)
 {
     return check_inside(admission) && check_waiting(admission) && check_sessions(admission) &&
-           check_snapshots(admission) && (admission->n_preempting == 0 || admission->n_inside > 0);
+           check_snapshots(admission) && admission->leaving == NULL &&
+           (admission->n_preempting == 0 || admission->n_inside > 0);
 }

@@ -70,9 +70,10 @@ struct rn_admission {
     } shortage;
     uint32_t n_lacking; /* blocks, when room was looked for last in vain */
     struct rn_session *sessions;
-    struct rn_snapshot *snapshots; /* still to be taken, oldest first */
-    struct rn_session_job *jobs;   /* oldest first: the first is with the worker or the device, the others wait */
-    int32_t *tokens;               /* [context_tokens]: of the request that is looked at */
+    struct rn_session *leaving, *last_leaving;     /* idle, and to be freed before the message is done with */
+    struct rn_snapshot *snapshots, *last_snapshot; /* still to be taken, oldest first; NULL, and any: none */
+    struct rn_session_job *jobs, *last_job;        /* oldest first: the first is with the worker or the device */
+    int32_t *tokens;                               /* [context_tokens]: of the request that is looked at */
     uint64_t uses, orders;
 };
 

@@ -22,18 +22,23 @@ struct rn_session *rn_admission_session_of(const struct rn_admission *admission,
     return rn_word_get(&session->generation) == request->session_generation ? session : NULL;
 }
 
+static void take_out(struct rn_admission *admission, struct rn_session *session)
+{
+    struct rn_session **link = session->before != NULL ? &session->before->next : &admission->sessions;
+
+    RN_CHECK(*link == session);
+    *link = session->next;
+    if (session->next != NULL)
+        session->next->before = session->before;
+}
+
 static void free_session(struct rn_admission *admission, struct rn_session *session)
 {
     const struct rn_context *context = admission->context;
-    struct rn_session **link = &admission->sessions;
     uint32_t generation = rn_word_get(&session->generation);
 
     RN_ASSERT(!session->busy && !session->free_wanted);
-    while (*link != session) {
-        RN_CHECK(*link != NULL);
-        link = &(*link)->next;
-    }
-    *link = session->next;
+    take_out(admission, session);
     rn_admission_drop_blocks(admission, session);
     rn_free(admission->context->heap, session->tokens);
     session->tokens = NULL;
@@ -62,23 +67,53 @@ static void end_waiting(struct rn_admission *admission, const struct rn_session 
     }
 }
 
-/* Ends the turns that wait for it, lets snapshots be taken of it, and frees it. */
-static void drop_session(struct rn_admission *admission, struct rn_session *session)
+static void leave(struct rn_admission *admission, struct rn_session *session)
 {
-    end_waiting(admission, session);
-    rn_admission_take_snapshots(admission);
-    free_session(admission, session);
+    RN_ASSERT(!session->busy && !session->free_wanted);
+    session->next_leaving = NULL;
+    *(admission->leaving == NULL ? &admission->leaving : &admission->last_leaving->next_leaving) = session;
+    admission->last_leaving = session;
 }
 
-/* The session is not busy any more; frees it where that is wanted. */
-static void set_idle(struct rn_admission *admission, struct rn_session *session)
+static bool take_ready(struct rn_admission *admission);
+
+/* Of each that is to be freed: ends the turns that wait for it, takes the snapshots of it, and frees it. True: there
+ * was a snapshot. */
+static bool drop_leaving(struct rn_admission *admission)
+{
+    struct rn_session *session;
+    bool any = false;
+
+    while ((session = admission->leaving) != NULL) {
+        admission->leaving = session->next_leaving;
+        end_waiting(admission, session);
+        any |= take_ready(admission);
+        free_session(admission, session);
+    }
+    return any;
+}
+
+static void drop_session(struct rn_admission *admission, struct rn_session *session)
+{
+    leave(admission, session);
+    drop_leaving(admission);
+}
+
+/* The session is not busy any more. Where it is to be freed drop_leaving is due. */
+static void become_idle(struct rn_admission *admission, struct rn_session *session)
 {
     RN_ASSERT(session->busy && session->n_computed <= session->n_tokens);
     session->busy = false;
     if (session->free_wanted) {
         session->free_wanted = false;
-        drop_session(admission, session);
+        leave(admission, session);
     }
+}
+
+static void set_idle(struct rn_admission *admission, struct rn_session *session)
+{
+    become_idle(admission, session);
+    drop_leaving(admission);
 }
 
 /* The request's tokens and the blocks of its computed positions stay with the session; with a mean window the tokens
@@ -117,7 +152,10 @@ void rn_admission_leave_session(struct rn_admission *admission, struct rn_reques
 void rn_admission_open_session(struct rn_admission *admission, struct rn_session *session)
 {
     RN_ASSERT(session->tokens == NULL && session->n_tokens == 0 && session->n_blocks == 0 && !session->busy);
+    session->before = NULL;
     session->next = admission->sessions;
+    if (session->next != NULL)
+        session->next->before = session;
     admission->sessions = session;
 }
 
@@ -136,7 +174,7 @@ bool rn_admission_free_session(struct rn_admission *admission, struct rn_session
 void rn_admission_close(struct rn_admission *admission)
 {
     RN_CHECK(admission->waiting.n == 0 && admission->n_inside == 0 && admission->snapshots == NULL &&
-             admission->jobs == NULL);
+             admission->jobs == NULL && admission->leaving == NULL);
     while (admission->sessions != NULL)
         free_session(admission, admission->sessions);
 }
@@ -175,14 +213,19 @@ bool rn_admission_is_behind_snapshot(const struct rn_admission *admission, const
 
 static void add_snapshot(struct rn_admission *admission, struct rn_snapshot *snapshot)
 {
-    struct rn_snapshot **link = &admission->snapshots;
-
-    while (*link != NULL)
-        link = &(*link)->next;
     RN_ASSERT((snapshot->copy != NULL) != (snapshot->request != NULL));
     snapshot->order = ++admission->orders;
     snapshot->next = NULL;
-    *link = snapshot;
+    *(admission->snapshots == NULL ? &admission->snapshots : &admission->last_snapshot->next) = snapshot;
+    admission->last_snapshot = snapshot;
+}
+
+/* before: the one in front; NULL: it is the first. */
+static void take_snapshot_out(struct rn_admission *admission, struct rn_snapshot *before, struct rn_snapshot *snapshot)
+{
+    *(before == NULL ? &admission->snapshots : &before->next) = snapshot->next;
+    if (admission->last_snapshot == snapshot)
+        admission->last_snapshot = before;
 }
 
 /* Tokens, and one more reference to each block. NO_MEMORY: nothing is held. */
@@ -224,20 +267,19 @@ static void take_fork(struct rn_admission *admission, struct rn_session *copy, c
         copy->last_use = ++admission->uses;
         rn_word_set(&copy->n_known, copy->n_tokens);
     }
-    set_idle(admission, copy);
+    become_idle(admission, copy);
 }
 
 /* To the worker, which has request and job from here on; behind the jobs that have come before. */
 static void hand_over(struct rn_admission *admission, struct rn_request *request)
 {
-    struct rn_session_job **link = &admission->jobs;
+    struct rn_session_job *job = request->job;
 
-    while (*link != NULL)
-        link = &(*link)->next;
-    RN_ASSERT(request->job->request == request && request->outcome == RN_OUTCOME_NONE);
-    request->job->next = NULL;
-    *link = request->job;
-    if (admission->jobs == request->job)
+    RN_ASSERT(job->request == request && request->outcome == RN_OUTCOME_NONE);
+    job->next = NULL;
+    *(admission->jobs == NULL ? &admission->jobs : &admission->last_job->next) = job;
+    admission->last_job = job;
+    if (admission->jobs == job)
         rn_session_job_post(request);
 }
 
@@ -262,31 +304,38 @@ static void take_export(struct rn_admission *admission, struct rn_request *reque
     hand_over(admission, request);
 }
 
-/* Takes the first that is ready; what that leads to may take others, so the list is looked through anew each time. */
-static bool take_one(struct rn_admission *admission)
+static void take(struct rn_admission *admission, const struct rn_snapshot *snapshot)
 {
-    struct rn_snapshot **link = &admission->snapshots, *snapshot;
-
-    while (*link != NULL && !is_ready(admission, *link))
-        link = &(*link)->next;
-    snapshot = *link;
-    if (snapshot == NULL)
-        return false;
-    *link = snapshot->next;
     if (snapshot->copy != NULL)
         take_fork(admission, snapshot->copy, source_of(admission, snapshot));
     else
         take_export(admission, snapshot->request, source_of(admission, snapshot));
-    return true;
+}
+
+/* What one makes ready, snapshots of its copy, comes behind it. True: there was one. Sessions may be leaving. */
+static bool take_ready(struct rn_admission *admission)
+{
+    struct rn_snapshot *before = NULL, *next;
+    bool any = false;
+
+    for (struct rn_snapshot *s = admission->snapshots; s != NULL; s = next) {
+        next = s->next;
+        if (!is_ready(admission, s)) {
+            before = s;
+            continue;
+        }
+        take_snapshot_out(admission, before, s);
+        take(admission, s);
+        any = true;
+    }
+    return any;
 }
 
 bool rn_admission_take_snapshots(struct rn_admission *admission)
 {
-    bool any = false;
+    bool any = take_ready(admission);
 
-    while (take_one(admission))
-        any = true;
-    return any;
+    return drop_leaving(admission) || any;
 }
 
 bool rn_admission_fork_session(struct rn_admission *admission, struct rn_session *copy, uint32_t from,
@@ -337,7 +386,7 @@ bool rn_admission_take_job(struct rn_admission *admission, struct rn_request *re
 
 bool rn_admission_cancel_job(struct rn_admission *admission, uint32_t slot, uint32_t generation, bool *serve)
 {
-    struct rn_snapshot **link = &admission->snapshots;
+    struct rn_snapshot *before = NULL;
 
     *serve = false;
     for (struct rn_session_job *job = admission->jobs; job != NULL; job = job->next)
@@ -345,12 +394,12 @@ bool rn_admission_cancel_job(struct rn_admission *admission, uint32_t slot, uint
             rn_word_set(&job->cancel, 1);
             return true;
         }
-    for (; *link != NULL; link = &(*link)->next) {
-        struct rn_request *request = (*link)->request;
+    for (struct rn_snapshot *s = admission->snapshots; s != NULL; before = s, s = s->next) {
+        struct rn_request *request = s->request;
 
         if (request == NULL || request->slot != slot || request->generation != generation)
             continue;
-        *link = (*link)->next;
+        take_snapshot_out(admission, before, s);
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
         rn_admission_end(admission, request);
         return *serve = true;

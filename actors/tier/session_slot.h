@@ -39,8 +39,9 @@ struct rn_session {
     /* Relaxed: published and taken with the generation; one that reads it while the place changes hands gets either. */
     _Atomic(struct runnel_model *) model;
     /* The rest belongs to the tier actor of `model`. */
-    struct rn_session *next; /* the tier's list */
-    int32_t *tokens;         /* [n_tokens] */
+    struct rn_session *next, *before; /* the tier's list */
+    struct rn_session *next_leaving;  /* likewise */
+    int32_t *tokens;                  /* [n_tokens] */
     uint32_t n_tokens;
     uint32_t n_computed; /* positions whose KV is in blocks */
     uint32_t *blocks;    /* [n_blocks] */

@@ -146,20 +146,14 @@ void openai_choice_close(struct openai_choice *choice)
 
 /* ---- Log-probabilities ------------------------------------------------------------------- */
 
-/* The text of one token where it stands within a text: the second of two, because a vocabulary may take the first
- * one's space away. Of more than PIECE_BYTES: nothing. */
+/* The text of a token, at most its first PIECE_BYTES. */
 static size_t piece_of(runnel_model *model, int32_t token, char piece[PIECE_BYTES])
 {
-    const int32_t twice[2] = {token, token};
-    char both[2 * PIECE_BYTES];
-    size_t first = 0, all = 0, n = 0;
+    size_t n = 0;
 
-    if (token < 0 || runnel_detokenize(model, twice, 1, 1, NULL, 0, &first) != RUNNEL_OK ||
-        runnel_detokenize(model, twice, 2, 1, both, sizeof both, &all) != RUNNEL_OK || all > sizeof both)
+    if (runnel_token_text(model, token, 1, piece, PIECE_BYTES, &n) != RUNNEL_OK)
         return 0;
-    n = all - first < PIECE_BYTES ? all - first : PIECE_BYTES;
-    memcpy(piece, both + first, n);
-    return n;
+    return n < PIECE_BYTES ? n : PIECE_BYTES;
 }
 
 /* OpenAI's stand-in for what has no logarithm. */

@@ -40,7 +40,7 @@ static void pour(struct answer *answer)
 {
     fflush(answer->to);
     if (answer->n > 0)
-        fwrite(answer->bytes, 1, answer->n, stdout);
+        app_put_text(stdout, answer->bytes, answer->n);
 }
 
 /* The line between two answers; behind the last one on a terminal only, as with one answer. */
@@ -67,7 +67,10 @@ static void take_text(struct answer *answer, const runnel_event *event)
     struct answers *all = answer->all;
     bool now = !all->best && index_of(answer) == all->n_shown;
 
-    fwrite(event->text, 1, event->text_bytes, now ? stdout : answer->to);
+    if (now)
+        app_put_text(stdout, event->text, event->text_bytes);
+    else
+        fwrite(event->text, 1, event->text_bytes, answer->to);
     if (event->token >= 0) {
         answer->logprob += (double)event->logprob;
         answer->n_tokens++;

@@ -2,9 +2,9 @@
  *
  * A line is a prompt, or an object {"prompt": ..}; empty lines are left out. Each is computed alone, without an answer,
  * and pinned, which brings it into these tiers at once; what is still on its way there is written before the model is
- * freed. That a tier has not taken all of it is a failure: whoever runs this wants the prompts there. Where blocks could
- * not be moved (a record was damaged, a disk full), the prompts are asked for a second time: what is there now is found,
- * and a fault that has been mended does not come again. */
+ * freed. That a tier has not taken all of it is a failure: whoever runs this wants the prompts there. Where blocks
+ * could not be moved (a record was damaged, a disk full), the prompts are asked for a second time: what is there now is
+ * found, and a fault that has been mended does not come again. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,12 +47,14 @@ static int compute(struct warm *warm, uint64_t line, const char *prompt, size_t 
     request.cache_salt = warm->options->salt.value;
     request.adapter = app_adapter(warm->options);
     code = app_stream(&warm->app, &request, on_event, NULL, &outcome);
+    if (code == APP_CANCELLED)
+        return code;
     warm->prompts++;
     warm->tokens += outcome.usage.prompt_tokens;
     warm->cached += outcome.usage.cached_tokens;
     if (outcome.usage.prompt_tokens > 0)
         warm->blocks += (outcome.usage.prompt_tokens - 1) / per_block - outcome.usage.cached_tokens / per_block;
-    if (code == APP_OK || code == APP_CANCELLED)
+    if (code == APP_OK)
         return code;
     if (!warm->again)
         app_error("line %" PRIu64 ": not computed", line);
@@ -141,13 +143,13 @@ static bool judge(const struct warm *warm)
     return warm->lost == 0 && !warm->nothing;
 }
 
-/* What was computed, and what the folder holds when all has been written. */
-static int report(const struct warm *warm)
+/* What was computed, and what the folder holds when all has been written; or that not all was computed. */
+static int report(const struct warm *warm, bool cancelled)
 {
     runnel_cache_totals kept = {.struct_size = sizeof kept};
     runnel_error error = {0};
 
-    if (warm->options->cache_dir != NULL &&
+    if (!cancelled && warm->options->cache_dir != NULL &&
         runnel_cache_ls(warm->options->cache_dir, NULL, NULL, &kept, &error) != RUNNEL_OK)
         return app_fail(&error);
     if (warm->options->json)
@@ -156,7 +158,9 @@ static int report(const struct warm *warm)
     else
         printf("%" PRIu64 " prompts, %" PRIu64 " tokens, %" PRIu64 " of them computed before; %" PRIu64 " failed",
                warm->prompts, warm->tokens, warm->cached, warm->failed);
-    if (warm->options->cache_dir != NULL)
+    if (cancelled)
+        fputs(warm->options->json ? ",\"cancelled\":true" : "; cancelled", stdout);
+    else if (warm->options->cache_dir != NULL)
         printf(warm->options->json ? ",\"records\":%" PRIu64 : "; %" PRIu64 " records in the folder", kept.records);
     puts(warm->options->json ? "}" : "");
     return app_output_code();
@@ -206,7 +210,7 @@ int app_cache_warm(const struct app_options *options)
     if (code == APP_OK && warm.lost > 0)
         code = look_again(&warm, &text);
     free(text.bytes);
-    if (code == APP_OK)
-        code = report(&warm);
+    if (code == APP_OK || code == APP_CANCELLED)
+        code = app_worse(code, report(&warm, code == APP_CANCELLED));
     return code == APP_OK && (!judge(&warm) || warm.failed > 0) ? APP_FAILURE : code;
 }

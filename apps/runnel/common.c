@@ -2,6 +2,8 @@
 #include "common.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -27,6 +29,39 @@ void app_errors_as_objects(void)
     errors_are_objects = true;
 }
 
+/* Whether the character at text, of one or two bytes, is a control character (C0, DEL, C1). */
+static bool is_control(const unsigned char *text, size_t length)
+{
+    return length == 1 ? text[0] < 0x20 || text[0] == 0x7F : length == 2 && text[0] == 0xC2 && text[1] < 0xA0;
+}
+
+/* A character, which a terminal obeys only if it is a newline or a tab: others are shown, as less does. */
+static void put_shown(FILE *to, const unsigned char *text, size_t length)
+{
+    if (!is_control(text, length) || text[0] == '\n' || text[0] == '\t')
+        fwrite(text, 1, length, to);
+    else if (length == 1)
+        fprintf(to, "^%c", text[0] ^ 0x40);
+    else
+        fprintf(to, "<U+%04X>", text[1]);
+}
+
+void app_put_text(FILE *to, const char *text, size_t n)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t length = 0;
+
+    if (!isatty(fileno(to))) {
+        fwrite(text, 1, n, to);
+        return;
+    }
+    for (size_t i = 0; i < n; i += length) {
+        length = app_utf8_length(at + i, n - i);
+        length += length == 0;
+        put_shown(to, at + i, length);
+    }
+}
+
 static void put_error(FILE *to, const char *text)
 {
     size_t left = strlen(text), length;
@@ -43,7 +78,7 @@ static void put_error(FILE *to, const char *text)
     for (; left > 0; text += length, left -= length) {
         length = app_utf8_length((const unsigned char *)text, left);
         if (length > 0)
-            fwrite(text, 1, length, to);
+            put_shown(to, (const unsigned char *)text, length);
         else
             fprintf(to, "\\x%02X", (unsigned char)*text);
         length += length == 0;
@@ -392,8 +427,9 @@ static char *put_character(char *to, const unsigned char *text, size_t n, size_t
         *to++ = letter;
         return to;
     }
-    if (c >= 0x20 && c != 0x7F)
+    if (!is_control(text, *length))
         return mempcpy(to, text, *length);
+    c = text[*length - 1];
     to = mempcpy(to, "\\u00", 4);
     *to++ = digits[c >> 4];
     *to++ = digits[c & 15];
@@ -462,6 +498,12 @@ void app_json_number(FILE *to, double value)
         fputs("null", to);
 }
 
+static void put_bytes(FILE *to, const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fprintf(to, "\\x%02X", bytes[i]);
+}
+
 void app_escaped(FILE *to, const char *text, size_t n, size_t limit)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -477,8 +519,8 @@ void app_escaped(FILE *to, const char *text, size_t n, size_t limit)
         length = app_utf8_length(at + i, n - i);
         if (letter != 0)
             fprintf(to, "\\%c", letter);
-        else if (length == 0 || at[i] < 0x20 || at[i] == 0x7F)
-            fprintf(to, "\\x%02X", at[i]);
+        else if (length == 0 || is_control(at + i, length))
+            put_bytes(to, at + i, length > 0 ? length : 1);
         else
             fwrite(at + i, 1, length, to);
         length += length == 0;
@@ -520,6 +562,15 @@ const char *app_plural(uint64_t n)
 bool app_is_standard(const char *path)
 {
     return strcmp(path, "-") == 0;
+}
+
+bool app_can_make(const char *path)
+{
+    char *copy = strdup(path);
+    bool can = copy != NULL && faccessat(AT_FDCWD, dirname(copy), W_OK | X_OK, AT_EACCESS) == 0;
+
+    free(copy);
+    return can;
 }
 
 bool app_take_file(const char *path, struct app_text *text, char why[512])

@@ -20,7 +20,8 @@ enum { APP_TICK_MS = 100 };
 
 /* ---- Messages and signals ---------------------------------------------------------------- */
 
-/* "runnel: ..." and a newline on standard error; bytes that are not UTF-8 as \xNN. */
+/* "runnel: ..." and a newline on standard error; bytes that are not UTF-8 as \xNN, control characters but newline and
+ * tab as ^X. */
 void app_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* From now on each message is an object of JSON, as the other lines of a log are. */
@@ -78,8 +79,8 @@ int app_output_code(void);
  * refused is the reason for the cancellation that followed. */
 int app_worse(int code, int output);
 
-/* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. _bytes: to has room for
- * APP_JSON_BYTES(n); how many it took. */
+/* text[0..n) as a JSON string with its quotes; control characters (C0, DEL, C1) are escapes, bytes that are not UTF-8
+ * become U+FFFD. _bytes: to has room for APP_JSON_BYTES(n); how many it took. */
 #define APP_JSON_BYTES(n) (6 * (n) + 2)
 void app_json_string(FILE *to, const char *text, size_t n);
 size_t app_json_bytes(char *to, const char *text, size_t n);
@@ -88,6 +89,10 @@ size_t app_json_bytes(char *to, const char *text, size_t n);
  * take for the end of a line though JSON allows it within strings, which app_json_string escapes too: U+0085, U+2028,
  * U+2029. */
 void app_json_line(FILE *to, const char *text, size_t n);
+
+/* text[0..n), which others have made. Where `to` is a terminal, control characters but newline and tab are shown ("^[",
+ * "<U+009B>") and not obeyed; a file or a pipe gets all bytes as they are. */
+void app_put_text(FILE *to, const char *text, size_t n);
 
 /* Leaves out the characters of UTF-8 of which a precision as in "%.60s" has left only the beginning. */
 void app_whole(char *text);
@@ -119,7 +124,8 @@ const char *app_plural(uint64_t n);
 bool app_is_standard(const char *path);
 
 /* paths.c. Whether no file that the command (an APP_ bit) writes is another one that it reads or writes, by any name:
- * as operands and options have them, and all parts of a model. False after a message. Asked before any is opened. */
+ * as operands and options have them, and all parts of a model; and at most one that it reads is standard input. False
+ * after a message. Asked before any is opened. */
 bool app_files_apart(const struct app_options *options, unsigned command);
 
 /* Whether a further output `path`, called `name`, is none of these, but for --session; and whether the files of a
@@ -148,6 +154,10 @@ uint64_t app_adapters_bytes(const struct app_options *options);
 
 /* The path behind the symbolic links, also where nothing is there yet; to be freed. NULL: no memory. */
 char *app_target(const char *path);
+
+/* Whether the folder of the path lets this process make a file, which takes the place of one that is there; else errno
+ * says why. */
+bool app_can_make(const char *path);
 
 /* The whole of a file, or of standard input for "-". False after a message; app_take_file: `why` has it. */
 bool app_read_file(const char *path, struct app_text *text);
@@ -249,6 +259,9 @@ void app_telemetry_metrics(runnel_engine *engine);
 void app_telemetry_close(const struct app_options *options);
 int app_telemetry_code(void);
 
+/* What runnel_tokenize has against a text of n bytes. */
+const char *app_tokenize_fault(runnel_status status, size_t n);
+
 /* Appends the tokens of text[0..n) to ids. An exit code. */
 int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, struct app_ids *ids);
 
@@ -278,7 +291,8 @@ struct app_outcome {
 };
 
 /* Submits and runs the loop until the stream has ended. Cancels on a signal, when standard output
- * breaks and when on_event says so. APP_OK, APP_CANCELLED, or a failure's code after a message. */
+ * breaks and when on_event says so; behind a signal nothing is submitted. APP_OK, APP_CANCELLED, or a failure's code
+ * after a message. */
 int app_stream(struct app *app, const runnel_request *request, app_event_fn on_event, void *user,
                struct app_outcome *outcome);
 

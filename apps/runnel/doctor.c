@@ -3,14 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "bench.h"
 #include "devices.h"
+#include "room.h"
 #include "runnel_files.h"
 
 struct doctor {
     const struct app_options *options;
     runnel_machine machine;
-    uint64_t available; /* bytes of memory that could be had; 0: not known */
+    struct app_room room;
+    bool on_device;       /* the model goes to a device with memory of its own, ... */
+    uint64_t device_free; /* ... of which so many bytes are free */
     unsigned n_missing;
 };
 
@@ -25,36 +28,38 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* Memory that programs could have without anything being swapped out, as Linux estimates it; 0: not known. */
-static uint64_t available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    unsigned long long kilobytes = 0;
-    char text[128];
-
-    while (file != NULL && fgets(text, sizeof text, file) != NULL)
-        if (sscanf(text, "MemAvailable: %llu kB", &kilobytes) == 1)
-            break;
-    if (file != NULL)
-        fclose(file);
-    return kilobytes * 1024;
-}
-
 static void print_machine(struct doctor *doctor)
 {
     const runnel_machine *machine = &doctor->machine;
+    char limit[64] = "";
 
-    doctor->available = available_bytes();
+    doctor->room = app_room_find("");
+    if (doctor->room.limit > 0)
+        snprintf(limit, sizeof limit, "; the control group's limit is %.1f", gib(doctor->room.limit));
     app_fact("processor", "%s", machine->cpu);
     app_fact("instructions", "%s", machine->level);
     app_fact("threads", "%u on %u memory node%s", machine->compute_threads, machine->memory_nodes,
              machine->memory_nodes == 1 ? "" : "s");
-    app_fact("memory", "%.1f GiB, of which %.1f could be had now", gib(machine->memory_bytes), gib(doctor->available));
+    app_fact("memory", "%.1f GiB, of which %.1f could be had now%s", gib(machine->memory_bytes),
+             gib(doctor->room.bytes), limit);
     app_fact("reads memory", "%.1f GB/s", machine->read_bytes_per_s * 1e-9);
     app_fact("computes", "%.0f G/s on bytes, %.0f G/s on floats", machine->integer_ops_per_s * 1e-9,
              machine->float_ops_per_s * 1e-9);
     if (strcmp(machine->level, "c") == 0)
         missing(doctor, "fast instructions (AVX2, AVX-512 or NEON): the plain C loops are many times slower");
+}
+
+/* Whether it is one that can be used; of one that cannot the load says why. */
+static void look_at_device(struct doctor *doctor, runnel_engine *engine)
+{
+    const char *name = doctor->options->device;
+    runnel_device_info info = {.struct_size = sizeof info};
+
+    if (strncmp(name, "cpu", 3) == 0 || strcmp(name, "reference") == 0 ||
+        runnel_engine_device(engine, name, &info, NULL) != RUNNEL_OK || info.why[0] != '\0')
+        return;
+    doctor->on_device = true;
+    doctor->device_free = info.free_bytes;
 }
 
 static int look_at_machine(struct doctor *doctor)
@@ -75,9 +80,41 @@ static int look_at_machine(struct doctor *doctor)
     if (error.status == RUNNEL_OK) {
         print_machine(doctor);
         app_devices_print(engine);
+        look_at_device(doctor, engine);
     }
     runnel_engine_free(engine);
     return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
+}
+
+/* What a token reads of the weights bounds the speed: of experts, those that it uses. How fast a device reads its own
+ * memory is not known. */
+static void print_speed(const struct doctor *doctor)
+{
+    const struct bench_test one = {.decode = true, .streams = 1};
+    struct bench_cost cost;
+    double bytes = 0;
+
+    if (!doctor->on_device &&
+        bench_cost_read(&cost, doctor->options->operands[0], app_kv_type(doctor->options->kv_type)) == APP_OK)
+        bytes = bench_cost_need(&cost, &one, 1).bytes;
+    if (bytes > 0)
+        app_fact("one stream", "at most %.1f tokens/s, as fast as the weights of a token can be read",
+                 doctor->machine.read_bytes_per_s / bytes);
+}
+
+/* What the machine and the device have together: a model that the device does not hold is split between them. */
+static void judge_memory(struct doctor *doctor, uint64_t needed)
+{
+    char why[192], device[64] = "";
+
+    if (doctor->room.bytes == 0 || needed <= doctor->room.bytes + doctor->device_free)
+        return;
+    if (doctor->on_device)
+        snprintf(device, sizeof device, " and %.1f on the device", gib(doctor->device_free));
+    snprintf(why, sizeof why,
+             "memory: %.1f GiB are needed, %.1f could be had%s; a smaller --ctx, --kv-type q8 or model", gib(needed),
+             gib(doctor->room.bytes), device);
+    missing(doctor, why);
 }
 
 static void look_at_memory(struct doctor *doctor, const struct app_memory *memory)
@@ -97,14 +134,8 @@ static void look_at_memory(struct doctor *doctor, const struct app_memory *memor
              doctor->options->kv_type);
     if (memory->trained > 0 && memory->context > memory->trained)
         app_fact("context", "more than the %llu that the model was trained for", (unsigned long long)memory->trained);
-    if (memory->weight_bytes > 0)
-        app_fact("one stream", "at most %.1f tokens/s, as fast as the weights can be read",
-                 doctor->machine.read_bytes_per_s / (double)memory->weight_bytes);
-    if (doctor->available == 0 || memory->weight_bytes + kv <= doctor->available)
-        return;
-    snprintf(why, sizeof why, "memory: %.1f GiB are needed, %.1f could be had; a smaller --ctx, --kv-type q8 or model",
-             gib(memory->weight_bytes + kv), gib(doctor->available));
-    missing(doctor, why);
+    print_speed(doctor);
+    judge_memory(doctor, memory->weight_bytes + kv);
 }
 
 /* Loads it, where it fits: nothing else tells whether it works. */

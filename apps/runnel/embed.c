@@ -40,7 +40,8 @@ static int fail(struct embedder *e, const char *error)
     return APP_FAILURE;
 }
 
-/* Until the stream has ended. A signal, or a reader of standard output that has gone, cancels it. */
+/* Until the stream has ended. A signal, or a reader of standard output that has gone, cancels it; a vector that has
+ * come is printed. */
 static int follow(struct embedder *e, runnel_stream stream)
 {
     runnel_event event = {.type = RUNNEL_EVENT_TOKEN};
@@ -48,17 +49,10 @@ static int follow(struct embedder *e, runnel_stream stream)
     while (event.type < RUNNEL_EVENT_DONE) {
         runnel_status status = runnel_stream_next(e->app.engine, stream, APP_TICK_MS, &event);
 
-        if (status == RUNNEL_TIMEOUT || app_interrupted()) {
-            if (app_interrupted())
-                runnel_stream_cancel(e->app.engine, stream);
-            event.type = status == RUNNEL_OK ? event.type : RUNNEL_EVENT_TOKEN;
-            continue;
-        }
-        if (event.type == RUNNEL_EVENT_EMBEDDING) {
+        if (status == RUNNEL_OK && event.type == RUNNEL_EVENT_EMBEDDING)
             print_vector(e, &event);
-            if (!app_flush())
-                runnel_stream_cancel(e->app.engine, stream);
-        }
+        if (app_interrupted() || !app_flush())
+            runnel_stream_cancel(e->app.engine, stream);
     }
     if (event.type == RUNNEL_EVENT_FAILED)
         return fail(e, event.error);
@@ -74,6 +68,8 @@ static int embed(struct embedder *e, const char *text, size_t n)
     runnel_error error = {0};
     int code = APP_OK;
 
+    if (app_interrupted())
+        return APP_CANCELLED;
     runnel_embed_request_default(&request);
     request.text = text;
     request.text_bytes = n;

@@ -329,6 +329,15 @@ void app_close(struct app *app)
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
+const char *app_tokenize_fault(runnel_status status, size_t n)
+{
+    if (status == RUNNEL_UNSUPPORTED)
+        return "the model has no text vocabulary";
+    if (status != RUNNEL_INVALID)
+        return runnel_status_text(status);
+    return n > INT32_MAX ? "the text has 2 GiB or more" : "the text is not UTF-8";
+}
+
 int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, struct app_ids *ids)
 {
     size_t count = 0;
@@ -336,9 +345,7 @@ int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, st
     runnel_error error = {0};
 
     error.status = runnel_tokenize(app->model, text, n, flags, NULL, 0, &count);
-    if (error.status == RUNNEL_INVALID || error.status == RUNNEL_UNSUPPORTED)
-        snprintf(error.message, sizeof error.message, "%s",
-                 error.status == RUNNEL_INVALID ? "the text is not UTF-8" : "the model has no text vocabulary");
+    snprintf(error.message, sizeof error.message, "%s", app_tokenize_fault(error.status, n));
     if (error.status != RUNNEL_OK)
         return app_fail(&error);
     grown = realloc(ids->ids, (ids->count + count + 1) * sizeof *grown);
@@ -449,6 +456,8 @@ int app_stream(struct app *app, const runnel_request *request, app_event_fn user
     bool cancelled = false;
 
     *outcome = (struct app_outcome){0};
+    if (app_interrupted())
+        return APP_CANCELLED;
     own.on_event = on_event;
     own.user = &running;
     running.error.status = runnel_generate(app->model, &own, &stream, &running.error);

@@ -8,21 +8,26 @@ static const char *finish_name(runnel_finish finish)
     return finish == RUNNEL_FINISH_STOP ? "stop" : finish == RUNNEL_FINISH_LENGTH ? "length" : "none";
 }
 
+/* Of the event's token. */
+static void put_logprobs(const runnel_event *event)
+{
+    fputs(",\"logprob\":", stdout);
+    app_json_number(stdout, (double)event->logprob);
+    fputs(",\"top\":[", stdout);
+    for (uint32_t i = 0; i < event->n_top; i++) {
+        printf("%s{\"id\":%d,\"logprob\":", i > 0 ? "," : "", (int)event->top[i].token);
+        app_json_number(stdout, (double)event->top[i].logprob);
+        fputc('}', stdout);
+    }
+    fputc(']', stdout);
+}
+
 static void token(const runnel_event *event, bool logprobs)
 {
     printf("\"type\":\"token\",\"id\":%d,\"text\":", (int)event->token);
     app_json_string(stdout, event->text, event->text_bytes);
-    if (logprobs && event->token >= 0) {
-        fputs(",\"logprob\":", stdout);
-        app_json_number(stdout, (double)event->logprob);
-        fputs(",\"top\":[", stdout);
-        for (uint32_t i = 0; i < event->n_top; i++) {
-            printf("%s{\"id\":%d,\"logprob\":", i > 0 ? "," : "", (int)event->top[i].token);
-            app_json_number(stdout, (double)event->top[i].logprob);
-            fputc('}', stdout);
-        }
-        fputc(']', stdout);
-    }
+    if (logprobs && event->token >= 0)
+        put_logprobs(event);
     if (event->usage.shifts > 0)
         printf(",\"shifts\":%llu", (unsigned long long)event->usage.shifts);
     fputs("}\n", stdout);
@@ -40,17 +45,27 @@ static void part(const runnel_event *event, const char *type)
     fputs("}\n", stdout);
 }
 
-static void end(const runnel_event *event)
+static void done(const runnel_event *event, bool logprobs)
+{
+    printf("\"type\":\"done\",\"finish\":\"%s\"", finish_name(event->finish));
+    if (event->stop >= 0)
+        printf(",\"stop\":%d", (int)event->stop);
+    if (event->stop_token >= 0)
+        printf(",\"stop_token\":%d", (int)event->stop_token);
+    if (event->token < 0)
+        return;
+    printf(",\"id\":%d", (int)event->token);
+    if (logprobs)
+        put_logprobs(event);
+}
+
+static void end(const runnel_event *event, bool logprobs)
 {
     const runnel_usage *u = &event->usage;
     const runnel_timings *t = &event->timings;
 
     if (event->type == RUNNEL_EVENT_DONE) {
-        printf("\"type\":\"done\",\"finish\":\"%s\"", finish_name(event->finish));
-        if (event->stop >= 0)
-            printf(",\"stop\":%d", (int)event->stop);
-        if (event->stop_token >= 0)
-            printf(",\"stop_token\":%d", (int)event->stop_token);
+        done(event, logprobs);
     } else if (event->type == RUNNEL_EVENT_CANCELLED) {
         fputs("\"type\":\"cancelled\"", stdout);
     } else {
@@ -120,7 +135,7 @@ void app_json_event_of(const runnel_event *event, bool logprobs, int64_t answer)
     case RUNNEL_EVENT_DONE:
     case RUNNEL_EVENT_CANCELLED:
     case RUNNEL_EVENT_FAILED:
-        end(event);
+        end(event, logprobs);
         break;
     }
 }

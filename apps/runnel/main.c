@@ -100,13 +100,15 @@ static const struct app_command commands[] = {
     {"embed", APP_EMBED, 1, APP_MAX_OPERANDS, "MODEL [TEXT ...] [-f FILE]", "texts as vectors",
      "Prints a line for each text: the numbers of its embedding, the model's last hidden states pooled over the\n"
      "text and scaled to length 1. A text gets BOS where the model wants it. With --json one object in the form\n"
-     "of OpenAI's /v1/embeddings; where a text fails it ends with an \"error\" and its \"message\", exit code 1.\n",
+     "of OpenAI's /v1/embeddings; where a text fails, or Ctrl-C stops it, that ends with an \"error\" and its\n"
+     "\"message\".\n",
      "  runnel embed model.gguf \"A cat sat on a mat.\" \"Snow fell all night.\"\n"
      "  runnel embed model.gguf -f lines.txt --pooling last --dimensions 256 --json\n",
      app_embed},
     {"score", APP_SCORE, 1, APP_MAX_OPERANDS, "MODEL [--query TEXT] [TEXT ...] [-f FILE]", "how well texts answer",
      "Prints a line for each text: the scores that a model with a head gives it, a reranker's for the query, or a\n"
-     "classifier's. With --json one object in the form of /v1/rerank, the best text first, or of /v1/classify.\n",
+     "classifier's. With --json one object in the form of /v1/rerank, the best text first, or of /v1/classify; where\n"
+     "a text fails, or Ctrl-C stops it, the object is an \"error\" with its \"message\".\n",
      "  runnel score reranker.gguf --query \"Who lives in the woods?\" \"A fox does.\" \"Snow fell all night.\"\n"
      "  runnel score classifier.gguf -f lines.txt --json\n",
      app_score},
@@ -202,6 +204,7 @@ static const char about[] =
     "The result goes to standard output, all else to standard error. Exit codes: 0 success; 1 the\n"
     "model, the machine or a file failed; 2 the command line is wrong; 3 lines of a batch were wrong\n"
     "(--fail-on); 130 cancelled, by Ctrl-C or because the reader of standard output has gone.\n"
+    "On a terminal control characters of an answer are shown and not obeyed; a pipe gets them as they are.\n"
     "SIGUSR1 lists the streams that live now on standard error.\n";
 
 static void help(FILE *to)

@@ -136,7 +136,7 @@ struct app_options {
     const char *summary_file; /* NULL: none */
     const char *fail_on;      /* "any", "all", "none"; NULL: none, with --check any */
     /* a server */
-    const char *host, *unix_path, *api_key_file, *cors, *tls_cert, *tls_key;
+    const char *host, *unix_path, *api_key_file, *allow_host, *cors, *tls_cert, *tls_key;
     int64_t port, max_streams, max_connections, gather_ms;
     uint64_t max_body_bytes, max_queued_bytes, files_bytes;
     const char *files_dir; /* NULL: no files, and no batches */

@@ -1,5 +1,6 @@
-/* The files that a command reads and writes, by its operands and options: what it writes must be none of the others.
- * See common.h. Asked before anything is opened, for to open an output is to empty it. */
+/* The files that a command reads and writes, by its operands and options: what it writes must be none of the others,
+ * and one alone may be standard input. See common.h. Asked before anything is opened, for to open an output is to empty
+ * it. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -22,6 +23,7 @@ struct named {
 struct files {
     struct named list[MOST];
     size_t n;
+    const char *input, *second; /* names of the first two that are standard input, or NULL */
 };
 
 /* Where a path leads: to a regular file, or to where one would be made. */
@@ -133,9 +135,21 @@ static bool leads_to(const char *path, const struct place *place)
 
 /* ---- Which files ------------------------------------------------------------------------- */
 
+static void add_stream(struct files *files, const char *name, int kind)
+{
+    if ((kind & READ) == 0)
+        return;
+    if (files->input != NULL && files->second == NULL)
+        files->second = name;
+    if (files->input == NULL)
+        files->input = name;
+}
+
 static void add(struct files *files, const char *name, const char *path, int kind)
 {
-    if (path != NULL && files->n < MOST && ((kind & STREAM) == 0 || !app_is_standard(path)))
+    if (path != NULL && (kind & STREAM) != 0 && app_is_standard(path))
+        add_stream(files, name, kind);
+    else if (path != NULL && files->n < MOST)
         files->list[files->n++] = (struct named){name, path, NULL, kind};
 }
 
@@ -256,6 +270,7 @@ static void add_options(struct files *files, const struct app_options *options, 
 
     add(files, "--file", options->file, READ | STREAM);
     add(files, "--text", options->text, READ | STREAM);
+    add(files, "--context", options->context_file, READ | STREAM);
     add(files, "--tools", options->tools_file, READ | STREAM);
     add(files, "--template", options->template_file, READ | STREAM);
     add(files, "--grammar-file", options->gbnf_file, READ | STREAM);
@@ -312,8 +327,10 @@ static bool is_apart(const struct files *files, size_t at)
 /* Frees them. */
 static bool are_apart(struct files *files)
 {
-    bool apart = true;
+    bool apart = files->second == NULL;
 
+    if (!apart)
+        app_error("%s and %s both read standard input", files->input, files->second);
     for (size_t i = 0; i < files->n && apart; i++)
         apart = is_apart(files, i);
     free_files(files);
@@ -324,6 +341,8 @@ bool app_files_apart(const struct app_options *options, unsigned command)
 {
     struct files files = {.n = 0};
 
+    if (command == APP_CHAT && !isatty(STDIN_FILENO)) /* else it is what is typed behind a Ctrl-D */
+        add_stream(&files, "the conversation", READ);
     add_operands(&files, options, command);
     add_options(&files, options, command);
     return are_apart(&files);

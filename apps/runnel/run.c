@@ -25,7 +25,7 @@ static bool on_text(void *user, const runnel_event *event)
         app_progress(options, "reading", (double)event->prompt_done / (double)event->prompt_total, "");
     } else if (event->type == RUNNEL_EVENT_TOKEN) {
         app_progress_clear();
-        fwrite(event->text, 1, event->text_bytes, stdout);
+        app_put_text(stdout, event->text, event->text_bytes);
     }
     return true;
 }

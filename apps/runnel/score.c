@@ -13,6 +13,7 @@ struct scorer {
     struct openai_request request; /* its texts are borrowed: of the command line, and of the file */
     struct openai_choice *choices; /* [n_prompts], of which n_open are open */
     size_t n_open;
+    char why[RUNNEL_ERROR_BYTES + 32]; /* a text has failed */
 };
 
 /* ---- Texts ------------------------------------------------------------------------------- */
@@ -71,6 +72,13 @@ static runnel_score_form form_of(const struct app_options *options, runnel_score
     return usual;
 }
 
+static int fail(struct scorer *s, size_t number, const char *error)
+{
+    snprintf(s->why, sizeof s->why, "text %zu: %s", number, error);
+    app_error("%s", s->why);
+    return APP_FAILURE;
+}
+
 /* Until the stream has ended. A signal, or a reader of standard output that has gone, cancels it. */
 static int follow(struct scorer *s, runnel_stream stream, struct openai_choice *choice, size_t number)
 {
@@ -87,8 +95,7 @@ static int follow(struct scorer *s, runnel_stream stream, struct openai_choice *
         return APP_OK;
     if (choice->end == RUNNEL_EVENT_CANCELLED)
         return APP_CANCELLED;
-    app_error("text %zu: %s", number, choice->failed ? "not enough memory" : choice->error);
-    return APP_FAILURE;
+    return fail(s, number, choice->failed ? "not enough memory" : choice->error);
 }
 
 static void print_line(const struct openai_choice *choice)
@@ -107,19 +114,17 @@ static int score(struct scorer *s, size_t i)
     runnel_error error = {0};
     int code = APP_OK;
 
+    if (app_interrupted())
+        return APP_CANCELLED;
     s->n_open++;
-    if (!openai_choice_open(choice, &s->request, i, s->app.model)) {
-        app_error("not enough memory for the texts");
-        return APP_FAILURE;
-    }
+    if (!openai_choice_open(choice, &s->request, i, s->app.model))
+        return fail(s, i + 1, "not enough memory");
     openai_request_score(&s->request, i, &request);
     request.form = form_of(options, request.form);
     request.parse_special = options->special;
     request.adapter = app_adapter(options);
-    if (runnel_score(s->app.model, &request, &stream, &error) != RUNNEL_OK) {
-        app_error("text %zu: %s", i + 1, error.message);
-        return APP_FAILURE;
-    }
+    if (runnel_score(s->app.model, &request, &stream, &error) != RUNNEL_OK)
+        return fail(s, i + 1, error.message);
     code = follow(s, stream, choice, i + 1);
     if (code != APP_OK || options->json)
         return code;
@@ -127,9 +132,25 @@ static int score(struct scorer *s, size_t i)
     return app_flush() ? APP_OK : APP_CANCELLED;
 }
 
-static int score_all(struct scorer *s)
+/* All scores, or an object that cannot be taken for them. */
+static void print_json(const struct scorer *s, int code)
 {
     struct openai_head head = {.created = (int64_t)time(NULL), .model = s->app.options->operands[0]};
+    const char *why = s->why[0] != '\0' ? s->why : "cancelled";
+
+    snprintf(head.id, sizeof head.id, "%s", s->request.query != NULL ? "rerank" : "classify");
+    if (code == APP_OK) {
+        openai_answer_write(stdout, &s->request, s->choices, s->request.n_prompts, &head);
+    } else {
+        fputs("{\"error\":{\"message\":", stdout);
+        app_json_string(stdout, why, strlen(why));
+        fputs("}}", stdout);
+    }
+    putchar('\n');
+}
+
+static int score_all(struct scorer *s)
+{
     int code = APP_OK;
 
     s->choices = calloc(s->request.n_prompts + 1, sizeof *s->choices);
@@ -139,11 +160,8 @@ static int score_all(struct scorer *s)
     }
     for (size_t i = 0; i < s->request.n_prompts && code == APP_OK; i++)
         code = score(s, i);
-    if (code == APP_OK && s->app.options->json) {
-        snprintf(head.id, sizeof head.id, "%s", s->request.query != NULL ? "rerank" : "classify");
-        openai_answer_write(stdout, &s->request, s->choices, s->request.n_prompts, &head);
-        putchar('\n');
-    }
+    if (s->app.options->json)
+        print_json(s, code);
     return code;
 }
 

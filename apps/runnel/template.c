@@ -24,7 +24,7 @@ static int print_rendered(const char *path, render_fn render, void *user)
         error.status = render(user, text, n, &n, &error);
     }
     if (error.status == RUNNEL_OK)
-        fwrite(text, 1, n, stdout);
+        app_put_text(stdout, text, n);
     free(text);
     if (strncmp(error.message, "variables: ", 11) == 0) { /* what this program calls by another name */
         app_error("--context: %s", error.message + 11);

@@ -4,27 +4,47 @@
 
 #include "common.h"
 
+static int fail(runnel_status status)
+{
+    runnel_error error = {.status = status};
+
+    if (status == RUNNEL_INVALID)
+        snprintf(error.message, sizeof error.message, "--tokens: the model's vocabulary has no such id");
+    return app_fail(&error);
+}
+
 /* The text of tokens, control tokens by their names; owned. */
 static int text_of(struct app *app, const int32_t *ids, size_t count, struct app_text *text)
 {
-    runnel_error error = {0};
     size_t n = 0;
+    runnel_status status = runnel_detokenize(app->model, ids, count, 1, NULL, 0, &n);
 
-    error.status = runnel_detokenize(app->model, ids, count, 1, NULL, 0, &n);
-    if (error.status == RUNNEL_OK) {
+    if (status == RUNNEL_OK) {
         text->bytes = malloc(n + 1);
-        error.status = text->bytes != NULL ? runnel_detokenize(app->model, ids, count, 1, text->bytes, n, &text->size)
-                                           : RUNNEL_NO_MEMORY;
-    } else if (error.status == RUNNEL_INVALID) {
-        snprintf(error.message, sizeof error.message, "--tokens: the model's vocabulary has no such id");
+        status = text->bytes != NULL ? runnel_detokenize(app->model, ids, count, 1, text->bytes, n, &text->size)
+                                     : RUNNEL_NO_MEMORY;
     }
-    return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
+    return status == RUNNEL_OK ? APP_OK : fail(status);
+}
+
+/* The bytes of one token within a text, likewise. */
+static int piece_of(struct app *app, int32_t id, struct app_text *piece)
+{
+    size_t n = 0;
+    runnel_status status = runnel_token_text(app->model, id, 1, NULL, 0, &n);
+
+    if (status == RUNNEL_OK) {
+        piece->bytes = malloc(n + 1);
+        status = piece->bytes != NULL ? runnel_token_text(app->model, id, 1, piece->bytes, n, &piece->size)
+                                      : RUNNEL_NO_MEMORY;
+    }
+    return status == RUNNEL_OK ? APP_OK : fail(status);
 }
 
 static int print_token(struct app *app, int32_t id)
 {
     struct app_text piece = {0};
-    int code = text_of(app, &id, 1, &piece);
+    int code = piece_of(app, id, &piece);
 
     if (code != APP_OK)
         return code;
@@ -41,7 +61,7 @@ static int show_token(struct app *app, int32_t id, size_t index)
     static const char *const grounds[] = {"\033[44m", "\033[42m"};
     bool colours = app_colours(STDOUT_FILENO);
     struct app_text piece = {0};
-    int code = text_of(app, &id, 1, &piece);
+    int code = piece_of(app, id, &piece);
 
     if (code != APP_OK)
         return code;

@@ -173,6 +173,8 @@ static void is_looked_into(struct serve_work *work, bool ran)
         refuse_unknown(wish, &wish->error);
     else if (wish->why[0] != '\0')
         app_error("%s", wish->why);
+    if (good) /* a batch writes an answer at least */
+        good = files_have_room(work->serve->files, 1, NULL, &wish->error);
     if (good && !make_room(store))
         good = openai_refuse(&wish->error, "storage_full", NULL, "%d batches wait: no more are taken", STORE_RECORDS);
     if (good)

@@ -27,6 +27,7 @@ struct serve_batch {
     struct batch *batch; /* owned */
     char input[PATH_BYTES], output[PATH_BYTES], errors[PATH_BYTES], journal[PATH_BYTES];
     bool ending; /* nothing is computed any more: its streams end */
+    bool full;   /* there was no room for an answer */
 };
 
 /* ---- Records ----------------------------------------------------------------------------- */
@@ -282,6 +283,17 @@ static void pay(void *user, uint64_t tokens)
         serve_limits_charge(&run->key->limits, (int64_t)tokens, uv_now(&serve->loop));
 }
 
+/* What is computed is as good as written: it goes to a file of the batch. */
+static bool has_room(void *user, uint64_t bytes)
+{
+    struct serve *serve = user;
+    const struct serve_store *store = &serve->files->store;
+    struct serve_batch *run = serve->files->running;
+
+    run->full = store->bytes + bytes > store->most_bytes;
+    return !run->full;
+}
+
 /* A long line, read on another thread. */
 struct line_reading {
     struct serve_work work; /* first */
@@ -351,7 +363,7 @@ static struct serve_batch *new_run(struct serve *serve, json_t *record, struct s
     batch->template_text = serve->template_text;
     batch->tenant = owner_of(record);
     hold_key(serve, run);
-    batch->owner = (struct batch_owner){ask, pay, read_apart, SERVE_LOOP_BYTES, serve};
+    batch->owner = (struct batch_owner){ask, pay, has_room, read_apart, SERVE_LOOP_BYTES, serve};
     batch->only_model = batch->model_name;
     batch->only_url = openai_word(json_object_get(object, "endpoint"));
     batch->input.fd = -1;
@@ -449,6 +461,17 @@ static bool go_on(struct serve_batch *run)
     return batch_live(run->batch) > 0 || run->batch->reads;
 }
 
+static void set_full(const struct serve_store *store, json_t *record)
+{
+    char message[160];
+
+    snprintf(
+        message, sizeof message,
+        "there is no room for further answers: all files may have %llu bytes (--files-size); those before are kept",
+        (unsigned long long)store->most_bytes);
+    set_error(record, "storage_full", message);
+}
+
 static void step(struct serve *serve)
 {
     struct serve_batch *run = serve->files->running;
@@ -460,6 +483,9 @@ static void step(struct serve *serve)
     if (code == APP_CANCELLED && is_status(run->record, "cancelling")) {
         batch_turn(run->batch); /* writes what is answered */
         finish(serve, run, "cancelled");
+    } else if (run->full) {
+        set_full(&serve->files->store, run->record);
+        finish(serve, run, "failed");
     } else if (code == APP_CANCELLED && run->batch->input_ended && run->batch->n_lines == 0) {
         finish(serve, run, "completed");
     } else {
@@ -484,6 +510,7 @@ static void on_check(uv_check_t *check)
     step(check->data);
 }
 
+/* The one that runs, or is the next to run. */
 static json_t *first_waiting(const struct serve_files *files)
 {
     json_t *record = NULL;
@@ -495,6 +522,22 @@ static json_t *first_waiting(const struct serve_files *files)
             return record;
     }
     return NULL;
+}
+
+/* One batch at a time has results that are no files yet: the one that runs, that ran in an earlier process, or whose end
+ * could not be written. */
+uint64_t batches_bytes(const struct serve_files *files)
+{
+    static const char *const endings[] = {".out", ".err"};
+    const json_t *record = files->running == NULL ? first_waiting(files) : NULL;
+    char path[PATH_BYTES];
+    struct stat status;
+    uint64_t sum = files->running != NULL ? batch_answer_bytes(files->running->batch) : 0;
+
+    for (size_t i = 0; record != NULL && i < sizeof endings / sizeof endings[0]; i++)
+        if (store_path(&files->store, store_id(record), endings[i], path, sizeof path) && stat(path, &status) == 0)
+            sum += (uint64_t)status.st_size;
+    return sum;
 }
 
 void serve_begin_batches(struct serve *serve)

@@ -245,14 +245,16 @@ static const char *name_of(const struct upload *upload)
     return good ? upload->filename : "upload.jsonl";
 }
 
-static bool has_room(const struct serve_store *store, size_t n, struct openai_error *error)
+bool files_have_room(const struct serve_files *files, size_t n, const char *param, struct openai_error *error)
 {
+    const struct serve_store *store = &files->store;
     size_t n_files = json_array_size(store->records[STORE_FILES]) + store->n_writing;
+    uint64_t bytes = store->bytes + batches_bytes(files);
 
-    if (n_files < STORE_RECORDS && store->bytes + n <= store->most_bytes)
+    if (n_files < STORE_RECORDS && bytes + n <= store->most_bytes)
         return true;
-    openai_refuse(error, "storage_full", "file", "there is no room for the file: %zu files have %llu bytes", n_files,
-                  (unsigned long long)store->bytes);
+    openai_refuse(error, "storage_full", param, "there is no room for a further file: %zu have %llu bytes", n_files,
+                  (unsigned long long)bytes);
     error->http = 507;
     error->type = "unavailable_error";
     return false;
@@ -311,7 +313,8 @@ static void upload_read(struct serve_work *work, bool ran)
 
     if (!ran)
         openai_no_memory(&upload->error);
-    if (upload->error.http != 0 || exchange == NULL || !has_room(store, upload->n, &upload->error)) {
+    if (upload->error.http != 0 || exchange == NULL ||
+        !files_have_room(serve->files, upload->n, "file", &upload->error)) {
         if (exchange != NULL)
             serve_refuse(serve, exchange, &upload->error, 0);
         free_upload(serve, upload);

@@ -25,6 +25,10 @@ void files_new_id(struct serve *serve, const char *prefix, char id[48]);
 json_t *files_keep(struct serve *serve, uint64_t owner, const char *id, const char *name, const char *purpose,
                    uint64_t bytes);
 
+/* Whether there is room for one more file, of n bytes: the results of batches count from the moment that they are
+ * computed. False: *error says so, of this param. */
+bool files_have_room(const struct serve_files *files, size_t n, const char *param, struct openai_error *error);
+
 /* Answers with the JSON (stolen; NULL: memory is short). */
 void files_reply(struct serve *serve, struct http_exchange *exchange, json_t *value);
 
@@ -34,8 +38,9 @@ void files_refuse_unknown(struct serve *serve, struct http_exchange *exchange, c
 /* The page of a list that the query asks for (after, limit, order, purpose), or a refusal. */
 void files_reply_list(struct serve *serve, struct http_exchange *exchange, enum store_kind kind);
 
-/* batches.c: has the batch ended? Does one that has not read the file? */
+/* batches.c: has the batch ended? Does one that has not read the file? Bytes of results that are no files yet. */
 bool batches_is_over(const json_t *record);
 bool batches_uses(const struct serve_files *files, const char *file);
+uint64_t batches_bytes(const struct serve_files *files);
 
 #endif

@@ -158,7 +158,7 @@ static uint64_t read_device_bytes(const struct serve_model *model, const runnel_
     if (runnel_model_get_info(model->handle, &info) != RUNNEL_OK || info.device_layers == 0)
         return 0;
     if (info.device_layers >= info.layers && !apart)
-        return info.weight_bytes + info.kv_bytes + info.draft_kv_bytes;
+        return info.weight_bytes + info.kv_bytes + info.state_bytes + info.draft_weight_bytes + info.draft_kv_bytes;
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
         has_head = has_head || begins(&tensor, "output.");
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)

@@ -157,8 +157,8 @@ static void on_facts(uv_work_t *work, int status)
         return;
     model->info.struct_size = sizeof model->info;
     model->load = runnel_model_get_info(model->handle, &model->info) == RUNNEL_OK ? SERVE_READY : SERVE_FAILED;
-    model->bytes =
-        model->info.weight_bytes + model->info.kv_bytes + model->info.draft_kv_bytes + model->options.cache_warm;
+    model->bytes = model->info.weight_bytes + model->info.kv_bytes + model->info.state_bytes +
+                   model->info.draft_weight_bytes + model->info.draft_kv_bytes + model->options.cache_warm;
     model->used_ms = uv_now(&model->serve->loop);
     serve_tell(model->serve, "%s is ready", model->name);
     if (model->load == SERVE_READY && model->replaces != NULL)

@@ -18,7 +18,7 @@ static const struct {
 } refusals[] = {
     {"400", ALWAYS, "the request is at fault"},
     {"401", IF_KEYED, "a valid key is needed"},
-    {"403", IF_KEYED, "the key has not the scope that this needs"},
+    {"403", ALWAYS, "the key has not the scope that this needs, or a foreign page asks"},
     {"404", ALWAYS, "what was asked for is not there"},
     {"408", ALWAYS, "the request did not come in time"},
     {"409", OF_FILES, "a batch reads the file"},
@@ -31,7 +31,7 @@ static const struct {
     {"501", OF_FILES | REFUSED, "the server keeps no files, or the model gives no such numbers"},
     {"503", ALWAYS, "full, going down, or a model is not loaded"},
     {"504", WITH_BODY, "the answer was not there in time"},
-    {"507", OF_FILES, "there is no room for the file"},
+    {"507", OF_FILES, "there is no room for a further file"},
 };
 
 static json_t *ref(const char *name)

@@ -432,6 +432,16 @@ static void refuse_foreign(struct serve *serve, struct http_exchange *exchange)
     serve_refuse(serve, exchange, &error, 0);
 }
 
+static void refuse_host(struct serve *serve, struct http_exchange *exchange)
+{
+    struct openai_error error = {.http = 403, .type = "permission_error", .code = "foreign_host"};
+
+    snprintf(error.message, sizeof error.message, "this server is not known as '%.120s': --allow-host does not name it",
+             http_field(exchange, "host"));
+    app_whole(error.message);
+    serve_refuse(serve, exchange, &error, 0);
+}
+
 static bool is_coded(const struct http_exchange *exchange)
 {
     const char *coding = http_field(exchange, "content-encoding");
@@ -466,6 +476,10 @@ void serve_on_head(void *user, struct http_exchange *exchange)
     allowed = add_cors(serve, exchange);
     route = find_route(exchange, &known);
     describe(visit, route);
+    if (!serve_knows_host(serve, exchange)) {
+        refuse_host(serve, exchange);
+        return;
+    }
     if (strcmp(http_method(exchange), "OPTIONS") == 0) {
         answer_preflight(serve, exchange, allowed);
         return;

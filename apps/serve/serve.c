@@ -95,14 +95,10 @@ bool serve_read_file(const struct serve *serve, const char *path, struct app_tex
 static void on_hangup(uv_signal_t *signal, int number)
 {
     struct serve *serve = signal->data;
-    char sentence[512];
 
     (void)number;
     serve->again = true;
-    if (serve_read_keys(serve, sentence))
-        serve_tell(serve, "read again: %zu key%s", serve->keys.n, app_plural(serve->keys.n));
-    else
-        serve_complain(serve, "the keys stay as they were: %s", sentence);
+    serve_reload_keys(serve);
     serve_reload_models(serve);
 }
 
@@ -374,7 +370,7 @@ static bool check_cors(const char *list)
 
 static bool check_options(const struct app_options *options)
 {
-    if (!check_cors(options->cors))
+    if (!check_cors(options->cors) || !serve_check_hosts(options->allow_host))
         return false;
     if ((options->tls_cert == NULL) != (options->tls_key == NULL)) {
         app_error("--tls-cert and --tls-key belong together");

@@ -177,8 +177,9 @@ struct serve {
     uint64_t waiting_bytes; /* of long bodies whose requests wait for their models */
     bool reloaded, ending;
     struct serve_keys keys;
-    struct serve_key anyone;   /* where there are no keys: may do all, and has no limits */
-    struct serve_files *files; /* files.h; owned */
+    bool keys_reload, keys_reload_again; /* they are being read again; and have to be once more */
+    struct serve_key anyone;             /* where there are no keys: may do all, and has no limits */
+    struct serve_files *files;           /* files.h; owned */
     struct serve_task *tasks;
     struct serve_works works;
     struct serve_log log;
@@ -209,6 +210,15 @@ void serve_dispatch(struct http_exchange *exchange);
 /* Of a path, and of the exchange's; OpenAI's where there is none. */
 const struct serve_dialect *serve_dialect_at(const char *path);
 const struct serve_dialect *serve_dialect_of(const struct http_exchange *exchange);
+
+/* ---- hosts.c ---- */
+
+/* Whether the Host of an exchange is a name of this server, as far as that is judged: where a page of another name
+ * could ask it, or --allow-host was given. */
+bool serve_knows_host(const struct serve *serve, const struct http_exchange *exchange);
+
+/* False after a message: a word of --allow-host is no name of a host. */
+bool serve_check_hosts(const char *list);
 
 /* ---- reply.c: answers that are there at once; the exchange is gone afterwards ---- */
 
@@ -265,14 +275,17 @@ void serve_log_visit(const struct serve_visit *visit);
 
 /* ---- serve.c ---- */
 
-/* A file of keys or models, without a byte order mark. False: *sentence says why. Whoever is being served waits for it:
- * what is read again is a regular file, never a pipe to which nobody writes. */
+/* A file of keys or models, without a byte order mark; on any thread. False: *sentence says why. What is read again is
+ * a regular file, never a pipe to which nobody writes. */
 bool serve_read_file(const struct serve *serve, const char *path, struct app_text *text, char sentence[512]);
 
 /* ---- rights.c ---- */
 
 /* --api-key-file and $RUNNEL_API_KEY, in place of those that were there. False: *sentence says why, and those stay. */
 bool serve_read_keys(struct serve *serve, char sentence[512]);
+
+/* The same on a thread of libuv's; a line says what has become of it. */
+void serve_reload_keys(struct serve *serve);
 
 /* Whose key the exchange names; where there are no keys, anyone's. NULL: nobody's. */
 struct serve_key *serve_key_of(struct serve *serve, struct http_exchange *exchange);

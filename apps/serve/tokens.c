@@ -132,20 +132,17 @@ static void put_bytes(FILE *to, const char *piece, size_t n)
     json_decref(text);
 }
 
-/* A token and its bytes within a text: those of the second of two, since the first may lose its space. */
 static void put_piece(struct page *page, int32_t token)
 {
-    const int32_t twice[2] = {token, token};
-    size_t first = 0, all = 0;
     char *text = NULL;
+    size_t n = 0;
 
-    if (runnel_detokenize(page->model->handle, twice, 1, 1, NULL, 0, &first) == RUNNEL_OK &&
-        runnel_detokenize(page->model->handle, twice, 2, 1, NULL, 0, &all) == RUNNEL_OK)
-        text = malloc(all + 1);
-    if (text == NULL || runnel_detokenize(page->model->handle, twice, 2, 1, text, all, &all) != RUNNEL_OK)
-        first = all = 0;
+    if (runnel_token_text(page->model->handle, token, 1, NULL, 0, &n) == RUNNEL_OK)
+        text = malloc(n + 1);
+    if (text == NULL || runnel_token_text(page->model->handle, token, 1, text, n, &n) != RUNNEL_OK)
+        n = 0;
     fprintf(page->answer.to, "{\"id\":%d,\"piece\":", (int)token);
-    put_bytes(page->answer.to, all > first ? text + first : "", all - first);
+    put_bytes(page->answer.to, n > 0 ? text : "", n);
     fputc('}', page->answer.to);
     free(text);
 }

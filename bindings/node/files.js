@@ -21,6 +21,19 @@ function every(one) {
   }
 }
 
+/** The same where `one` gives promises. */
+async function everyLater(one) {
+  const all = [];
+  for (;;) {
+    try {
+      all.push(await one(all.length));
+    } catch (error) {
+      if (error.code === 'NOT_FOUND') return all;
+      throw error;
+    }
+  }
+}
+
 /** What a template knows, as names. */
 function template(info) {
   const knows = Object.keys(constants)
@@ -71,7 +84,12 @@ class ModelFile extends Uncloneable {
     return native.fileKvBytesPerToken(this.#handle, options.named('KV_', kvType, 'kvType'), true);
   }
 
-  templates() {
+  /** The chat templates of the file, parsed and tried on a thread of Node's pool; templatesSync does it at once. */
+  async templates() {
+    return everyLater(async (i) => template(await native.fileTemplate(this.#handle, i, false)));
+  }
+
+  templatesSync() {
     return every((i) => template(native.fileTemplate(this.#handle, i, true)));
   }
 

@@ -1,4 +1,5 @@
-// Types of the package. Options are those of the library's structs in camelCase; include/ explains each.
+// Types of the package. Options are those of the library's structs in camelCase; include/ explains each. An option that
+// is null is not given.
 
 declare global {
   interface SymbolConstructor {
@@ -35,13 +36,13 @@ export type KvType = 'f16' | 'f32' | 'bf16' | 'fp8' | 'q8' | 'q4' | 'q3';
 
 export interface ArchitectureRow {
   name: string;
-  like?: string;
-  with?: string;
-  without?: string;
-  activation?: string;
-  ffnNorm?: string;
-  unused?: string[];
-  windowPeriod?: number;
+  like?: string | null;
+  with?: string | null;
+  without?: string | null;
+  activation?: string | null;
+  ffnNorm?: string | null;
+  unused?: string[] | null;
+  windowPeriod?: number | null;
 }
 
 export interface Span {
@@ -62,29 +63,29 @@ export interface Span {
 
 export interface EngineOptions {
   /** How events come: by a thread that wakes the loop (default), or by a handle of libuv on it. */
-  transport?: 'thread' | 'uv';
-  /** How long pieces may be held back behind the last wake, in microseconds, with one stream: 10000. With n streams it is
-   * 1 + n / 16 times that, five times at most. Not with transport 'uv'. */
-  holdUs?: number;
+  transport?: 'thread' | 'uv' | null;
+  /** How long pieces may be held back behind the last wake, in microseconds, with one stream: 10000. With n streams it
+   * is 1 + n / 16 times that, five times at most. Not with transport 'uv'. */
+  holdUs?: number | null;
   /** How long events gather before they wake the loop again, in microseconds; 1000 by default. */
-  gatherUs?: number;
-  schedulerThreads?: number;
-  computeThreads?: number;
-  maxStreams?: number;
-  maxSessions?: number;
+  gatherUs?: number | null;
+  schedulerThreads?: number | null;
+  computeThreads?: number | null;
+  maxStreams?: number | null;
+  maxSessions?: number | null;
   delivery?: never;
-  logLevel?: LogLevel | number;
-  maxQueuedTokens?: Count;
-  maxQueuedBytes?: Count;
-  architectures?: ArchitectureRow[];
-  deviceLibrary?: string;
-  computeNice?: number;
-  onLog?: (level: LogLevel, line: string) => void;
-  onTrace?: (span: Span) => void;
+  logLevel?: LogLevel | number | null;
+  maxQueuedTokens?: Count | null;
+  maxQueuedBytes?: Count | null;
+  architectures?: ArchitectureRow[] | null;
+  deviceLibrary?: string | null;
+  computeNice?: number | null;
+  onLog?: ((level: LogLevel, line: string) => void) | null;
+  onTrace?: ((span: Span) => void) | null;
 }
 
 /** A file, or a file and what its effect is multiplied by; 1 by default. */
-export type AdapterSource = string | URL | Uint8Array | { path: string | URL | Uint8Array; scale?: number };
+export type AdapterSource = string | URL | Uint8Array | { path: string | URL | Uint8Array; scale?: number | null };
 
 export interface Adapter {
   name: string;
@@ -93,48 +94,48 @@ export interface Adapter {
 }
 
 export interface ModelOptions {
-  contextTokens?: number;
-  batchTokens?: number;
-  kvBytes?: Count;
-  kvType?: KvType | number;
-  chunkMean?: number;
-  device?: 'cpu' | 'cuda' | 'auto' | 'reference' | (string & {});
-  vocabOnly?: boolean;
-  noPrefixCache?: boolean;
-  maxSlowdown?: number;
-  draftPath?: string;
-  draftKvBytes?: Count;
-  draftThreads?: number;
-  draftMeasureMs?: number;
-  cacheWarmBytes?: Count;
-  cacheDir?: string;
-  cacheColdBytes?: Count;
-  cacheCodec?: 'none' | 'bits' | 'lz4' | 'zstd' | (string & {});
-  cacheShared?: string;
-  cacheSharedCa?: string;
-  cacheSharedCert?: string;
-  cacheSharedKey?: string;
-  weightOrder?: 'measured' | 'file' | 'tiles' | number;
-  boundWindows?: boolean | number;
-  weightsDir?: string;
-  deviceLayers?: number;
-  deviceExpertBytes?: Count;
+  contextTokens?: number | null;
+  batchTokens?: number | null;
+  kvBytes?: Count | null;
+  kvType?: KvType | number | null;
+  chunkMean?: number | null;
+  device?: 'cpu' | 'cuda' | 'auto' | 'reference' | (string & {}) | null;
+  vocabOnly?: boolean | null;
+  noPrefixCache?: boolean | null;
+  maxSlowdown?: number | null;
+  draftPath?: string | null;
+  draftKvBytes?: Count | null;
+  draftThreads?: number | null;
+  draftMeasureMs?: number | null;
+  cacheWarmBytes?: Count | null;
+  cacheDir?: string | null;
+  cacheColdBytes?: Count | null;
+  cacheCodec?: 'none' | 'bits' | 'lz4' | 'zstd' | (string & {}) | null;
+  cacheShared?: string | null;
+  cacheSharedCa?: string | null;
+  cacheSharedCert?: string | null;
+  cacheSharedKey?: string | null;
+  weightOrder?: 'measured' | 'file' | 'tiles' | number | null;
+  boundWindows?: boolean | number | null;
+  weightsDir?: string | null;
+  deviceLayers?: number | null;
+  deviceExpertBytes?: Count | null;
   /** LoRA adapters by the names that requests give: docs/ADAPTERS.md. */
-  adapters?: Record<string, AdapterSource> | Map<string, AdapterSource>;
+  adapters?: Record<string, AdapterSource> | Map<string, AdapterSource> | null;
 }
 
 export interface LoadOptions extends ModelOptions {
-  onProgress?: (fraction: number) => void;
-  signal?: AbortSignal;
+  onProgress?: ((fraction: number) => void) | null;
+  signal?: AbortSignal | null;
 }
 
 export interface GrammarFlags {
-  freeWhite?: boolean;
-  anyOrder?: boolean;
-  closed?: boolean;
-  oneOfAsAnyOf?: boolean;
-  allowUnenforced?: boolean;
-  freeReasoning?: boolean;
+  freeWhite?: boolean | null;
+  anyOrder?: boolean | null;
+  closed?: boolean | null;
+  oneOfAsAnyOf?: boolean | null;
+  allowUnenforced?: boolean | null;
+  freeReasoning?: boolean | null;
 }
 
 export type Grammar = GrammarFlags &
@@ -146,7 +147,7 @@ export type Grammar = GrammarFlags &
     | { choices: string[] }
     | { json: true }
     | { jsonObject: true }
-    | { kind: number | string; text?: string; choices?: string[] }
+    | { kind: number | string; text?: string | null; choices?: string[] | null }
   );
 
 export interface Message {
@@ -156,50 +157,50 @@ export interface Message {
 }
 
 export interface ChatOptions {
-  messages?: Message[];
-  messagesJson?: string;
-  tools?: object[] | string;
-  variables?: object | string;
-  templateText?: string;
-  templateName?: string;
-  nowS?: Count;
-  noGenerationPrompt?: boolean;
-  singleCall?: boolean;
-  continueFinal?: boolean;
-  toolChoice?: 'auto' | 'none' | 'required' | (string & {});
+  messages?: Message[] | null;
+  messagesJson?: string | null;
+  tools?: object[] | string | null;
+  variables?: object | string | null;
+  templateText?: string | null;
+  templateName?: string | null;
+  nowS?: Count | null;
+  noGenerationPrompt?: boolean | null;
+  singleCall?: boolean | null;
+  continueFinal?: boolean | null;
+  toolChoice?: 'auto' | 'none' | 'required' | (string & {}) | null;
 }
 
 export interface SamplingOptions {
-  temperature?: number;
-  topK?: number;
-  topP?: number;
-  minP?: number;
-  repetitionPenalty?: number;
-  frequencyPenalty?: number;
-  presencePenalty?: number;
-  penaltyTokens?: number;
-  seed?: Count;
-  biases?: Map<number, number> | Record<number, number> | [number, number][];
-  order?: string;
-  dryBreakers?: string[];
-  minTokens?: number;
-  penaltyScope?: 'all' | 'answer' | number;
-  dryMultiplier?: number;
-  dryBase?: number;
-  dryAllowedLength?: number;
-  dryTokens?: number;
-  topNSigma?: number;
-  typicalP?: number;
-  xtcProbability?: number;
-  xtcThreshold?: number;
-  temperatureRange?: number;
-  temperatureExponent?: number;
-  mirostat?: 0 | 1 | 2;
-  mirostatTau?: number;
-  mirostatEta?: number;
-  adaptiveTarget?: number;
-  adaptiveDecay?: number;
-  logprobsAfter?: 0 | 1;
+  temperature?: number | null;
+  topK?: number | null;
+  topP?: number | null;
+  minP?: number | null;
+  repetitionPenalty?: number | null;
+  frequencyPenalty?: number | null;
+  presencePenalty?: number | null;
+  penaltyTokens?: number | null;
+  seed?: Count | null;
+  biases?: Map<number, number> | Record<number, number> | [number, number][] | null;
+  order?: string | null;
+  dryBreakers?: string[] | null;
+  minTokens?: number | null;
+  penaltyScope?: 'all' | 'answer' | number | null;
+  dryMultiplier?: number | null;
+  dryBase?: number | null;
+  dryAllowedLength?: number | null;
+  dryTokens?: number | null;
+  topNSigma?: number | null;
+  typicalP?: number | null;
+  xtcProbability?: number | null;
+  xtcThreshold?: number | null;
+  temperatureRange?: number | null;
+  temperatureExponent?: number | null;
+  mirostat?: 0 | 1 | 2 | null;
+  mirostatTau?: number | null;
+  mirostatEta?: number | null;
+  adaptiveTarget?: number | null;
+  adaptiveDecay?: number | null;
+  logprobsAfter?: 0 | 1 | null;
 }
 
 export interface Candidates {
@@ -213,58 +214,58 @@ export interface Candidates {
 }
 
 export interface RequestOptions extends ChatOptions, SamplingOptions {
-  prompt?: string | Uint8Array;
-  tokens?: Int32Array | number[];
-  session?: Session | bigint;
-  maxTokens?: Count;
-  stops?: string | string[];
-  stopTokens?: Int32Array | number[];
-  label?: string;
-  cacheSalt?: Count;
-  tenant?: Count;
-  priority?: number;
-  deadlineMs?: number;
-  nTop?: number;
+  prompt?: string | Uint8Array | null;
+  tokens?: Int32Array | number[] | null;
+  session?: Session | bigint | null;
+  maxTokens?: Count | null;
+  stops?: string | string[] | null;
+  stopTokens?: Int32Array | number[] | null;
+  label?: string | null;
+  cacheSalt?: Count | null;
+  tenant?: Count | null;
+  priority?: number | null;
+  deadlineMs?: number | null;
+  nTop?: number | null;
   /** A stream whose reader is behind joins the tokens that wait, which then have no ids: `token` is -1, and `tokens` of
    * the result lacks them. */
-  coalesceBytes?: number;
-  draft?: 'none' | 'ngram' | 'model' | ('ngram' | 'model')[] | number;
-  draftMax?: number;
-  cacheWait?: 'bestEffort' | 'wait' | 'deadline' | number;
-  cacheWaitMs?: number;
-  parseSpecial?: boolean;
-  ignoreEos?: boolean | 0 | 1 | 2;
-  wantLogprobs?: boolean;
-  wantProgress?: boolean;
+  coalesceBytes?: number | null;
+  draft?: 'none' | 'ngram' | 'model' | ('ngram' | 'model')[] | number | null;
+  draftMax?: number | null;
+  cacheWait?: 'bestEffort' | 'wait' | 'deadline' | number | null;
+  cacheWaitMs?: number | null;
+  parseSpecial?: boolean | null;
+  ignoreEos?: boolean | 0 | 1 | 2 | null;
+  wantLogprobs?: boolean | null;
+  wantProgress?: boolean | null;
   /** Not with generate(), whose result has no logits. */
-  wantLogits?: boolean;
-  rawAnswer?: boolean;
-  pinPrefix?: boolean | 0 | 1 | 2;
-  draftShare?: boolean;
-  draftChain?: boolean;
-  keepStop?: boolean;
-  contextKeep?: Count;
-  grammar?: Grammar;
+  wantLogits?: boolean | null;
+  rawAnswer?: boolean | null;
+  pinPrefix?: boolean | 0 | 1 | 2 | null;
+  draftShare?: boolean | null;
+  draftChain?: boolean | null;
+  keepStop?: boolean | null;
+  contextKeep?: Count | null;
+  grammar?: Grammar | null;
   /** One of the model's adapters by its name; null: none. */
   adapter?: string | null;
 }
 
 export interface Ending {
-  signal?: AbortSignal;
+  signal?: AbortSignal | null;
   /** What the signal does: rejects with AbortError (default), or ends as cancel() does. */
-  onAbort?: 'throw' | 'return';
+  onAbort?: 'throw' | 'return' | null;
 }
 
 export interface GenerateOptions extends RequestOptions, Ending {
   /** The host's sampler: the place of a candidate; undefined goes on with the logits as they are. */
-  choose?: (candidates: Candidates) => number | undefined | void | Promise<number>;
+  choose?: ((candidates: Candidates) => number | undefined | void | Promise<number>) | null;
 }
 
 export interface StreamOptions extends GenerateOptions {
   /** Pieces that wait unread until the stream is paused; 64. With a group: the group's. */
-  highWater?: number;
+  highWater?: number | null;
   /** The pieces come in the group's loop instead. */
-  group?: Group;
+  group?: Group | null;
 }
 
 export interface Logprob {
@@ -342,7 +343,7 @@ export class Stream implements AsyncIterableIterator<Piece> {
   return(value?: unknown): Promise<IteratorResult<Piece>>;
   [Symbol.asyncIterator](): this;
   [Symbol.asyncDispose](): Promise<void>;
-  readable(options?: { bytes?: false }): ReadableStream<string>;
+  readable(options?: { bytes?: false | null }): ReadableStream<string>;
   readable(options: { bytes: true }): ReadableStream<Uint8Array>;
 }
 
@@ -370,43 +371,43 @@ export class Group implements AsyncIterableIterator<Pieces> {
 }
 
 export interface EmbedOptions extends Ending {
-  text?: string | Uint8Array;
-  tokens?: Int32Array | number[];
-  label?: string;
-  cacheSalt?: Count;
-  tenant?: Count;
-  priority?: number;
-  deadlineMs?: number;
-  pooling?: 'default' | 'mean' | 'first' | 'last' | number;
-  dimensions?: number;
-  parseSpecial?: boolean;
-  wantProgress?: boolean;
-  raw?: boolean;
+  text?: string | Uint8Array | null;
+  tokens?: Int32Array | number[] | null;
+  label?: string | null;
+  cacheSalt?: Count | null;
+  tenant?: Count | null;
+  priority?: number | null;
+  deadlineMs?: number | null;
+  pooling?: 'default' | 'mean' | 'first' | 'last' | number | null;
+  dimensions?: number | null;
+  parseSpecial?: boolean | null;
+  wantProgress?: boolean | null;
+  raw?: boolean | null;
   adapter?: string | null;
 }
 
 export interface ScoreOptions extends Ending {
-  query?: string | Uint8Array;
-  text?: string | Uint8Array;
-  tokens?: Int32Array | number[];
-  label?: string;
-  cacheSalt?: Count;
-  tenant?: Count;
-  priority?: number;
-  deadlineMs?: number;
-  form?: 'ofModel' | 'logits' | 'probabilities' | number;
-  parseSpecial?: boolean;
-  wantProgress?: boolean;
+  query?: string | Uint8Array | null;
+  text?: string | Uint8Array | null;
+  tokens?: Int32Array | number[] | null;
+  label?: string | null;
+  cacheSalt?: Count | null;
+  tenant?: Count | null;
+  priority?: number | null;
+  deadlineMs?: number | null;
+  form?: 'ofModel' | 'logits' | 'probabilities' | number | null;
+  parseSpecial?: boolean | null;
+  wantProgress?: boolean | null;
   adapter?: string | null;
 }
 
 export interface Infill {
-  prefix?: string;
-  suffix?: string;
-  repository?: string;
-  name?: string;
-  files?: { name?: string; text: string }[];
-  suffixFirst?: boolean;
+  prefix?: string | null;
+  suffix?: string | null;
+  repository?: string | null;
+  name?: string | null;
+  files?: { name?: string | null; text: string }[] | null;
+  suffixFirst?: boolean | null;
 }
 
 export interface Template {
@@ -417,9 +418,9 @@ export interface Template {
 }
 
 export interface SessionFileOptions {
-  note?: string | Uint8Array;
-  label?: string;
-  signal?: AbortSignal;
+  note?: string | Uint8Array | null;
+  label?: string | null;
+  signal?: AbortSignal | null;
 }
 
 export interface ModelInfo {
@@ -445,11 +446,13 @@ export interface ModelInfo {
   deviceLayers: number;
   deviceExperts: number;
   deviceExpertBytes: Count;
+  stateBytes: Count;
+  draftWeightBytes: Count;
 }
 
 export interface TokenizeOptions {
-  bos?: boolean;
-  special?: boolean;
+  bos?: boolean | null;
+  special?: boolean | null;
 }
 
 export class Model {
@@ -462,13 +465,24 @@ export class Model {
   embed(options: string | Uint8Array | EmbedOptions): Promise<Answer & { embedding: Float32Array }>;
   score(options: ScoreOptions): Promise<{ scores: Float32Array; usage: Usage; timings: Timings }>;
   session(): Session;
-  importSession(path: string | URL | Uint8Array, options?: { cacheSalt?: Count; label?: string; signal?: AbortSignal }): Promise<Session>;
+  importSession(
+    path: string | URL | Uint8Array,
+    options?: { cacheSalt?: Count | null; label?: string | null; signal?: AbortSignal | null },
+  ): Promise<Session>;
   tokenize(text: string | Uint8Array, options?: TokenizeOptions): Promise<Int32Array>;
   tokenizeSync(text: string | Uint8Array, options?: TokenizeOptions): Int32Array;
-  detokenize(tokens: Int32Array | number[], options?: { special?: boolean; bytes?: false }): Promise<string>;
-  detokenize(tokens: Int32Array | number[], options: { special?: boolean; bytes: true }): Promise<Uint8Array>;
-  detokenizeSync(tokens: Int32Array | number[], options?: { special?: boolean; bytes?: false }): string;
-  detokenizeSync(tokens: Int32Array | number[], options: { special?: boolean; bytes: true }): Uint8Array;
+  detokenize(
+    tokens: Int32Array | number[],
+    options?: { special?: boolean | null; bytes?: false | null },
+  ): Promise<string>;
+  detokenize(tokens: Int32Array | number[], options: { special?: boolean | null; bytes: true }): Promise<Uint8Array>;
+  detokenizeSync(tokens: Int32Array | number[], options?: { special?: boolean | null; bytes?: false | null }): string;
+  detokenizeSync(tokens: Int32Array | number[], options: { special?: boolean | null; bytes: true }): Uint8Array;
+  /** With the space in front that detokenize leaves out where a text begins. */
+  tokenText(token: number, options?: { special?: boolean | null; bytes?: false | null }): Promise<string>;
+  tokenText(token: number, options: { special?: boolean | null; bytes: true }): Promise<Uint8Array>;
+  tokenTextSync(token: number, options?: { special?: boolean | null; bytes?: false | null }): string;
+  tokenTextSync(token: number, options: { special?: boolean | null; bytes: true }): Uint8Array;
   applyTemplate(chat: Message[] | ChatOptions): Promise<string>;
   applyTemplateSync(chat: Message[] | ChatOptions): string;
   tokenizeChat(chat: Message[] | ChatOptions): Promise<Int32Array>;
@@ -541,16 +555,16 @@ export interface DeviceInfo {
 }
 
 export interface EagleOptions {
-  steps?: number;
-  textTokens?: number;
-  texts?: number;
-  unroll?: number;
-  layers?: number[];
-  rate?: number;
-  seed?: Count;
-  state?: string;
-  resume?: boolean;
-  signal?: AbortSignal;
+  steps?: number | null;
+  textTokens?: number | null;
+  texts?: number | null;
+  unroll?: number | null;
+  layers?: number[] | null;
+  rate?: number | null;
+  seed?: Count | null;
+  state?: string | null;
+  resume?: boolean | null;
+  signal?: AbortSignal | null;
 }
 
 export interface TrainingProgress {
@@ -576,7 +590,7 @@ export class Engine {
     model: string | URL | Uint8Array, corpus: string | Uint8Array, head: string | URL | Uint8Array, options?: EagleOptions,
   ): AsyncGenerator<TrainingProgress, void, void>;
   /** highWater: pieces that wait unread until the streams are paused; 4096. */
-  group(options?: { highWater?: number }): Group;
+  group(options?: { highWater?: number | null }): Group;
   /** Refuses new requests, and waits until those that run have ended. One that nobody reads is paused: it does not. */
   drain(): Promise<void>;
   close(): Promise<void>;
@@ -586,11 +600,15 @@ export class Engine {
 export class ModelFile {
   static open(path: string | URL | Uint8Array): Promise<ModelFile>;
   readonly info: Record<string, Count>;
-  metadata(index: number, options?: { elements?: number }): { key: string; type: string; count: Count; value: string | string[] };
+  metadata(
+    index: number,
+    options?: { elements?: number | null },
+  ): { key: string; type: string; count: Count; value: string | string[] };
   tensor(index: number): { name: string; type: string; nDims: number; part: number; dims: Count[]; bytes: Count; offset: Count };
   setArchitectures(rows: ArchitectureRow[]): void;
   kvBytesPerToken(kvType?: KvType | number): Count;
-  templates(): Template[];
+  templates(): Promise<Template[]>;
+  templatesSync(): Template[];
   recommendedSampling(): SamplingOptions;
   plan(): string;
   close(): void;
@@ -607,16 +625,28 @@ export interface CacheTotals {
 
 export const cache: {
   ls(path: string | URL | Uint8Array): Promise<CacheTotals & { entries: (Record<string, Count | string>)[] }>;
-  inspect(path: string | URL | Uint8Array, fingerprint?: string): Promise<
+  inspect(path: string | URL | Uint8Array, fingerprint?: string | null): Promise<
     { id: Count; parent: Count; salt: Count; tokens: Int32Array; depth: number; bytes: number }[]
   >;
-  verify(path: string | URL | Uint8Array, fingerprint?: string): Promise<
+  verify(path: string | URL | Uint8Array, fingerprint?: string | null): Promise<
     CacheTotals & { damages: { fingerprint: string; file: string; offset: Count; bytes: Count; what: string }[] }
   >;
-  purge(path: string | URL | Uint8Array, options?: { fingerprint?: string; salt?: Count; keepBytes?: Count; bySalt?: boolean }): Promise<CacheTotals>;
+  purge(
+    path: string | URL | Uint8Array,
+    options?: {
+      fingerprint?: string | null;
+      salt?: Count | null;
+      keepBytes?: Count | null;
+      bySalt?: boolean | null;
+    } | null,
+  ): Promise<CacheTotals>;
 };
 
-export function renderTemplate(text: string, context?: object | string, options?: { nowS?: number }): Promise<string>;
+export function renderTemplate(
+  text: string,
+  context?: object | string,
+  options?: { nowS?: number | null },
+): Promise<string>;
 export function inspectTemplate(text: string): Promise<Template>;
 export function readSessionNote(path: string | URL | Uint8Array): Promise<Uint8Array>;
 export function architectures(): { name: string; features: string }[];

@@ -570,6 +570,20 @@ class Model extends Uncloneable {
     return bytes ? buffer : buffer.toString();
   }
 
+  /** The text of a token within a text: with its space in front, which detokenize leaves out where a text begins.
+   * Options: those of detokenize. */
+  async tokenText(token, given) {
+    const { special, bytes } = options.own(given, { special: false, bytes: false });
+    const buffer = await native.tokenText(this.#handle, token, special ? 1 : 0, false);
+    return bytes ? buffer : buffer.toString();
+  }
+
+  tokenTextSync(token, given) {
+    const { special, bytes } = options.own(given, { special: false, bytes: false });
+    const buffer = native.tokenText(this.#handle, token, special ? 1 : 0, true);
+    return bytes ? buffer : buffer.toString();
+  }
+
   /** The prompt that a conversation becomes: {messages, tools, variables, ...}, or the messages alone. */
   async applyTemplate(chat) {
     return native.applyTemplate(this.#handle, chatOptions(chat), false);

@@ -42,5 +42,16 @@ static inline __attribute__((always_inline)) float rn_float_sum(__m256 a)
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
+/* rn_float_sum of each of four, in less than half the instructions. */
+static inline __attribute__((always_inline)) __m128 rn_float_sums(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+    __m256 two = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee)); /* a, c | b, d */
+
+    two = _mm256_add_ps(two, _mm256_permute_ps(two, 0xb1));
+    return _mm_blend_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1), 10);
+}
+
 #endif
 #endif

@@ -303,6 +303,16 @@ static void op_gate(struct rn_reference *ref, const struct rn_op *op, const stru
         floats(ref, op->out)[i] = (float)(rn_reference_activate(op->act, a[i / part]) * b[i]);
 }
 
+static void op_bar(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t width = width_of(ref, op->out);
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width;
+
+    for (i = 0; i < n; i++)
+        floats(ref, op->out)[i] =
+            i % width >= op->group && i % width - op->group < op->used ? -INFINITY : floats(ref, op->a)[i];
+}
+
 static void op_signed_root(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);

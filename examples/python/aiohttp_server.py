@@ -1,10 +1,13 @@
 """Server-sent events with aiohttp: aiohttp_server.py MODEL [PORT], then curl -N 'localhost:PORT/?prompt=Once'
 
+Port 0 lets the system choose; "listening on PORT" is printed once the model is loaded.
+
 A client that goes away cancels its stream: aiohttp cancels the handler, whose loop is left. Before aiohttp 3.9 the next
 write fails instead."""
 
 import inspect
 import json
+import socket
 import sys
 
 import runnel
@@ -38,4 +41,6 @@ app = web.Application()
 app.cleanup_ctx.append(engine_of)
 app.router.add_get("/", answer)
 options = {"handler_cancellation": True} if "handler_cancellation" in inspect.signature(web.run_app).parameters else {}
-web.run_app(app, host="127.0.0.1", port=int(sys.argv[2]) if len(sys.argv) > 2 else 8080, **options)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 8080))
+address = f"listening on {listener.getsockname()[1]}"
+web.run_app(app, sock=listener, print=lambda _: print(address, flush=True), **options)

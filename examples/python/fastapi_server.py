@@ -1,6 +1,9 @@
-"""Server-sent events with FastAPI: fastapi_server.py MODEL [PORT], then curl -N 'localhost:PORT/?prompt=Once'"""
+"""Server-sent events with FastAPI: fastapi_server.py MODEL [PORT], then curl -N 'localhost:PORT/?prompt=Once'
+
+Port 0 lets the system choose; "listening on PORT" is printed, and who comes then waits for the model."""
 
 import json
+import socket
 import sys
 
 import fastapi
@@ -40,4 +43,6 @@ async def answer(prompt: str, max_tokens: int = 60):
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 
-uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]) if len(sys.argv) > 2 else 8080, log_level="warning")
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 8080))
+print(f"listening on {listener.getsockname()[1]}", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])

@@ -269,6 +269,17 @@ int rn_gpu_emulated_module_function(struct rn_gpu_driver *driver, struct rn_gpu_
     return RN_GPU_OK;
 }
 
+/* Kernels are as those of compute_90. */
+int rn_gpu_emulated_function_get(struct rn_gpu_driver *driver, int *value, int attribute,
+                                 struct rn_gpu_function *function)
+{
+    (void)function;
+    if (attribute != RN_GPU_FUNCTION_PTX)
+        return RN_GPU_INVALID_VALUE;
+    *value = 90;
+    return lost(driver);
+}
+
 int rn_gpu_emulated_function_set(struct rn_gpu_driver *driver, struct rn_gpu_function *function, int attribute,
                                  int value)
 {

@@ -1,9 +1,10 @@
 /* ATTENTION over the paged cache, on the tensor cores: attention.cuh says what is computed.
  *
- * A block has 16 columns and chunk after chunk, or with a workspace one chunk, which attention_join puts together. Its
- * four warps have 16 positions each of a chunk's scores, and then a quarter each of the values' numbers, 16 at a time.
- * While a chunk is computed the next one's keys and values come to shared memory, where there is room for both. Where
- * there is not even room for keys and values, the values come into the keys' place.
+ * A block has 16 columns and chunk after chunk, or with a workspace one chunk, which attention_join puts together: a
+ * launch of each for some chunks, and for the next ones, until all are done. Its four warps have 16 positions each of a
+ * chunk's scores, and then a quarter each of the values' numbers, 16 at a time. While a chunk is computed the next
+ * one's keys and values come to shared memory, where there is room for both. Where there is not even room for keys and
+ * values, the values come into the keys' place.
  *
  *   shared   where rows lie [stages][64]; queries [2][16]; weights [4][lane] of two words4
  *            what undoes the queries' power [16]; of each warp m [4][16] and l [4][16][4]
@@ -15,6 +16,7 @@ namespace
 {
 
 enum : uint32_t { TILE_COLUMNS = RN_ATTENTION_COLUMNS, TILE_ROOM = 99 * 1024 };
+
 
 /* Where things lie in shared memory: as launch.c counts them. */
 struct tile_room {
@@ -173,14 +175,14 @@ template <uint32_t TYPE> struct tile_of_16 {
         return (sum.v[0] + sum.v[1]) + (sum.v[2] + sum.v[3]);
     }
 
-    /* Where the part of a column and a chunk lies in the workspace: o, then m and l. */
-    DEVICE uint64_t part_at(const column &c, uint32_t chunk) const
+    /* Where the part of a column and the block's chunk lies in the workspace: o, then m and l. */
+    DEVICE uint64_t part_at(const column &c) const
     {
-        return (((uint64_t)c.row * args.heads + c.head) * args.n_chunks + chunk) * (args.v_dim + 2);
+        return (((uint64_t)c.row * args.heads + c.head) * args.n_chunks + block_z()) * (args.v_dim + 2);
     }
 
     /* o of 16 numbers from 16 d on: to the workspace, or to what the chunks before have. */
-    DEVICE void add(uint32_t chunk, uint32_t d, const float o[2][4], const join_step steps[2])
+    DEVICE void add(uint32_t d, const float o[2][4], const join_step steps[2])
     {
         shared<floats4> totals(room.totals, args.workspace != 0 ? 0 : room.v_steps * 2 * WARP);
         uint32_t lane = lane_of_warp(), n = d * 16 + lane % 4 * 2;
@@ -201,12 +203,12 @@ template <uint32_t TYPE> struct tile_of_16 {
         for (uint32_t i = 0; i < 4; i++) {
             const column &c = columns[i % 2];
             if (c.is_one && n + i / 2 * 8 < args.v_dim)
-                parts.put((part_at(c, chunk) + n + i / 2 * 8) * sizeof(float),
+                parts.put((part_at(c) + n + i / 2 * 8) * sizeof(float),
                           words2{{bits_of(o[i / 2][i % 2 * 2]), bits_of(o[i / 2][i % 2 * 2 + 1])}});
         }
     }
 
-    DEVICE void mix(uint32_t chunk, uint32_t stage, const join_step steps[2])
+    DEVICE void mix(uint32_t stage, const join_step steps[2])
     {
         shared<words4> weights(room.weights, TILE_WARPS * WARP * 2);
         uint32_t at = room.values + stage * room.stage_bytes, part = CHUNK * room.value_stride, lane = lane_of_warp();
@@ -228,7 +230,7 @@ template <uint32_t TYPE> struct tile_of_16 {
                 multiply<TYPE>(o[0], a[i], b, low);
                 multiply<TYPE>(o[1], a[i], b + 2, low + 2);
             }
-            add(chunk, d, o, steps);
+            add(d, o, steps);
         }
     }
 
@@ -254,10 +256,10 @@ template <uint32_t TYPE> struct tile_of_16 {
             steps[half] = join(of_m[half], of_l, &m[half], &l[half]);
             if (args.workspace != 0 && warp_of_block() == 0 && lane_of_warp() % 4 == 0 && columns[half].is_one)
                 bytes_at(args.workspace)
-                    .put((part_at(columns[half], chunk) + args.v_dim) * sizeof(float),
+                    .put((part_at(columns[half]) + args.v_dim) * sizeof(float),
                          words2{{bits_of(of_m[half]), bits_of(of_l)}});
         }
-        mix(chunk, stage, steps);
+        mix(stage, steps);
         sync_block();
     }
 
@@ -332,9 +334,10 @@ template <uint32_t TYPE> DEVICE void attention(const rn_attention_args &args)
         uint32_t from = r.low / CHUNK, to = r.high / CHUNK;
         row += r.n_rows;
         if (args.workspace != 0) {
-            if (block_z() < from || block_z() > to)
+            uint32_t chunk = args.first_chunk + block_z();
+            if (chunk < from || chunk > to)
                 continue;
-            from = to = block_z();
+            from = to = chunk;
         }
         tile_of_16<TYPE> t(args, room, r);
         if (args.workspace == 0)
@@ -354,25 +357,37 @@ template <uint32_t TYPE> DEVICE void attention(const rn_attention_args &args)
     }
 RN_KERNEL_KV_TYPES(ATTENTION)
 
-/* A block has a head of a row: the chunks that the row sees, in order, some at a time. */
+/* A block has a head of a row: those of the launch's chunks that the row sees, in order, some at a time, behind what
+ * the launches before have left. */
 RN_KERNEL(attention_join, rn_attention_args, 128, 4)
 {
     enum : uint32_t { AT_ONCE = 8 };
     uint32_t row = block_x(), head = block_y();
     uint32_t position = global<uint32_t>(args.positions, args.n_rows).get(row);
     uint32_t from = first_position(args, position) / CHUNK, to = last_position(args, row, position) / CHUNK;
-    uint64_t width = args.v_dim + 2, at = ((uint64_t)row * args.heads + head) * args.n_chunks * width;
+    uint32_t low = from > args.first_chunk ? from : args.first_chunk, last = args.first_chunk + args.n_chunks - 1;
+    uint32_t high = to < last ? to : last;
+    uint64_t width = args.v_dim + 2, own = (uint64_t)row * args.heads + head;
     global<float> out(args.out, (uint64_t)args.n_rows * args.heads * args.v_dim);
-    global<float> parts(args.workspace, (uint64_t)args.n_rows * args.heads * args.n_chunks * width);
+    uint64_t n = (uint64_t)args.n_rows * args.heads * width;
+    global<float> parts(args.workspace, n * args.n_chunks), before(args.before, n);
+    float m_before = -INFINITY, l_before = 0;
 
+    if (low > high)
+        return;
+    if (low > from) {
+        m_before = before.get(own * width + args.v_dim);
+        l_before = before.get(own * width + args.v_dim + 1);
+    }
+    sync_block(); /* all have them: one writes what comes behind */
     for (uint32_t d = thread_of_block(); d < args.v_dim; d += 128) {
-        float m = -INFINITY, l = 0, o = 0;
-        for (uint32_t first = from; first <= to; first += AT_ONCE) {
+        float m = m_before, l = l_before, o = low > from ? before.get(own * width + d) : 0;
+        for (uint32_t first = low; first <= high; first += AT_ONCE) {
             float of_m[AT_ONCE], of_l[AT_ONCE], of_o[AT_ONCE];
             UNROLL
             for (uint32_t i = 0; i < AT_ONCE; i++) {
-                bool is_one = first + i <= to;
-                uint64_t part = at + (first + (is_one ? i : 0)) * width;
+                bool is_one = first + i <= high;
+                uint64_t part = (own * args.n_chunks + first + (is_one ? i : 0) - args.first_chunk) * width;
                 of_m[i] = is_one ? parts.get(part + args.v_dim) : -INFINITY;
                 of_l[i] = parts.get(part + args.v_dim + 1);
                 of_o[i] = parts.get(part + d);
@@ -383,6 +398,14 @@ RN_KERNEL(attention_join, rn_attention_args, 128, 4)
                 o = join_sum(step, o, of_o[i]);
             }
         }
-        out.put(((uint64_t)row * args.heads + head) * args.v_dim + d, o * end_factor(args, head, m, l));
+        if (high == to) {
+            out.put(own * args.v_dim + d, o * end_factor(args, head, m, l));
+            continue;
+        }
+        before.put(own * width + d, o);
+        if (d == 0) {
+            before.put(own * width + args.v_dim, m);
+            before.put(own * width + args.v_dim + 1, l);
+        }
     }
 }

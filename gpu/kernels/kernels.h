@@ -245,12 +245,14 @@ struct rn_rope_store_args {
  * an ancestor lies at places[ancestor]. parents[r] is a row before r, of a sequence's first row anything.
  *
  * A block has the heads that share a head of keys, for up to rows_per_tile rows that follow one another in the step.
- * With a workspace it has only RN_ATTENTION_CHUNK positions of theirs, n_chunks blocks for all, and a launch of
- * attention_join with the same arguments puts the parts together; without, it has all positions. The kernels of
- * rn_attention_many_kernel() have no workspace and read keys and values once for more rows. The results are the same to
- * the bit, whatever kernel, rows_per_tile and workspace are. Of a cache in q4 or q3 the queries are rotated before
- * (struct rn_rotate_args), and the results are still to be. Few rows want a workspace and rn_attention_rows() a tile,
- * or one where no two are of one sequence; many rows rn_attention_many_rows(). */
+ * With a workspace it has only RN_ATTENTION_CHUNK positions of theirs, and the launch n_chunks such chunks from
+ * first_chunk on; a launch of attention_join with the same arguments puts the parts together. Both are launched in turn
+ * until all chunks that rows see have come, in order, with the same `before`. Without a workspace a block has all
+ * positions. The kernels of rn_attention_many_kernel() have none and read keys and values once for more rows. The
+ * results are the same to the bit, whatever kernel, rows_per_tile and workspace are, and whatever chunks a launch has.
+ * Of a cache in q4 or q3 the queries are rotated before (struct rn_rotate_args), and the results are still to be. Few
+ * rows want a workspace and rn_attention_rows() a tile, or one where no two are of one sequence; many rows
+ * rn_attention_many_rows(). */
 struct rn_attention_args {
     struct rn_cache_args cache;
     rn_address q, out, seqs, positions; /* f32 [n_rows, heads * k_dim], [n_rows, heads * v_dim]; uint32_t [n_rows] */
@@ -261,8 +263,9 @@ struct rn_attention_args {
     uint64_t second_bytes;              /* its block_bytes */
     rn_address places, parents;         /* uint32_t [n_rows]; places 0: positions lie at their places */
     rn_address workspace;               /* of rn_attention_bytes(); 0: none */
+    rn_address before;                  /* likewise, for what launches leave each other; 0: one has all chunks */
     uint32_t n_rows, heads, v_dim, window, chunked, rows_per_tile, used;
-    uint32_t n_chunks; /* that hold the positions of all rows; with a workspace alone */
+    uint32_t first_chunk, n_chunks; /* of the launch; with a workspace alone */
     float scale, softcap;
 };
 enum { RN_SECOND_POSITION = 1 << 30 }; /* RN_SECOND of plans */
@@ -283,7 +286,7 @@ static inline uint32_t rn_attention_many_rows(uint32_t heads, uint32_t kv_heads)
     return group >= RN_ATTENTION_MANY_COLUMNS ? 1 : RN_ATTENTION_MANY_COLUMNS / group;
 }
 
-/* Bytes of the workspace. */
+/* Bytes of the workspace, with the n_chunks of a launch; of `before` those with one. */
 static inline uint64_t rn_attention_bytes(uint32_t n_rows, uint32_t heads, uint32_t v_dim, uint32_t n_chunks)
 {
     return (uint64_t)n_rows * heads * n_chunks * (v_dim + 2) * sizeof(float);
@@ -463,7 +466,7 @@ struct rn_copy_states_args {
  *   TOKEN          1 more than token[r], where b has tokens, uint32_t [n_rows]
  *   SIGNED_ROOT    the root of |a[r][i]|, of scale where that is more, with the sign of a[r][i]; 0 of 0
  *
- * Of TEMPER out may be a. */
+ * Of TEMPER and BAR out may be a. */
 enum rn_part {
     RN_PART_CONCAT,
     RN_PART_SPLIT,
@@ -478,6 +481,7 @@ enum rn_part {
     RN_PART_TEMPER,
     RN_PART_TOKEN,
     RN_PART_SIGNED_ROOT,
+    RN_PART_BAR,
     RN_PART_KINDS
 };
 struct rn_part_args {
@@ -703,6 +707,9 @@ enum rn_kernel {
 /* Dynamic shared memory that a launch never asks more of: what a block of sm_90 can have. Devices before it have
  * less. */
 enum { RN_SHARED_BYTES = 227 * 1024 };
+
+/* Blocks of a launch's grid along y or z, at most, on every device. */
+enum { RN_GRID_MOST = 65535 };
 
 /* The form of a launch. */
 struct rn_launch {

@@ -116,6 +116,8 @@ DEVICE float part_value(const rn_part_args &args, const part_row &row, uint32_t 
         return next_token(args, row.row);
     case RN_PART_SIGNED_ROOT:
         return signed_root(args, row.of_a(i));
+    case RN_PART_BAR:
+        return i >= args.first && i - args.first < args.used ? -INFINITY : row.of_a(i);
     default:
         return row.of_a(i) * temperature(args, row.row);
     }

@@ -58,15 +58,11 @@ static runnel_status read_heads(const struct rn_hparams_reader *r)
 
 runnel_status rn_arch_qwen3next_keys(const struct rn_hparams_reader *r)
 {
-    struct rn_hparams *h = r->hparams;
+    const struct rn_hparams *h = r->hparams;
     runnel_status status = read_heads(r);
-    uint32_t i;
 
     if (status == RUNNEL_OK && h->layers[0].k_dim != h->layers[0].v_dim)
         status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.value_length", "is not attention.key_length");
-    for (i = 0; status == RUNNEL_OK && h->experts > 0 && i < h->n_layers; i++)
-        if (h->layers[i].expert_feed_forward == 0 && h->layers[i].experts_used > 0)
-            h->layers[i].expert_feed_forward = h->layers[i].feed_forward / h->layers[i].experts_used;
     return status == RUNNEL_OK ? rn_arch_recurrent_layers(r, 4) : status;
 }
 

@@ -167,7 +167,6 @@ runnel_status rn_arch_grove_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_cohere2moe_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_mimo2_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_mellum_keys(const struct rn_hparams_reader *r);
-runnel_status rn_arch_nemotron_h_moe_keys(const struct rn_hparams_reader *r);
 runnel_status rn_arch_plamo2_keys(const struct rn_hparams_reader *r);
 int16_t rn_arch_talkie_block(struct rn_build *b, int16_t x);
 runnel_status rn_arch_afmoe_keys(const struct rn_hparams_reader *r);

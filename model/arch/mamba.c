@@ -63,18 +63,6 @@ runnel_status rn_arch_mamba2_keys(const struct rn_hparams_reader *r)
     return status;
 }
 
-/* Files that say nothing of the width of an expert have that of all that are used. */
-runnel_status rn_arch_nemotron_h_moe_keys(const struct rn_hparams_reader *r)
-{
-    struct rn_layer_hparams *layer = r->hparams->layers;
-    uint32_t i;
-
-    for (i = 0; i < r->hparams->n_layers; i++, layer++)
-        if (layer->expert_feed_forward == 0 && layer->experts_used > 0)
-            layer->expert_feed_forward = layer->feed_forward / layer->experts_used;
-    return rn_arch_mamba2_keys(r);
-}
-
 /* The divisors that such files have are not used. */
 runnel_status rn_arch_falcon_h1_keys(const struct rn_hparams_reader *r)
 {

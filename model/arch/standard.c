@@ -1,10 +1,12 @@
 /* A row for a file whose architecture nobody knows, but whose tensors are those of a standard decoder: see table.h.
  *
  * What the tensors and keys say is taken from them: norms and where they stand, biases, gates, experts, windows, caps,
- * learned positions. Three things they do not say, and are assumed:
+ * learned positions. Five things they do not say, and are assumed:
  *
  *   pairs of the rotation    halves, which is what most converters leave as they find it; neighbours in a file that
  *                            says "Meta AI original pth" in its key tensor_data_layout
+ *   norms of queries, keys   before the rotation, where the file has such norms
+ *   positions                the rotation, too, where no key or tensor tells of positions
  *   activation               SiLU before a gate, else GELU
  *   weights of experts       divided by their sum, and by a softmax, unless keys say otherwise
  *
@@ -226,9 +228,13 @@ static runnel_status check_keys(const struct file *f)
 
 /* ---- What it has ---- */
 
+static bool says_rotation(const struct file *f)
+{
+    return find_key(f, "rope.freq_base") != NULL || find_key(f, "rope.dimension_count") != NULL;
+}
+
 static uint64_t rotation_flags(const struct file *f)
 {
-    bool rotates = find_key(f, "rope.freq_base") != NULL || find_key(f, "rope.dimension_count") != NULL;
     bool positions = rn_gguf_find_tensor(f->gguf, "position_embd.weight") != NULL;
     struct rn_view layout = {"", 0};
     uint64_t flags = positions ? RN_ARCH_POSITIONS : 0;
@@ -236,7 +242,7 @@ static uint64_t rotation_flags(const struct file *f)
 
     if (number(f, "attention.max_alibi_bias") > 0)
         return flags | RN_ARCH_ALIBI | RN_ARCH_NO_ROPE;
-    if (positions && !rotates)
+    if (positions && !says_rotation(f))
         return flags | RN_ARCH_NO_ROPE;
     snprintf(key, sizeof key, "%s.tensor_data_layout", f->choice->name);
     rn_gguf_get_string(f->gguf, key, false, &layout, NULL);
@@ -325,17 +331,22 @@ static runnel_status read_window(const struct file *f)
 static void say_assumed(const struct file *f)
 {
     const struct rn_arch *arch = &f->choice->arch;
-    const char *rotation = (arch->flags & RN_ARCH_NO_ROPE) != 0 ? "no rotation"
-                           : (arch->flags & RN_ARCH_NEOX) != 0  ? "rotation of halves"
-                                                                : "rotation of neighbours";
+    bool rotates = (arch->flags & RN_ARCH_NO_ROPE) == 0;
+    bool normed = rotates && (arch->flags & (RN_ARCH_HEAD_NORM | RN_ARCH_ROW_NORM)) != 0;
+    const char *rotation = !rotates                            ? "no rotation"
+                           : (arch->flags & RN_ARCH_NEOX) != 0 ? "rotation of halves"
+                                                               : "rotation of neighbours";
 
-    snprintf(f->choice->assumed, sizeof f->choice->assumed,
-             "architecture '%s' is not known; its tensors are a standard decoder's, for which these are assumed: %s, "
-             "%s%s, %s norms%s",
-             f->choice->name, rotation, arch->act == RN_ACT_SILU ? "SiLU" : "GELU",
-             (arch->flags & RN_ARCH_PLAIN_FFN) != 0 ? "" : " gate",
-             (arch->flags & RN_ARCH_LAYER_NORM) != 0 ? "layer" : "RMS",
-             find_key(f, "expert_count") != NULL && has(f, "ffn_down_exps.weight") ? ", experts by their shares" : "");
+    snprintf(
+        f->choice->assumed, sizeof f->choice->assumed,
+        "architecture '%s' is not known; its tensors are a standard decoder's, for which these are assumed: %s, %s%s, "
+        "%s norms%s%s%s",
+        f->choice->name, rotation, arch->act == RN_ACT_SILU ? "SiLU" : "GELU",
+        (arch->flags & RN_ARCH_PLAIN_FFN) != 0 ? "" : " gate",
+        (arch->flags & RN_ARCH_LAYER_NORM) != 0 ? "layer" : "RMS",
+        normed ? ", norms of queries and keys before the rotation" : "",
+        find_key(f, "expert_count") != NULL && has(f, "ffn_down_exps.weight") ? ", experts by their shares" : "",
+        rotates && !says_rotation(f) ? "; no key or tensor tells of positions" : "");
 }
 
 runnel_status rn_arch_standard(const struct rn_gguf *gguf, struct rn_arch_choice *choice, runnel_error *error)

@@ -40,6 +40,8 @@ enum {
     RN_EXPERTS_AVERAGED = 1 << 6,    /* with shared experts: half of what both give */
     RN_EXPERTS_LATENT =
         1 << 8, /* where the file has ffn_latent_down and ffn_latent_up (or ffn_routed_*), these stand around them */
+    RN_EXPERTS_SHARE = 1 << 12, /* without key expert_feed_forward_length an expert is as wide as feed_forward_length
+                                   divided by those used, as in llama.cpp; else as wide as feed_forward_length */
     RN_EXPERTS_ALWAYS_SHARED = 1 << 10, /* where the file has no shared expert, one without products: act(x) */
     RN_EXPERTS_BESIDE = 1 << 7 /* where the file has ffn_up, the dense feed-forward beside the experts; what both give
                                        times the root of 1/2 */

@@ -32,7 +32,6 @@ static void read_divisors(struct rn_build *b, const char *name, uint32_t n, floa
     *out = NULL;
     if (tensor == NULL || b->status != RUNNEL_OK)
         return;
-    b->n_rope_tensors++;
     if (rn_build_is_unused(b, tensor->name))
         return;
     type = rn_type(tensor->type);
@@ -287,31 +286,47 @@ static int16_t gate_attention(struct rn_build *b, int16_t normed, int16_t mixed)
     return rn_build_gate(b, act, rn_build_linear(b, normed, "blk.%d.attn_gate", each ? heads : all), mixed);
 }
 
-int16_t rn_build_mix(struct rn_build *b, int16_t normed)
+/* What stands between the products and attention. Keys and values are -1 where they are another block's. */
+static void shape_heads(struct rn_build *b, struct rn_qkv *x)
 {
     const struct rn_layer_hparams *layer = layer_of(b);
     bool late = (b->arch->flags & RN_ARCH_LATE_NORM) != 0;
+    bool unit = b->hparams.unit_heads && layer->rope != RN_NO_ROPE;
+
+    rn_build_clamp(b, x->q, b->hparams.clamp);
+    if (x->k >= 0)
+        rn_build_clamp(b, x->k, b->hparams.clamp);
+    if (x->v >= 0)
+        rn_build_clamp(b, x->v, b->hparams.clamp);
+    if (late)
+        rn_build_rotate(b, x);
+    x->q = norm_heads(b, x->q, "blk.%d.attn_q_norm", layer->heads);
+    if (x->k >= 0)
+        x->k = norm_heads(b, x->k, "blk.%d.attn_k_norm", layer->kv_heads);
+    if (x->v >= 0 && (b->arch->flags & RN_ARCH_VALUE_NORM) != 0)
+        x->v = rn_build_unit_norm(b, x->v, layer->v_dim);
+    if (!late)
+        rn_build_rotate(b, x);
+    if (unit)
+        x->q = rn_build_unit_norm(b, x->q, layer->k_dim);
+    if (unit && x->k >= 0)
+        x->k = rn_build_unit_norm(b, x->k, layer->k_dim);
+}
+
+int16_t rn_build_mix(struct rn_build *b, int16_t normed)
+{
+    const struct rn_layer_hparams *layer = layer_of(b);
     struct rn_qkv x;
 
+    if (layer->heads == 0) {
+        rn_build_fail(b, RUNNEL_FORMAT, "key %s.attention.head_count is 0 for block %d, which has attention",
+                      b->hparams.architecture, (int)b->layer);
+        return 0;
+    }
     if (b->hparams.latent.rank > 0)
         return gate_attention(b, normed, rn_build_latent_mix(b, normed));
     x = rn_build_qkv(b, normed);
-    rn_build_clamp(b, x.q, b->hparams.clamp);
-    rn_build_clamp(b, x.k, b->hparams.clamp);
-    rn_build_clamp(b, x.v, b->hparams.clamp);
-    if (late)
-        rn_build_rotate(b, &x);
-    x.q = norm_heads(b, x.q, "blk.%d.attn_q_norm", layer->heads);
-    if (x.k >= 0)
-        x.k = norm_heads(b, x.k, "blk.%d.attn_k_norm", layer->kv_heads);
-    if (x.v >= 0 && (b->arch->flags & RN_ARCH_VALUE_NORM) != 0)
-        x.v = rn_build_unit_norm(b, x.v, layer->v_dim);
-    if (!late)
-        rn_build_rotate(b, &x);
-    if (b->hparams.unit_heads && layer->rope != RN_NO_ROPE) {
-        x.q = rn_build_unit_norm(b, x.q, layer->k_dim);
-        x.k = rn_build_unit_norm(b, x.k, layer->k_dim);
-    }
+    shape_heads(b, &x);
     if ((b->arch->flags & RN_ARCH_HEAD_GAIN) != 0)
         x.q = rn_build_times(b, x.q, "blk.%d.attn_q_norm.weight", layer->heads);
     if (layer->tempered)

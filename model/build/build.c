@@ -153,7 +153,6 @@ static int32_t append_weight(struct rn_build *b, const struct rn_tensor *tensor,
     if (!rn_build_grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
         return 0;
     plan->weights[plan->n_weights] = rn_build_weight(tensor, cols, rows, experts);
-    b->n_foreign += b->source != plan->gguf;
     plan->parameters += tensor->elements;
     plan->weight_bytes += tensor->bytes;
     return (int32_t)plan->n_weights++;
@@ -351,17 +350,35 @@ int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
     return (int16_t)plan->n_slots++;
 }
 
+/* Features of an architecture that do not go together can ask for a value that a block has not: it is slot -1. */
+static bool is_slot(struct rn_build *b, int16_t slot)
+{
+    if (slot < 0)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "architecture %s asks for a value that block %d does not have",
+                      b->plan->architecture, (int)b->layer);
+    return b->status == RUNNEL_OK;
+}
+
 void rn_build_release(struct rn_build *b, int16_t slot)
 {
-    if (b->status != RUNNEL_OK)
+    if (!is_slot(b, slot))
         return;
-    RN_ASSERT(slot >= 0 && (uint32_t)slot < b->plan->n_slots && !b->slot_free[slot]);
+    RN_ASSERT((uint32_t)slot < b->plan->n_slots && !b->slot_free[slot]);
     b->slot_free[slot] = true;
 }
 
-uint32_t rn_build_width(const struct rn_build *b, int16_t slot)
+uint32_t rn_build_width(struct rn_build *b, int16_t slot)
 {
-    return b->status == RUNNEL_OK ? b->plan->slots[slot].width : 1;
+    return is_slot(b, slot) ? b->plan->slots[slot].width : 1;
+}
+
+/* Of each head. */
+static uint32_t head_width(struct rn_build *b, int16_t a, uint32_t heads)
+{
+    if (heads > 0)
+        return rn_build_width(b, a) / heads;
+    rn_build_fail(b, RUNNEL_FORMAT, "block %d has no heads", (int)b->layer);
+    return 1;
 }
 
 /* ---- Ops ---- */
@@ -539,7 +556,7 @@ int16_t rn_build_norm(struct rn_build *b, int16_t a, const char *stem)
 
 int16_t rn_build_head_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
 {
-    return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, 1);
+    return norm(b, RN_OP_RMS_NORM, a, stem, false, head_width(b, a, heads), 1);
 }
 
 int16_t rn_build_unit_norm(struct rn_build *b, int16_t a, uint32_t group)
@@ -554,17 +571,17 @@ int16_t rn_build_own_norm(struct rn_build *b, int16_t a, const char *stem, uint3
 {
     bool layer_norm = (b->arch->flags & RN_ARCH_LAYER_NORM) != 0;
 
-    return norm(b, layer_norm ? RN_OP_LAYER_NORM : RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, heads);
+    return norm(b, layer_norm ? RN_OP_LAYER_NORM : RN_OP_RMS_NORM, a, stem, false, head_width(b, a, heads), heads);
 }
 
 int16_t rn_build_own_layer_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
 {
-    return norm(b, RN_OP_LAYER_NORM, a, stem, true, rn_build_width(b, a) / heads, heads);
+    return norm(b, RN_OP_LAYER_NORM, a, stem, true, head_width(b, a, heads), heads);
 }
 
 int16_t rn_build_own_rms_norm(struct rn_build *b, int16_t a, const char *stem, uint32_t heads)
 {
-    return norm(b, RN_OP_RMS_NORM, a, stem, false, rn_build_width(b, a) / heads, heads);
+    return norm(b, RN_OP_RMS_NORM, a, stem, false, head_width(b, a, heads), heads);
 }
 
 int16_t rn_build_linear(struct rn_build *b, int16_t a, const char *stem, uint32_t rows)
@@ -714,13 +731,13 @@ void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
     op.a = op.out = a;
     op.rope = rope;
     op.heads = heads;
-    op.k_dim = rn_build_width(b, a) / heads;
+    op.k_dim = head_width(b, a, heads);
     rn_build_op(b, &op);
 }
 
 int16_t rn_build_rope_behind(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
 {
-    uint32_t dims = b->hparams.ropes[rope].dims, all = rn_build_width(b, a) / heads;
+    uint32_t dims = b->hparams.ropes[rope].dims, all = head_width(b, a, heads);
     int16_t front, behind;
 
     if (all <= dims) {

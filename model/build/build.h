@@ -52,8 +52,6 @@ struct rn_build {
     const struct rn_gguf *source;     /* where tensors are looked for: the plan's file, or one of the other two */
     bool again;                       /* blocks that have been built come once more ... */
     uint32_t found;                   /* ... and this weight of theirs came last */
-    uint32_t n_foreign;               /* weights from one of those */
-    uint32_t n_rope_tensors;          /* of the file: read while building, not weights of any op */
     const struct rn_tensor **ignored; /* [n_ignored]: of the file, see rn_build_ignore */
     uint32_t n_ignored, ignored_room;
     int16_t routed;    /* slot of the experts that a ROUTE gets, and does not choose; -1: it chooses */
@@ -96,8 +94,8 @@ bool rn_build_is_unused(const struct rn_build *b, struct rn_view name);
 /* ---- Slots and ops ---- */
 
 int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32);
-/* The width of a slot; 1 in a build that has failed. */
-uint32_t rn_build_width(const struct rn_build *b, int16_t slot);
+/* The width of a slot; 1 in a build that has failed. UNSUPPORTED, as of rn_build_release: slot is -1. */
+uint32_t rn_build_width(struct rn_build *b, int16_t slot);
 /* Room for one more element of the array at *array, of which there are n; false (and the build has failed) on refusal.
  * */
 bool rn_build_grow(struct rn_build *b, void **array, uint32_t n, uint32_t *room, size_t size);
@@ -192,6 +190,11 @@ uint32_t rn_build_fused_width(const struct rn_build *b);
 /* scores.c: what the file's head makes of the final norm becomes the last features: rn_plan.n_scores. Nothing without a
  * head. Keeps normed. */
 void rn_build_scores(struct rn_build *b, int16_t normed);
+/* Instead of it, in a plan that gives none: the head is not read. */
+void rn_build_ignore_scores(struct rn_build *b);
+/* The op BAR of logits a: tokens that are never given, as the architecture and the key tokenizer.ggml.suppress_tokens of
+ * the file say, of a head's build that of its target. FORMAT, UNSUPPORTED: the key is of another type, or too much. */
+void rn_build_bar(struct rn_build *b, int16_t a);
 /* Logits = output · normed, scaled and capped as the hyper-parameters say, and the plan's logits slot; releases normed.
  * The matrix: `name`, or `shared`, a weight,
  * where the source has none. */

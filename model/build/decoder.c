@@ -77,18 +77,34 @@ int16_t rn_build_ffn_part(struct rn_build *b, int16_t x)
     return join(b, out, x, "blk.%d.post_ffw_norm", "blk.%d.layer_output_norm");
 }
 
+/* x + the feed-forward of what `stem` norms, in a block without attention. Releases x. */
+static int16_t lone_feed_forward(struct rn_build *b, int16_t x, const char *stem)
+{
+    int16_t in, out;
+
+    rn_build_last_rows(b, NULL, &x);
+    in = rn_build_norm(b, x, stem);
+    out = feed_forward(b, in);
+    rn_build_release(b, in);
+    return rn_build_add(b, out, x);
+}
+
 /* Falcon's second norm is attention's, where the file has it; else both halves share one, if there is no ffn_norm. */
 static int16_t parallel_block(struct rn_build *b, int16_t x)
 {
     bool second = rn_build_has(b, "blk.%d.attn_norm_2.weight"), own = rn_build_has(b, "blk.%d.ffn_norm.weight");
-    int16_t in = rn_build_norm(b, x, second ? "blk.%d.attn_norm_2" : "blk.%d.attn_norm");
-    int16_t mixed = rn_build_mix(b, in), out, ffn;
+    const char *ffn_norm = own && !second ? "blk.%d.ffn_norm" : "blk.%d.attn_norm";
+    int16_t in, mixed, out, ffn;
     bool all_rows = !b->selected;
 
+    if (b->hparams.layers[b->layer].heads == 0)
+        return lone_feed_forward(b, x, ffn_norm);
+    in = rn_build_norm(b, x, second ? "blk.%d.attn_norm_2" : "blk.%d.attn_norm");
+    mixed = rn_build_mix(b, in);
     rn_build_last_rows(b, &mixed, &x);
     if (second || own) {
         rn_build_release(b, in);
-        in = rn_build_norm(b, x, second ? "blk.%d.attn_norm" : "blk.%d.ffn_norm");
+        in = rn_build_norm(b, x, ffn_norm);
     } else if (all_rows && b->selected) {
         in = rn_build_select(b, in);
     }

@@ -42,7 +42,8 @@ static int16_t keys(struct rn_build *b, int16_t normed)
     int16_t out = rn_build_layer_norm(b, k, "blk.%d.indexer.k_norm");
 
     rn_build_release(b, k);
-    rn_build_vector(b, "blk.%d.indexer.k_norm.bias", b->hparams.indexer.k_dim, false); /* the norm's, and required */
+    if (!rn_build_has(b, "blk.%d.indexer.k_norm.bias"))
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor blk.%d.indexer.k_norm.bias is missing", (int)b->layer);
     return rotate(b, out, 1);
 }
 

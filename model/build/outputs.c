@@ -1,7 +1,6 @@
 /* What a plan gives: logits, and features, of blocks that are tapped and of embeddings: see build.h. */
 #include "model/build/build.h"
 
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,24 +17,83 @@ static int16_t scaled(struct rn_build *b, int16_t a, double scale)
     return op.out;
 }
 
-/* Logits, of which those of barred tokens are the smallest number: e^(0 x) times it. Releases a. */
-static int16_t bar(struct rn_build *b, int16_t a)
+/* ---- Tokens that are never given ---- */
+
+#define SUPPRESSED "tokenizer.ggml.suppress_tokens"
+#define MOST_RUNS 256 /* of neighbours among those: each is an op. Known files have one */
+
+static void bar(struct rn_build *b, int16_t a, uint32_t from, uint32_t n)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_BAR);
+
+    op.a = op.out = a;
+    op.group = from;
+    op.used = n;
+    rn_build_op(b, &op);
+}
+
+/* Those that have a bit, n in all. */
+static void bar_marked(struct rn_build *b, int16_t a, const unsigned char *marked, uint32_t n)
+{
+    uint32_t runs = 0;
+
+    for (uint32_t id = 0, from = 0; id <= n; id++) {
+        if (id < n && (marked[id / 8] >> id % 8 & 1) != 0)
+            continue;
+        if (id > from) {
+            bar(b, a, from, id - from);
+            runs++;
+        }
+        from = id + 1;
+        if (runs > MOST_RUNS) {
+            rn_build_fail(b, RUNNEL_UNSUPPORTED, "key " SUPPRESSED " has more than %d runs of tokens", MOST_RUNS);
+            return;
+        }
+    }
+}
+
+/* Those that the file lists; ids that the model has not are passed over. A head drafts for a model, so it is the
+ * model's list that counts. */
+static void bar_listed(struct rn_build *b, int16_t a)
+{
+    const struct rn_gguf *gguf = b->target != NULL ? b->target : b->plan->gguf;
+    const struct rn_gguf_entry *list = NULL;
+    uint32_t n = b->plan->n_vocab;
+    unsigned char *marked;
+
+    if (b->status != RUNNEL_OK)
+        return;
+    b->status = rn_gguf_get_array(gguf, SUPPRESSED, false, RN_GGUF_I32, &list, b->error);
+    if (b->status != RUNNEL_OK || list == NULL)
+        return;
+    marked = rn_calloc(b->plan->heap, n / 8 + 1, 1);
+    if (marked == NULL) {
+        rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
+        return;
+    }
+    for (uint64_t i = 0; i < list->count; i++) {
+        int64_t id = rn_gguf_item_i64(list, i);
+
+        if (id >= 0 && id < n)
+            marked[id / 8] |= (unsigned char)(1 << id % 8);
+    }
+    bar_marked(b, a, marked, n);
+    rn_free(b->plan->heap, marked);
+}
+
+void rn_build_bar(struct rn_build *b, int16_t a)
 {
     uint32_t from = b->hparams.barred_from, to = b->hparams.barred_to, n = b->plan->n_vocab;
-    int16_t front, barred, behind;
 
     if (n <= to)
         rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight has %u rows, too few for architecture %s", n,
                       b->hparams.architecture);
-    front = rn_build_split(b, a, 1, 0, from);
-    barred = rn_build_split(b, a, 1, from, to - from);
-    behind = rn_build_split(b, a, 1, to, n - to);
-    rn_build_release(b, a);
-    rn_build_scale(b, barred, 0);
-    barred = rn_build_activate(b, RN_ACT_EXP, barred);
-    rn_build_scale(b, barred, -FLT_MAX);
-    return rn_build_join(b, rn_build_join(b, front, barred), behind);
+    if (to > 0)
+        bar(b, a, from, to - from);
+    bar_listed(b, a);
 }
+
+/* ---- Logits ---- */
 
 void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared)
 {
@@ -52,7 +110,8 @@ void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32
                           rn_build_vector(b, "output.bias", b->plan->n_vocab, true), stem);
     rn_build_release(b, normed);
     rn_build_softcap(b, out, b->hparams.final_softcap);
-    b->plan->logits_slot = b->hparams.barred_to > 0 ? bar(b, out) : out;
+    rn_build_bar(b, out);
+    b->plan->logits_slot = out;
 }
 
 /* What embeddings are made of: normed, or what the file's products behind it give. Keeps normed. */
@@ -75,6 +134,17 @@ static void embedding_features(struct rn_build *b, int16_t normed)
     rn_build_features(b, a);
     if (second || third)
         rn_build_release(b, a);
+}
+
+/* A plan that is tapped alone gives neither embeddings nor scores: what the file has for these is not read. */
+static void without_embeddings(struct rn_build *b)
+{
+    static const char *const dense[] = {"dense_2.weight", "dense_2.bias", "dense_3.weight", "dense_3.bias"};
+    size_t i;
+
+    for (i = 0; (b->arch->flags & RN_ARCH_DENSE_OUT) != 0 && i < sizeof dense / sizeof *dense; i++)
+        rn_build_ignore(b, dense[i]);
+    rn_build_ignore_scores(b);
 }
 
 /* Some files have a matrix for them all the same. Releases normed. */
@@ -101,6 +171,8 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
         b->plan->normed_at = b->plan->features_width;
         embedding_features(b, normed);
         rn_build_scores(b, normed);
+    } else {
+        without_embeddings(b);
     }
     if ((b->arch->flags & RN_ARCH_NO_LOGITS) != 0)
         without_logits(b, normed);

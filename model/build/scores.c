@@ -84,6 +84,15 @@ static int16_t head_of(struct rn_build *b, int16_t normed, bool hidden, bool out
     return scores;
 }
 
+void rn_build_ignore_scores(struct rn_build *b)
+{
+    static const char *const names[] = {"cls.weight",    "cls.bias",          "cls.norm.weight",
+                                        "cls.norm.bias", "cls.output.weight", "cls.output.bias"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        rn_build_ignore(b, names[i]);
+}
+
 void rn_build_scores(struct rn_build *b, int16_t normed)
 {
     bool hidden = rn_build_has(b, "cls.weight"), out = rn_build_has(b, "cls.output.weight");

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -170,7 +171,10 @@ static runnel_status open_one(struct rn_heap *heap, const char *path, struct rn_
     return status;
 }
 
-/* "-00002-of-00003.gguf", part from 0. */
+/* ---- Names of parts ---- */
+
+enum { SUFFIX = sizeof "-00002-of-00003.gguf" - 1 };
+
 struct suffix {
     char text[32];
 };
@@ -182,6 +186,28 @@ static struct suffix suffix_of(uint32_t part, uint32_t count)
     snprintf(suffix.text, sizeof suffix.text, "-%05u-of-%05u.gguf", part + 1, count);
     return suffix;
 }
+
+bool rn_gguf_is_part(const char *path, uint32_t part, uint32_t count)
+{
+    size_t n = strlen(path);
+
+    return n >= SUFFIX && memcmp(path + n - SUFFIX, suffix_of(part, count).text, SUFFIX) == 0;
+}
+
+void rn_gguf_set_part(char *path, uint32_t part, uint32_t count)
+{
+    memcpy(path + strlen(path) - SUFFIX, suffix_of(part, count).text, SUFFIX);
+}
+
+uint32_t rn_gguf_parts_of(const char *path)
+{
+    size_t n = strlen(path);
+    unsigned long count = n >= SUFFIX ? strtoul(path + n - strlen("00003.gguf"), NULL, 10) : 0;
+
+    return count >= 1 && count <= RN_GGUF_MAX_PARTS && rn_gguf_is_part(path, 0, (uint32_t)count) ? (uint32_t)count : 1;
+}
+
+/* ---- Parts ---- */
 
 /* The key must be there and hold `wanted`. */
 static runnel_status expect(const struct rn_gguf *part, const char *key, uint64_t wanted, runnel_error *error)
@@ -216,16 +242,14 @@ static runnel_status take_tensors(struct rn_gguf *first, struct rn_gguf *part, u
     return RUNNEL_OK;
 }
 
-/* Opens part `number`, which becomes first->others[number - 1]; `path` is the first part's, its
- * suffix at `stem`, and is overwritten. */
-static runnel_status open_part(struct rn_gguf *first, char *path, size_t stem, uint32_t number, uint32_t count,
-                               uint64_t total, runnel_error *error)
+/* Opens part `number`, which becomes first->others[number - 1]; `path` is that of a part, and is overwritten. */
+static runnel_status open_part(struct rn_gguf *first, char *path, uint32_t number, uint32_t count, uint64_t total,
+                               runnel_error *error)
 {
-    struct suffix suffix = suffix_of(number, count);
     struct rn_gguf *part;
     runnel_status status;
 
-    memcpy(path + stem, suffix.text, strlen(suffix.text));
+    rn_gguf_set_part(path, number, count);
     status = open_one(first->heap, path, &part, error);
     if (status != RUNNEL_OK)
         return status;
@@ -238,8 +262,7 @@ static runnel_status open_part(struct rn_gguf *first, char *path, size_t stem, u
     return status == RUNNEL_OK ? take_tensors(first, part, number, total, error) : status;
 }
 
-static runnel_status open_parts(struct rn_gguf *first, char *path, size_t stem, uint32_t count, uint64_t total,
-                                runnel_error *error)
+static runnel_status open_parts(struct rn_gguf *first, char *path, uint32_t count, uint64_t total, runnel_error *error)
 {
     runnel_status status = RUNNEL_OK;
 
@@ -250,7 +273,7 @@ static runnel_status open_parts(struct rn_gguf *first, char *path, size_t stem, 
         if (grown == NULL)
             return rn_gguf_no_memory(first, error);
         first->others = grown;
-        status = open_part(first, path, stem, i, count, total, error);
+        status = open_part(first, path, i, count, total, error);
     }
     if (status == RUNNEL_OK && first->n_tensors != total)
         status = rn_error_set(error, RUNNEL_FORMAT, "%s: key split.tensors.count: it is %llu, but the parts hold %llu",
@@ -259,27 +282,38 @@ static runnel_status open_parts(struct rn_gguf *first, char *path, size_t stem, 
     return status;
 }
 
+/* The file is the first of the parts. Of a later one that has its name, that of the first is said; `path` is a copy of
+ * the file's, and is overwritten then. */
+static runnel_status expect_first(const struct rn_gguf *file, char *path, uint32_t count, runnel_error *error)
+{
+    uint64_t number = 0;
+    runnel_status status = rn_gguf_get_u64(file, "split.no", true, 0, UINT64_MAX, &number, error);
+
+    if (status != RUNNEL_OK || number == 0 || number >= count || !rn_gguf_is_part(path, (uint32_t)number, count))
+        return status == RUNNEL_OK ? expect(file, "split.no", 0, error) : status;
+    rn_gguf_set_part(path, 0, count);
+    return rn_error_set(error, RUNNEL_FORMAT, "%s: it is part %u of %u of a model (key split.no): give the first, %s",
+                        rn_shown_path(file->path).text, (unsigned)number + 1, count, rn_shown_path(path).text);
+}
+
 /* Given the first part of `count`: finds the others by its name. */
 static runnel_status open_split(struct rn_gguf *first, uint32_t count, runnel_error *error)
 {
-    struct suffix suffix = suffix_of(0, count);
-    size_t n = strlen(first->path), tail = strlen(suffix.text);
+    char *path = rn_strndup(first->heap, first->path, strlen(first->path));
     uint64_t total = 0;
-    char *path;
-    runnel_status status = expect(first, "split.no", 0, error);
+    runnel_status status;
 
+    if (path == NULL)
+        return rn_gguf_no_memory(first, error);
+    status = expect_first(first, path, count, error);
     if (status == RUNNEL_OK)
         status = rn_gguf_get_u64(first, "split.tensors.count", true, first->n_tensors, RN_GGUF_MAX_ALL_TENSORS, &total,
                                  error);
-    if (status != RUNNEL_OK)
-        return status;
-    if (n < tail || memcmp(first->path + n - tail, suffix.text, tail) != 0)
-        return rn_error_set(error, RUNNEL_FORMAT, "%s: the first of %u parts must have a name that ends in %s",
-                            rn_shown_path(first->path).text, count, suffix.text);
-    path = rn_strndup(first->heap, first->path, n);
-    if (path == NULL)
-        return rn_gguf_no_memory(first, error);
-    status = open_parts(first, path, n - tail, count, total, error);
+    if (status == RUNNEL_OK && !rn_gguf_is_part(path, 0, count))
+        status = rn_error_set(error, RUNNEL_FORMAT, "%s: the first of %u parts must have a name that ends in %s",
+                              rn_shown_path(first->path).text, count, suffix_of(0, count).text);
+    if (status == RUNNEL_OK)
+        status = open_parts(first, path, count, total, error);
     rn_free(first->heap, path);
     return status;
 }

@@ -77,6 +77,13 @@ runnel_status rn_gguf_parse(struct rn_heap *heap, const void *bytes, size_t n, c
                             runnel_error *error);
 void rn_gguf_free(struct rn_gguf *gguf);
 
+/* Paths of the parts of a split file end in "-00001-of-00003.gguf" and so on; `part` is from 0.
+ * is_part: path is that of this part. set_part: path, that of some part of `count`, becomes that of this part.
+ * parts_of: how many parts there are by the path of the first; 1: it is no such path. */
+bool rn_gguf_is_part(const char *path, uint32_t part, uint32_t count);
+void rn_gguf_set_part(char *path, uint32_t part, uint32_t count);
+uint32_t rn_gguf_parts_of(const char *path);
+
 /* The file as error sentences name it: its path, of a long one the end. */
 const char *rn_gguf_path(const struct rn_gguf *gguf);
 uint32_t rn_gguf_version(const struct rn_gguf *gguf);

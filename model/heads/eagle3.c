@@ -224,6 +224,7 @@ static void some_logits(struct rn_build *b, int16_t normed)
     out = rn_build_stored(b, normed, weight, -1, "output");
     rn_build_release(b, normed);
     b->plan->logits_slot = rn_build_scatter(b, out, "d2t");
+    rn_build_bar(b, b->plan->logits_slot);
 }
 
 /* A matrix of the target. */

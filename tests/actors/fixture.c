@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 #include "runnel_observe.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
+#include "tests/support/patience.h"
 
 #define SMALL_MODEL "models/runnel-tiny-draft-Q8_0.gguf"
 
@@ -83,7 +84,9 @@ const char *quick_model(void)
 
     if (named != NULL)
         return named;
-    return UNLESS_EMULATED(false, true) && shared_path(SMALL_MODEL, path, sizeof path) ? path : BUNDLED_MODEL;
+    return UNLESS_EMULATED(false, true) && shared_is_there() && shared_find(SMALL_MODEL, path, sizeof path)
+               ? path
+               : BUNDLED_MODEL;
 }
 
 void capture_clear(struct capture *capture)
@@ -145,12 +148,12 @@ runnel_request make_request(const char *prompt, int64_t max_tokens, struct captu
 
 void run_until_end(runnel_engine *engine, struct capture *capture)
 {
-    time_t start = time(NULL);
+    const time_t began = patience_now();
 
     while (capture->n_terminal == 0) {
         runnel_engine_wait(engine, 100);
         runnel_engine_dispatch(engine, 0);
-        if (time(NULL) - start > 600)
+        if (patience_now() - began > PATIENCE_S)
             fail_msg("no terminal event after ten minutes; %zu events", capture->n_events);
     }
 }
@@ -169,16 +172,14 @@ runnel_event_type run_request(runnel_engine *engine, runnel_model *model, const 
 void assert_quiet(runnel_engine *engine, uint64_t blocks_kept)
 {
     runnel_engine_stats stats = {.struct_size = sizeof stats};
+    struct patience patience = {0};
 
-    for (int i = 0; i < 5000; i++) {
-        const struct timespec millisecond = {0, 1000000};
-
+    do {
         runnel_engine_dispatch(engine, 0);
         runnel_engine_get_stats(engine, &stats);
         if (stats.streams == 0 && stats.messages == 0 && stats.blocks_used == blocks_kept)
             return;
-        nanosleep(&millisecond, NULL);
-    }
+    } while (patience_left(&patience));
     fail_msg("left: %llu streams, %llu messages, %llu blocks (expected %llu)", (unsigned long long)stats.streams,
              (unsigned long long)stats.messages, (unsigned long long)stats.blocks_used,
              (unsigned long long)blocks_kept);
@@ -187,16 +188,14 @@ void assert_quiet(runnel_engine *engine, uint64_t blocks_kept)
 void await_models(runnel_engine *engine, uint64_t n)
 {
     runnel_engine_stats stats = {.struct_size = sizeof stats};
+    struct patience patience = {0};
 
-    for (int i = 0; i < 5000; i++) {
-        const struct timespec millisecond = {0, 1000000};
-
+    do {
         runnel_engine_dispatch(engine, 0);
         runnel_engine_get_stats(engine, &stats);
         if (stats.models == n)
             return;
-        nanosleep(&millisecond, NULL);
-    }
+    } while (patience_left(&patience));
     fail_msg("%llu models instead of %llu", (unsigned long long)stats.models, (unsigned long long)n);
 }
 
@@ -232,7 +231,7 @@ int run_cases_of(const struct CMUnitTest *tests, size_t n, int (*setup)(void **s
     char text[512], *rest, *name;
     size_t n_chosen = 0;
 
-    if ((test_device() != NULL && !shared_path(SMALL_MODEL, text, sizeof text)) || is_without_device())
+    if ((test_device() != NULL && !shared_find(SMALL_MODEL, text, sizeof text)) || is_without_device())
         return 77; /* what ctest calls skipped */
     if (names == NULL)
         return _cmocka_run_group_tests("tests", tests, n, setup, teardown);

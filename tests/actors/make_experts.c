@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/model/model_edit.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 enum { EXPERTS = 4, USED = 2 };
 
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     snprintf(from, sizeof from, "%s", argv[1]);
-    if (access(from, R_OK) != 0 && !shared_path(argv[1], from, sizeof from))
+    if (access(from, R_OK) != 0 && !shared_find(argv[1], from, sizeof from))
         return 77;
     rn_heap_init(&heap, NULL);
     if (rn_gguf_open(&heap, from, &gguf, &error) != RUNNEL_OK) {

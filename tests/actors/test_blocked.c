@@ -156,7 +156,8 @@ static void beside_measure(void **state)
     end_call(&call, RUNNEL_CLOSED);
 }
 
-/* The waiter may come too late for the load, and then hears that it is READY; never too late for the handle. */
+/* The waiter may come too late for the load, and then hears how it ended: that it is READY, or, of a model that is freed,
+ * that it was cancelled; never too late for the handle. */
 static void beside_model_wait(void **state)
 {
     (void)state;
@@ -173,7 +174,8 @@ static void beside_model_wait(void **state)
             runnel_model_free(call.model);
         runnel_engine_free(engine);
         pthread_join(call.thread, NULL);
-        assert_true(call.status == RUNNEL_CLOSED || call.status == RUNNEL_OK);
+        assert_true(call.status == RUNNEL_CLOSED || call.status == RUNNEL_OK ||
+                    (round % 2 == 0 && call.status == RUNNEL_CANCELLED));
     }
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -14,6 +15,8 @@
 #include "actors/engine.h"
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/actors/scratch.h"
+#include "tests/support/child.h"
 
 #define PROMPT "Once upon a time"
 
@@ -58,6 +61,7 @@ static void use_while_closing(struct capture *capture, const runnel_event *event
     assert_int_equal(runnel_generate(closing->model, &request, &(runnel_stream){0}, NULL), RUNNEL_CLOSED);
     assert_int_equal(runnel_tokenize(closing->model, "a", 1, 0, NULL, 0, &n), RUNNEL_CLOSED);
     assert_int_equal(runnel_detokenize(closing->model, &token, 1, 0, NULL, 0, &n), RUNNEL_CLOSED);
+    assert_int_equal(runnel_token_text(closing->model, token, 0, NULL, 0, &n), RUNNEL_CLOSED);
     assert_int_equal(runnel_model_get_info(closing->model, &info), RUNNEL_CLOSED);
     assert_int_equal(runnel_session_new(closing->model, &session), RUNNEL_CLOSED);
     runnel_session_free(closing->model, closing->session);
@@ -349,21 +353,22 @@ static int use_in_child(runnel_engine *engine, runnel_model *model, runnel_strea
 }
 
 /* One that goes on until it is freed. */
-static runnel_training *train_on(runnel_engine *engine)
+static runnel_training *train_on(runnel_engine *engine, const struct scratch *scratch)
 {
     static const char text[] = "Once upon a time there was a little owl that lived in an old tree, far from the town. ";
     char corpus[20 * (sizeof text - 1)];
     runnel_eagle_options options;
     runnel_training *training;
+    char head[128];
 
+    snprintf(head, sizeof head, "%s/head.gguf", scratch->directory);
     for (size_t i = 0; i < sizeof corpus; i += sizeof text - 1)
         memcpy(corpus + i, text, sizeof text - 1);
     runnel_eagle_options_default(&options);
     options.steps = 1000000;
     options.text_tokens = 16;
     options.texts = options.unroll = 1;
-    assert_int_equal(runnel_eagle_train(engine, BUNDLED_MODEL, corpus, sizeof corpus, "/tmp/rn_close_head.gguf",
-                                        &options, &training, NULL),
+    assert_int_equal(runnel_eagle_train(engine, BUNDLED_MODEL, corpus, sizeof corpus, head, &options, &training, NULL),
                      RUNNEL_OK);
     return training;
 }
@@ -374,18 +379,21 @@ static void used_in_a_child(void **state)
     runnel_model *model = load_model(engine, quick_model(), NULL);
     struct capture called = {0}, unused = {0};
     runnel_request request = make_request(PROMPT, 20, &called);
-    runnel_training *training = train_on(engine);
+    runnel_training *training;
+    struct scratch scratch;
     runnel_event event = {0};
     runnel_stream pulled;
     int said = -1;
     pid_t child;
 
     (void)state;
+    scratch_open(&scratch);
+    training = train_on(engine, &scratch);
     assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     request.on_event = NULL;
     assert_int_equal(runnel_generate(model, &request, &pulled, NULL), RUNNEL_OK);
     assert_int_equal(runnel_engine_wait(engine, -1), RUNNEL_OK); /* events wait, and are the parent's */
-    child = fork();
+    child = child_fork();
     if (child == 0)
         _exit(use_in_child(engine, model, pulled, training, &unused));
     assert_int_equal(waitpid(child, &said, 0), child);
@@ -398,6 +406,7 @@ static void used_in_a_child(void **state)
     assert_int_equal(called.last.type, RUNNEL_EVENT_DONE);
     runnel_training_free(training);
     runnel_engine_free(engine);
+    scratch_close(&scratch);
     capture_clear(&called);
 }
 

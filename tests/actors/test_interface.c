@@ -186,6 +186,9 @@ static void null_models(void **state)
     INVALID(runnel_detokenize(model, NULL, 1, 0, text, 1, &n));
     INVALID(runnel_detokenize(model, ids, 1, 0, NULL, 1, &n));
     INVALID(runnel_detokenize(model, ids, 1, 0, text, 1, NULL));
+    INVALID(runnel_token_text(NULL, 0, 0, text, 1, &n));
+    INVALID(runnel_token_text(model, 0, 0, NULL, 1, &n));
+    INVALID(runnel_token_text(model, 0, 0, text, 1, NULL));
     TOLD(runnel_apply_template(NULL, &chat, text, 1, &n, &error));
     TOLD(runnel_apply_template(model, NULL, text, 1, &n, &error));
     TOLD(runnel_apply_template(model, &chat, NULL, 1, &n, &error));

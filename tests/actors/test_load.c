@@ -17,7 +17,7 @@
 #include "tests/actors/scratch.h"
 #include "tests/base/whole_file.h"
 #include "tests/model/model_edit.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 #define PROMPT "Once upon a time"
 #define MOST_MODELS 64
@@ -274,6 +274,33 @@ static void cancelled_in_the_queue(void **state)
     runnel_engine_free(engine);
 }
 
+/* Likewise one that is freed there. */
+static void freed_in_the_queue(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+    struct news first = {0}, second = {0};
+    runnel_model_options options = told_to(&first), queued = told_to(&second);
+
+    (void)state;
+    set_gate(&gate, true);
+    first.model = begin(engine, BUNDLED_MODEL, &options);
+    await_waiting(&gate);
+    second.model = begin(engine, BUNDLED_MODEL, &queued);
+    runnel_model_free(second.model);
+    run_until_told(engine, &second);
+    assert_int_equal(second.last, RUNNEL_LOAD_CANCELLED);
+    assert_int_equal(second.n_progress, 0);
+    assert_int_equal(runnel_model_wait(first.model, 0, NULL), RUNNEL_TIMEOUT);
+    set_gate(&gate, false);
+    assert_int_equal(runnel_model_wait(first.model, -1, NULL), RUNNEL_OK);
+    await_models(engine, 1);
+    runnel_model_free(first.model);
+    await_models(engine, 0);
+    assert_int_equal(second.n_after, 0);
+    runnel_engine_free(engine);
+}
+
 /* The path is relative, and the process goes elsewhere before the loader comes to open the file. */
 static void path_as_it_was(void **state)
 {
@@ -491,7 +518,7 @@ static void all_architectures(void **state)
     size_t n_refused = 0, n_loaded = 0;
 
     (void)state;
-    if (!shared_path("oracles/arch", root, sizeof root))
+    if (!shared_find("oracles/arch", root, sizeof root))
         skip();
     engine = start_engine(NULL);
     directory = opendir(root);
@@ -683,6 +710,7 @@ int main(void)
         cmocka_unit_test(vocab_only),
         cmocka_unit_test(too_many),
         cmocka_unit_test(cancelled_in_the_queue),
+        cmocka_unit_test(freed_in_the_queue),
         cmocka_unit_test(path_as_it_was),
     };
 

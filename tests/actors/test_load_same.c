@@ -10,7 +10,7 @@
 #include "fixture.h"
 #include "tests/actors/scratch.h"
 #include "tests/model/model_edit.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 #define PROMPT "Once upon a time"
 #define TOKENS 24
@@ -45,7 +45,7 @@ static void side_by_side(void **state)
     const char *paths[2] = {BUNDLED_MODEL, other};
 
     (void)state;
-    if (!shared_path("models/stories260K.gguf", other, sizeof other))
+    if (!shared_find("models/stories260K.gguf", other, sizeof other))
         skip();
     for (int i = 0; i < 2; i++)
         answer_alone(paths[i], NULL, &alone[i]);

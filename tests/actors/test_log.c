@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 /* Lines come on the loader's thread, each load's before the load is over for runnel_model_wait. */
 struct lines {
@@ -107,7 +107,7 @@ static void tiers_of_recurrent_states(void **state)
     runnel_engine *engine;
 
     (void)state;
-    if (!shared_path("oracles/arch/jamba-dense.gguf", path, sizeof path))
+    if (!shared_find("oracles/arch/jamba-dense.gguf", path, sizeof path))
         skip();
     engine = start_heard(RUNNEL_LOG_WARNING, &lines);
     runnel_model_options_default(&of);

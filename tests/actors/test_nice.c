@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 enum { NICE = 5, MOST_NICE = 19 };
 
@@ -107,7 +107,7 @@ static void threads_that_compute_are_nice(void **state)
     (void)state;
     engine = start_nice(NICE, &warnings);
     assert_int_equal(count_team(lowered(NICE)), 2);
-    if (shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft)) {
+    if (shared_find("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft)) {
         runnel_model_options_default(&options);
         options.draft_path = draft;
         options.draft_threads = 1;

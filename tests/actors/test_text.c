@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/shared.h"
 #include "fixture.h"
 
 static runnel_engine *engine;
@@ -42,11 +43,45 @@ static void ids_outside(void **state)
     assert_int_equal(runnel_model_get_info(model, &info), RUNNEL_OK);
     ids[1] = (int32_t)info.vocab_tokens - 1;
     assert_int_equal(runnel_detokenize(model, ids, 2, 0, NULL, 0, &n), RUNNEL_OK);
+    assert_int_equal(runnel_token_text(model, ids[1], 0, NULL, 0, &n), RUNNEL_OK);
     ids[1]++;
     assert_int_equal(runnel_detokenize(model, ids, 2, 0, NULL, 0, &n), RUNNEL_INVALID);
+    assert_int_equal(runnel_token_text(model, ids[1], 0, NULL, 0, &n), RUNNEL_INVALID);
+    assert_int_equal(runnel_token_text(model, -1, 0, NULL, 0, &n), RUNNEL_INVALID);
     ids[1] = -1;
     assert_int_equal(runnel_detokenize(model, ids, 2, 0, NULL, 0, &n), RUNNEL_INVALID);
     assert_int_equal(n, 0);
+}
+
+/* Of a vocabulary whose words have their space in front, the first one's, too, that a text leaves out. */
+static void text_of_one_token(void **state)
+{
+    runnel_model *spaced;
+    int32_t ids[8] = {0};
+    char path[512], text[64], whole[64];
+    size_t count = 0, n = 0, at = 0;
+
+    (void)state;
+    if (!shared_find("models/stories260K.gguf", path, sizeof path))
+        skip();
+    spaced = load_model(engine, path, NULL);
+    assert_int_equal(runnel_tokenize(spaced, "a b", 3, 0, ids, 8, &count), RUNNEL_OK);
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++, at += n)
+        assert_int_equal(runnel_token_text(spaced, ids[i], 0, text + at, sizeof text - at, &n), RUNNEL_OK);
+    assert_int_equal(at, 4);
+    assert_memory_equal(text, " a b", 4);
+    assert_int_equal(runnel_detokenize(spaced, ids, count, 0, whole, sizeof whole, &n), RUNNEL_OK);
+    assert_int_equal(n, 3);
+    assert_memory_equal(whole, "a b", 3);
+    assert_int_equal(runnel_token_text(spaced, ids[0], 0, text, 1, &n), RUNNEL_OK); /* a part, and its whole size */
+    assert_int_equal(n, 2);
+    assert_int_equal(runnel_token_text(spaced, 1, 0, NULL, 0, &n), RUNNEL_OK); /* BOS */
+    assert_int_equal(n, 0);
+    assert_int_equal(runnel_token_text(spaced, 1, 1, text, sizeof text, &n), RUNNEL_OK);
+    assert_true(n > 0);
+    runnel_model_free(spaced);
+    await_models(engine, 1);
 }
 
 /* A stop string ends the text before it, wherever tokens cut it, and the token that completed it counts. */
@@ -551,6 +586,7 @@ int main(void)
         cmocka_unit_test(progress),
         cmocka_unit_test(session_turns),
         cmocka_unit_test(ids_outside),
+        cmocka_unit_test(text_of_one_token),
         cmocka_unit_test(session_after_stop),
         cmocka_unit_test(sessions_under_pressure),
         cmocka_unit_test(session_queue),

@@ -18,6 +18,7 @@
 
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/actors/scratch.h"
 
 #define MOST 64
 
@@ -138,6 +139,8 @@ static void signals_are_the_hosts(void **state)
     runnel_eagle_options eagle;
     runnel_engine *engine;
     runnel_training *training;
+    struct scratch scratch;
+    char head[128];
     sigset_t usr2;
     int n = 2 + 1 + 1 + 1 + 2;
 
@@ -163,9 +166,10 @@ static void signals_are_the_hosts(void **state)
     eagle.steps = 100000;
     eagle.text_tokens = 40;
     eagle.texts = 1;
-    assert_int_equal(runnel_eagle_train(engine, quick_model(), corpus, sizeof corpus - 1, "/tmp/runnel-never", &eagle,
-                                        &training, NULL),
-                     RUNNEL_OK);
+    scratch_open(&scratch);
+    snprintf(head, sizeof head, "%s/head.gguf", scratch.directory);
+    assert_int_equal(
+        runnel_eagle_train(engine, quick_model(), corpus, sizeof corpus - 1, head, &eagle, &training, NULL), RUNNEL_OK);
     while (now.step == 0 && now.state == RUNNEL_TRAINING_RUNNING)
         runnel_training_wait(training, 50, &now, NULL);
     assert_int_equal(now.state, RUNNEL_TRAINING_RUNNING);
@@ -173,6 +177,7 @@ static void signals_are_the_hosts(void **state)
     runnel_training_cancel(training);
     runnel_training_free(training);
     runnel_engine_free(engine);
+    scratch_close(&scratch);
 }
 
 /* Draws with temperature, for tokens and logprobs of all that computes, of a host that rounds so and traps that. */

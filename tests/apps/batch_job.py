@@ -54,7 +54,7 @@ class Job:
         return subprocess.run(self.command(*more), capture_output=True, timeout=common.PATIENCE, **how)
 
     def start(self, *more, **how):
-        return subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
+        return common.popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
 
     def answers(self):
         data = self.output.read_bytes()

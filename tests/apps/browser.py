@@ -26,9 +26,9 @@ class Browser:
                  "--disable-extensions", "--disable-background-networking", "--disable-component-update",
                  "--disable-sync", "--no-default-browser-check", "--disable-dev-shm-usage",
                  f"--user-data-dir={self.folder.name}", *(["--no-sandbox"] if os.getuid() == 0 else []), "about:blank"]
-        self.process = subprocess.Popen(["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{from_write}', "bash", *words],
-                                        pass_fds=(to_read, from_write), stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+        self.process = common.popen(["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{from_write}', "bash", *words],
+                                    pass_fds=(to_read, from_write), stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL)
         os.close(to_read)
         os.close(from_write)
         self.number, self.rest, self.session, self.complaints = 0, b"", None, []

@@ -12,6 +12,9 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/support"))
+from processes import popen  # noqa: E402
+
 SHARED = pathlib.Path(os.environ.get("RUNNEL_SHARED", ROOT.parent / "shared"))
 MODEL = str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf")
 ORACLE_NOW = 1767323045  # 2026-01-02 03:04:05, what the chat oracles were rendered with
@@ -62,12 +65,12 @@ def need_shared():
 def start_redis(folder):
     """A redis-server that keeps nothing, listening on FOLDER/socket: (process, the socket's path)."""
     socket = os.path.join(folder, "socket")
-    server = subprocess.Popen(["redis-server", "--unixsocket", socket, "--port", "0", "--save", "", "--appendonly",
-                               "no",
-                               "--dir", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(2000):
-        if os.path.exists(socket):
-            break
+    server = popen(["redis-server", "--unixsocket", socket, "--port", "0", "--save", "", "--appendonly",
+                    "no",
+                    "--dir", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    began = time.monotonic()
+    while not os.path.exists(socket):
+        assert server.poll() is None and time.monotonic() - began < PATIENCE, "redis-server does not come up"
         time.sleep(0.005)
     return server, socket
 
@@ -105,7 +108,10 @@ def make_adapter(path, *options, model=MODEL):
 
 
 def main(module):
-    """argv: PROGRAM [unittest's own]"""
+    """argv: PROGRAM [unittest's own]. Where all that ran passed and some test was skipped, it ends with 77."""
     global program
     program = sys.argv.pop(1)
-    unittest.main(module=module, verbosity=2)
+    result = unittest.main(module=module, verbosity=2, exit=False).result
+    if result.wasSuccessful() and result.skipped:
+        sys.exit(SKIP)
+    sys.exit(not result.wasSuccessful() or result.testsRun == 0)

@@ -47,11 +47,11 @@ class Server:
         self.log = tempfile.TemporaryFile()  # a pipe that nobody reads would fill up
         models = [model] if model is not None else []
         env = env if env is not None else {**os.environ, "RUNNEL_NICE": "0"}  # beside other tests it gets its share
-        self.process = subprocess.Popen([common.program, "serve", *models, "--port", "0", "-t", "2",
-                                         *map(str, options)],
-                                        stdout=subprocess.PIPE, stderr=self.log, env=env)
+        self.process = common.popen([common.program, "serve", *models, "--port", "0", "-t", "2",
+                                     *map(str, options)],
+                                    stdout=subprocess.PIPE, stderr=self.log, env=env)
         line = self.process.stdout.readline().decode()
-        found = re.fullmatch(r"listening on (\w+)://127\.0\.0\.1:(\d+)\n", line)
+        found = re.fullmatch(r"listening on (\w+)://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)\n", line)
         if found is None:
             raise AssertionError((line, self.process.wait(), self.said()))
         self.port = int(found[2])
@@ -113,7 +113,8 @@ class Server:
         """A socket with a request sent and nothing read."""
         data = json.dumps(body).encode()
         client = socket.create_connection(("127.0.0.1", self.port), timeout=common.PATIENCE)
-        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)) + data)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+                       % (path.encode(), len(data)) + data)
         return client
 
 

@@ -113,6 +113,10 @@ REFUSED = [  # arguments, words that standard error must contain
     (["template", "--file", "x", "--context", "y", "--now", "0"], "from 1 to 253402300799"),
     (["batch", MODEL, "x", "y", "--journal", ""], "--journal is empty"),
     (["logits", MODEL, "--tokens", "-1", "-o", "x"], "parted by commas"),
+    (["run", MODEL, "-f", "-", "--grammar-file", "-"], "--file and --grammar-file both read standard input"),
+    (["template", "--file", "-", "--context", "-"], "--file and --context both read standard input"),
+    (["batch", MODEL, "-", "x", "--template", "-"], "the input and --template both read standard input"),
+    (["chat", MODEL, "--no-history", "--tools", "-"], "the conversation and --tools both read standard input"),
 ]
 BAD_NUMBERS = {  # option: values outside its type or range
     "--temperature": ["", "x", "nan", "inf", "-1", "1x", " 1", "1 ", "0x1", "1e999", "1,5", "--"],
@@ -276,6 +280,9 @@ class Arguments(unittest.TestCase):
 
     def test_closed_streams(self):
         """What is closed is not the next file that is opened."""
+        result = subprocess.run([common.program, "chat", MODEL, "--no-history", "-q"], capture_output=True,
+                                preexec_fn=lambda: os.close(0))
+        self.one_line(result, 1, "standard input: Bad file descriptor")
         for fd, words in ((0, b""), (1, b"standard output: it is closed"), (2, b"")):
             result = subprocess.run([common.program, "run", MODEL, "-p", "Once", "-n", "3", "-q"], capture_output=True,
                                     timeout=common.PATIENCE, preexec_fn=lambda: os.close(fd))
@@ -364,8 +371,8 @@ class Arguments(unittest.TestCase):
             os.mkfifo(pipe)
             for args in (["run", MODEL, "hi", "-n", "1", "--cache-shared", "@" + pipe],
                          ["chat", MODEL, "--no-history", "--template", pipe]):
-                process = subprocess.Popen([common.program, *args, "-q"], stdin=subprocess.DEVNULL,
-                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                process = common.popen([common.program, *args, "-q"], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 writer = -1
                 while writer < 0 and process.poll() is None:
                     try:
@@ -380,8 +387,8 @@ class Arguments(unittest.TestCase):
 
     def begin_endless(self, *args):
         """Its answer is longer than what the pipe holds: it cannot end before somebody reads on."""
-        process = subprocess.Popen([common.program, *self.ENDLESS, *args],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = common.popen([common.program, *self.ENDLESS, *args],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PAGE)
         return process, os.read(process.stdout.fileno(), 1)
 

@@ -280,8 +280,8 @@ class Standard(unittest.TestCase):
 
     def test_line_by_line(self):
         """An answer comes although the input has not ended."""
-        process = subprocess.Popen([common.program, "batch", MODEL, "-", "-", "-q"], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE)
+        process = common.popen([common.program, "batch", MODEL, "-", "-", "-q"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
         for i in range(3):
             process.stdin.write(story(i).encode() + b"\n")
             process.stdin.flush()
@@ -291,8 +291,8 @@ class Standard(unittest.TestCase):
         process.stdout.close()
 
     def test_reader_goes(self):
-        process = subprocess.Popen([common.program, "batch", MODEL, "-", "-"], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = common.popen([common.program, "batch", MODEL, "-", "-"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.close()
         process.stdin.write(story(0).encode() + b"\n")
         process.stdin.flush()
@@ -402,9 +402,14 @@ class Summary(unittest.TestCase):
         self.assertEqual((result.returncode, told["exit_code"], told["status"], told["run"]["lines"]),
                          (3, 3, "completed", 0))
         self.assertEqual(sorted(os.listdir(job.path)), ["in.jsonl", "out.jsonl", "out.jsonl.journal", "summary.json"])
-        result = job.run("--resume", "--summary", job.path / "none" / "s")
+
+    def test_a_place_where_none_can_be(self):
+        """Told before anything is computed."""
+        job = Job([story(0)])
+        result = job.run("--summary", job.path / "none" / "s")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"none/s: No such file", result.stderr)
+        self.assertIn(b"none/s: nothing can be written there: No such file", result.stderr)
+        self.assertEqual(os.listdir(job.path), ["in.jsonl"])
 
     def test_where_it_goes(self):
         """A pipe and the program's own output are written to, a link's target is replaced, a folder is refused."""
@@ -412,7 +417,7 @@ class Summary(unittest.TestCase):
         pipe, link, target = (job.path / name for name in ("pipe", "link", "target"))
         os.mkfifo(pipe)
         link.symlink_to("target")
-        reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+        reader = common.popen(["cat", pipe], stdout=subprocess.PIPE)
         self.assertEqual(job.run("--summary", pipe, "-q").returncode, 0)
         if not pipe.is_fifo():  # else the reader waits for ever
             reader.kill()
@@ -492,8 +497,8 @@ class Summary(unittest.TestCase):
     def test_cancelled(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "summary.json"
-            process = subprocess.Popen([common.program, "batch", MODEL, "-", "-", "-q", "--summary", str(path)],
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = common.popen([common.program, "batch", MODEL, "-", "-", "-q", "--summary", str(path)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             process.stdin.write(story(0).encode() + b"\n")
             process.stdin.flush()
             process.stdout.readline()

@@ -67,8 +67,8 @@ class Progress(unittest.TestCase):
         """Kills the job while it stands in the at-th change of its output; False: it has ended before."""
         tell, told = os.pipe()
         env = preload(at, file=job.output.name, tell=told)
-        process = subprocess.Popen(job.command("--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env,
-                                   pass_fds=(told,))
+        process = common.popen(job.command("--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env,
+                               pass_fds=(told,))
         os.close(told)
         stands = os.read(tell, 1) == b"!"  # nothing: the process has closed its end by ending
         os.close(tell)

@@ -88,6 +88,14 @@ runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size
     return RUNNEL_OK;
 }
 
+runnel_status runnel_token_text(runnel_model *model, int32_t token, int special, char *text, size_t capacity,
+                                size_t *text_bytes)
+{
+    (void)model, (void)token, (void)special, (void)text, (void)capacity;
+    *text_bytes = 0;
+    return RUNNEL_OK;
+}
+
 void app_streams_show(const struct app *app)
 {
     (void)app;

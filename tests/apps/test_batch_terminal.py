@@ -14,8 +14,8 @@ class Terminal(unittest.TestCase):
         """What the job shows on a terminal; of another width once it has shown something, if `later` is given."""
         master, slave = pty.openpty()
         common.set_columns(slave, columns)
-        process = subprocess.Popen(job.command(*options), stderr=slave, stdout=subprocess.DEVNULL,
-                                   env={**os.environ, "TERM": term})
+        process = common.popen(job.command(*options), stderr=slave, stdout=subprocess.DEVNULL,
+                               env={**os.environ, "TERM": term})
         text = b""
         if later is not None:
             while text.count(b"\r") < 2 and process.poll() is None:

@@ -103,20 +103,15 @@ class Bench(unittest.TestCase):
         self.assertGreater(whole["results"][0]["first_token_ms"], 0)
 
     def test_drafts(self):
-        """The model's own first layer guesses. How often depends on what steps take; what is told fits together."""
-        tried = 0
-        for _ in range(5):
-            rows, all_runs = self.drafting()
-            drafted, accepted = (sum(int(r[c]) for r in rows) for c in ("drafted", "accepted"))
-            self.assertLessEqual(drafted, all_runs["num_draft_tokens"])  # the runs that warm up have drafts, too
-            self.assertLessEqual(accepted, all_runs["num_accepted_tokens"])
-            tried += all_runs["num_draft_tokens"]
-            for row in rows:
-                self.fits_together(row)
-            if drafted > 0:
-                return
-        self.assertLess(tried, 100)  # so many were not all made while it warmed up
-        self.skipTest("no guess pays on a machine as busy as this")
+        """The model's own first layer guesses. How often depends on what steps take: in the runs that are told, perhaps
+        never. What is told fits together."""
+        rows, all_runs = self.drafting()
+        drafted, accepted = (sum(int(r[c]) for r in rows) for c in ("drafted", "accepted"))
+        self.assertLessEqual(drafted, all_runs["num_draft_tokens"])  # the runs that warm up have drafts, too
+        self.assertLessEqual(accepted, all_runs["num_accepted_tokens"])
+        self.assertGreater(all_runs["num_draft_tokens"], 0)  # before it is known what steps take
+        for row in rows:
+            self.fits_together(row)
 
     def drafting(self):
         """(rows, what the engine counted in all runs) of a bench whose drafter takes turns with the model."""
@@ -202,8 +197,8 @@ class Bench(unittest.TestCase):
             self.assertIn(option.encode(), result.stderr)
 
     def test_interrupt(self):
-        process = subprocess.Popen([common.program, "bench", MODEL, "-r", "1000", "--reference", "-q"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = common.popen([common.program, "bench", MODEL, "-r", "1000", "--reference", "-q"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not common.catches(process, signal.SIGINT):
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)

@@ -158,7 +158,7 @@ class Cache(unittest.TestCase):
             self.assertEqual(self.disk_bytes(), self.needed(before))
 
     def test_writer(self):
-        with subprocess.Popen([MAKE, self.path, "1", "1", "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as w:
+        with common.popen([MAKE, self.path, "1", "1", "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as w:
             self.assertEqual(w.stdout.readline(), b"held\n")
             for way in (["--all"], ["--salt", "1"], ["--keep", "1"]):
                 refused = run("cache", "purge", self.path, *way)

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import common
+from batch_job import CALLING, TOOL
 from common import MODEL, run
 from terminal import CTRL_D, Terminal, need_terminals
 
@@ -269,6 +270,22 @@ class Commands(Folder):
     def test_unknown(self):
         self.assertIn("did you mean /regen", self.complaint("/regne"))
         self.assertIn("takes nothing behind it", self.complaint("/clear all"))
+        for line in "/regne", "/clear all", "/read":
+            self.assertEqual(chat(*GREEDY, "-q", lines=[line, "Hello"]).returncode, 2, line)
+
+    def test_many_calls(self):
+        """Without an end of text the grammar leaves nothing but one call behind another."""
+        template = self.path("t.jinja", CALLING.encode())
+        tools = self.path("tools.json", json.dumps([TOOL]).encode())
+        blanks = [word for token in (9, 10, 32) for word in ("--logit-bias", f"{token}=-50")]
+        done = chat("-n", "2800", "--ctx", "4096", "-q", "--json", "--session", self.kept, "--template", template,
+                    "--tools", tools, "--tool-choice", "required", "--forbid-eos", *blanks, lines=["Hello"])
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        n = sum(event["type"] == "tool_end" for event in events)
+        self.assertGreater(n, 32)
+        self.assertEqual(events[-1]["type"], "done")
+        self.assertEqual(pathlib.Path(self.kept).read_bytes().count(b'"function":{"name":"f"'), n)
 
 
 class SeveralLines(Folder):

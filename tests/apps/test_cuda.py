@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import common
+from batch_job import Job, story
 from common import MODEL, run
 from server import Server
 
@@ -34,7 +35,7 @@ class Device(unittest.TestCase):
 
     def test_not_a_library(self):
         said = self.refused("--device", "cuda", "--cuda-library", os.path.abspath(MODEL))
-        self.assertIn("the kernels are not there", said)
+        self.assertIn("the kernels do not load", said)
 
     def test_no_such_level(self):
         said = self.refused("--device", "cpu:mmx")
@@ -109,6 +110,38 @@ class Device(unittest.TestCase):
             self.assertGreater(loaded["size"], weights)
             self.assertEqual(loaded["size_vram"], vram(loaded["size"] - weights))
 
+    def read_for_a_token(self, model):
+        """A token reads two of four experts, and the rest: the embedding is the head."""
+        tensors = json.loads(run("info", model, "--json").stdout)["tensors"]
+        needed = sum(t["bytes"] / (2 if "_exps." in t["name"] else 1) for t in tensors)
+        doctor = run("doctor", model, "--threads", "1").stdout.decode()
+        read = float(re.search(r"^reads memory +([0-9.]+) GB/s", doctor, re.MULTILINE)[1]) * 1e9
+        most = float(re.search(r"^one stream +at most ([0-9.]+) tokens/s", doctor, re.MULTILINE)[1])
+        self.assertLess(abs(most * needed / read - 1), 0.03)  # the speed is told to 0.1 GB/s
+
+    def test_memory_of_machine_and_device(self):
+        device = ("--device", "auto", "--cuda-library", EMULATED)
+        lacking = run("doctor", MODEL, "--threads", "1", "--ctx", "4294967295", *device)
+        self.assertEqual(lacking.returncode, 1)
+        self.assertRegex(lacking.stdout.decode(), r"missing +memory: [0-9.]+ GiB are needed, [0-9.]+ could be had "
+                                                  r"and [0-9.]+ on the device; ")
+
+    def test_a_job_goes_on_where_it_was_computed(self):
+        """Not where "auto" finds something else meanwhile: the texts might be others."""
+        there = ("--device", "auto", "--cuda-library", EMULATED)
+        gone = (*there[:-1], "/nowhere/librunnel-cuda.so")
+        cuda, cpu = ("--device", "cuda", "--cuda-library", EMULATED), ("--device", "cpu")
+        for first, others, same, was, now in ((there, (gone, cpu), cuda, "cuda", "cpu"),
+                                              (gone, (there, cuda), cpu, "cpu", "cuda")):
+            job = Job([story(i, 1) for i in range(2)])
+            self.assertEqual(job.run(*first, "--limit", "1").returncode, 0)
+            for other in others:
+                got = job.run(*other, "--resume")
+                self.assertEqual(got.returncode, 1)
+                self.assertRegex(got.stderr.decode(), rf"its device: {was}\S* there, {now}\S* now")
+            self.assertEqual(job.run(*same, "--resume").returncode, 0)
+            self.assertEqual(len(job.answers()), 2)
+
     def test_experts_are_apart_from_their_layers(self):
         """The program's and the server's text is that of the device that has all, whatever has a place there."""
         with tempfile.TemporaryDirectory() as folder:
@@ -124,6 +157,8 @@ class Device(unittest.TestCase):
                                  rf"24 experts with [0-9.]+ MiB lie in the host's memory, and {places} ")
             doctor = run("doctor", model, "--threads", "1", *device, "--device-experts", "1M").stdout.decode()
             self.assertRegex(doctor, r"experts +6 on the device, in ")
+            self.assertNotIn("one stream", doctor)  # bounded by a memory that is not measured
+            self.read_for_a_token(model)
             bench = run("bench", model, "-p", "8", "-n", "2", "-r", "1", "--no-limits", "--json", *device,
                         "--device-experts", "1M")
             for row in json.loads(bench.stdout)["results"]:

@@ -1,5 +1,5 @@
-/* The figures behind an answer, as text on standard error and as JSON, of outcomes that no machine has to bring
- * about. */
+/* What the program says of outcomes that no machine has to bring about: the figures behind an answer, as text on
+ * standard error and as JSON; texts of 2 GiB. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,9 +80,38 @@ static void rests(void **state)
     assert_null(strstr(text, "rest"));
 }
 
+static struct app app;
+static size_t text_bytes; /* told of a text of one byte that is not UTF-8 */
+
+static void tokenize(const struct app_outcome *outcome)
+{
+    struct app_ids ids = {0};
+
+    (void)outcome;
+    assert_int_equal(app_tokenize(&app, "\xff", text_bytes, 0, &ids), APP_USAGE);
+}
+
+/* The library looks at the length first. */
+static void long_texts(void **state)
+{
+    static struct app_options options;
+
+    (void)state;
+    app_options_default(&options);
+    options.operands[0] = "examples/models/runnel-tiny-Q8_0.gguf";
+    assert_int_equal(app_open(&app, &options, true), APP_OK);
+    text_bytes = 1;
+    capture(stderr, STDERR_FILENO, tokenize, NULL);
+    assert_string_equal(text, "runnel: the text is not UTF-8\n");
+    text_bytes = (size_t)INT32_MAX + 1;
+    capture(stderr, STDERR_FILENO, tokenize, NULL);
+    assert_string_equal(text, "runnel: the text has 2 GiB or more\n");
+    app_close(&app);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rests)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rests), cmocka_unit_test(long_texts)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,8 +67,8 @@ class Streams(unittest.TestCase):
     """SIGUSR1 lists the streams of a job and ends nothing."""
 
     def start(self, *options):
-        process = subprocess.Popen([common.program, "batch", MODEL, "-", "-", "-q", *options], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = common.popen([common.program, "batch", MODEL, "-", "-", "-q", *options], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not common.catches(process, signal.SIGUSR1):
             self.assertIsNone(process.poll())
             time.sleep(0.002)

@@ -22,9 +22,9 @@ class Chat:
     """A process that answers prompts, each a conversation of its own."""
 
     def __init__(self, *options):
-        self.process = subprocess.Popen([common.program, "chat", MODEL, "-n", "8", "--json", "-q", "--metrics", "-",
-                                         *options],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = common.popen([common.program, "chat", MODEL, "-n", "8", "--json", "-q", "--metrics", "-",
+                                     *options],
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ask("Hello")  # it is loaded
 
     def ask(self, prompt):

@@ -91,8 +91,8 @@ class Units(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
             waiting = socket.create_connection(("127.0.0.1", port))  # before there is a server
-            waiting.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-            process = subprocess.Popen(
+            waiting.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            process = common.popen(
                 ["bash", "-c", f'LISTEN_FDS=1 LISTEN_PID=$$ exec "$@" 3<&{listener.fileno()}', "bash", common.program,
                  "serve", MODEL, "-t", "2"], pass_fds=[listener.fileno()], stdout=subprocess.PIPE,
                  stderr=subprocess.PIPE)
@@ -112,7 +112,7 @@ class Units(unittest.TestCase):
             handed = [first, second, third]
             moved = " ".join(f"{3 + i}<&{one.fileno() + 100}" for i, one in enumerate(handed))
             kept = " ".join(f"{one.fileno() + 100}<&{one.fileno()}" for one in handed)
-            process = subprocess.Popen(
+            process = common.popen(
                 ["bash", "-c", f'exec {kept}; LISTEN_FDS=3 LISTEN_PID=$$ exec "$@" {moved}', "bash", common.program,
                  "serve", MODEL, "-t", "2"], pass_fds=[one.fileno() for one in handed], stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE)
@@ -120,7 +120,7 @@ class Units(unittest.TestCase):
             for one in handed:
                 with socket.socket(one.family) as client:
                     client.connect(one.getsockname())
-                    client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                    client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                     self.assertTrue(client.recv(1000).startswith(b"HTTP/1.1 200 "))
             process.terminate()
             self.assertEqual(process.wait(timeout=common.PATIENCE), 0)

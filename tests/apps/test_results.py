@@ -150,11 +150,26 @@ class Results(unittest.TestCase):
         self.assertLessEqual(last["timings"]["first_token_us"], last["timings"]["end_us"])
         self.assertFalse({"stop", "stop_token"} & set(last))
         text = "".join(t["text"] for t in tokens)
+        self.assertNotIn("id", last)
         for more, told in ((["--stop", "no such text", "--stop", text[9:12]], {"stop": 1}),
                            (["--stop-token", tokens[7]["id"]], {"stop_token": tokens[7]["id"]})):
             last = json.loads(self.good(*args, "--json", *more).stdout.splitlines()[-1])
             self.assertEqual(last["finish"], "stop")
             self.assertEqual({key: last[key] for key in ("stop", "stop_token") if key in last}, told)
+
+    def test_the_token_that_ends_an_answer(self):
+        """It has no event of its own, and is in the last one: what would come if it did not end the answer."""
+        args = ["run", MODEL, "--special", "-p", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "--json",
+                "--logprobs", "2"]
+        last = json.loads(self.good(*args).stdout.splitlines()[-1])
+        self.assertEqual((last["finish"], "stop_token" in last), ("stop", False))
+        n = last["usage"]["completion_tokens"]
+        went_on = [json.loads(line) for line in self.good(*args, "--ignore-eos", "-n", n).stdout.splitlines()]
+        token = [event for event in went_on if event["type"] == "token"][n - 1]
+        self.assertEqual({key: last[key] for key in ("id", "logprob", "top")},
+                         {key: token[key] for key in ("id", "logprob", "top")})
+        plain = json.loads(self.good(*args[:-2]).stdout.splitlines()[-1])
+        self.assertEqual((plain["id"], "logprob" in plain), (last["id"], False))
 
     def test_behind_a_full_context(self):
         """Each token says how often the context was full by then; the end says it in words, too."""
@@ -257,6 +272,13 @@ class Results(unittest.TestCase):
         pairs = [line.split("\t") for line in lines]
         self.assertEqual([p[0] for p in pairs], ids.split())
         self.assertEqual("".join(p[1] for p in pairs), "Once\\\\ upon\\n<|im_end|>")
+
+    def test_tokenize_spaced_words(self):
+        """A vocabulary whose words have their space in front: each token is shown with it."""
+        lines = self.good("tokenize", SHARED / "models/stories260K.gguf", "-p", "a b").stdout.decode().splitlines()
+        self.assertEqual([line.split("\t")[1] for line in lines], [" a", " b"])
+        shown = self.good("tokenize", SHARED / "models/stories260K.gguf", "-p", "a b", "--show").stdout.decode()
+        self.assertEqual(shown, "[ a][ b]\n")
 
     def test_info(self):
         info = json.loads(self.good("info", MODEL, "--json", "--ctx", "512", "--kv-type", "f32").stdout)
@@ -403,7 +425,7 @@ class Chat(unittest.TestCase):
     def test_lines(self):
         text = b"Hello\n\nWhat is 2+2?\n/nonsense\n/clear\nHello\n/exit\nnever\n"
         result = run("chat", MODEL, "-n", "60", stdin=text)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.returncode, 2, result.stderr)  # of /nonsense, which stops nothing
         answers = result.stdout.decode().splitlines()
         self.assertEqual(len(answers), 3, answers)
         self.assertEqual(answers[0], answers[2])  # /clear forgets

@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import re
 import select
+import shutil
 import signal
 import socket
 import tempfile
@@ -115,7 +117,7 @@ class Batches(unittest.TestCase):
         self.server = self.start("--max-body", "32M", "--max-queue", "32M")
         data = b"x" * (24 << 20)
         _, file = Client(self.server).upload(data)
-        ask = f"GET /v1/files/{file['id']}/content HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        ask = f"GET /v1/files/{file['id']}/content HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
         with socket.socket() as slow:
             slow.settimeout(common.PATIENCE)
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
@@ -341,9 +343,9 @@ class Batches(unittest.TestCase):
 
         def reload(text):
             write(text)
-            before = self.server.said().count("read again")
+            before = len(re.findall(r"read again: \d+ key", self.server.said()))
             self.server.process.send_signal(signal.SIGHUP)
-            while self.server.said().count("read again") == before:
+            while len(re.findall(r"read again: \d+ key", self.server.said())) == before:
                 self.server.get("/health")
 
         write("one budget=30\nadmin\n")
@@ -476,6 +478,91 @@ class Batches(unittest.TestCase):
         second = common.run("serve", common.MODEL, "--port", 0, "--files-dir", os.path.join(self.folder, "files"))
         self.assertEqual((second.returncode, b"another server uses it" in second.stderr), (1, True))
 
+    def whole(self, lines):
+        """What a batch over these lines writes where there is room, each with its newline."""
+        client = Client(self.server)
+        batch = client.wait(client.begin(lines)[1])
+        self.assertEqual(batch["status"], "completed")
+        return client.content(batch["output_file_id"]).splitlines(keepends=True)
+
+    def restart(self, *options):
+        self.assertEqual(self.server.stop()[0], 0)
+        shutil.rmtree(os.path.join(self.folder, "files"))
+        self.server = self.start(*options)
+        return Client(self.server)
+
+    def files_bytes(self):
+        """Of all but records."""
+        with os.scandir(os.path.join(self.folder, "files")) as entries:
+            return sum(entry.stat().st_size for entry in entries if not entry.name.endswith((".json", ".new")))
+
+    def test_answers_that_do_not_fit(self):
+        """The batch fails with the answers that fit, up to the first that does not; all else is as it was."""
+        lines = [line(f"s{i}", TEXT, {"prompt": f"Once {i}", "max_tokens": 8}) for i in range(20)]
+        whole = self.whole(lines)
+        bytes_in, kept = len("\n".join(lines)), b"kept" * 100
+        room = bytes_in + len(kept) + sum(map(len, whole[:8])) + len(whole[8]) // 2
+        client = self.restart("--files-size", room, "--max-streams", 2)  # one line at a time
+        other = client.upload(kept)[1]["id"]
+        batch = client.wait(client.begin(lines)[1])
+        error = batch["errors"]["data"][0]
+        self.assertEqual((batch["status"], error["code"], error["param"], error["line"]),
+                         ("failed", "storage_full", None, None))
+        self.assertIn(str(room), error["message"])
+        self.assertEqual(batch["request_counts"], {"total": 20, "completed": 8, "failed": 0})
+        self.assertEqual(plain(client.content(batch["output_file_id"])), plain(b"".join(whole[:8])))
+        self.assertLessEqual(self.files_bytes(), room)
+        self.assertEqual(client.content(other), kept)
+        self.assertEqual(client.upload(b"x" * (room - self.files_bytes() + 1))[0], 507)
+        self.assertEqual(client.json("DELETE", f"/v1/files/{batch['output_file_id']}")[0], 200)
+        self.assertEqual(client.json("DELETE", f"/v1/files/{other}")[0], 200)
+        again = client.wait(client.begin(lines[:2])[1])
+        self.assertEqual((again["status"], again["errors"]), ("completed", None))
+
+    def test_answers_count_while_a_batch_runs(self):
+        """Those that are computed, whether or not they stand in its file; also behind a crash, and where the end of the
+        batch cannot be written."""
+        quick = [line(f"q{i}", TEXT, {**STORY, "prompt": f"Once {i}"}) for i in range(4)]
+        endless = line("e", TEXT, ENDLESS)
+        sizes = list(map(len, self.whole(quick)))
+        lines = [*quick[:2], endless, *quick[2:]]  # the answers to the last two wait for the one before them
+        left = 100
+        room = len("\n".join(lines)) + sum(sizes) + left
+        client = self.restart("--files-size", room)
+
+        def wait_for_answers(batch):
+            while batch["request_counts"]["completed"] < len(quick):
+                _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
+            return batch
+
+        batch = wait_for_answers(client.begin(lines)[1])
+        self.assertEqual(client.upload(b"x" * (left + 1))[0], 507)
+        status, small = client.upload(b"x" * left)
+        self.assertEqual(status, 200)
+        self.assertEqual(client.json("POST", "/v1/batches", {
+            "input_file_id": batch["input_file_id"], "endpoint": TEXT, "completion_window": "24h"})[0], 507)
+        self.assertEqual(client.json("DELETE", f"/v1/files/{small['id']}")[0], 200)
+        written = os.path.join(self.folder, "files", batch["id"] + ".out")
+        while os.path.getsize(written) < sum(sizes[:2]):
+            client.json("GET", "/v1/batches")
+        self.server.process.kill()
+        self.server.stop()
+        self.server = self.start("--files-size", room)
+        client = Client(self.server)
+        wait_for_answers(client.json("GET", f"/v1/batches/{batch['id']}")[1])
+        self.assertEqual(client.upload(b"x" * (left + 1))[0], 507)
+        in_the_way = os.path.join(self.folder, "files", batch["id"] + ".new")
+        os.mkdir(in_the_way)
+        client.json("POST", f"/v1/batches/{batch['id']}/cancel")
+        while "Is a directory" not in self.server.said() or self.server.metric("runnel_streams") > 0:
+            pass
+        self.assertEqual(client.upload(b"x" * (left + sum(sizes[2:]) + 1))[0], 507)
+        os.rmdir(in_the_way)
+        batch = client.wait(batch)
+        self.assertEqual((batch["status"], len(client.content(batch["output_file_id"]))), ("cancelled", sum(sizes[:2])))
+        self.assertEqual(client.upload(b"x" * (left + sum(sizes[2:]) + 1))[0], 507)
+        self.assertEqual(client.upload(b"x" * (left + sum(sizes[2:])))[0], 200)
+
     def test_without_a_folder(self):
         server = Server()
         for method, path in (("GET", "/v1/files"), ("GET", "/v1/files/x"), ("DELETE", "/v1/files/x"),
@@ -581,7 +668,11 @@ class Apart(unittest.TestCase):
         self.release()
         self.assertEqual(self.answer(held)[0], 200)
         self.assertEqual(sorted(self.answer(upload)[0] for upload in uploads), [200, 507])
-        self.assertEqual(len(self.client.json("GET", "/v1/files?limit=10000")[1]["data"]), 1000)
+        files = self.client.json("GET", "/v1/files?limit=10000")[1]["data"]
+        self.assertEqual(len(files), 1000)
+        status, answer = self.client.json("POST", "/v1/batches", {
+            "input_file_id": files[0]["id"], "endpoint": TEXT, "completion_window": "24h"})
+        self.assertEqual((status, answer["error"]["code"]), (507, "storage_full"))
 
 
 if __name__ == "__main__":

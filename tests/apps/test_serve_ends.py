@@ -27,8 +27,8 @@ ENDLESS = {**BODY, "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0,
 
 def start(*options):
     """The process, and the line by which it says where it listens."""
-    process = subprocess.Popen([common.program, "serve", MODEL, "-t", "2", *map(str, options)], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+    process = common.popen([common.program, "serve", MODEL, "-t", "2", *map(str, options)], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
     return process, process.stdout.readline().decode()
 
 
@@ -92,7 +92,7 @@ class Reached(unittest.TestCase):
             http.client.HTTPSConnection("127.0.0.1", port,
                                         context=ssl.create_default_context()).request("GET", "/health")
         with socket.create_connection(("127.0.0.1", port)) as plain:  # no TLS
-            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertNotIn(b"200", plain.recv(1000))
         client = http.client.HTTPSConnection("127.0.0.1", port, context=context)
         client.request("POST", TEXT, json.dumps(ENDLESS))
@@ -134,8 +134,8 @@ class Reached(unittest.TestCase):
         path = self.folder / "socket"
         gone, output = os.pipe()
         os.close(gone)
-        process = subprocess.Popen([common.program, "serve", MODEL, "-t", "2", "-q", "--unix", path], stdout=output,
-                                   stderr=subprocess.PIPE)
+        process = common.popen([common.program, "serve", MODEL, "-t", "2", "-q", "--unix", path], stdout=output,
+                               stderr=subprocess.PIPE)
         os.close(output)
         self.addCleanup(process.kill)
         self.assertEqual(process.stderr.readline().decode(),
@@ -161,9 +161,9 @@ class Descriptors(unittest.TestCase):
     def serve(self, limit, *models):
         """A server under `ulimit` with this option and number, for 300 connections."""
         log = tempfile.TemporaryFile()
-        process = subprocess.Popen(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", common.program, "serve",
-                                    *(models or [MODEL]), "-t", "2", "--port", "0", "--max-connections", "300"],
-                                   stdout=subprocess.PIPE, stderr=log)
+        process = common.popen(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", common.program, "serve",
+                                *(models or [MODEL]), "-t", "2", "--port", "0", "--max-connections", "300"],
+                               stdout=subprocess.PIPE, stderr=log)
         self.addCleanup(log.close)
         self.addCleanup(stop, process)
         port = int(process.stdout.readline().decode().rsplit(":", 1)[1])
@@ -324,6 +324,92 @@ class Cors(unittest.TestCase):
         self.assertIn("x-request-id", got)
         for headers in ({}, {"Origin": "https://evil.example"}):
             self.assertNotIn("access-control-expose-headers", self.server.ask("GET", "/health", None, headers)[2])
+
+
+def own_address():
+    """One of this machine by which others reach it; None: there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+            return probe.getsockname()[0]
+        except OSError:
+            return None
+
+
+class Hosts(unittest.TestCase):
+    """Names by which the server is asked. A page whose name resolves to 127.0.0.1 cannot send another one."""
+
+    LOCAL = ("localhost", "LocalHost.:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "192.168.1.7:1",
+             "a.localhost", "host.docker.internal:8080", "nas", "nas:8080", "")
+    FOREIGN = ("evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "a.internals",
+               "not.localhosts", "localhost..")
+
+    def serve(self, *options):
+        server = Server("--quiet", *options)
+        self.addCleanup(lambda: self.assertEqual(server.stop(), (0, "")))
+        return server
+
+    def ask(self, server, host, path="/v1/models", method="GET", address="127.0.0.1", version="1.1", **fields):
+        """The status, and whether the name was refused as such."""
+        head = [f"{method} {path} HTTP/{version}", "Connection: close", *([] if host is None else [f"Host: {host}"]),
+                *(f"{name.replace('_', '-')}: {value}" for name, value in fields.items()), "", ""]
+        with socket.create_connection((address, server.port), timeout=common.PATIENCE) as client:
+            client.sendall("\r\n".join(head).encode())
+            with client.makefile("rb") as answer:
+                answer = answer.read()
+        return int(answer.split()[1]), b"--allow-host does not name it" in answer
+
+    def judge(self, server, known, foreign, **how):
+        for host in known:
+            self.assertEqual(self.ask(server, host, **how), (200, False), host)
+        for host in foreign:
+            self.assertEqual(self.ask(server, host, **how), (403, True), host)
+
+    def test_who_needs_no_key(self):
+        server = self.serve()
+        own = socket.gethostname()
+        self.judge(server, (*self.LOCAL, own, own.upper() + ".local"), self.FOREIGN)
+        self.assertEqual(self.ask(server, None, version="1.0"), (200, False))  # no browser's
+        page = {"Origin": "http://evil.example", "Sec_Fetch_Site": "same-origin"}  # what a browser says for the page
+        for method, path in (("GET", "/"), ("GET", "/health"), ("OPTIONS", "/v1/models"), ("POST", "/models/unload"),
+                             ("POST", "/api/chat"), ("DELETE", "/v1/files/file-1"), ("GET", "/nothing")):
+            self.assertEqual(self.ask(server, "evil.example", path, method, **page), (403, True), path)
+        status, answer, _ = server.ask("GET", "/v1/models", None, {"Host": "evil.example"})
+        error = json.loads(answer)["error"]
+        self.assertEqual((status, error["type"], error["code"]), (403, "permission_error", "foreign_host"))
+
+    def test_names_that_are_allowed(self):
+        server = self.serve("--allow-host", "a.example,b.example", "--cors", "https://page.example:8443")
+        self.judge(server, (*self.LOCAL, "a.example", "A.Example.:80", "b.example:1", "page.example", "page.example:8080"),
+                   (*self.FOREIGN[:4], "b.a.example", "page.examples"))
+        self.judge(self.serve("--allow-host", "*"), (*self.LOCAL, *self.FOREIGN), ())
+        self.judge(self.serve("--cors", "*"), (*self.LOCAL, *self.FOREIGN), ())
+
+    def test_keys(self):
+        """No page has one, and a proxy keeps the name that it is asked by. Names that are given count all the same."""
+        keys = self.enterContext(tempfile.NamedTemporaryFile("w"))
+        keys.write("a-key\n")
+        keys.flush()
+        key = {"Authorization": "Bearer a-key"}
+        self.judge(self.serve("--api-key-file", keys.name), (*self.LOCAL, *self.FOREIGN), (), **key)
+        self.judge(self.serve("--api-key-file", keys.name, "--allow-host", "a.example"), (*self.LOCAL, "a.example"),
+                   self.FOREIGN, **key)
+
+    def test_who_comes_from_elsewhere(self):
+        """Other machines ask by whatever name the server has with them."""
+        address = own_address()
+        if address is None or address.startswith("127."):
+            self.skipTest("this machine has no address but loopback's")
+        server = self.serve("--host", "0.0.0.0")
+        self.judge(server, (*self.LOCAL, *self.FOREIGN), (), address=address)
+        self.judge(server, self.LOCAL, self.FOREIGN)
+        self.judge(self.serve("--host", "0.0.0.0", "--allow-host", "a.example"), (*self.LOCAL, "a.example"),
+                   self.FOREIGN, address=address)
+
+    def test_names_that_match_nothing(self):
+        for word in ("https://a.example", "a.example:8080", "a b", "a,,b", "[::1]", "a.example/"):
+            result = run("serve", MODEL, "--port", "0", "--allow-host", word)
+            self.assertEqual((result.returncode, b"--allow-host '" in result.stderr), (2, True), word)
 
 
 if __name__ == "__main__":

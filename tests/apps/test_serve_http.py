@@ -116,7 +116,7 @@ class Http(Served):
                     client.close()
                     self.wait_for("runnel_streams", 0)
         with socket.create_connection(("127.0.0.1", self.server.port)) as client:  # before the request is whole
-            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         self.assertEqual(self.server.get("/health")[0], 200)
 
     def test_many_at_once_and_one_that_never_reads(self):

@@ -47,7 +47,7 @@ def story(n):
 
 
 def request(path, body, close=False):
-    return (b"POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n"
+    return (b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n"
             % (path.encode(), b"Connection: close\r\n" if close else b"", len(body)) + body)
 
 
@@ -236,9 +236,9 @@ class Log(unittest.TestCase):
     """Standard error is a pipe of a page."""
 
     def serve(self):
-        process = subprocess.Popen([common.program, "serve", MODEL, "--port", "0", "-t", "2", "--log-json",
-                                    "--log-prompts"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = common.popen([common.program, "serve", MODEL, "--port", "0", "-t", "2", "--log-json",
+                                "--log-prompts"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(process.kill)
         fcntl.fcntl(process.stderr.fileno(), F_SETPIPE_SZ, 4096)
         self.port = int(re.search(rb":(\d+)\n", process.stdout.readline())[1])

@@ -196,8 +196,8 @@ class Shared(unittest.TestCase):
         """The server goes away while an engine that has known its blocks is running."""
         answer(PROMPTS[0], "--cache-shared", self.url)
         expected = [answer(p)[0] for p in PROMPTS[:2]]
-        chat = subprocess.Popen([common.program, "run", MODEL, "-p", PROMPTS[0], "-n", "400", "--ignore-eos", "--json",
-                                 "-q", "--cache-shared", self.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        chat = common.popen([common.program, "run", MODEL, "-p", PROMPTS[0], "-n", "400", "--ignore-eos", "--json",
+                             "-q", "--cache-shared", self.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         chat.stdout.readline()
         self.stop()
         events = [json.loads(line) for line in chat.communicate(timeout=common.PATIENCE)[0].splitlines()]

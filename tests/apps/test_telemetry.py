@@ -106,8 +106,8 @@ class Telemetry(unittest.TestCase):
     def test_killed(self):
         """What is there when the program dies at once lacks nothing but the bracket."""
         command = [common.program, "bench", MODEL, "-p", "200", "-n", "200", "-r", "1000", "--no-limits"]
-        process = subprocess.Popen([*command, "--trace", self.trace],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = common.popen([*command, "--trace", self.trace],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         begin = time.monotonic()
         while (not self.trace.exists() or
                self.trace.stat().st_size < 100000) and time.monotonic() - begin < common.PATIENCE:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The program on a pseudo-terminal: the line editor of chat, Ctrl-C in its three meanings, progress bars."""
+import json
 import os
 import pathlib
 import signal
@@ -124,6 +125,47 @@ class Interrupts(unittest.TestCase):
         quiet = Terminal("run", MODEL, "-p", "Once upon a time", "-n", "10", "-q")
         self.assertEqual(quiet.end(), 0)
         self.assertEqual(quiet.seen, text + b"\r\n")
+
+
+class Controls(unittest.TestCase):
+    """Control characters of an answer are shown on a terminal, and go through a pipe as they are."""
+    TEXT = "a\x1b[31mb\tc\r\x9b1m\x7f\né"
+    SHOWN = "a^[[31mb\tc^M<U+009B>1m^?\r\né".encode()  # the terminal makes \r\n of a newline
+
+    def test_run(self):
+        choose = "run", MODEL, "Hi", "-q", "--choice", self.TEXT
+        self.assertEqual(run(*choose).stdout, self.TEXT.encode())
+        told = run(*choose, "--json").stdout
+        self.assertEqual("".join(json.loads(line).get("text", "") for line in told.splitlines()), self.TEXT)
+        self.assertFalse({0x1b, 0x9b, 0x7f} & set(told))
+        for more in (), ("--n", "2"):
+            terminal = Terminal(*choose, *more)
+            self.assertEqual(terminal.end(), 0)
+            self.assertEqual(terminal.seen.count(self.SHOWN), 1 + len(more) // 2, terminal.seen)
+            self.assertNotIn(b"\x1b", terminal.seen)
+
+    def test_chat(self):
+        choose = "chat", MODEL, "-q", "--choice", self.TEXT
+        self.assertEqual(run(*choose, stdin=b"Hi\n").stdout, self.TEXT.encode() + b"\n")
+        terminal = Terminal(*choose)
+        terminal.wait_for_prompt()
+        terminal.type(b"Hi\r")
+        terminal.wait_for(self.SHOWN)
+        terminal.wait_for_prompt()
+        terminal.type(CTRL_D)
+        self.assertEqual(terminal.end(), 0)
+
+    def test_template_and_messages(self):
+        with tempfile.NamedTemporaryFile(suffix=".jinja") as file, tempfile.NamedTemporaryFile() as context:
+            file.write(self.TEXT.encode() + b"{{ x }}")
+            context.write(b"{}")
+            file.flush(), context.flush()
+            args = "template", "--file", file.name, "--context", context.name
+            self.assertEqual(run(*args).stdout, self.TEXT.replace("\r", "\n").encode())  # as Jinja does
+            terminal = Terminal(*args)
+            self.assertEqual(terminal.end(), 0)
+            self.assertEqual(terminal.seen, self.SHOWN.replace(b"^M", b"\r\n"))
+        self.assertIn("'a^[[31m' is not a command".encode(), run("a\x1b[31m").stderr)
 
 
 class Locale(unittest.TestCase):

@@ -93,9 +93,9 @@ class Server:
                 way = ["--port", "0", "--tls-port", str(self.port), "--tls-cert-file", f"{folder}/{certificate}.pem",
                        "--tls-key-file", f"{folder}/{certificate}.key", "--tls-ca-cert-file", f"{folder}/ca.pem",
                        "--tls-auth-clients", clients]
-            self.process = subprocess.Popen(["redis-server", *way, "--bind", host, "--unixsocket", self.socket,
-                                             "--save", "", "--dir", self.folder, "--logfile", self.folder + "/log",
-                                             *options])
+            self.process = common.popen(["redis-server", *way, "--bind", host, "--unixsocket", self.socket,
+                                         "--save", "", "--dir", self.folder, "--logfile", self.folder + "/log",
+                                         *options])
             if self.comes_up():
                 return
         raise AssertionError(pathlib.Path(self.folder, "log").read_text())
@@ -296,8 +296,8 @@ class Tls(unittest.TestCase):
         server = self.serve("good")
         shares = ("--cache-shared", f"rediss://127.0.0.1:{server.port}", *self.ca)
         self.shares(server, *shares)
-        busy = subprocess.Popen([common.program, "run", MODEL, "-p", PROMPT, "-n", "400", "--ignore-eos", "--json",
-                                 "-q", *shares], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        busy = common.popen([common.program, "run", MODEL, "-p", PROMPT, "-n", "400", "--ignore-eos", "--json",
+                             "-q", *shares], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         busy.stdout.readline()
         server.stop()
         last = json.loads(busy.communicate(timeout=common.PATIENCE)[0].splitlines()[-1])

@@ -31,8 +31,8 @@ def unescape(line):
 class Server:
     def __init__(self, *args):
         path = pathlib.Path(common.program).with_name("example_uv_server")
-        self.process = subprocess.Popen([path, MODEL, "--max-tokens", str(TOKENS), *args], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
+        self.process = common.popen([path, MODEL, "--max-tokens", str(TOKENS), *args], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE)
         self.port = int(re.fullmatch(rb"listening on (\d+)\n", self.process.stdout.readline())[1])
 
     def connect(self, small=False):

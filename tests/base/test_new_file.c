@@ -18,6 +18,7 @@
 #include "base/new_file.h"
 #include "tests/base/refusing.h"
 #include "tests/base/whole_file.h"
+#include "tests/support/child.h"
 
 static struct rn_heap heap;
 static char folder[] = "/tmp/runnel-new-file-XXXXXX", path[64], beside[64], other[64];
@@ -135,7 +136,7 @@ static void test_two_writers(void **state)
     for (int finish = 0; finish < 2; finish++) {
         assert_int_equal(rn_new_file_open(&first, &heap, path, RN_NEW_FILE_ONE, &error), RUNNEL_OK);
         assert_int_equal(rn_new_file_write(&first, "first", 5, &error), RUNNEL_OK);
-        child = fork();
+        child = child_fork();
         if (child == 0) {
             struct rn_new_file second;
 

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -21,6 +20,8 @@
 #include <cmocka.h>
 
 #include "tests/cache/cold_fixture.h"
+#include "tests/support/child.h"
+#include "tests/support/patience.h"
 
 #define MOST_OPTIONS 8
 #ifdef REDIS_BY_TLS
@@ -62,7 +63,6 @@ static void exec_server(const struct redis_server *server, const char *const *op
                                "no"};
     int n = 11, null = open("/dev/null", O_WRONLY);
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (server->ca[0] != '\0') {
         snprintf(port, sizeof port, "%u", server->port);
         snprintf(key, sizeof key, "%s/key", server->folder);
@@ -93,12 +93,13 @@ static bool answers(const struct redis_server *server)
 /* False: it has ended, since somebody else has its port. The socket comes behind the port. */
 static bool comes_up(struct redis_server *server)
 {
-    for (int i = 0; i < 2000; i++) {
+    struct patience patience = {0};
+
+    while (patience_left(&patience)) {
         if (answers(server))
             return true;
         if (waitpid(server->pid, NULL, WNOHANG) == server->pid)
             return false;
-        usleep(5000);
     }
     fail_msg("the server at %s does not come up", server->socket);
     return false;
@@ -136,8 +137,7 @@ static void launch(struct redis_server *server, const char *const *options, bool
     for (int tries = 0; tries < 50; tries++) {
         if (tries > 0 && server->ca[0] != '\0' && !same_port)
             choose_port(server);
-        server->pid = fork();
-        assert_true(server->pid >= 0);
+        server->pid = child_fork();
         if (server->pid == 0)
             exec_server(server, options);
         if (comes_up(server))
@@ -195,10 +195,8 @@ void redis_pretend(struct redis_server *server, void (*act)(int fd))
     snprintf(at.sun_path, sizeof at.sun_path, "%.100s", server->socket);
     assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(fd, 8), 0);
-    server->pid = fork();
-    assert_true(server->pid >= 0);
+    server->pid = child_fork();
     if (server->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGPIPE, SIG_IGN);
         for (;;) {
             int one = accept(fd, NULL, NULL);

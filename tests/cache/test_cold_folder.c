@@ -20,6 +20,7 @@
 #include "runnel_files.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
+#include "tests/support/child.h"
 
 static struct rn_tier_id id_of(unsigned char model)
 {
@@ -431,8 +432,7 @@ static pid_t start_writer(int *told, int *say)
 
     assert_int_equal(pipe(up), 0);
     assert_int_equal(pipe(down), 0);
-    child = fork();
-    assert_true(child >= 0);
+    child = child_fork();
     if (child == 0) {
         struct rn_cold_store *store = open_store(1, &cold_roomy, NULL);
 

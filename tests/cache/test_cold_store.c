@@ -24,6 +24,7 @@
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/slow.h"
+#include "tests/support/child.h"
 
 static struct rn_cold_store *open_with(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
                                        struct cold_told *told)
@@ -567,19 +568,15 @@ static uint32_t check_killed(int in, const struct cold_told *told, size_t before
 static void let_write_and_kill(int pipes[2], uint32_t round, unsigned us)
 {
     struct pollfd ready = {.fd = pipes[0], .events = POLLIN};
-    pid_t child = fork();
-    int status;
+    pid_t child = child_fork();
 
-    assert_true(child >= 0);
     if (child == 0)
         write_until_killed(pipes[1], round);
     close(pipes[1]);
     if (round % 2 == 0)
         assert_int_equal(poll(&ready, 1, -1), 1);
     usleep(us);
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
+    child_kill(child);
 }
 
 static void test_killed_writers(void **state)

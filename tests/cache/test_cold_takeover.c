@@ -22,6 +22,7 @@
 #include "cache/store/cold_format.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/slow.h"
+#include "tests/support/child.h"
 
 enum { MOST_CALLS = 100000 };
 
@@ -656,14 +657,17 @@ _Noreturn static void live(struct ledger *ledger, uint32_t life)
 
 static pid_t start(struct ledger *ledger, uint32_t life)
 {
-    pid_t child;
+    pid_t child = child_fork();
 
-    fflush(NULL);
-    child = fork();
-    assert_true(child >= 0);
     if (child == 0)
         live(ledger, life);
     return child;
+}
+
+static void look_after(pid_t child)
+{
+    child_runs(child);
+    usleep(100);
 }
 
 /* A writer is killed, a reader that waited takes its place, is killed while the next one waits, ... */
@@ -677,27 +681,20 @@ static void test_killed(void **state)
     assert_true(ledger != MAP_FAILED);
     writer = start(ledger, 1);
     while (ledger->writer < 1)
-        usleep(100);
+        look_after(writer);
     for (uint32_t life = 2; life < 2 + LIVES; life++) {
-        int status = 0;
-
         unsigned before = ledger->n;
 
         reader = start(ledger, life);
         usleep((unsigned)(rn_splitmix64(&rng) % MOST_US));
         while (ledger->n == before && before < LEDGER)
-            usleep(100);
-        kill(writer, SIGKILL);
-        assert_int_equal(waitpid(writer, &status, 0), writer);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+            look_after(writer);
+        child_kill(writer);
         writer = reader;
-        while (ledger->writer < life) {
-            assert_int_equal(waitpid(writer, &status, WNOHANG), 0); /* it has failed */
-            usleep(100);
-        }
+        while (ledger->writer < life)
+            look_after(writer);
     }
-    kill(writer, SIGKILL);
-    waitpid(writer, NULL, 0);
+    child_kill(writer);
     assert_true(ledger->n > LIVES);
     print_message("%u records of %d writers\n", ledger->n, LIVES + 1);
     munmap(ledger, sizeof *ledger);

@@ -18,6 +18,7 @@
 #include "cache/store/redis_store.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/cache/redis_fixture.h"
+#include "tests/support/patience.h"
 
 enum { MOST_CALLS = 100000 };
 
@@ -41,7 +42,7 @@ static int set_up(void **state)
     rn_heap_init(&heap, NULL);
     redis_start(&server, NULL);
     later_us = tick_us = max_records = 0;
-    list_ms = 5000;
+    list_ms = PATIENCE_S * 1000;
     return 0;
 }
 
@@ -50,7 +51,7 @@ static int set_up_alone(void **state)
     (void)state;
     rn_heap_init(&heap, NULL);
     later_us = tick_us = max_records = 0;
-    list_ms = 5000;
+    list_ms = PATIENCE_S * 1000;
     return 0;
 }
 
@@ -69,7 +70,7 @@ static struct rn_redis_store *open_as(const char *url, uint8_t model)
                                        .payload_bytes = COLD_MOST_PAYLOAD,
                                        .retry_ms = 1,
                                        .list_ms = list_ms,
-                                       .command_ms = 5000,
+                                       .command_ms = PATIENCE_S * 1000,
                                        .relist_ms = 1,
                                        .max_records = max_records,
                                        .clock = {.now_us = now_us}};
@@ -445,9 +446,11 @@ static void test_list_in_part(void **state)
 /* Until the store has its second connection: a call waits for that but a moment. */
 static void come_back(struct rn_redis_store *store, struct cold_told *told)
 {
-    for (int i = 0; i < 2000 && stats_of(store).connections < 2; i++) {
+    struct patience patience = {0};
+
+    while (stats_of(store).connections < 2) {
         hear(store, told);
-        usleep(5000);
+        assert_true(patience_left(&patience));
     }
     assert_int_equal(stats_of(store).connections, 2);
 }
@@ -457,6 +460,7 @@ static void test_replaced(void **state)
 {
     struct rn_redis_store *a = open_store(), *b = open_store(), *c = open_store();
     struct cold_told told = {.n = 0}, by_a = {.n = 0}, by_c = {.n = 0};
+    struct patience patience = {0};
 
     (void)state;
     put_chain(a, 1, 4);
@@ -470,10 +474,10 @@ static void test_replaced(void **state)
     later_us += 2000000;
     come_back(a, &by_a);
     put_chain(a, 2, 4);
-    for (int i = 0; i < 2000 && (told.n < 8 || by_c.n < 4); i++) {
+    while (told.n < 8 || by_c.n < 4) {
         hear(b, &told);
         hear(c, &by_c);
-        usleep(2000);
+        assert_true(patience_left(&patience));
     }
     assert_told(b, &told, 4, 4);
     assert_told(c, &by_c, 0, 4);
@@ -498,6 +502,7 @@ static void test_away_at_first(void **state)
                                              .relist_ms = 1};
     struct rn_redis_store *a = open_store(), *b;
     struct cold_told told = {.n = 0};
+    struct patience patience = {0};
     runnel_error error;
 
     (void)state;
@@ -507,9 +512,9 @@ static void test_away_at_first(void **state)
     hear(b, &told);
     assert_int_equal(told.n, 0);
     kill(server.pid, SIGCONT);
-    for (int i = 0; i < 2000 && told.n < 30; i++) {
+    while (told.n < 30) {
         hear(b, &told);
-        usleep(10000);
+        assert_true(patience_left(&patience));
     }
     assert_told(b, &told, 0, 30);
     redis_close(a);
@@ -555,6 +560,7 @@ static void act_deaf(int fd)
 /* The connection is lost between an entry and its record: all is listed anew. */
 static void test_lost_between(void **state)
 {
+    struct patience patience = {0};
     struct rn_redis_store *b;
 
     (void)state;
@@ -562,11 +568,11 @@ static void test_lost_between(void **state)
     b = open_store();
     assert_int_equal(stats_of(b).connections, 1);
     assert_int_equal(stats_of(b).lists, 0);
-    for (int i = 0; i < 2000 && stats_of(b).lists == 0; i++) {
+    while (stats_of(b).lists == 0) {
         bool more, no_room;
 
         rn_tier_store_news(rn_redis_store_tier(b), 8, NULL, NULL, &more, &no_room);
-        usleep(1000);
+        assert_true(patience_left(&patience));
     }
     assert_int_equal(stats_of(b).losses, 1);
     assert_int_equal(stats_of(b).lists, 1);

@@ -10,16 +10,13 @@
 #include <cmocka.h>
 
 #include "cpu/nodes.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 bool has_models(void)
 {
     char path[1024];
 
-    if (shared_path("models", path, sizeof path))
-        return true;
-    printf("skipped: %s is not there\n", path);
-    return false;
+    return shared_find("models", path, sizeof path);
 }
 
 struct model open_model(struct rn_heap *heap, const char *name, uint32_t context_tokens)
@@ -28,8 +25,7 @@ struct model open_model(struct rn_heap *heap, const char *name, uint32_t context
     runnel_error error = {0};
     char path[1024];
 
-    if (!shared_path(name, path, sizeof path))
-        fail_msg("%s is not there", path);
+    assert_true(shared_find(name, path, sizeof path));
     if (rn_gguf_open(heap, path, &m.gguf, &error) != RUNNEL_OK ||
         rn_plan_new(heap, m.gguf, context_tokens, &m.plan, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);

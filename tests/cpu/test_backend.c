@@ -16,7 +16,7 @@
 #include "tests/base/refusing.h"
 #include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/runner.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 #include "tests/slow.h"
 
 enum { BLOCK = 16, N_BLOCKS = 32, MAX_ROWS = 80, CONTEXT = 256 };
@@ -84,8 +84,7 @@ static float *read_oracle(const char *name, uint32_t *n, int32_t **tokens)
     float *logits;
     FILE *file;
 
-    if (!shared_path(name, path, sizeof path))
-        fail_msg("%s is not there", path);
+    assert_true(shared_find(name, path, sizeof path));
     file = fopen(path, "rb");
     assert_non_null(file);
     assert_int_equal(fread(head, 4, 2, file), 2);
@@ -523,7 +522,7 @@ int main(void)
 
     if (!has_models())
         return 77;
-    emulate_amx();
+    emulate_amx_for_products();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../model/model_edit.h"
 #include "model/heads/head.h"
@@ -339,18 +340,21 @@ static void each_tensor_in_turn(void **state)
 /* Trainers go on with runnel's own heads. */
 static void it_is_none_to_train(void **state)
 {
-    const char path[] = "/tmp/runnel-eagle3-trained.gguf";
+    char folder[] = "/tmp/runnel-eagle3-XXXXXX", path[64];
     struct writer bytes = {0};
     struct rn_head head;
 
     (void)state;
     edit_write(&f.edit, &bytes);
-    w_save(&bytes, "/tmp", path + strlen("/tmp/"));
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/head.gguf", folder);
+    w_save(&bytes, folder, "head.gguf");
     w_free(&bytes);
     f.error = (runnel_error){0};
     assert_int_equal(rn_head_open(&head, &f.heap, path, &f.error), RUNNEL_UNSUPPORTED);
     assert_non_null(strstr(f.error.message, "an EAGLE-3 head"));
     remove(path);
+    rmdir(folder);
 }
 
 int main(void)

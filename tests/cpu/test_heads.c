@@ -1,6 +1,7 @@
 /* Plans of heads, of prediction layers and of early exits (model/heads/head.h, plan.h) on both backends: their logits
  * and states against the head's formula as tests/train writes it in double precision, drafted tokens too; the target's
- * fused features against the product of the raw ones; the target's own logits, to the bit, as without a head. */
+ * fused features against the product of the raw ones; the target's own logits, to the bit, as without a head. And
+ * targets that give embeddings or scores besides. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #include "cpu/team.h"
 #include "model/backend.h"
 #include "model/heads/head.h"
+#include "tests/support/shared.h"
 #include "train/head_file.h"
 
 enum { WIDTH = 32, VOCAB = 16, N = 12, UNROLL = 4, BLOCK = 4, BLOCKS = 8 };
@@ -610,12 +612,59 @@ static void test_refused(void **state)
     close_model(&model);
 }
 
+/* ---- Files that give embeddings or scores, too ---- */
+
+/* For a training the model's logits and streams are read, and nothing else: the file's other outputs are no fault, and
+ * the plan is the one of a file without them. */
+static void check_tapped(const struct rn_gguf *gguf, const struct rn_gguf *without)
+{
+    struct rn_plan *whole, *plan, *same;
+    runnel_error error = {0};
+
+    ok(rn_plan_new(&f.heap, gguf, 0, &whole, &error), &error);
+    ok(rn_plan_new_tapped(&f.heap, gguf, 0, taps, 2, &plan, &error), &error);
+    assert_int_equal(plan->features_width, 2 * plan->embedding);
+    assert_true(plan->n_scores == 0 && plan->n_weights < whole->n_weights);
+    if (without != NULL) {
+        ok(rn_plan_new_tapped(&f.heap, without, 0, taps, 2, &same, &error), &error);
+        assert_true(plan->n_ops == same->n_ops && plan->n_weights == same->n_weights);
+        rn_plan_free(same);
+    }
+    rn_plan_free(plan);
+    rn_plan_free(whole);
+}
+
+static void test_other_outputs(void **state)
+{
+    static struct model model;
+    struct rn_gguf *dense;
+    runnel_error error = {0};
+    char path[1024];
+
+    (void)state;
+    memset(&model, 0, sizeof model);
+    edit_tiny(&model.edit, 0, false);
+    edit_add_tensor(&model.edit, "cls.weight", WIDTH, WIDTH, f.of_tokens[0]);
+    edit_tensor(&model.edit, "cls.weight")->bytes = sizeof f.of_tokens; /* the rest is zeros */
+    edit_add_tensor(&model.edit, "cls.output.weight", WIDTH, 2, f.of_tokens[0]);
+    edit_add_tensor(&model.edit, "cls.output.bias", 2, 1, f.of_tokens[0]);
+    open_model(&model);
+    check_tapped(model.gguf, f.target.gguf);
+    close_model(&model);
+    if (!shared_find("oracles/arch/lfm2-dense.gguf", path, sizeof path))
+        return;
+    ok(rn_gguf_open(&f.heap, path, &dense, &error), &error);
+    assert_non_null(rn_gguf_find_tensor(dense, "dense_2.weight"));
+    check_tapped(dense, NULL);
+    rn_gguf_free(dense);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_target),        cmocka_unit_test(test_head),
                                        cmocka_unit_test(test_nextn),         cmocka_unit_test(test_nextn_target),
                                        cmocka_unit_test(test_nextn_refused), cmocka_unit_test(test_exit),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_refused),       cmocka_unit_test(test_other_outputs)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

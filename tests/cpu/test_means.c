@@ -1,6 +1,7 @@
 /* chunk-mean: the reference against the formula of model/chunk.h worked out a second time, position by position; the
  * fast backend against the reference; law 5, with the blocks that no row sees any more taken out of the table; and a
- * sequence that is shorter than the window against the same one without. */
+ * sequence that is shorter than the window against the same one without. And a step that is stopped while means are
+ * made: it comes back, and the next one gives what it always gives. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "cpu/fast.h"
 #include "model/kv.h"
+#include "model/stop.h"
 #include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/runner.h"
 #include "tests/slow.h"
@@ -326,14 +330,120 @@ static void test_models(void **state)
         try(&trials[i]);
 }
 
+/* ---- A step that is stopped ---- */
+
+/* A worker stops the step when it stores a mean: it has looked at the stop itself by then. Before that the last row's
+ * worker stores keys late, so that it comes to the barrier last and goes on at once, while the others, asleep there,
+ * look at the stop after it. */
+static struct {
+    const struct rn_rows *rows; /* the level's */
+    const uint8_t *late;        /* where a layer's first key of the last row goes; NULL: nothing is stopped */
+    const uint8_t *from, *to;   /* that layer's block of means */
+    struct rn_stop stop;
+} stopped;
+
+static void key_store(void *out, const float *k, uint32_t dim, uint32_t stride, runnel_kv_type type)
+{
+    const struct timespec wait = {.tv_nsec = 3000000};
+
+    if (stopped.late != NULL && out == stopped.late)
+        nanosleep(&wait, NULL);
+    if (stopped.late != NULL && (const uint8_t *)out >= stopped.from && (const uint8_t *)out < stopped.to)
+        rn_stop_set(&stopped.stop);
+    stopped.rows->key_store(out, k, dim, stride, type);
+}
+
+enum { MEANS = 0, AT = 2 * MAX_ROWS }; /* a block; the first row of the step, the third of its sequence */
+
+/* The step of MAX_ROWS rows from position `from` on. */
+static runnel_status run_from(struct runner *r, const int32_t *tokens, uint32_t from, float *logits)
+{
+    uint32_t blocks[BLOCKS - 1], means = MEANS, i;
+    struct rn_step_seq seq = {blocks, BLOCKS - 1, &means, 1, NULL, 0, 0};
+    struct rn_step_row rows[MAX_ROWS];
+    struct rn_step step = {.n_rows = MAX_ROWS,
+                           .n_seqs = 1,
+                           .n_outs = MAX_ROWS,
+                           .rows = rows,
+                           .seqs = &seq,
+                           .logits = logits,
+                           .on_done = on_step_done,
+                           .user = r,
+                           .stop = &stopped.stop};
+
+    for (i = 0; i < BLOCKS - 1; i++)
+        blocks[i] = i + 1;
+    for (i = 0; i < MAX_ROWS; i++)
+        rows[i] = (struct rn_step_row){tokens[from + i], from + i, 0, (int32_t)i};
+    assert_true(rn_step_check(&step, r->plan, &r->limits));
+    rn_stop_clear(&stopped.stop);
+    r->backend->ops->submit_async(r->backend, &step);
+    sem_wait(&r->done);
+    return step.status;
+}
+
+/* The next step is stopped in this layer. */
+static void stop_in(const struct runner *r, uint32_t layer)
+{
+    const struct rn_fast_layer *l = &((const struct rn_fast *)r->backend)->layers[layer];
+    uint32_t last = AT + MAX_ROWS - 1, tokens = r->limits.block_tokens;
+
+    stopped.from = l->keys + MEANS * l->key_block;
+    stopped.to = stopped.from + l->key_block;
+    stopped.late = l->keys + (1 + last / tokens) * l->key_block + last % tokens * rn_kv_unit_bytes(r->limits.kv_type);
+}
+
+static void stop_at_each_layer(const struct model *model, const struct rn_level *level, uint32_t threads,
+                               const int32_t *tokens)
+{
+    size_t n = (size_t)MAX_ROWS * model->plan->n_vocab;
+    float *good = rn_alloc(&heap, n, sizeof *good), *got = rn_alloc(&heap, n, sizeof *got);
+    struct runner r;
+
+    open_with(&r, model->plan, level, threads, RUNNEL_KV_F32, CHUNK, 16);
+    for (uint32_t from = 0; from <= AT; from += MAX_ROWS)
+        assert_int_equal(run_from(&r, tokens, from, good), RUNNEL_OK);
+    for (uint32_t i = 0; i < 4 * model->plan->n_kv_layers; i++) {
+        stop_in(&r, i % model->plan->n_kv_layers);
+        assert_int_equal(run_from(&r, tokens, AT, got), RUNNEL_CANCELLED);
+        stopped.late = NULL;
+        memset(got, 0xff, n * sizeof *got);
+        assert_int_equal(run_from(&r, tokens, AT, got), RUNNEL_OK);
+        assert_memory_equal(got, good, n * sizeof *got);
+    }
+    close_runner(&r);
+    rn_free(&heap, good);
+    rn_free(&heap, got);
+}
+
+static void test_stopped(void **state)
+{
+    struct model model = open_model(&heap, "models/stories260K.gguf", N);
+    struct rn_level level = *rn_level_best();
+    struct rn_rows rows = *level.rows;
+    int32_t tokens[AT + MAX_ROWS];
+    uint64_t seed = 7;
+
+    (void)state;
+    stopped.rows = level.rows;
+    rows.key_store = key_store;
+    level.rows = &rows;
+    for (uint32_t i = 0; i < AT + MAX_ROWS; i++)
+        tokens[i] = (int32_t)(rn_splitmix64(&seed) % model.plan->n_vocab);
+    for (uint32_t threads = 2; threads <= THREADS; threads++)
+        stop_at_each_layer(&model, &level, threads, tokens);
+    close_model(&model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formula), cmocka_unit_test(test_models)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formula), cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_stopped)};
     int failed;
 
     if (!has_models())
         return 77;
-    emulate_amx();
+    emulate_amx_for_products();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

@@ -17,6 +17,7 @@
 #include "model/quant/types.h"
 #include "tests/cpu/runner.h"
 #include "tests/model/model_edit.h"
+#include "tests/support/child.h"
 
 enum { TIMES = 128, BLOCK = 32, N_BLOCKS = 4, CONTEXT = 64 };
 
@@ -52,8 +53,7 @@ static void write_model(void)
     pid_t child;
 
     assert_true(fd >= 0);
-    child = fork();
-    assert_true(child >= 0);
+    child = child_fork();
     if (child == 0) {
         static struct model_edit edit;
         struct writer w = {0};

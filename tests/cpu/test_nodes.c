@@ -1,7 +1,8 @@
 /* Memory nodes. What a made-up /sys tells becomes the table that was meant; workers, rows and who helps whom follow
  * their closed forms; workers stay on their nodes. A whole model on two nodes, which are this machine's processors in
  * two halves, gives the bits of one node, and the pages of its tiles are first touched by workers of the node whose
- * rows lie there. For that the memory can be neither read nor written at first: who is caught at a page has it. */
+ * rows lie there. For that the memory can be neither read nor written at first: who is caught at a page has it. What is
+ * damaged in a file of tiles is found, also where a node has no worker. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <setjmp.h>
@@ -20,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "base/bytes.h"
+#include "base/log.h"
 #include "cpu/cores.h"
 #include "cpu/fast.h"
 #include "cpu/nodes.h"
@@ -196,6 +199,7 @@ static void test_rows(void **state)
                     }
                 }
                 assert_int_equal(at, rows);
+                assert_int_equal(rn_fast_share(rows, tiles[t], n, n, n).n, 0); /* a node without workers */
             }
 }
 
@@ -418,11 +422,102 @@ static void test_first_touch(void **state)
     munmap(arena, (size_t)PAGES * PAGE);
 }
 
+/* ---- A file of tiles ---- */
+
+static int warnings;
+
+static void on_line(void *user, runnel_log_level level, const char *line)
+{
+    (void)user;
+    (void)line;
+    warnings += level == RUNNEL_LOG_WARNING;
+}
+
+/* Changes the last byte of each weight in the file: docs/WEIGHTS.md says where they are. */
+static void damage(const char *path)
+{
+    uint8_t head[80 + 32 * 256], byte;
+    FILE *file = fopen(path, "r+b");
+    uint64_t n;
+
+    assert_non_null(file);
+    assert_true(fread(head, 80, 1, file) == 1);
+    n = rn_bytes_get(head + 48, 8);
+    assert_true(n > 0 && n <= 256 && fread(head + 80, 32, (size_t)n, file) == n);
+    for (const uint8_t *entry = head + 80; entry < head + 80 + 32 * n; entry += 32) {
+        long at = (long)(rn_bytes_get(entry + 24, 8) + rn_bytes_get(entry + 16, 8) - 1);
+
+        assert_true(fseek(file, at, SEEK_SET) == 0 && fread(&byte, 1, 1, file) == 1);
+        byte ^= 0x55;
+        assert_true(fseek(file, at, SEEK_SET) == 0 && fwrite(&byte, 1, 1, file) == 1);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A load with the file, which gives so many warnings and the right logits; of a file with damage nothing is used. */
+static void load_tiles(const struct model *model, struct rn_heap *heap, uint32_t threads,
+                       const struct rn_weights_place *place, int expected, const float *want)
+{
+    size_t bytes = (size_t)N * model->plan->n_vocab * sizeof *want;
+    struct rn_backend_limits tiles = limits;
+    float *got = rn_alloc(heap, bytes, 1);
+    struct runner r;
+
+    tiles.weight_order = RUNNEL_WEIGHTS_TILES;
+    tiles.weights_place = place;
+    warnings = 0;
+    open_runner_at(&r, heap, model->plan, rn_level_best(), threads, &tiles, root);
+    assert_int_equal(rn_team_nodes(r.team), 2);
+    assert_int_equal(warnings, expected);
+    assert_int_equal(r.backend->ops->mapped_bytes(r.backend),
+                     expected > 0 ? 0 : r.backend->ops->tiled_bytes(r.backend));
+    run_tokens(&r, N, got);
+    assert_memory_equal(got, want, bytes);
+    close_runner(&r);
+    rn_free(heap, got);
+}
+
+/* Each weight of the file is compared to its end, also where a node has no worker: with one thread the second has
+ * none. */
+static void test_damaged_tiles(void **state)
+{
+    const struct rn_log log = {.sink = on_line, .level = RUNNEL_LOG_WARNING};
+    static int processors[RN_MOST_PROCESSORS];
+    struct rn_weights_place place = {.log = &log};
+    struct model model;
+    struct rn_heap heap;
+    struct runner r;
+    char path[64];
+    float *want;
+
+    (void)state;
+    if (put_halves(processors) < 2 || !has_models() || rn_level_best()->tiled == NULL)
+        skip();
+    snprintf(path, sizeof path, "%s/model.tiles", root);
+    place.path = path;
+    rn_heap_init(&heap, NULL);
+    model = open_model(&heap, "models/runnel-tiny-Q8_0.gguf", CONTEXT);
+    want = rn_alloc(&heap, (size_t)N * model.plan->n_vocab, sizeof *want);
+    open_runner(&r, &heap, model.plan, rn_level_best(), 2, &limits);
+    run_tokens(&r, N, want);
+    close_runner(&r);
+    load_tiles(&model, &heap, 2, &place, 0, want);
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        damage(path);
+        load_tiles(&model, &heap, threads, &place, 1, want);
+        load_tiles(&model, &heap, threads, &place, 0, want);
+    }
+    rn_free(&heap, want);
+    close_model(&model);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read), cmocka_unit_test(test_workers), cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_stay), cmocka_unit_test(test_bits),    cmocka_unit_test(test_first_touch),
+        cmocka_unit_test(test_read),          cmocka_unit_test(test_workers), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_stay),          cmocka_unit_test(test_bits),    cmocka_unit_test(test_first_touch),
+        cmocka_unit_test(test_damaged_tiles),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

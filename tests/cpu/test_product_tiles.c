@@ -119,7 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles)};
     int failed;
 
-    emulate_amx();
+    emulate_amx_for_products();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

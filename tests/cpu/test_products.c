@@ -450,7 +450,7 @@ int main(void)
     };
     int failed;
 
-    emulate_amx();
+    emulate_amx_for_products();
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

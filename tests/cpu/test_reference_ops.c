@@ -287,6 +287,10 @@ static void elementwise(void **state)
     op.scale = 0.5f;
     run(&op);
     expect(2, 2, 0.5, -0.5);
+    op = op_of(RN_OP_BAR);
+    op.group = op.used = 1;
+    run(&op);
+    assert_true(b.f[2][0] == 1 && b.f[2][1] == -INFINITY);
     op = op_of(RN_OP_XIELU);
     op.alpha_p = 0.75;
     op.alpha_n = 0.5;

@@ -17,7 +17,7 @@
 #include "tests/base/refusing.h"
 #include "tests/cpu/made_text.h"
 #include "tests/cpu/split_runner.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 #include "tests/slow.h"
@@ -152,10 +152,8 @@ static void shared_ones(void **state)
     n_wrong = n_cut = n_whole = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i += EVERY) {
         snprintf(file, sizeof file, "oracles/arch/%s.gguf", names[i]);
-        if (!shared_path(file, path, sizeof path)) {
-            print_message("skipped: %s is not there\n", path);
-            return;
-        }
+        if (!shared_find(file, path, sizeof path))
+            skip();
         if (rn_gguf_open(&heap, path, &gguf, &error) != RUNNEL_OK)
             fail_msg("%s", error.message);
         run_model(names[i], gguf);

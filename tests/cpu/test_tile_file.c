@@ -1,6 +1,7 @@
 /* Weights in tiles in a file of their own (cpu/tile_file.h): whatever stands in that file, the logits of a model have
  * the bits that they have without it; a good file is mapped, a bad one is replaced. Files are damaged byte by byte,
- * cut, forged with checks that are right, and written by several processes at once. */
+ * cut, forged with checks that are right, and written by several processes at once. Weights of a head that drafts are
+ * none of the model's, and not in the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,9 +21,14 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "cpu/fast.h"
+#include "model/heads/head.h"
+#include "model/quant/types.h"
 #include "tests/base/refusing.h"
 #include "tests/cpu/runner.h"
+#include "tests/model/model_edit.h"
+#include "tests/support/child.h"
 
 enum { BLOCK = 16, N_BLOCKS = 4, N = 6, CONTEXT = 64, PATH = 256, HEADER = 80, ENTRY = 32 };
 
@@ -32,12 +38,15 @@ static float *want; /* [N, n_vocab]: without a file */
 static char folder[64] = "/tmp/runnel-tiles-XXXXXX", path[PATH], fresh[PATH + 8];
 static struct rn_log log_lines;
 static int warnings;
+static char warning[512]; /* the last one */
 
 static void on_line(void *user, runnel_log_level level, const char *line)
 {
     (void)user;
-    (void)line;
-    warnings += level == RUNNEL_LOG_WARNING;
+    if (level != RUNNEL_LOG_WARNING)
+        return;
+    warnings++;
+    snprintf(warning, sizeof warning, "%s", line);
 }
 
 static struct rn_weights_place place(void)
@@ -256,6 +265,29 @@ static void test_damaged(void **state)
     rn_free(&heap, file.bytes);
 }
 
+/* However many weights are damaged, there is one warning, which says how many. */
+static void test_all_damaged(void **state)
+{
+    struct content file = make_file(), after;
+    char says[64];
+    struct loaded now;
+
+    (void)state;
+    for (uint64_t i = 0; i < entries_of(&file); i++)
+        file.bytes[rn_bytes_get(file.bytes + HEADER + i * ENTRY + 24, 8)] ^= 0x80;
+    write_file(file.bytes, file.n);
+    for (uint64_t i = 0; i < entries_of(&file); i++)
+        file.bytes[rn_bytes_get(file.bytes + HEADER + i * ENTRY + 24, 8)] ^= 0x80;
+    now = load();
+    assert_int_equal(now.warnings, 1);
+    snprintf(says, sizeof says, " %u of its weights", (unsigned)entries_of(&file));
+    assert_non_null(strstr(warning, says));
+    after = read_file();
+    assert_true(after.n == file.n && memcmp(after.bytes, file.bytes, file.n) == 0);
+    rn_free(&heap, after.bytes);
+    rn_free(&heap, file.bytes);
+}
+
 static void test_cut(void **state)
 {
     struct content file = make_file();
@@ -279,7 +311,8 @@ static void test_forged(void **state)
         unsigned bytes;
         uint64_t value;
     } forged[] = {
-        {8, 4, 4},  /* a later version */
+        {8, 4, 3}, /* another version */
+        {8, 4, 5},
         {12, 4, 8}, /* other tiles */
         {48, 8, 0}, /* no entries, but checks */
         {48, 8, 1}, /* one entry */
@@ -423,8 +456,7 @@ static void test_processes(void **state)
     (void)state;
     (void)unlink(path);
     for (i = 0; i < PROCESSES; i++) {
-        children[i] = fork();
-        assert_true(children[i] >= 0);
+        children[i] = child_fork();
         if (children[i] == 0) {
             for (int k = 0; k < 3; k++) {
                 now = load(); /* a wrong logit ends the child */
@@ -475,6 +507,114 @@ static void test_refused(void **state)
     rn_team_free(team);
 }
 
+/* ---- Heads that draft ---- */
+
+struct head {
+    struct writer bytes;
+    struct rn_gguf *gguf;
+    struct rn_plan *plan; /* the model's with the head's features */
+    uint8_t *fc;
+};
+
+/* A head of which nothing but the matrix `fc` matters here, with numbers of its own. */
+static void open_head(struct head *h, uint64_t seed)
+{
+    static struct model_edit edit;
+    uint32_t width = model.plan->embedding, i;
+    size_t n = (size_t)2 * width * width / 32 * 34;
+    struct edit_tensor *t;
+    runnel_error error = {0};
+
+    h->bytes = (struct writer){0};
+    h->fc = rn_alloc(&heap, n, 1);
+    for (i = 0; i < n; i++)
+        h->fc[i] = i % 34 == 0 ? 0 : i % 34 == 1 ? 0x20 : (uint8_t)rn_splitmix64(&seed);
+    memset(&edit, 0, sizeof edit);
+    edit_text(&edit, "general.architecture", "eagle3");
+    edit_u32(&edit, "eagle3.block_count", 1);
+    edit_u32(&edit, "eagle3.embedding_length", width);
+    edit_u32(&edit, "eagle3.target_hidden_size", width);
+    edit_u32s(&edit, "eagle3.target_layers", (const uint32_t[]){1, 3}, 2);
+    edit_f32(&edit, "eagle3.attention.layer_norm_rms_epsilon", 1e-5f);
+    edit_add_tensor(&edit, "fc.weight", (uint64_t)2 * width, width, NULL);
+    t = edit_tensor(&edit, "fc.weight");
+    t->type = RN_Q8_0;
+    t->data = h->fc;
+    t->bytes = n;
+    edit_write(&edit, &h->bytes);
+    if (rn_gguf_parse(&heap, h->bytes.bytes, h->bytes.n, "head.gguf", &h->gguf, &error) != RUNNEL_OK ||
+        rn_plan_new_for_head(&heap, model.gguf, CONTEXT, h->gguf, &h->plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+}
+
+static void close_head(struct head *h)
+{
+    rn_plan_free(h->plan);
+    rn_gguf_free(h->gguf);
+    w_free(&h->bytes);
+    rn_free(&heap, h->fc);
+}
+
+/* What the model gives the head: features[N, features_width]. All tiles but those of fc are mapped, without a word. */
+static float *features_of(const struct head *h, const struct rn_weights_place *p)
+{
+    const struct rn_backend_limits limits = limits_with(p, RUNNEL_WEIGHTS_TILES);
+    float *features = rn_alloc(&heap, (size_t)N * h->plan->features_width, sizeof *features);
+    float *logits = rn_alloc(&heap, (size_t)N * h->plan->n_vocab, sizeof *logits);
+    uint32_t blocks[N_BLOCKS] = {0, 1, 2, 3};
+    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0, NULL, 0, 0};
+    struct rn_step_row rows[N];
+    struct rn_step step = {
+        .rows = rows, .seqs = &seq, .n_seqs = 1, .n_rows = N, .n_outs = N, .logits = logits, .features = features};
+    uint64_t fc = 2 * (uint64_t)model.plan->embedding * model.plan->embedding / 32 * 34;
+    struct runner r;
+
+    for (uint32_t i = 0; i < N; i++)
+        rows[i] = (struct rn_step_row){(int32_t)(i * 37 % h->plan->n_vocab), i, 0, (int32_t)i};
+    warnings = 0;
+    open_runner(&r, &heap, h->plan, rn_level_best(), 2, &limits);
+    assert_int_equal(warnings, 0);
+    assert_int_equal(r.backend->ops->mapped_bytes(r.backend),
+                     p == NULL ? 0 : r.backend->ops->tiled_bytes(r.backend) - fc);
+    run_step(&r, &step);
+    assert_memory_equal(logits, want, (size_t)N * h->plan->n_vocab * sizeof *logits);
+    close_runner(&r);
+    rn_free(&heap, logits);
+    return features;
+}
+
+/* A file that was made beside one head does for another, and for none; nobody writes it a second time. */
+static void test_heads(void **state)
+{
+    const struct rn_weights_place p = place();
+    struct stat before, after;
+    struct head first, second;
+    float *of_first, *alone, *mapped;
+    struct loaded plain;
+    size_t bytes;
+
+    (void)state;
+    (void)unlink(path);
+    open_head(&first, 1);
+    open_head(&second, 2);
+    bytes = (size_t)N * first.plan->features_width * sizeof *alone;
+    of_first = features_of(&first, &p);
+    assert_int_equal(stat(path, &before), 0);
+    alone = features_of(&second, NULL);
+    mapped = features_of(&second, &p);
+    plain = load();
+    assert_true(plain.mapped > 0 && plain.mapped == plain.tiled && plain.warnings == 0);
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(before.st_ino == after.st_ino && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+    assert_memory_equal(mapped, alone, bytes);
+    assert_memory_not_equal(mapped, of_first, bytes);
+    close_head(&first);
+    close_head(&second);
+    rn_free(&heap, of_first);
+    rn_free(&heap, alone);
+    rn_free(&heap, mapped);
+}
+
 static int set_up(void **state)
 {
     const struct rn_backend_limits limits = limits_with(NULL, RUNNEL_WEIGHTS_FILE);
@@ -503,8 +643,8 @@ static int tear_down(void **state)
     return rmdir(folder); /* nothing else is in it */
 }
 
-/* How tiles are read stands in the file: here it says 1,024 bytes ahead for all, one tile at a time for one input and for
- * five and more, two by turns for two and three, four for four. */
+/* How tiles are read stands in the file: here it says 1,024 bytes ahead for all, one tile at a time for one input and
+ * for five and more, two by turns for two and three, four for four. */
 static void test_streams(void **state)
 {
     const struct rn_weights_place p = place();
@@ -543,11 +683,11 @@ static void test_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),         cmocka_unit_test(test_streams),   cmocka_unit_test(test_not_wanted),
-        cmocka_unit_test(test_measured),     cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_forged),       cmocka_unit_test(test_foreign),   cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_other_writer), cmocka_unit_test(test_processes), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_link),
+        cmocka_unit_test(test_kept),         cmocka_unit_test(test_streams),     cmocka_unit_test(test_not_wanted),
+        cmocka_unit_test(test_measured),     cmocka_unit_test(test_damaged),     cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_forged),       cmocka_unit_test(test_foreign),     cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_other_writer), cmocka_unit_test(test_processes),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_link),         cmocka_unit_test(test_all_damaged), cmocka_unit_test(test_heads),
     };
     int failed;
 

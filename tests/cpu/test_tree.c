@@ -379,6 +379,6 @@ int main(void)
     const struct CMUnitTest chosen[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_levels),
                                         cmocka_unit_test(test_judged), cmocka_unit_test(test_long)};
 
-    emulate_amx();
+    emulate_amx_for_products();
     return cmocka_run_group_tests(tests, setup, teardown) + cmocka_run_group_tests(chosen, setup_chosen, teardown);
 }

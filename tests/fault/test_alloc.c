@@ -15,7 +15,7 @@
 #include "runnel_files.h"
 #include "tests/actors/fixture.h"
 #include "tests/base/refusing.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 #define MOST_CALLS 20000
 
@@ -303,7 +303,7 @@ static void token_path(void **state)
 static int setup(void **state)
 {
     (void)state;
-    if (!shared_path("models/stories260K.gguf", model_path, sizeof model_path))
+    if (!shared_is_there() || !shared_find("models/stories260K.gguf", model_path, sizeof model_path))
         snprintf(model_path, sizeof model_path, "%s", BUNDLED_MODEL);
     return 0;
 }

@@ -308,11 +308,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     static const char *const pres[] = {
         "default",  "gpt-2",      "llama-bpe",   "qwen2",    "starcoder", "falcon", "deepseek-llm", "deepseek-coder",
         "jais-2",   "exaone-moe", "deepseek-v3", "spark2_5", "afmoe",     "youtu",  "tekken",       "gpt-4o",
-        "tiny_aya", "kimi-k2",    "superbpe",    "viking",   "chameleon", "laguna"};
-    static const char *const models[][3] = {{"t5", "default", "x"},        {"bert", "default", "modern-bert"},
-                                            {"rwkv", "default", "phi-3"},  {"plamo2", "jina-v2-code", "x"},
-                                            {"gemma4", "default", "x"},    {"whitespace", "whitespace", "phi3"},
-                                            {"hybriddna", "default", "x"}, {"llama", "default", "phi-3"}};
+        "tiny_aya", "kimi-k2",    "superbpe",    "viking",   "chameleon", "laguna", "k2-horizon"};
+    static const char *const models[][3] = {{"t5", "default", "x"},
+                                            {"bert", "default", "modern-bert"},
+                                            {"rwkv", "default", "phi-3"},
+                                            {"plamo3", "default", "x"},
+                                            {"plamo2", "jina-v2-code", "x"},
+                                            {"gemma4", "default", "x"},
+                                            {"whitespace", "whitespace", "phi3"},
+                                            {"hybriddna", "default", "x"},
+                                            {"llama", "default", "phi-3"}};
     const char *folder = getenv("RUNNEL_FUZZ_SEEDS");
     size_t i;
 

@@ -15,6 +15,7 @@
 #include "model/adapter.h"
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/open_emulated.h"
+#include "tests/gpu/rigs/watch_launches.h"
 #include "tests/oracle/made_model.h"
 
 enum { N = 18, CONTEXT = 32, BLOCK = 16, SEQS = 3, MAX_ROWS = SEQS * N, MEMORY = 64 << 20 };
@@ -82,6 +83,22 @@ static void compare(const struct rn_plan *plan)
     rn_free(&heap, again);
 }
 
+/* Launches of a row of the sequence without an adapter, and its logits. */
+static unsigned run_plain(const struct rn_plan *plan, float *logits)
+{
+    const struct rn_backend_limits limits = limits_of();
+    struct runner r;
+    unsigned n;
+
+    open_on_device(&r, &heap, device, plan->architecture, plan, &limits);
+    run(&r, 0, 1, 0, N - 1, logits);
+    watch_launches(device);
+    run(&r, 0, 1, N - 1, N, logits);
+    n = n_launches();
+    close_on_device(&r);
+    return n;
+}
+
 static void check_model(const char *text, const char *adapter_text)
 {
     struct rn_adapter_source sources[] = {{"one", NULL, 1}, {"two", NULL, -0.4f}};
@@ -89,7 +106,9 @@ static void check_model(const char *text, const char *adapter_text)
     struct rn_adapters *adapters;
     struct rn_gguf *gguf;
     struct rn_plan *plan;
+    unsigned n_launched;
     char path[64];
+    float *plain;
 
     made_model_write(text, &model);
     made_model_write(adapter_text, &adapter);
@@ -99,7 +118,14 @@ static void check_model(const char *text, const char *adapter_text)
     assert_int_equal(rn_gguf_parse(&heap, model.bytes, model.n, text, &gguf, NULL), RUNNEL_OK);
     assert_int_equal(rn_plan_new(&heap, gguf, CONTEXT, &plan, NULL), RUNNEL_OK);
     assert_int_equal(rn_adapters_load(&heap, plan, sources, 2, NULL, &adapters, NULL), RUNNEL_OK);
+    plain = rn_calloc(&heap, 2 * N * plan->n_vocab, sizeof *plain);
+    assert_non_null(plain);
+    n_launched = run_plain(plan, plain);
     assert_int_equal(rn_plan_adapt(plan, adapters, NULL), RUNNEL_OK);
+    /* to a step without adapters the plan is what it was */
+    assert_int_equal(run_plain(plan, plain + N * plan->n_vocab), n_launched);
+    assert_memory_equal(plain, plain + N * plan->n_vocab, plan->n_vocab * sizeof *plain);
+    rn_free(&heap, plain);
     compare(plan);
     rn_plan_free(plan);
     rn_adapters_free(adapters);

@@ -16,7 +16,7 @@
 #include "tests/gpu/rigs/expect_allowed.h"
 #include "tests/gpu/rigs/open_emulated.h"
 #include "tests/gpu/rigs/real_device.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 
@@ -100,6 +100,8 @@ static void check_bytes(const char *name, const struct runner *cuda, uint64_t ta
                       limits->n_blocks * rn_plan_kv_bytes(cuda->plan, limits->kv_type) * limits->block_tokens +
                       limits->n_states * cuda->plan->state_bytes;
 
+    if (weights_bytes(cuda->backend) != rn_device_weight_bytes(device, cuda->plan, 0))
+        complain(name, "its weights do not take what is said");
     if (real_device_library() == NULL && taken > others + rn_device_step_bytes(device, cuda->plan, limits))
         complain(name, "its steps take more than is said");
 }
@@ -173,10 +175,8 @@ static void shared_ones(void **state)
     n_wrong = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(file, sizeof file, "oracles/arch/%s.gguf", names[i]);
-        if (!shared_path(file, path, sizeof path)) {
-            print_message("skipped: %s is not there\n", path);
-            return;
-        }
+        if (!shared_find(file, path, sizeof path))
+            skip();
         if (rn_gguf_open(&heap, path, &gguf, &error) != RUNNEL_OK)
             fail_msg("%s", error.message);
         run_model(names[i], gguf);

@@ -39,7 +39,8 @@ struct bench {
     uint32_t tables[SEQS][TABLE];
     struct rn_step_seq seqs[SEQS];
     uint32_t *row_seqs, *row_positions, *row_lasts;
-    bool ahead; /* rows look ahead, too */
+    bool ahead;       /* rows look ahead, too */
+    uint32_t at_once; /* chunks of a launch with a workspace; 0: all */
     float *k, *v, *q, *rotated, *out, *sinks, *slopes;
     uint32_t n_rows;
 };
@@ -179,6 +180,7 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     bool split = way == SPLIT;
     const struct form *f = &b->form;
     uint32_t chunks = (MAX_POSITIONS + RN_ATTENTION_CHUNK - 1) / RN_ATTENTION_CHUNK;
+    uint32_t at_once = split && b->at_once > 0 ? b->at_once : chunks;
     struct rn_attention_args *args = &b->attend;
     enum rn_kernel kernel;
 
@@ -189,14 +191,14 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
     args->lasts = b->ahead ? rig_at(b->row_lasts + first) : 0;
     args->sinks = f->sinks ? rig_at(b->sinks) : 0;
     args->slopes = f->alibi > 0 ? rig_at(b->slopes) : 0;
-    args->workspace = split ? rig_at(rig_device(&b->rig, rn_attention_bytes(n, f->heads, f->out_dim, chunks))) : 0;
+    args->workspace = split ? rig_at(rig_device(&b->rig, rn_attention_bytes(n, f->heads, f->out_dim, at_once))) : 0;
+    args->before = split ? rig_at(rig_device(&b->rig, rn_attention_bytes(n, f->heads, f->out_dim, 1))) : 0;
     args->n_rows = n;
     args->heads = f->heads;
     args->v_dim = f->out_dim;
     args->window = f->window;
     args->chunked = f->chunked;
     args->rows_per_tile = rows_per_tile;
-    args->n_chunks = chunks;
     args->scale = 0.3f;
     args->softcap = f->softcap;
     args->q = rig_at(rotated(b, b->q + (size_t)first * f->heads * f->k_dim, b->rotated, n, f->k_dim, f->k_dim));
@@ -204,9 +206,12 @@ static void attend(struct bench *b, uint32_t first, uint32_t n, uint32_t rows_pe
         assert_true(rn_attention_many_kernel(f->type, f->k_dim, f->v_dim, &kernel));
     else
         assert_true(rn_attention_kernel(f->type, f->k_dim, f->out_dim, &kernel));
-    rig_run(&b->rig, kernel, args);
-    if (split)
-        rig_run(&b->rig, RN_KERNEL_attention_join, args);
+    for (args->first_chunk = 0; args->first_chunk < (split ? chunks : 1); args->first_chunk += at_once) {
+        args->n_chunks = at_once < chunks - args->first_chunk ? at_once : chunks - args->first_chunk;
+        rig_run(&b->rig, kernel, args);
+        if (split)
+            rig_run(&b->rig, RN_KERNEL_attention_join, args);
+    }
     rotated(b, b->out, b->out, n, f->out_dim, f->v_dim == 0 ? f->k_dim : f->v_dim);
 }
 
@@ -396,6 +401,36 @@ static void stored_bytes(void **state)
     }
 }
 
+/* A workspace of few chunks, for one launch after the other, and rows that see the first ones, the last ones or all. */
+static void chunks_in_turn(void **state)
+{
+    enum { FIRST = 640, ROWS = 70 };
+    static const uint32_t lengths[SEQS] = {700, 1, 9};
+    static const struct form forms[] = {
+        {RUNNEL_KV_F16, 4, 2, 32, 32, 32, 0, 0, 0, 0, true, 0},
+        {RUNNEL_KV_F32, 2, 1, 32, 160, 160, 0, 0, 0, 0, false, 0}, /* a thread has several numbers */
+        {RUNNEL_KV_F16, 3, 1, 64, 0, 48, 0, 0, 0, 0, false, 0},
+        {RUNNEL_KV_Q8, 2, 2, 32, 32, 32, 130, 0, 5, 0, false, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        size_t bytes = (size_t)ROWS * forms[i].heads * forms[i].out_dim * sizeof(float);
+        struct bench b;
+        float *whole;
+
+        open_bench(&b, &forms[i], lengths);
+        whole = rig_host(&b.rig, bytes);
+        attend(&b, FIRST, ROWS, rn_attention_rows(forms[i].heads, forms[i].kv_heads), WHOLE);
+        memcpy(whole, b.out, bytes);
+        for (b.at_once = 1; b.at_once <= 7; b.at_once += 3) {
+            attend(&b, FIRST, ROWS, rn_attention_rows(forms[i].heads, forms[i].kv_heads), SPLIT);
+            assert_memory_equal(b.out, whole, bytes);
+        }
+        rig_close(&b.rig);
+    }
+}
+
 static void what_has_no_kernel(void **state)
 {
     enum rn_kernel kernel;
@@ -477,15 +512,11 @@ static void gather(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_bytes),
-        cmocka_unit_test(formats),
-        cmocka_unit_test(kinds),
-        cmocka_unit_test(ahead),
-        cmocka_unit_test(many_rows),
-        cmocka_unit_test(bits_do_not_depend_on_the_schedule),
-        cmocka_unit_test(rope),
-        cmocka_unit_test(gather),
-        cmocka_unit_test(what_has_no_kernel),
+        cmocka_unit_test(stored_bytes),   cmocka_unit_test(formats),
+        cmocka_unit_test(kinds),          cmocka_unit_test(ahead),
+        cmocka_unit_test(many_rows),      cmocka_unit_test(bits_do_not_depend_on_the_schedule),
+        cmocka_unit_test(chunks_in_turn), cmocka_unit_test(rope),
+        cmocka_unit_test(gather),         cmocka_unit_test(what_has_no_kernel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

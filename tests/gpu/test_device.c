@@ -75,13 +75,23 @@ static runnel_status prepare(struct fixture *f, runnel_error *error)
     return f->backend->ops->prepare(f->backend, &small.plan, &limits, NULL, NULL, error);
 }
 
-static void open_ready(struct fixture *f)
+static void open_on(struct fixture *f, struct rn_gpu_driver *driver)
 {
     runnel_error error = {0};
 
-    open_device(f, kernels->driver(&heap, kernels->emulation, MEMORY), &error);
+    open_device(f, driver, &error);
     if (f->device == NULL || prepare(f, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
+}
+
+static void open_ready(struct fixture *f)
+{
+    open_on(f, kernels->driver(&heap, kernels->emulation, MEMORY));
+}
+
+static void open_faulty(struct fixture *f, struct rn_gpu_fault *fault)
+{
+    open_on(f, rn_gpu_driver_faulty(&heap, kernels->driver(&heap, kernels->emulation, MEMORY), fault));
 }
 
 static void on_step_done(struct rn_step *step)
@@ -325,6 +335,88 @@ static void test_graphs_fail(void **state)
             if (want == RUNNEL_OK)
                 expect_logits(logits, token);
         }
+        close_fixture(&f);
+    }
+}
+
+/* A shape has a graph when memory for another one's is refused: what graphs have is given back, steps go on op by op,
+ * and after some of them they are graphs again. After any other failure they never are. */
+static void test_graphs_again(void **state)
+{
+    static const int results[] = {RN_GPU_OUT_OF_MEMORY, RN_GPU_INVALID_VALUE};
+    const int32_t tokens[] = {5, 7};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct rn_gpu_fault fault = {.of = RN_GPU_CALL_graph_ready, .at = 2, .result = results[i]};
+        struct lines lines = {0, 0};
+        const struct rn_log log = {count_line, &lines, RUNNEL_LOG_WARNING};
+        float logits[2 * SMALL_VOCAB];
+        struct fixture f;
+
+        open_faulty(&f, &fault);
+        ((struct rn_gpu_device *)f.device)->log = &log;
+        for (int step = 0; step < 6; step++)
+            assert_int_equal(run(&f, tokens, step < 3 ? 1 : 2, logits), RUNNEL_OK);
+        assert_int_equal(fault.calls[RN_GPU_CALL_exec_free], i == 0);
+        assert_int_equal(fault.calls[RN_GPU_CALL_graph_launch], 2);
+        for (int step = 0; step < 5000 && fault.calls[RN_GPU_CALL_graph_launch] == 2; step++)
+            assert_int_equal(run(&f, tokens, 2, logits), RUNNEL_OK);
+        assert_int_equal(fault.calls[RN_GPU_CALL_graph_launch] > 2, i == 0);
+        expect_logits(logits, tokens[0]);
+        assert_int_equal(lines.graphs, 1);
+        close_fixture(&f);
+        assert_int_equal(fault.owed, 0);
+    }
+}
+
+/* ---- Launches that begin early ---- */
+
+static int code_of_kernels;
+static unsigned n_early;
+
+static int tell_code(struct rn_gpu_driver *driver, int *value, int attribute, struct rn_gpu_function *function)
+{
+    (void)driver;
+    (void)function;
+    *value = code_of_kernels;
+    return attribute == RN_GPU_FUNCTION_PTX ? RN_GPU_OK : RN_GPU_INVALID_VALUE;
+}
+
+static int tell_version(struct rn_gpu_driver *driver, int *version)
+{
+    (void)driver;
+    *version = 12030;
+    return RN_GPU_OK;
+}
+
+static int count_early(struct rn_gpu_driver *driver, const struct rn_gpu_launch_config *config,
+                       struct rn_gpu_function *function, void **arguments, void **extra)
+{
+    n_early += config->n_attributes;
+    return whole.launch_config(driver, config, function, arguments, extra);
+}
+
+/* Only kernels that wait for the launch before them begin before it has ended: a device of 9.0 may have been given code
+ * for an older one. */
+static void test_early(void **state)
+{
+    static const int codes[] = {80, 89, 90, 100};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct rn_gpu_driver *driver = kernels->driver(&heap, kernels->emulation, MEMORY);
+        float logits[SMALL_VOCAB];
+        struct fixture f;
+
+        driver->function_get = tell_code;
+        driver->version = tell_version;
+        code_of_kernels = codes[i];
+        open_on(&f, driver);
+        driver->launch_config = count_early;
+        n_early = 0;
+        assert_int_equal(run(&f, (const int32_t[]){5}, 1, logits), RUNNEL_OK);
+        assert_int_equal(n_early > 0, codes[i] >= 90);
         close_fixture(&f);
     }
 }
@@ -627,6 +719,26 @@ static void test_step_bytes(void **state)
     }
 }
 
+/* Pinned memory for logits is taken by plans that have some. */
+static void test_without_logits(void **state)
+{
+    uint64_t taken[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct rn_gpu_fault fault = {.at = 0};
+        struct fixture f;
+
+        small.plan.logits_slot = i == 0 ? small.plan.logits_slot : -1;
+        open_faulty(&f, &fault);
+        taken[i] = fault.calls[RN_GPU_CALL_host_new];
+        close_fixture(&f);
+        assert_int_equal(fault.owed, 0);
+    }
+    small_plan_init(&small, 1);
+    assert_int_equal(taken[1] + 1, taken[0]);
+}
+
 /* ---- Refused memory ---- */
 
 /* Every allocation of the host refused in turn. */
@@ -680,7 +792,8 @@ int main(void)
         cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_lost_in_a_step),
         cmocka_unit_test(test_context),         cmocka_unit_test(test_last_step_lost),
         cmocka_unit_test(test_copy_lost),       cmocka_unit_test(test_step_bytes),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_refused_memory),  cmocka_unit_test(test_graphs_again),
+        cmocka_unit_test(test_early),           cmocka_unit_test(test_without_logits),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -11,7 +11,7 @@
 #include "tests/actors/embed/embed_judge.h"
 #include "tests/actors/fixture.h"
 #include "tests/gpu/rigs/real_device.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 enum { STREAMS = 3, TOKENS = 6 };
 
@@ -111,7 +111,7 @@ static void test_rotated(void **state)
     char path[300];
 
     (void)state;
-    if (!shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path))
+    if (!shared_find("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path))
         skip();
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
         struct capture captures[2] = {{0}};
@@ -142,7 +142,7 @@ static void test_drafter(void **state)
     char path[300];
 
     (void)state;
-    if (!shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path))
+    if (!shared_find("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path))
         skip();
     for (int i = 0; i < 2; i++) {
         runnel_engine *engine = open_engine(EMULATED_MODULE);
@@ -314,7 +314,7 @@ static void test_lost_device(void **state)
     int64_t *left = library == NULL ? NULL : dlsym(library, "failing_launches_left");
     runnel_engine *engine = open_engine(FAILING_MODULE);
     runnel_model *cuda = open_model_on(engine, "auto"), *cpu = open_model_on(engine, "cpu");
-    struct capture capture = {0};
+    struct capture capture = {0}, want = {0};
 
     (void)state;
     assert_non_null(left);
@@ -327,8 +327,16 @@ static void test_lost_device(void **state)
     capture_clear(&capture);
     runnel_model_free(cuda);
     await_models(engine, 1);
-    run_alone(engine, cpu, prompts[2], &capture);
+    run_alone(engine, cpu, prompts[2], &want);
+    runnel_model_free(open_model_on(engine, "auto")); /* opened anew it fails anew: on the CPU */
+    await_models(engine, 1);
+    __atomic_store_n(left, INT64_MAX, __ATOMIC_RELAXED);
+    cuda = open_model_on(engine, "cuda");
+    run_alone(engine, cuda, prompts[2], &capture);
+    assert_int_equal(capture.text_bytes, want.text_bytes);
+    assert_memory_equal(capture.text, want.text, want.text_bytes);
     capture_clear(&capture);
+    capture_clear(&want);
     runnel_engine_free(engine);
     dlclose(library);
 }

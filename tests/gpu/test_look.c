@@ -190,14 +190,14 @@ static void test_no_kernels(void **state)
     }
 }
 
-/* What this program, copied to `folder`, says of the usual places. */
-static void words_of_copy(const char *folder, char *words, size_t size)
+/* What this program, copied to `folder`, says of the usual places; `before`: of the shell, in front of it. */
+static void words_of_copy(const char *before, const char *folder, char *words, size_t size)
 {
-    char command[600];
+    char command[900];
     FILE *pipe;
     size_t n;
 
-    snprintf(command, sizeof command, "%s/look look", folder);
+    snprintf(command, sizeof command, "%s %s/look look", before, folder);
     pipe = popen(command, "r");
     assert_non_null(pipe);
     n = fread(words, 1, size - 1, pipe);
@@ -205,26 +205,77 @@ static void words_of_copy(const char *folder, char *words, size_t size)
     assert_int_equal(pclose(pipe), 0);
 }
 
+static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void shell(const char *format, ...)
+{
+    char command[1200];
+    va_list list;
+
+    va_start(list, format);
+    assert_true((size_t)vsnprintf(command, sizeof command, format, list) < sizeof command);
+    va_end(list);
+    assert_int_equal(system(command), 0);
+}
+
+/* Makes the folder, and copies this program to its part `in`. */
+static void copy_self(char *folder, const char *in)
+{
+    char self[300];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    assert_true(n > 0 && mkdtemp(folder) != NULL);
+    self[n] = '\0';
+    shell("mkdir -p %s%s && cp '%s' %s%s/look", folder, in, self, folder, in);
+}
+
 /* A file in a usual place that is no library: why it does not load, and not that it is not there. */
 static void test_broken(void **state)
 {
-    char folder[] = "/tmp/runnel-look-XXXXXX", self[300], command[900], words[600];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char folder[] = "/tmp/runnel-look-XXXXXX", words[600];
 
     (void)state;
-    assert_true(n > 0 && mkdtemp(folder) != NULL);
-    self[n] = '\0';
-    snprintf(command, sizeof command, "cp '%s' %s/look", self, folder);
-    assert_int_equal(system(command), 0);
-    words_of_copy(folder, words, sizeof words);
+    copy_self(folder, "");
+    words_of_copy("", folder, words, sizeof words);
     assert_says(words, "the kernels are not there: librunnel-cuda.so is neither");
-    snprintf(command, sizeof command, "echo nothing that is a library > %s/librunnel-cuda.so", folder);
-    assert_int_equal(system(command), 0);
-    words_of_copy(folder, words, sizeof words);
+    shell("echo nothing that is a library > %s/librunnel-cuda.so", folder);
+    words_of_copy("", folder, words, sizeof words);
     assert_says(words, "the kernels do not load: ");
     assert_says(words, folder);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    shell("rm -r %s", folder);
+}
+
+/* Files of other versions in usual places: the right one is found behind them, and beside the program before another
+ * that the system finds. Where there is no right one the sentence names the first. */
+static void test_others(void **state)
+{
+    char folder[] = "/tmp/runnel-look-XXXXXX", bin[64], before[128], words[600], path[128];
+
+    (void)state;
+    copy_self(folder, "/bin");
+    snprintf(bin, sizeof bin, "%s/bin", folder);
+    snprintf(before, sizeof before, "LD_LIBRARY_PATH=%s/old:$LD_LIBRARY_PATH", folder);
+    shell("mkdir %s/old && cp '" STUB_OTHER_DRIVER "' %s/old/librunnel-cuda.so", folder, folder);
+    words_of_copy(before, bin, words, sizeof words);
+    snprintf(path, sizeof path, "cuda: %s/old/librunnel-cuda.so has not the kernels of this version", folder);
+    assert_says(words, path);
+    shell("cp '" STUB_KERNELS "' %s/bin/librunnel-cuda.so", folder);
+    words_of_copy(before, bin, words, sizeof words);
+    snprintf(path, sizeof path, "found %s/bin/librunnel-cuda.so", folder);
+    assert_says(words, path);
+    shell("mkdir %s/lib && cp %s/bin/librunnel-cuda.so %s/lib", folder, folder, folder);
+    shell("cp '" STUB_OTHER_DRIVER "' %s/bin/librunnel-cuda.so", folder);
+    words_of_copy(before, bin, words, sizeof words);
+    assert_says(words, "found ");
+    assert_says(words, "/../lib/librunnel-cuda.so");
+    snprintf(before, sizeof before, "LD_LIBRARY_PATH=%s/lib:$LD_LIBRARY_PATH", folder);
+    shell("mkdir %s/other && mv %s/bin/look %s/other && cp %s/old/* %s/other", folder, folder, folder, folder, folder);
+    shell("mv %s/lib %s/libs", folder, folder);
+    snprintf(before, sizeof before, "LD_LIBRARY_PATH=%s/libs:$LD_LIBRARY_PATH", folder);
+    snprintf(bin, sizeof bin, "%s/other", folder);
+    words_of_copy(before, bin, words, sizeof words);
+    snprintf(path, sizeof path, "found %s/libs/librunnel-cuda.so", folder);
+    assert_says(words, path);
+    shell("rm -r %s", folder);
 }
 
 static int old_version(struct rn_gpu_driver *driver, int *version)
@@ -367,10 +418,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_context),    cmocka_unit_test(test_usable),    cmocka_unit_test(test_emulated),
         cmocka_unit_test(test_no_kernels), cmocka_unit_test(test_too_old),   cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_each_call),  cmocka_unit_test(test_bad_input), cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_others),
     };
 
-    if (argc == 2 && strcmp(argv[1], "look") == 0) { /* see test_broken */
-        rn_gpu_module_find(NULL, &module, &error);
+    if (argc == 2 && strcmp(argv[1], "look") == 0) { /* see words_of_copy */
+        if (rn_gpu_module_find(NULL, &module, &error) == RUNNEL_OK) {
+            rn_gpu_module_path(&module, error.message, sizeof error.message);
+            printf("found ");
+            rn_gpu_module_close(&module);
+        }
         puts(error.message);
         return 0;
     }

@@ -14,7 +14,7 @@
 #include "tests/gpu/rigs/force_streams.h"
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/open_emulated.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 #define BUNDLED_MODEL "examples/models/runnel-tiny-Q8_0.gguf"
 
@@ -213,10 +213,8 @@ static void test_experts(void **state)
     char path[1024];
 
     (void)state;
-    if (!shared_path("oracles/arch/llama-moe.gguf", path, sizeof path)) {
-        print_message("skipped: %s is not there\n", path);
-        return;
-    }
+    if (!shared_find("oracles/arch/llama-moe.gguf", path, sizeof path))
+        skip();
     open_file(path);
     check_kv_type(RUNNEL_KV_F16, WAYS, 1e-5);
     check_use();

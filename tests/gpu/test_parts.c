@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include "tests/gpu/rigs/rig.h"
@@ -120,7 +121,7 @@ static void part_of(const struct part_case *c)
 
 static void parts(void **state)
 {
-    uint32_t seen = 0, i;
+    uint32_t seen = 1u << RN_PART_BAR, i; /* which bar_in_place has */
 
     (void)state;
     for (i = 0; i < sizeof part_cases / sizeof part_cases[0]; i++) {
@@ -223,6 +224,34 @@ static void parts_in_place_and_strange_ids(void **state)
     rig_run(&rig, RN_KERNEL_part, &args);
     for (i = 0; i < 40; i++)
         assert_true(a[i] == 0);
+    rig_close(&rig);
+}
+
+/* Of each row some values, across the places where blocks meet; all else stays to the bit. */
+static void bar_in_place(void **state)
+{
+    enum { WIDTH = 1300, FROM = 1020, N = 9 };
+    struct rig rig;
+    struct rn_part_args args;
+    float *a, *before;
+
+    (void)state;
+    rig_open(&rig);
+    a = rig_floats(&rig, (size_t)ROWS * WIDTH, 3);
+    before = rig_device(&rig, (size_t)ROWS * WIDTH * sizeof *before);
+    memcpy(before, a, (size_t)ROWS * WIDTH * sizeof *a);
+    args = (struct rn_part_args){.a = rig_at(a),
+                                 .out = rig_at(a),
+                                 .kind = RN_PART_BAR,
+                                 .n_rows = ROWS,
+                                 .width = WIDTH,
+                                 .a_width = WIDTH,
+                                 .parts = 1,
+                                 .first = FROM,
+                                 .used = N};
+    rig_run(&rig, RN_KERNEL_part, &args);
+    for (uint32_t i = 0; i < ROWS * WIDTH; i++)
+        assert_true(a[i] == (i % WIDTH >= FROM && i % WIDTH < FROM + N ? -INFINITY : before[i]));
     rig_close(&rig);
 }
 
@@ -559,15 +588,11 @@ static void sums_of_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),
-        cmocka_unit_test(parts_in_place_and_strange_ids),
-        cmocka_unit_test(scatters),
-        cmocka_unit_test(grams),
-        cmocka_unit_test(sums),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(reaches),
-        cmocka_unit_test(heads),
-        cmocka_unit_test(sums_of_nothing),
+        cmocka_unit_test(parts),        cmocka_unit_test(parts_in_place_and_strange_ids),
+        cmocka_unit_test(bar_in_place), cmocka_unit_test(scatters),
+        cmocka_unit_test(grams),        cmocka_unit_test(sums),
+        cmocka_unit_test(streams),      cmocka_unit_test(reaches),
+        cmocka_unit_test(heads),        cmocka_unit_test(sums_of_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -14,7 +15,7 @@
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/open_emulated.h"
 #include "tests/model/model_edit.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 
@@ -415,10 +416,8 @@ static void shared_models(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(file, sizeof file, "oracles/arch/%s.gguf", names[i]);
-        if (!shared_path(file, path, sizeof path)) {
-            print_message("skipped: %s is not there\n", path);
-            return;
-        }
+        if (!shared_find(file, path, sizeof path))
+            skip();
         if (rn_gguf_open(&heap, path, &gguf, &error) != RUNNEL_OK)
             fail_msg("%s", error.message);
         check_file(names[i], gguf);

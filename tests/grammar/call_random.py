@@ -7,8 +7,7 @@ an assistant's message with valid calls (tests/text/answer_roundtrip.py) must be
 
     call_random.py DRIVER [TEXTS [SEED]]
 
-DRIVER: call_driver.c, built. Without python3-jsonschema it ends with 77: skipped."""
-import glob
+DRIVER: call_driver.c, built. Without python3-jsonschema, or templates, it ends with 77: skipped."""
 import json
 import os
 import random
@@ -226,14 +225,14 @@ def fits(calls, round_trip):
 
 
 def templates(driver):
-    """What templates write is allowed: as much as gives back the message."""
+    """What templates write is allowed: as much as gives back the message. (failures, templates)."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../text"))
     try:
         import answer_roundtrip
     except SystemExit:
-        return 0  # no Jinja2
-    failures = 0
-    for path in sorted(glob.glob(os.path.join(answer_roundtrip.SHARED, "oracles/chat/*.json"))):
+        return 0, 0  # no Jinja2
+    failures, paths = 0, answer_roundtrip.shared.files("oracles/chat/*.json")
+    for path in paths:
         name = os.path.basename(path)[:-5]
         source = json.load(open(path))["template"]
         prompts, n = {}, 0
@@ -259,16 +258,18 @@ def templates(driver):
                         print("%s: %r\n    behind %r\n    only %d bytes, not %r" %
                               (name, answer, prompt[-60:], bytes_, rest))
         print("%-50s %d answers" % (name, n))
-    return failures
+    return failures, len(paths)
 
 
 def main():
     driver = Driver(sys.argv[1])
     texts = int(sys.argv[2]) if len(sys.argv) > 2 else 4
     rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
-    failures = walks(driver, texts, rng) + templates(driver)
+    failures = walks(driver, texts, rng)
+    of_templates, n = templates(driver)
     driver.process.stdin.close()
-    sys.exit(1 if failures or driver.process.wait() != 0 else 0)
+    failures += of_templates + driver.process.wait()
+    sys.exit(1 if failures else 0 if n > 0 else 77)
 
 
 if __name__ == "__main__":

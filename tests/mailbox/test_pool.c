@@ -15,6 +15,7 @@
 #include "mailbox/pool.h"
 #include "tests/base/refusing.h"
 #include "tests/mailbox/threads.h"
+#include "tests/support/child.h"
 
 static void test_take_all_give_all(void **state)
 {
@@ -96,17 +97,15 @@ static void test_double_give_is_caught(void **state)
     (void)state;
     skip();
 #else
-    pid_t child = fork();
+    pid_t child = child_fork();
     int status;
 
     (void)state;
     if (child == 0) {
-        struct rlimit no_core = {0, 0};
         struct rn_heap heap;
         struct rn_pool pool;
         void *cell;
 
-        setrlimit(RLIMIT_CORE, &no_core);
         signal(SIGABRT, SIG_DFL);
         close(STDERR_FILENO);
         rn_heap_init(&heap, NULL);

@@ -129,6 +129,11 @@ void edit_u32s(struct model_edit *edit, const char *key, const uint32_t *values,
     set(edit, key, RN_GGUF_ARRAY, RN_GGUF_U32, n, values, n * sizeof *values);
 }
 
+void edit_i32s(struct model_edit *edit, const char *key, const int32_t *values, uint32_t n)
+{
+    set(edit, key, RN_GGUF_ARRAY, RN_GGUF_I32, n, values, n * sizeof *values);
+}
+
 void edit_drop_key(struct model_edit *edit, const char *key)
 {
     struct edit_key *found = key_of(edit, key);

@@ -41,6 +41,7 @@ void edit_f32(struct model_edit *edit, const char *key, float value);
 void edit_bool(struct model_edit *edit, const char *key, bool value);
 void edit_text(struct model_edit *edit, const char *key, const char *text);
 void edit_u32s(struct model_edit *edit, const char *key, const uint32_t *values, uint32_t n);
+void edit_i32s(struct model_edit *edit, const char *key, const int32_t *values, uint32_t n);
 /* The same model of another architecture: its name, and what keys begin with. */
 void edit_rename(struct model_edit *edit, const char *architecture);
 void edit_drop_key(struct model_edit *edit, const char *key); /* absent is fine */

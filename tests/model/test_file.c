@@ -9,7 +9,7 @@
 
 #include "gguf_writer.h"
 #include "runnel_files.h"
-#include "shared.h"
+#include "tests/support/shared.h"
 #include "tests/base/comma_locale.h"
 
 #define STRINGS 1000
@@ -260,10 +260,8 @@ static void test_real_file(void **state)
     runnel_file_info info = {.struct_size = sizeof info};
 
     (void)state;
-    if (!shared_path("models/stories260K.gguf", real, sizeof real)) {
-        print_message("%s is missing\n", real);
+    if (!shared_find("models/stories260K.gguf", real, sizeof real))
         skip();
-    }
     file = open_file(real);
     runnel_file_get_info(file, &info);
     assert_int_equal(info.parameters, 260032); /* the model's name says 260 K */

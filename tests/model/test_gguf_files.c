@@ -228,13 +228,16 @@ static void test_split_defects(void **state)
 static void test_split_paths(void **state)
 {
     struct part_spec specs[PARTS];
+    char first[256];
 
     (void)state;
     good_parts(specs);
     save_parts(specs);
     expect_refusal(part_name(1), RUNNEL_FORMAT, "00002-of-00003", "split.no"); /* not the first part */
-    assert_int_equal(rename(in_directory(part_name(0)), (char[]){"/tmp/runnel-test-moved.gguf"}), 0);
-    assert_int_equal(rename("/tmp/runnel-test-moved.gguf", in_directory("m.gguf")), 0);
+    expect_refusal(part_name(2), RUNNEL_FORMAT, "it is part 3 of 3 of a model", "give the first, ");
+    expect_refusal(part_name(2), RUNNEL_FORMAT, "give the first, ", "/m-00001-of-00003.gguf");
+    snprintf(first, sizeof first, "%s", in_directory(part_name(0)));
+    assert_int_equal(rename(first, in_directory("m.gguf")), 0);
     expect_refusal("m.gguf", RUNNEL_FORMAT, "m.gguf", "-00001-of-00003.gguf");
     save_parts(specs);
     assert_int_equal(unlink(in_directory(part_name(1))), 0);
@@ -245,6 +248,27 @@ static void test_split_paths(void **state)
     save_parts(specs);
     w_save(&(struct writer){"junk", 4, 4}, directory, part_name(2));
     expect_refusal(part_name(0), RUNNEL_FORMAT, "00003-of-00003.gguf", "not a GGUF");
+}
+
+static void test_part_names(void **state)
+{
+    static const char *const no_first[] = {"",
+                                           "m.gguf",
+                                           "00001-of-00003.gguf",
+                                           "m-00002-of-00003.gguf",
+                                           "m-00001-of-00000.gguf",
+                                           "m-00001-of-0003.gguf",
+                                           "m-00001-of- 0003.gguf",
+                                           "m-00001-of-00003.ggu"};
+    char path[] = "/d/m-00001-of-00012.gguf";
+
+    (void)state;
+    assert_int_equal(rn_gguf_parts_of(path), 12);
+    assert_true(rn_gguf_is_part(path, 0, 12) && !rn_gguf_is_part(path, 1, 12) && !rn_gguf_is_part(path, 0, 13));
+    rn_gguf_set_part(path, 11, 12);
+    assert_string_equal(path, "/d/m-00012-of-00012.gguf");
+    for (size_t i = 0; i < sizeof no_first / sizeof no_first[0]; i++)
+        assert_int_equal(rn_gguf_parts_of(no_first[i]), 1);
 }
 
 static void test_split_refusals(void **state)
@@ -427,9 +451,11 @@ int main(void)
 {
 #define ON_DISK(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        ON_DISK(test_split),          ON_DISK(test_split_defects), ON_DISK(test_split_paths),
-        ON_DISK(test_split_refusals), ON_DISK(test_no_file),       ON_DISK(test_long_header),
-        ON_DISK(test_shrinking),      ON_DISK(test_shrinks_later), ON_DISK(test_claims_a_terabyte),
+        ON_DISK(test_split),         ON_DISK(test_split_defects),
+        ON_DISK(test_split_paths),   ON_DISK(test_split_refusals),
+        ON_DISK(test_part_names),    ON_DISK(test_no_file),
+        ON_DISK(test_long_header),   ON_DISK(test_shrinking),
+        ON_DISK(test_shrinks_later), ON_DISK(test_claims_a_terabyte),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

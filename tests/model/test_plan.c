@@ -16,7 +16,7 @@
 #include "model/plan.h"
 #include "model_edit.h"
 #include "runnel_files.h"
-#include "shared.h"
+#include "tests/support/shared.h"
 #include "tests/base/refusing.h"
 
 struct made {
@@ -105,7 +105,7 @@ static bool base(size_t i, struct model_edit *edit, struct rn_heap *heap, struct
         return false;
     *name = files[i - 2];
     snprintf(file, sizeof file, "oracles/arch/%s.gguf", *name);
-    if (!shared_path(file, path, sizeof path))
+    if (!shared_find(file, path, sizeof path))
         return false;
     if (rn_gguf_open(heap, path, gguf, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);

@@ -12,12 +12,14 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "model/gguf/gguf.h"
 #include "model/quant/quant.h"
-#include "shared.h"
+#include "tests/support/shared.h"
 
 static const struct {
     uint32_t type;
@@ -99,10 +101,8 @@ static void test_oracle(void **state)
     uint32_t n = 0;
 
     (void)state;
-    if (!shared_path("oracles/quants/quant_types.gguf", path, sizeof path)) {
-        print_message("%s is missing\n", path);
+    if (!shared_find("oracles/quants/quant_types.gguf", path, sizeof path))
         skip();
-    }
     rn_heap_init(&heap, NULL);
     assert_int_equal(rn_gguf_open(&heap, path, &g, NULL), RUNNEL_OK);
     for (uint64_t i = 0; i < rn_gguf_n_tensors(g); i++) {

@@ -1,6 +1,6 @@
 /* Files of every architecture with one thing wrong: a key is missing, of another type, absurd, or an array; a tensor is
- * missing, of another shape or type. Each gives a plan that its checker accepts, or a status with one sentence that
- * names a key or a tensor: that which was changed, where no other can be meant. */
+ * missing, of another shape or type, or of no architecture. Each gives a plan that its checker accepts, or a status with
+ * one sentence that names a key or a tensor: that which was changed, where no other can be meant. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,6 +213,98 @@ static void tensors_are_looked_at(void **state)
     }
 }
 
+/* The number of blocks that the file's tensors speak of. */
+static uint32_t blocks_of(const struct model_edit *edit)
+{
+    uint32_t n = 0;
+
+    for (uint32_t t = 0; t < edit->n_tensors; t++) {
+        uint32_t block = (uint32_t)atoi(edit->tensors[t].name + 4) + 1;
+
+        if (strncmp(edit->tensors[t].name, "blk.", 4) == 0 && block > n)
+            n = block;
+    }
+    return n;
+}
+
+/* A dimension of a block's tensor; 0: there is none. */
+static uint32_t dim_of(uint32_t block, const char *rest, int dim)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "blk.%u.%s", block, rest);
+    for (uint32_t t = 0; t < m.edit.n_tensors; t++)
+        if (strcmp(m.edit.tensors[t].name, name) == 0)
+            return (uint32_t)m.edit.tensors[t].dims[dim];
+    return 0;
+}
+
+/* Of each block what its tensors say: the width of the experts that are used, or of the feed-forward. */
+static void set_all_widths(const char *key, int prefix)
+{
+    uint32_t widths[8], n = blocks_of(&m.edit);
+    uint64_t used = 0;
+    char text[96];
+
+    snprintf(text, sizeof text, "%.*s.expert_used_count", prefix, key);
+    assert_int_equal(rn_gguf_get_u64(m.gguf, text, true, 1, 64, &used, NULL), RUNNEL_OK);
+    assert_true(n <= sizeof widths / sizeof widths[0]);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t expert = dim_of(i, "ffn_down_exps.weight", 0), dense = dim_of(i, "ffn_down.weight", 0);
+
+        widths[i] = expert > 0 ? expert * (uint32_t)used : dense;
+    }
+    edit_u32s(&m.edit, key, widths, n);
+}
+
+/* However many there are: of one block, of two, and so on. */
+static void foreign_tensors_are_refused(void **state)
+{
+    static const float zeros[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        changed_open(&m, names[i]);
+        for (uint32_t block = 0, n = blocks_of(&m.edit); block < n; block++) {
+            char name[32];
+
+            snprintf(name, sizeof name, "blk.%u.foreign.weight", block);
+            edit_add_tensor(&m.edit, name, 32, 1, zeros);
+            m.edit.tensors[m.edit.n_tensors - 1].bytes = 0; /* so that it lies behind the others */
+            if (changed_plan(&m, false) != RUNNEL_UNSUPPORTED || !says("tensor blk.0.foreign.weight"))
+                fail_msg("%s with %s: %s", m.name, name, m.error.message);
+        }
+        changed_close(&m);
+    }
+}
+
+/* Of llama.cpp's architectures those that take n_ff / n_expert_used for the width of an expert, where the file has no
+ * other: its src/models. */
+static void experts_share_the_width(void **state)
+{
+    static const char *const models[] = {
+        "oracles/arch/glm4moe-moe.gguf",   "oracles/arch/qwen2moe-moe.gguf", "oracles/arch/qwen3moe-moe.gguf",
+        "oracles/arch/qwen3next-moe.gguf", MADE_TEXT("grovemoe-made"),       MADE_TEXT("llada-moe-made"),
+        MADE_TEXT("mellum-made"),          MADE_TEXT("nemotron_h_moe-made"), MADE_TEXT("qwen35moe-made"),
+        MADE_TEXT("qwen3vlmoe-made"),      MADE_TEXT("qwen4exp-made"),       MADE_TEXT("rnd1-made")};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct rn_view arch = {"", 0};
+        char own[96], all[96];
+
+        changed_open(&m, models[i]);
+        assert_int_equal(rn_gguf_get_string(m.gguf, "general.architecture", true, &arch, NULL), RUNNEL_OK);
+        snprintf(own, sizeof own, "%.*s.expert_feed_forward_length", (int)arch.n, arch.bytes);
+        snprintf(all, sizeof all, "%.*s.feed_forward_length", (int)arch.n, arch.bytes);
+        edit_drop_key(&m.edit, own);
+        set_all_widths(all, (int)arch.n);
+        if (changed_plan(&m, false) != RUNNEL_OK)
+            fail_msg("%s: %s", models[i], m.error.message);
+        changed_close(&m);
+    }
+}
+
 /* No row is without a model here. */
 static void all_rows_are_there(void **state)
 {
@@ -234,7 +326,9 @@ static void all_rows_are_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows_are_there), cmocka_unit_test(keys_are_looked_at),
-                                       cmocka_unit_test(tensors_are_looked_at)};
+                                       cmocka_unit_test(tensors_are_looked_at),
+                                       cmocka_unit_test(foreign_tensors_are_refused),
+                                       cmocka_unit_test(experts_share_the_width)};
 
     shared_or_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 
 #include "apps/serve/keys/keys.h"
 #include "tests/slow.h"
+#include "tests/support/child.h"
 
 enum { N = 20, MOST_STEPS = 1 << 20 };
 
@@ -38,13 +39,13 @@ static _Noreturn void look_for(const uint8_t digest[DIGEST_BYTES])
 /* Instructions between the two stops. */
 static long steps_for(const uint8_t digest[DIGEST_BYTES], bool is_there)
 {
-    pid_t child = fork();
+    pid_t child = child_fork();
     int status = 0;
     long n = 0;
 
     if (child == 0)
         look_for(digest);
-    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(waitpid(child, &status, 0), child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
         print_message("no process may be traced here\n");
         exit(77);

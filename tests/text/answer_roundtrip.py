@@ -8,7 +8,6 @@ runnel's parser in many cuts (answer_driver), it must give back the message: rea
 usage: answer_roundtrip.py DRIVER [NAME ...]     exits with 77 where the templates or Jinja2 are missing
 """
 import datetime
-import glob
 import json
 import os
 import subprocess
@@ -22,7 +21,8 @@ except ImportError:
     print("skipped: no jinja2")
     sys.exit(77)
 
-SHARED = os.environ.get("RUNNEL_SHARED", "../shared")
+sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
+import shared  # noqa: E402
 
 # Templates with a tool format that are not tested with calls, and why.
 WITHOUT_CALLS = {
@@ -309,9 +309,8 @@ class Driver:
 
 def main():
     driver = Driver(sys.argv[1])
-    paths = sorted(glob.glob(os.path.join(SHARED, "oracles/chat/*.json")))
+    paths = shared.files("oracles/chat/*.json")
     if not paths:
-        print("skipped: no templates in", SHARED)
         sys.exit(77)
     failures = 0
     for path in paths:

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/support/shared.h"
 
 static void put(struct maker *maker, const void *bytes, size_t n)
 {
@@ -127,15 +128,8 @@ struct rn_vocab *made(struct rn_heap *heap, struct maker *maker)
 const char *shared_path(const char *name)
 {
     static char path[1024];
-    const char *root = getenv("RUNNEL_SHARED");
-    FILE *file;
 
-    snprintf(path, sizeof path, "%s/%s", root != NULL ? root : "../shared", name);
-    file = fopen(path, "rb");
-    if (file == NULL)
-        return NULL;
-    fclose(file);
-    return path;
+    return shared_find(name, path, sizeof path) ? path : NULL;
 }
 
 struct rn_vocab *vocab_of_file(struct rn_heap *heap, const char *path)

@@ -39,7 +39,7 @@ runnel_status maker_vocab(struct maker *maker, struct rn_heap *heap, struct rn_v
 /* The same; fails the test unless it is OK. Frees the file. */
 struct rn_vocab *made(struct rn_heap *heap, struct maker *maker);
 
-/* $RUNNEL_SHARED or ../shared followed by /name, in a static buffer; NULL where that is not there. */
+/* shared_find in a static buffer; NULL where there is no shared folder. */
 const char *shared_path(const char *name);
 
 /* The vocabulary of a file; fails the test if that does not load. */

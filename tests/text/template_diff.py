@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Templates made at random, rendered by Jinja2 and by runnel: both must give the same text, or both an error.
 
-    template_diff.py PROGRAM [--seed N] [--cases N] [--seconds S] [--keep FILE] [--one TEMPLATE CONTEXT]
+    template_diff.py PROGRAM [--seed N] [--cases N] [--kind KIND] [--one TEMPLATE CONTEXT]
 
 PROGRAM is template_cases. Three kinds of cases: statements and expressions of a grammar; blocks cut out of the real
 templates of ../shared/oracles/chat and mutated; whole real templates mutated (templates and contexts both). Jinja2 is
-configured as transformers does it. What is left out of the comparison is written at `excused`. Exit 77: no jinja2."""
+configured as transformers does it. What is left out of the comparison is written at `excused`; that less than half is
+compared is a failure. Exit 77: no jinja2, or only the first kind of cases."""
 import argparse
 import datetime
-import glob
 import json
 import os
 import random
@@ -27,9 +27,11 @@ except ImportError:
     print("skipped: there is no jinja2")
     sys.exit(77)
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
+import shared  # noqa: E402
+
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
 SECONDS = int(NOW.replace(tzinfo=datetime.timezone.utc).timestamp())
-SHARED = os.environ.get("RUNNEL_SHARED", "../shared")
 
 
 # ---- The judge ----
@@ -91,7 +93,7 @@ def judge(env, template, context):
 BOUNDS = re.compile(r"beyond 64 bits|a complex number|can not be sliced|(width|length) must be an integer, not float|"
                     r"more than \d+|nested deeper|out of range|is not supported|too long|too big|begun on line|"
                     r"not allowed with integer format")
-ADDRESS = re.compile(r"object at 0x|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|<class|"
+ADDRESS = re.compile(r"object at 0x|%20object|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|<class|"
                      r"<generator|<bound method|_iterator object|<Cycler|<Joiner|<jinja2|<method", re.I)
 ABSENT = re.compile(r"%[-+]?\s*(block|extends|include|import|from|autoescape)\b|\b(lipsum|self|super|sameas)\b|"
                     r"\b(pprint|random|striptags|urlize|filesizeformat)\b|\\N|\\u[dD]|"
@@ -104,7 +106,8 @@ def excused(template, wanted, got):
         return True
     if wanted[0] == "text" and (ADDRESS.search(wanted[1]) or any(0xd800 <= ord(c) < 0xe000 for c in wanted[1])):
         return True
-    foreign = "too many statically nested|0x[0-9a-f]{6}|Exceeds the limit|complex"
+    # The last: a namespace's attribute in a tuple that is set, which older Jinja2 cannot read.
+    foreign = "too many statically nested|0x[0-9a-f]{6}|Exceeds the limit|complex|end of statement block', got '\\.'"
     return wanted[0] == "error" and re.search(foreign, wanted[1]) is not None
 
 
@@ -500,7 +503,7 @@ TAG = re.compile(r"\{%[-+]?\s*(\w+)")
 
 def load_templates():
     out = []
-    for path in sorted(glob.glob(os.path.join(SHARED, "oracles/chat/*.json"))):
+    for path in shared.files("oracles/chat/*.json"):
         with open(path) as f:
             data = json.load(f)
         out.append((data["template"], [case["context"] for case in data["cases"]]))
@@ -641,8 +644,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=10 ** 9)
-    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--cases", type=int, default=2500)
     parser.add_argument("--most", type=int, default=5, help="differences to report before giving up")
     parser.add_argument("--kind", choices=["grammar", "block", "whole"])
     parser.add_argument("--one", nargs=2, metavar=("TEMPLATE", "CONTEXT"))
@@ -659,8 +661,7 @@ def main():
     grammar, templates = Grammar(rng), load_templates()
     mutator = Mutator(rng, templates) if templates else None
     count = compared = errors = bad = 0
-    end = time.time() + options.seconds
-    while count < options.cases and time.time() < end and bad < options.most:
+    while count < options.cases and bad < options.most:
         kind = options.kind or rng.choices(["grammar", "block", "whole"], [70, 27, 3])[0]
         template, context = grammar.case() if kind == "grammar" or mutator is None else getattr(mutator, kind)()
         context = json.dumps(context)
@@ -678,7 +679,9 @@ def main():
             report(template, context, judge(env, template, context), runnel.render(template, context))
     print("%d cases, %d compared, %d of them errors in both, %d differ (seed %d)" % (count, compared, errors, bad,
                                                                                      options.seed))
-    sys.exit(bad > 0)
+    if bad == 0 and compared >= count / 2 and not templates:
+        sys.exit(77)
+    sys.exit(bad > 0 or compared < count / 2)
 
 
 if __name__ == "__main__":

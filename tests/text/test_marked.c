@@ -1,5 +1,6 @@
 /* Control tokens in texts of which parts are data: found only where none of their bytes is data. And the white space
  * that some special tokens take along. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,6 +261,64 @@ static void test_named(void **state)
     assert_int_equal(rn_heap_bytes(&heap), 0);
 }
 
+/* Tokens around a gap that are found by their names, and what ends an answer by its name: control tokens, though the
+ * file says that they are user-defined or ordinary. */
+static void test_by_name(void **state)
+{
+    static const struct {
+        const char *name;
+        enum rn_fim fim; /* RN_FIMS: none */
+        bool ends;
+    } cases[] = {{"<|fim_prefix|>", RN_FIM_PREFIX, false},
+                 {"<|prefix|>", RN_FIM_PREFIX, false},
+                 {"<|plamo:fim_prefix|>", RN_FIM_PREFIX, false},
+                 {"<|fim_suffix|>", RN_FIM_SUFFIX, false},
+                 {"<|suffix|>", RN_FIM_SUFFIX, false},
+                 {"<|plamo:fim_suffix|>", RN_FIM_SUFFIX, false},
+                 {"<|middle|>", RN_FIM_MIDDLE, false},
+                 {"<|plamo:fim_middle|>", RN_FIM_MIDDLE, false},
+                 {"<PAD>", RN_FIM_PAD, true},
+                 {"[PAD]", RN_FIM_PAD, true},
+                 {"<REPO>", RN_FIM_REPOSITORY, true},
+                 {"<|file_sep|>", RN_FIM_FILE, true},
+                 {"<|plamo:file_separator|>", RN_FIM_FILE, true},
+                 {"<|ifm|im_end|>", RN_FIMS, true}};
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (size_t i = 0; i < 2 * COUNT(cases); i++) {
+        const char *const words[] = {"a", cases[i / 2].name};
+        const int32_t kinds[] = {RN_TOKEN_NORMAL, i % 2 == 0 ? RN_TOKEN_USER : RN_TOKEN_NORMAL};
+        struct maker maker;
+        struct rn_vocab *vocab;
+        int32_t *tokens;
+        size_t count;
+        char text[64];
+
+        maker_init(&maker);
+        maker_string(&maker, KEY "model", "llama");
+        maker_strings(&maker, KEY "tokens", words, COUNT(words));
+        maker_array(&maker, KEY "token_type", RN_GGUF_I32, kinds, COUNT(words), sizeof kinds);
+        maker_bool(&maker, KEY "add_space_prefix", 0);
+        maker_u32(&maker, KEY "unknown_token_id", UINT32_MAX);
+        maker_u32(&maker, KEY "bos_token_id", UINT32_MAX);
+        maker_u32(&maker, KEY "eos_token_id", UINT32_MAX);
+        vocab = made(&heap, &maker);
+        if (rn_vocab_kind(vocab, 1) != RN_TOKEN_CONTROL || rn_vocab_is_end(vocab, 1) != cases[i / 2].ends)
+            fail_msg("%s: of type %d", cases[i / 2].name, (int)rn_vocab_kind(vocab, 1));
+        for (int f = 0; f < RN_FIMS; f++)
+            assert_int_equal(rn_vocab_fim(vocab, (enum rn_fim)f), cases[i / 2].fim == (enum rn_fim)f ? 1 : -1);
+        snprintf(text, sizeof text, "a%sa", cases[i / 2].name);
+        tokens = tokenize(&heap, vocab, text, strlen(text), 0, &count);
+        for (size_t k = 0; k < count; k++)
+            assert_int_equal(tokens[k], 0); /* its letters "a"; others are none */
+        rn_free(&heap, tokens);
+        rn_vocab_free(vocab);
+    }
+    assert_int_equal(rn_heap_bytes(&heap), 0);
+}
+
 /* A token of more than 256 bytes is none that is searched for, and a template that is too long to be one reserves
  * none. */
 static void test_long(void **state)
@@ -308,7 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges), cmocka_unit_test(test_named),      cmocka_unit_test(test_against_definition),
         cmocka_unit_test(test_strip),  cmocka_unit_test(test_strip_left), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_long),   cmocka_unit_test(test_by_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

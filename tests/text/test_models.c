@@ -350,6 +350,41 @@ static void test_plamo(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
+/* PLaMo-3's segments, each cut by itself: by the scores alone "ca", "aca" and "  a" would be taken. */
+static void test_plamo3(void **state)
+{
+    static const char *const texts[] = {"a",  "c",    "ca", "aca",  " ",    "  ", "  a", "\n",
+                                        "aa", "aaaa", "c<", "|>ca", "\n\n", "<",  "|",   ">"};
+    static const float scores[] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    static const char name[] = "c<|plamo:a|>ca", spaced[] = "c<|plamo: |>ca";
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, KEY "model", "plamo3");
+    maker_strings(&maker, KEY "tokens", texts, COUNT(texts));
+    maker_array(&maker, KEY "scores", RN_GGUF_F32, scores, COUNT(scores), sizeof scores);
+    vocab = made(&heap, &maker);
+    CHECK_IDS(vocab, "aca", 0, 3, );
+    CHECK_IDS(vocab, "caaa", 0, 2, 8, );       /* a run of three is none */
+    CHECK_IDS(vocab, "caaaaca", 0, 1, 9, 2, ); /* one of four is */
+    CHECK_IDS(vocab, "c a", 0, 1, 4, 0, );     /* one space */
+    CHECK_IDS(vocab, "c  aca", 0, 1, 5, 3, );  /* two are a segment */
+    CHECK_IDS(vocab, "\n\n\n\n", 0, 12, 12, ); /* newlines never */
+    CHECK_IDS(vocab,
+              "c\xee\xb8\x80"
+              "a\xee\xb8\x80\xee\xb8\x80",
+              0, 1, 0, ); /* U+EE00 is left out */
+    /* letters that are no tokens are the unknown one, 0 */
+    CHECK_IDS(vocab, name, 0, 1, 13, 14, 0, 0, 0, 0, 0, 0, 0, 14, 15, 2, );
+    CHECK_IDS(vocab, spaced, 0, 10, 14, 0, 0, 0, 0, 0, 0, 4, 11, );
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 /* ---- BPE by characters -------------------------------------------------------------------- */
 
 static const char *const gemma[] = {"<pad>",     "<eos>",  "<bos>",  "<unk>",  BLOCK,     "a",
@@ -412,13 +447,49 @@ static void test_whitespace(void **state)
     (void)state;
     rn_heap_init(&heap, NULL);
     put_gemma(&maker, "whitespace", "whitespace");
+    maker_bool(&maker, KEY "normalizer.lowercase", 1);
     vocab = made(&heap, &maker);
     CHECK_IDS(vocab, " AB \n\xe3\x80\x80 a\xc3\x89 ", 0, 9, 5, 11, );
     rn_vocab_free(vocab);
-    put_gemma(&maker, "whitespace", "whitespace");
-    maker_bool(&maker, KEY "normalizer.lowercase", 0);
+    for (int said = 0; said < 2; said++) {
+        put_gemma(&maker, "whitespace", "whitespace");
+        if (said)
+            maker_bool(&maker, KEY "normalizer.lowercase", 0);
+        vocab = made(&heap, &maker);
+        CHECK_IDS(vocab, "a B ab", 0, 5, 3, 9, );
+        rn_vocab_free(vocab);
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* A character of two bytes that has three in lower case, each of them a token. */
+static void test_bound_of_lower_case(void **state)
+{
+    static const char *const texts[] = {"<0xE2>", "<0xB1>", "<0xA5>", "x"};
+    static const int32_t types[] = {6, 6, 6, 1};
+    static const char *const merges[] = {"x x"};
+    enum { N = 100 };
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+    char text[2 * N];
+    size_t count;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        memcpy(text + (size_t)2 * i, "\xc8\xba", 2); /* U+023A; U+2C65 in lower case */
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, KEY "model", "whitespace");
+    maker_string(&maker, KEY "pre", "whitespace");
+    maker_strings(&maker, KEY "tokens", texts, COUNT(texts));
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, types, COUNT(types), sizeof types);
+    maker_strings(&maker, KEY "merges", merges, COUNT(merges));
+    maker_bool(&maker, KEY "normalizer.lowercase", 1);
     vocab = made(&heap, &maker);
-    CHECK_IDS(vocab, "a B ab", 0, 5, 3, 9, );
+    rn_free(&heap, tokenize(&heap, vocab, text, sizeof text, 0, &count));
+    assert_int_equal(count, 3 * N);
+    assert_true(rn_tokenize_bound(vocab, sizeof text) >= count);
     rn_vocab_free(vocab);
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
@@ -489,7 +560,7 @@ static bool try_with(uint64_t left, const char *model)
 
 static void test_refused_memory(void **state)
 {
-    static const char *const models[] = {"gemma4", "whitespace", "bert", "t5", "rwkv", "plamo2"};
+    static const char *const models[] = {"gemma4", "whitespace", "bert", "t5", "rwkv", "plamo2", "plamo3"};
     size_t i;
     int64_t n;
 
@@ -518,7 +589,7 @@ static bool ask(const void *user)
 /* A long text is asked about often, whatever it consists of, and ends when it is told to, with nothing held. */
 static void test_interrupted(void **state)
 {
-    static const char *const models[] = {"gemma4", "whitespace", "bert", "t5", "rwkv", "plamo2"};
+    static const char *const models[] = {"gemma4", "whitespace", "bert", "t5", "rwkv", "plamo2", "plamo3"};
     static const char *const repeated[] = {"a", "ab a "};
     enum { BYTES = 200000 };
     char *text = malloc(BYTES);
@@ -603,6 +674,25 @@ static void test_ends(void **state)
         assert_true(ids[0] == 2 && ids[asks] == 2);
         rn_vocab_free(vocab);
     }
+    for (size_t i = 0; i < 8; i++) { /* by the pre-tokenizer's name, unless the file says otherwise */
+        static const char *const pres[] = {"roberta-bpe", "jina-v1-en", "jina-v2-code", "gpt-2"};
+
+        maker_init(&maker);
+        maker_string(&maker, KEY "model", "gpt2");
+        maker_string(&maker, KEY "pre", pres[i / 2]);
+        maker_strings(&maker, KEY "tokens", pieces, COUNT(pieces));
+        maker_strings(&maker, KEY "merges", NULL, 0);
+        maker_u32(&maker, KEY "bos_token_id", 1);
+        maker_u32(&maker, KEY "eos_token_id", 2);
+        maker_u32(&maker, KEY "seperator_token_id", 2);
+        maker_bool(&maker, KEY "add_eos_token", 1);
+        if (i % 2 == 1)
+            maker_bool(&maker, KEY "add_sep_token", 0);
+        vocab = made(&heap, &maker);
+        assert_int_equal(rn_vocab_ends(vocab, false, ids), 1);
+        assert_int_equal(rn_vocab_ends(vocab, true, ids), i / 2 < 3 && i % 2 == 0 ? 2 : 1);
+        rn_vocab_free(vocab);
+    }
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
@@ -612,7 +702,8 @@ int main(void)
         cmocka_unit_test(test_wordpiece),      cmocka_unit_test(test_wordpiece_against_definition),
         cmocka_unit_test(test_rwkv),           cmocka_unit_test(test_plamo_against_search),
         cmocka_unit_test(test_plamo),          cmocka_unit_test(test_gemma),
-        cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_dna),
+        cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_bound_of_lower_case),
+        cmocka_unit_test(test_plamo3),         cmocka_unit_test(test_dna),
         cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_ends),
         cmocka_unit_test(test_interrupted),
     };

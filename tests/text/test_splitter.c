@@ -78,6 +78,7 @@ static const struct {
     const char *patterns[RN_SPLIT_MAX_PASSES];
 } cases[] = {
     {"gpt-2", {GPT2}},
+    {"roberta-bpe", {GPT2}},
     {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {"llama-bpe", {WORDS("{1,3}")}},
     {"dbrx", {WORDS("{1,3}")}},
@@ -91,6 +92,7 @@ static const struct {
      {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" WHITE "\\p{L}\\p{N}]++[\\r\\n]*|" S
       "*[\\r\\n]|" SPACES}},
     {"qwen35", {WORDS_OF("[\\p{L}\\p{M}]", "\\p{L}\\p{M}\\p{N}")}},
+    {"k2-horizon", {FORMS "|" FRONT "(?:\\p{L}|\\p{M}|\\x{200c}|\\x{200d})+|\\p{N}{1,3}|" SIGNS("[\\r\\n]*") LINES}},
     {"seed-coder", {FORMS "|" FRONT "\\p{L}+|\\p{N}{1}| ?[^" WHITE "\\p{L}\\p{N}\\r\\n]+|" LINES}},
     {"ufakzeka", {WORDS_SO_FAR("") SIGNS("[\\r\\n]*") LINES}},
     {"laguna", {LINE, WORDS("")}},
@@ -226,11 +228,12 @@ static size_t put_character(uint32_t c, char *out)
 static uint32_t random_character(uint64_t *seed)
 {
     static const uint32_t picked[] = {
-        ' ',    ' ',    ' ',    '\n',   '\r',   '\t',     '\n',   0xb,     0x85,    0xa0,    0x2003, 0x2028, 0x3000,
-        0x180e, 0x200b, 'a',    'Z',    's',    'T',      'r',    'E',     'v',     'l',     'L',    '\'',   '\'',
-        '\'',   '0',    '7',    '9',    '.',    '!',      '$',    '+',     '<',     '^',     '`',    '|',    '~',
-        '_',    0x301,  0x94d,  0x93e,  0xb2,   0x663,    0x2167, 0x1f680, 0x20ac,  0x4e00,  0x9fa5, 0xac00, 0xd7ff,
-        0x41f,  0x17f,  0x2018, 0xff01, 0xff21, 0x10ffff, 0xe000, 0,       0x10400, 0x1e900, 0x1f88, 0x2b0};
+        ' ',    ' ',    ' ',      '\n',   '\r',   '\t',    '\n',    0xb,    0x85,  0xa0,   0x2003,
+        0x2028, 0x3000, 0x180e,   0x200b, 'a',    'Z',     's',     'T',    'r',   'E',    'v',
+        'l',    'L',    '\'',     '\'',   '\'',   '0',     '7',     '9',    '.',   '!',    '$',
+        '+',    '<',    '^',      '`',    '|',    '~',     '_',     0x301,  0x94d, 0x93e,  0xb2,
+        0x663,  0x2167, 0x1f680,  0x20ac, 0x4e00, 0x9fa5,  0xac00,  0xd7ff, 0x41f, 0x17f,  0x2018,
+        0xff01, 0xff21, 0x10ffff, 0xe000, 0,      0x10400, 0x1e900, 0x1f88, 0x2b0, 0x200c, 0x200d};
     uint64_t r = rn_splitmix64(seed);
     uint32_t c = (uint32_t)(r >> 16) % (0x110000 - 0x800);
 

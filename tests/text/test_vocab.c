@@ -442,6 +442,37 @@ static void expect(struct maker *maker, runnel_status status, const char *word)
     maker_fini(maker);
 }
 
+/* A number that is no token's counts as absent: what the model's files mean when they say nothing stays, and the key is
+ * told, once. */
+static void test_strays(void **state)
+{
+    static const char *const keys[] = {KEY "bos_token_id", KEY "padding_token_id", KEY "fim_pre_token_id",
+                                       KEY "middle_token_id"};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        const struct rn_stray_id *stray;
+
+        maker_init(&maker);
+        put_spm(&maker);
+        maker_u32(&maker, keys[i], COUNT(spm_texts));
+        vocab = made(&heap, &maker);
+        stray = rn_vocab_stray(vocab, 0);
+        assert_non_null(stray);
+        assert_string_equal(stray->key, keys[i]);
+        assert_int_equal(stray->id, COUNT(spm_texts));
+        assert_null(rn_vocab_stray(vocab, 1));
+        assert_int_equal(rn_vocab_bos(vocab), 1);
+        assert_int_equal(rn_vocab_fim(vocab, RN_FIM_PREFIX), -1);
+        rn_vocab_free(vocab);
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 static void test_refused(void **state)
 {
     static const char *const models[] = {"tests", "replit", "\x01odd"};
@@ -472,7 +503,7 @@ static void test_refused(void **state)
     for (i = 0; i < COUNT(keys); i++) {
         maker_init(&maker);
         put_spm(&maker);
-        maker_u32(&maker, keys[i], COUNT(spm_texts));
+        maker_string(&maker, keys[i], "1");
         expect(&maker, RUNNEL_FORMAT, keys[i]);
         maker_init(&maker);
         put_spm(&maker);
@@ -728,6 +759,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bpe),
         cmocka_unit_test(test_detokenize_sizes),
+        cmocka_unit_test(test_strays),
         cmocka_unit_test(test_spm),
         cmocka_unit_test(test_unknown_runs),
         cmocka_unit_test(test_scores_against_definition),

@@ -12,8 +12,9 @@
 
 #include "base/rng.h"
 #include "tests/sim/manual.h"
+#include "tests/support/patience.h"
 
-enum { STREAMS = 64, PATIENCE_S = 600 };
+enum { STREAMS = 64 };
 
 /* The answer of one request as far as it has come. */
 static struct stream {
@@ -120,7 +121,7 @@ static void run(struct rig *rig)
 void rig_settle(struct rig *rig)
 {
     const struct timespec millisecond = {0, 1000000};
-    time_t start = time(NULL);
+    const time_t began = patience_now();
 
     for (unsigned calm = 0; calm < 2; calm = rig_stats(rig).messages == 0 ? calm + 1 : 0) {
         if (rig->plan.threads) {
@@ -129,7 +130,7 @@ void rig_settle(struct rig *rig)
         } else {
             run(rig);
         }
-        if (time(NULL) - start > PATIENCE_S)
+        if (patience_now() - began > PATIENCE_S)
             fail_msg("it does not come to rest");
     }
     if (!rig->plan.threads)
@@ -213,12 +214,12 @@ static void judge(const struct rig *rig, const struct stream *stream)
 runnel_usage rig_end(struct rig *rig, unsigned id)
 {
     struct stream *stream = &streams[id];
-    time_t start = time(NULL);
+    const time_t began = patience_now();
     const runnel_usage *usage = &stream->end.usage;
 
     while (!stream->ended) {
         run(rig);
-        if (time(NULL) - start > PATIENCE_S)
+        if (patience_now() - began > PATIENCE_S)
             fail_msg("chain %u does not end", stream->ask.chain);
     }
     judge(rig, stream);

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "tests/actors/fixture.h"
 #include "tests/tiers/rig.h"
+#include "tests/support/child.h"
 
 /* FIRST: answers of the first life, so that something is in the folder however slow the machine is. */
 enum { LIVES = UNLESS_SLOW(200, 20), PROMPT = 100, MOST_US = 12000, FIRST = UNLESS_SLOW(100, 30) };
@@ -59,15 +60,13 @@ static void test_killed(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     for (uint32_t life = 0; life < LIVES; life++) {
-        int pipes[2], status;
+        int pipes[2];
         struct told told;
         uint64_t cold = 0;
         pid_t child;
 
         assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
-        fflush(NULL);
-        child = fork();
-        assert_true(child >= 0);
+        child = child_fork();
         if (child == 0)
             serve(folder, life, pipes[1]);
         close(pipes[1]);
@@ -77,9 +76,7 @@ static void test_killed(void **state)
             n_answers++;
         }
         usleep((unsigned)(rn_splitmix64(&rng) % MOST_US));
-        kill(child, SIGKILL);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        child_kill(child);
         for (; read(pipes[0], &told, sizeof told) == sizeof told; n_answers++)
             cold += told.cold;
         close(pipes[0]);

@@ -10,8 +10,9 @@
 
 #include "tests/cache/redis_fixture.h"
 #include "tests/tiers/rig.h"
+#include "tests/support/patience.h"
 
-enum { PROMPT = 100, FULL = (PROMPT - 1) / RIG_BLOCK * RIG_BLOCK, PATIENCE_S = 20 };
+enum { PROMPT = 100, FULL = (PROMPT - 1) / RIG_BLOCK * RIG_BLOCK };
 
 static uint32_t n_others; /* families that came once */
 
@@ -42,10 +43,9 @@ static uint64_t bytes_put(struct rig *rig)
 static bool comes_back(struct rig *rig)
 {
     const struct timespec pause = {0, 200000000};
-    struct timespec begin, now;
+    struct patience patience = {0};
 
-    for (clock_gettime(CLOCK_MONOTONIC, &begin), now = begin; now.tv_sec - begin.tv_sec < PATIENCE_S;
-         clock_gettime(CLOCK_MONOTONIC, &now)) {
+    while (patience_left(&patience)) {
         crowd_out(rig);
         if (ask(rig, 0) == FULL)
             return true;

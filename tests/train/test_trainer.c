@@ -19,6 +19,7 @@
 #include "cpu/cpu.h"
 #include "train/trainer.h"
 #include "tests/base/whole_file.h"
+#include "tests/support/child.h"
 
 enum { VOCAB = 9, WIDTH = 16, TOKENS = 12, TEXTS = 2 };
 
@@ -187,12 +188,12 @@ static void test_kill(void **state)
     learn(&whole, 60);
     for (int round = 0; round < 4; round++) {
         pid_t child;
-        int status, done[2];
+        int done[2];
         char byte;
 
         assert_int_equal(pipe(done), 0);
         unlink(path);
-        child = fork();
+        child = child_fork();
         if (child == 0) {
             begin(&trainer, &usual);
             for (;;) {
@@ -201,14 +202,12 @@ static void test_kill(void **state)
                     _exit(1);
             }
         }
+        close(done[1]); /* a child that ends by itself is the end of the pipe */
         for (int i = 0; i <= 3 * round; i++)
             assert_int_equal(read(done[0], &byte, 1), 1);
         usleep(300u * (unsigned)round);
-        kill(child, SIGKILL);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
+        child_kill(child);
         close(done[0]);
-        close(done[1]);
         begin(&trainer, &usual);
         assert_int_equal(rn_trainer_load(&trainer, path, &error), RUNNEL_OK);
         assert_true(trainer.step > (uint32_t)(3 * round));

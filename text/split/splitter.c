@@ -38,10 +38,11 @@
 static const struct rn_pre table[] = {
     {"default", {SET(rn_set_default_punct, RN_MANY, 0), GPT2, NUMBER, BY_HAND(rn_next_three)}, 4, 0},
     {"gpt-2 phi-2 mpt olmo jais exaone4 gigachat a.x-4.0 mellum trillion granite-docling jina-es jina-de jina-v2-es "
-     "jina-v2-de modern-bert jina-v1-en jina-v2-code roberta-bpe",
+     "jina-v2-de modern-bert",
      {GPT2},
      1,
      0},
+    {"jina-v1-en jina-v2-code roberta-bpe", {GPT2}, 1, RN_PRE_ADD_SEP},
     {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      {WORDS(3, 0)},
      1,
@@ -55,6 +56,7 @@ static const struct rn_pre table[] = {
      1,
      0},
     {"qwen35", {WORDS(1, RN_PASS_MARKS)}, 1, 0},
+    {"k2-horizon", {WORDS(3, RN_PASS_JOINERS)}, 1, 0},
     {"seed-coder", {WORDS(1, RN_PASS_NO_TAIL)}, 1, 0},
     {"ufakzeka", {WORDS(1, RN_PASS_NO_SHORT)}, 1, 0},
     {"laguna", {LINE, WORDS(1, 0)}, 2, 0},

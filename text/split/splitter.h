@@ -20,14 +20,15 @@
 #define RN_SPLIT_MAX_PASSES 6
 
 enum rn_pass_flag {
-    RN_PASS_SPACE = 1,      /* set passes: one white space may precede */
-    RN_PASS_BLANK = 2,      /* set passes: one U+0020 may precede */
-    RN_PASS_MARKS = 4,      /* words: marks are letters */
-    RN_PASS_NO_SHORT = 8,   /* words: no English short forms ('s, 're) */
-    RN_PASS_NO_TAIL = 16,   /* words, DeepSeek's: signs without the newlines after them */
-    RN_PASS_SLASHES = 32,   /* cased words: slashes as well as newlines after signs */
-    RN_PASS_CASCADE = 64,   /* words: white space in parts of 512, 256, ... */
-    RN_PASS_HAN_APART = 128 /* cased words: Han characters are words of their own */
+    RN_PASS_SPACE = 1,       /* set passes: one white space may precede */
+    RN_PASS_BLANK = 2,       /* set passes: one U+0020 may precede */
+    RN_PASS_MARKS = 4,       /* words: marks are letters */
+    RN_PASS_NO_SHORT = 8,    /* words: no English short forms ('s, 're) */
+    RN_PASS_NO_TAIL = 16,    /* words, DeepSeek's: signs without the newlines after them */
+    RN_PASS_SLASHES = 32,    /* cased words: slashes as well as newlines after signs */
+    RN_PASS_CASCADE = 64,    /* words: white space in parts of 512, 256, ... */
+    RN_PASS_HAN_APART = 128, /* cased words: Han characters are words of their own */
+    RN_PASS_JOINERS = 256    /* words: marks, U+200C and U+200D are letters, but go on with signs */
 };
 
 struct rn_pass {
@@ -47,12 +48,13 @@ struct rn_pre {
 };
 
 enum rn_pre_flag {
-    RN_PRE_WHOLE_WORDS = 1,  /* a word that is a token is that token, whatever the merges say */
-    RN_PRE_ADD_BOS = 2,      /* unless the file says otherwise */
-    RN_PRE_TEXT = 4,         /* merges characters, not bytes in GPT-2's alphabet; bytes are <0xNN> */
-    RN_PRE_BLOCKS = 8,       /* with RN_PRE_TEXT: U+2581 stands for a space in the tokens */
-    RN_PRE_NEWLINES = 16,    /* with RN_PRE_TEXT: a run of newlines that is a token is that token */
-    RN_PRE_MUST_ADD_BOS = 32 /* whatever the file says */
+    RN_PRE_WHOLE_WORDS = 1,   /* a word that is a token is that token, whatever the merges say */
+    RN_PRE_ADD_BOS = 2,       /* unless the file says otherwise */
+    RN_PRE_TEXT = 4,          /* merges characters, not bytes in GPT-2's alphabet; bytes are <0xNN> */
+    RN_PRE_BLOCKS = 8,        /* with RN_PRE_TEXT: U+2581 stands for a space in the tokens */
+    RN_PRE_NEWLINES = 16,     /* with RN_PRE_TEXT: a run of newlines that is a token is that token */
+    RN_PRE_MUST_ADD_BOS = 32, /* whatever the file says */
+    RN_PRE_ADD_SEP = 64       /* a separator between two texts, unless the file says otherwise */
 };
 
 /* By its name in tokenizer.ggml.pre; NULL: not known. */

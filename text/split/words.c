@@ -2,6 +2,8 @@
  * function stands the expression it is. See splitter.h. */
 #include "text/split/passes.h"
 
+#include <string.h>
+
 #define SPOKEN (RN_CHAR_SPACE | RN_CHAR_LETTER | RN_CHAR_NUMBER)
 #define UPPER (RN_CHAR_LU | RN_CHAR_LT | RN_CHAR_LM | RN_CHAR_LO | RN_CHAR_MARK)
 #define LOWER (RN_CHAR_LL | RN_CHAR_LM | RN_CHAR_LO | RN_CHAR_MARK)
@@ -106,14 +108,30 @@ size_t rn_next_gpt2(const struct rn_pass *pass, const char *text, size_t from, s
     return next_spaces(text, at, end, false);
 }
 
+/* U+200C or U+200D: three bytes. */
+static bool is_joiner(const struct rn_pass *pass, const char *text, size_t at, size_t end)
+{
+    return (pass->flags & RN_PASS_JOINERS) && end - at >= 3 && memcmp(text + at, "\xe2\x80", 2) == 0 &&
+           (text[at + 2] & 0xfe) == 0x8c;
+}
+
+static size_t run_word(const struct rn_pass *pass, const char *text, size_t at, size_t end, uint16_t letters)
+{
+    at = rn_run(text, at, end, letters, RN_MANY);
+    while (is_joiner(pass, text, at, end))
+        at = rn_run(text, at + 3, end, letters, RN_MANY);
+    return at;
+}
+
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,most}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+
  * |\s+(?!\S)|\s+
- * RN_PASS_MARKS: [\p{L}\p{M}]+ for \p{L}+ and [^\s\p{L}\p{M}\p{N}] for [^\s\p{L}\p{N}]. RN_PASS_NO_SHORT: without
+ * RN_PASS_MARKS: [\p{L}\p{M}]+ for \p{L}+ and [^\s\p{L}\p{M}\p{N}] for [^\s\p{L}\p{N}]. RN_PASS_JOINERS:
+ * [\p{L}\p{M}\u200C\u200D]+ for \p{L}+ alone. RN_PASS_NO_SHORT: without
  * the first alternative. RN_PASS_NO_TAIL: [\r\n]* is not there. RN_PASS_CASCADE: next_cascade's for the last two. */
 size_t rn_next_words(const struct rn_pass *pass, const char *text, size_t from, size_t at, size_t end)
 {
-    uint16_t letters = RN_CHAR_LETTER | (pass->flags & RN_PASS_MARKS ? RN_CHAR_MARK : 0);
-    uint16_t others = (uint16_t) ~(SPOKEN | letters);
+    uint16_t letters = RN_CHAR_LETTER | (pass->flags & (RN_PASS_MARKS | RN_PASS_JOINERS) ? RN_CHAR_MARK : 0);
+    uint16_t others = (uint16_t) ~(SPOKEN | (pass->flags & RN_PASS_MARKS ? RN_CHAR_MARK : 0));
     size_t form = pass->flags & RN_PASS_NO_SHORT ? 0 : short_form(text, at, end, true);
     uint32_t n, n_next;
     uint16_t class;
@@ -121,12 +139,13 @@ size_t rn_next_words(const struct rn_pass *pass, const char *text, size_t from, 
     if (form > 0)
         return at + form;
     class = rn_peek(text, at, end, &n);
-    if (class & letters)
-        return rn_run(text, at + n, end, letters, RN_MANY);
+    if ((class & letters) || is_joiner(pass, text, at, end))
+        return run_word(pass, text, at + n, end, letters);
     if (class & RN_CHAR_NUMBER)
         return rn_run(text, at, end, RN_CHAR_NUMBER, pass->most);
-    if (!is_newline(text[at]) && (rn_peek(text, at + n, end, &n_next) & letters))
-        return rn_run(text, at + n, end, letters, RN_MANY);
+    if (!is_newline(text[at]) &&
+        ((rn_peek(text, at + n, end, &n_next) & letters) || is_joiner(pass, text, at + n, end)))
+        return run_word(pass, text, at + n, end, letters);
     if (text[at] == ' ')
         class = rn_peek(text, at + n, end, &n_next);
     if (class & others) {

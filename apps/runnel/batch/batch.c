@@ -106,6 +106,22 @@ static void describe_adapters(const struct batch *batch, char *text, size_t room
                  (unsigned long long)all);
 }
 
+/* Where the model is computed, as far as its texts hang on it: what "auto" has chosen. Of the CPU's instruction sets
+ * AMX, which is the best where there is one, has bits of its own. */
+static const char *used_device(const struct batch *batch)
+{
+    static const char amx[] = "cpu:avx512-amx";
+    const char *device = batch->app.options->device;
+    runnel_device_info cpu = {.struct_size = sizeof cpu};
+
+    if (strcmp(device, "auto") == 0)
+        device = batch->app.info.device_layers > 0 ? "cuda" : "cpu";
+    if (strcmp(device, "cpu") == 0 && runnel_engine_device(batch->app.engine, device, &cpu, NULL) == RUNNEL_OK &&
+        strncmp(cpu.kernels, amx + strlen("cpu:"), strlen(amx) - strlen("cpu:")) == 0)
+        device = amx;
+    return device;
+}
+
 static void collect_settings(const struct batch *batch, struct batch_setting settings[N_SETTINGS], size_t *n)
 {
     const struct app_options *options = batch->app.options;
@@ -128,7 +144,7 @@ static void collect_settings(const struct batch *batch, struct batch_setting set
     set(settings, n, "adapters", adapters);
     set(settings, n, "order", options->unordered ? "unordered" : "ordered");
     set(settings, n, "errors", options->errors_file != NULL ? "in a file of their own" : ""); /* "": older versions */
-    set(settings, n, "device", options->device);
+    set(settings, n, "device", used_device(batch));
     set(settings, n, "device-layers", layers);
     set(settings, n, "kv-type", options->kv_type);
     set_number(settings, n, "kv-size", options->kv_bytes);
@@ -239,31 +255,32 @@ static int run_job(struct batch *batch, const char *journal_path)
     return end_job(batch);
 }
 
-static bool check_options(const struct app_options *options)
+/* An exit code. */
+static int check_options(const struct app_options *options)
 {
     if (options->resume && options->overwrite) {
         app_error("--resume and --overwrite exclude each other");
-        return false;
+        return APP_USAGE;
     }
     if (is_passing(options) && (options->resume || options->journal != NULL)) {
         app_error("%s: a job with - for standard input or output keeps no journal and cannot go on",
                   options->resume ? "--resume" : "--journal");
-        return false;
+        return APP_USAGE;
     }
     if (options->journal != NULL && *options->journal == '\0') {
         app_error("--journal is empty: it takes the name of a file");
-        return false;
+        return APP_USAGE;
     }
     if (options->errors_file != NULL && app_is_standard(options->errors_file)) {
         app_error("--errors takes a file: answers go to standard output");
-        return false;
+        return APP_USAGE;
     }
     if (options->summary_file != NULL && app_is_standard(options->summary_file) &&
         app_is_standard(options->operands[2])) {
         app_error("--summary -: answers go to standard output");
-        return false;
+        return APP_USAGE;
     }
-    return options->summary_file == NULL || batch_check_summary(options->summary_file);
+    return options->summary_file != NULL ? batch_check_summary(options->summary_file) : APP_OK;
 }
 
 int app_batch(const struct app_options *options)
@@ -272,12 +289,13 @@ int app_batch(const struct app_options *options)
     struct batch *batch = NULL;
     char *journal_path = NULL;
     bool memory = true;
-    int code = APP_USAGE;
+    int code = APP_OK;
 
     if (options->check)
         return batch_check(options);
-    if (!check_options(options))
-        return APP_USAGE;
+    code = check_options(options);
+    if (code != APP_OK)
+        return code;
     batch = calloc(1, sizeof *batch);
     if (!is_passing(options))
         memory = asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
@@ -290,8 +308,7 @@ int app_batch(const struct app_options *options)
     batch->app.options = options;
     batch->input.fd = -1;
     batch->model_name = slash != NULL ? slash + 1 : options->operands[0];
-    if (check_existing(options, journal_path))
-        code = run_job(batch, journal_path);
+    code = check_existing(options, journal_path) ? run_job(batch, journal_path) : APP_USAGE;
     close_batch(batch);
     free(batch);
     free(journal_path);

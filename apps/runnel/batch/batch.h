@@ -18,6 +18,7 @@ enum batch_leave { BATCH_GO, BATCH_LATER, BATCH_NEVER };
 struct batch_owner {
     enum batch_leave (*ask)(void *user, uint64_t *retry_ms, struct openai_error *error); /* once for each line */
     void (*pay)(void *user, uint64_t tokens); /* read and written for a line that is done */
+    bool (*room)(void *user, uint64_t bytes); /* for so many bytes of answers in all; false: the job stops, cancelled */
     /* A line of more than loop_bytes: takes raw->bytes, has batch_line_new make a line of it on any thread, and gives it
      * to batch_take_line. Until then no other line is read, and the batch is kept. */
     void (*read)(void *user, const struct batch_raw *raw, size_t limit);
@@ -58,6 +59,9 @@ struct batch {
 bool batch_begin(struct batch *batch, const char *journal_path);
 void batch_end(struct batch *batch);
 
+/* Bytes of the answers that the job has: those in its files, and those in the journal that wait to be written. */
+uint64_t batch_answer_bytes(const struct batch *batch);
+
 /* What can be done now without waiting; batch->now_us is set. False: the job is over, and batch->code says how. */
 bool batch_turn(struct batch *batch);
 
@@ -79,8 +83,8 @@ void batch_show(struct batch *batch);
 /* What the job has come to, on standard error, unless --quiet. */
 void batch_summary(const struct batch *batch, const struct batch_counts *counts);
 
-/* Whether --summary names what can be written: asked before the work begins. False after a message. */
-bool batch_check_summary(const char *path);
+/* Whether --summary names what can be written: asked before the work begins. An exit code, after a message. */
+int batch_check_summary(const char *path);
 
 /* And as JSON, to the file of --summary; batch->code says how the job ends. False after a message. */
 bool batch_write_summary(const struct batch *batch, const struct batch_counts *counts);

@@ -34,7 +34,7 @@ static runnel_status count_text(const struct check *check, const char *text, siz
     runnel_status status = runnel_tokenize(check->app.model, text, n, RUNNEL_TOKENIZE_BOS, NULL, 0, count);
 
     if (status != RUNNEL_OK)
-        snprintf(error->message, sizeof error->message, "%s", runnel_status_text(status));
+        snprintf(error->message, sizeof error->message, "%s", app_tokenize_fault(status, n));
     return status;
 }
 
@@ -243,13 +243,11 @@ static int check_lines(struct check *check)
     enum batch_read read = BATCH_LINE;
     struct batch_raw raw;
 
-    while (limit == 0 || check->input.number < limit) {
+    while ((limit == 0 || check->input.number < limit) && read != BATCH_END && read != BATCH_ERROR) {
         read = batch_input_next(&check->input, &raw);
-        if (read != BATCH_LINE)
-            break;
-        if (raw.blank)
-            free(raw.bytes);
-        else if (!check_line(check, &raw))
+        if (read == BATCH_WAIT)
+            batch_input_ready(&check->input, APP_TICK_MS);
+        else if (read == BATCH_LINE && !raw.blank && !check_line(check, &raw))
             return APP_FAILURE;
         if (app_interrupted() || !app_flush())
             return APP_CANCELLED;

@@ -28,6 +28,7 @@ enum statement {
     WRITTEN,
     COUNT,
     KNOWN,
+    WAITING,
     BEGIN,
     COMMIT,
     N_STATEMENTS
@@ -49,6 +50,7 @@ static const char *const texts[N_STATEMENTS] = {
     [COUNT] = "SELECT sum(good IS NOT NULL), sum(good = 1), sum(good = 0), sum(prompt), sum(cached), sum(completion),"
               " sum(shifts), sum(shifted) FROM line LEFT JOIN shift USING (number) WHERE state > 0",
     [KNOWN] = "SELECT max(number) FROM line",
+    [WAITING] = "SELECT sum(length(text)) FROM answer",
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
 };
@@ -191,6 +193,16 @@ static bool get_number(struct batch_journal *journal, const char *key, uint64_t 
     return true;
 }
 
+/* Of a statement that takes nothing: the number in its only row; 0 for null. */
+static bool first_number(struct batch_journal *journal, enum statement which, uint64_t *value)
+{
+    bool row = false, good = step(journal, which, &row);
+
+    *value = row ? column(journal, which, 0) : 0;
+    sqlite3_reset(journal->statements[which]);
+    return good;
+}
+
 static const char *const place_keys[BATCH_FILES][2] = {{"out_bytes", "tail_hash"}, {"error_bytes", "error_hash"}};
 
 static bool write_job(struct batch_journal *journal, const struct batch_job *job)
@@ -206,15 +218,14 @@ static bool write_job(struct batch_journal *journal, const struct batch_job *job
 static bool read_job(struct batch_journal *journal, struct batch_job *job)
 {
     uint64_t created = 0;
-    bool row = false, good = get_number(journal, "created", &created) && get_number(journal, "next", &job->next) &&
-                             get_number(journal, "lines", &job->lines) && step(journal, KNOWN, &row);
+    bool good = get_number(journal, "created", &created) && get_number(journal, "next", &job->next) &&
+                get_number(journal, "lines", &job->lines) && first_number(journal, KNOWN, &job->known) &&
+                first_number(journal, WAITING, &job->waiting_bytes);
 
     for (size_t i = 0; i < BATCH_FILES; i++) /* what an older version did not write is 0 */
         good = good && get_number(journal, place_keys[i][0], &job->places[i].bytes) &&
                get_number(journal, place_keys[i][1], &job->places[i].tail_hash);
     job->created = (int64_t)created;
-    job->known = row ? column(journal, KNOWN, 0) : 0;
-    sqlite3_reset(journal->statements[KNOWN]);
     return good;
 }
 

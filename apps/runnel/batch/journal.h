@@ -47,9 +47,10 @@ struct batch_job {
         uint64_t bytes;     /* that are complete */
         uint64_t tail_hash; /* of the last of them */
     } places[BATCH_FILES];
-    uint64_t next;  /* ordered: the first line that is in no file */
-    uint64_t lines; /* of the input; 0: its end was not reached */
-    uint64_t known; /* number of the last line that has a row */
+    uint64_t next;          /* ordered: the first line that is in no file */
+    uint64_t lines;         /* of the input; 0: its end was not reached */
+    uint64_t known;         /* number of the last line that has a row */
+    uint64_t waiting_bytes; /* of the answers that are in no file yet */
 };
 
 struct batch_counts {

@@ -167,6 +167,7 @@ static bool write_line(void *user, uint64_t number, bool good, const char *text,
     }
     job->next = number + 1;
     file->place->bytes += n;
+    job->waiting_bytes -= n;
     group->last = number;
     group->bytes += n;
     group->lines++;

@@ -92,33 +92,64 @@ static bool judge_choice(struct batch *batch, struct batch_line *line, size_t at
     return false;
 }
 
-static bool record(struct batch *batch, struct batch_line *line)
+/* The line of the output, in answer->text, to be freed also behind false, which comes after a message. */
+static bool write_answer(const struct batch *batch, struct batch_line *line, struct batch_answer *answer)
 {
-    struct batch_answer answer;
     char *text = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&text, &n);
     bool good = to != NULL;
 
+    *answer = (struct batch_answer){0};
     if (good) {
-        batch_line_write(to, line, batch->model_name, batch->job.created, &answer);
+        batch_line_write(to, line, batch->model_name, batch->job.created, answer);
         good = ferror(to) == 0;
         good = fclose(to) == 0 && good;
     }
-    if (!good) {
-        app_error("line %llu: not enough memory for its answer", (unsigned long long)line->number);
-    } else {
-        answer.text = text;
-        answer.n = n;
-        good = batch_journal_answer(batch->journal, &answer);
-        batch->tokens += answer.prompt_tokens - answer.cached_tokens + answer.completion_tokens;
-        batch->done_lines++;
-        if (good && batch->owner.pay != NULL)
-            batch->owner.pay(batch->owner.user, answer.prompt_tokens + answer.completion_tokens);
-    }
-    free(text);
+    answer->text = text;
+    answer->n = n;
     if (!good)
-        stop(batch, APP_FAILURE);
+        app_error("line %llu: not enough memory for its answer", (unsigned long long)line->number);
+    return good;
+}
+
+uint64_t batch_answer_bytes(const struct batch *batch)
+{
+    uint64_t sum = batch->job.waiting_bytes;
+
+    for (size_t i = 0; i < BATCH_FILES; i++)
+        sum += batch->job.places[i].bytes;
+    return sum;
+}
+
+/* Whether the job's owner has room for it: an answer without room is none, and the job ends with those before it. */
+static bool has_room(const struct batch *batch, const struct batch_answer *answer)
+{
+    const struct batch_owner *owner = &batch->owner;
+
+    return owner->room == NULL || owner->room(owner->user, batch_answer_bytes(batch) + answer->n);
+}
+
+static void count_answer(struct batch *batch, const struct batch_answer *answer)
+{
+    batch->job.waiting_bytes += answer->n;
+    batch->tokens += answer->prompt_tokens - answer->cached_tokens + answer->completion_tokens;
+    batch->done_lines++;
+    if (batch->owner.pay != NULL)
+        batch->owner.pay(batch->owner.user, answer->prompt_tokens + answer->completion_tokens);
+}
+
+static bool record(struct batch *batch, struct batch_line *line)
+{
+    struct batch_answer answer;
+    bool written = write_answer(batch, line, &answer), fits = !written || has_room(batch, &answer);
+    bool good = written && fits && batch_journal_answer(batch->journal, &answer);
+
+    if (good)
+        count_answer(batch, &answer);
+    else
+        stop(batch, fits ? APP_FAILURE : APP_CANCELLED);
+    free((char *)(uintptr_t)answer.text);
     return good;
 }
 
@@ -421,6 +452,8 @@ static bool read_line(struct batch *batch)
         if (batch->input.number < batch->job.known)
             return changed(batch, batch->input.number + 1);
         return batch_journal_end(batch->journal, batch->input.number);
+    case BATCH_WAIT:
+        return true;
     case BATCH_ERROR:
         return false;
     case BATCH_LINE:

@@ -123,15 +123,32 @@ static int own_output(const struct stat *named)
     return -1;
 }
 
-bool batch_check_summary(const char *path)
+/* Whether a file can be written beside its place, behind the links, and put there. */
+static int check_place(const char *path)
+{
+    char *target = realpath(path, NULL);
+    bool can = app_can_make(target != NULL ? target : path);
+
+    if (!can)
+        app_error("--summary %s: nothing can be written there: %s", path, strerror(errno));
+    free(target);
+    return can ? APP_OK : APP_FAILURE;
+}
+
+int batch_check_summary(const char *path)
 {
     struct stat named;
 
-    if (app_is_standard(path) || stat(path, &named) != 0 || own_output(&named) >= 0 || S_ISREG(named.st_mode) ||
-        S_ISFIFO(named.st_mode) || S_ISCHR(named.st_mode))
-        return true;
+    if (app_is_standard(path))
+        return APP_OK;
+    if (stat(path, &named) != 0)
+        return lstat(path, &named) == 0 ? APP_OK : check_place(path);
+    if (own_output(&named) >= 0 || S_ISFIFO(named.st_mode) || S_ISCHR(named.st_mode))
+        return APP_OK;
+    if (S_ISREG(named.st_mode))
+        return check_place(path);
     app_error("--summary %s: not a file, a pipe or a terminal", path);
-    return false;
+    return APP_USAGE;
 }
 
 static bool complain(const char *path)

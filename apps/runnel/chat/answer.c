@@ -11,44 +11,65 @@ static const char PLAIN[] = "{% for m in messages %}{% if m.role == 'system' %}{
                             "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 static const char PLAIN_STOP[] = "\nUser:";
 
+static void drop_last_call(struct chat_answer *answer)
+{
+    struct chat_call *call = answer->calls[--answer->n_calls];
+
+    chat_buffer_close(&call->name);
+    chat_buffer_close(&call->id);
+    chat_buffer_close(&call->arguments);
+    free(call);
+}
+
 void chat_answer_close(struct chat_answer *answer)
 {
     chat_buffer_close(&answer->content);
     chat_buffer_close(&answer->reasoning);
-    for (unsigned i = 0; i < answer->n_calls; i++) {
-        chat_buffer_close(&answer->calls[i].name);
-        chat_buffer_close(&answer->calls[i].id);
-        chat_buffer_close(&answer->calls[i].arguments);
-    }
+    while (answer->n_calls > 0)
+        drop_last_call(answer);
+    free(answer->calls);
     *answer = (struct chat_answer){0};
 }
 
+/* Room for one call more. False: no memory. */
+static bool make_room(struct chat_answer *answer)
+{
+    size_t room = answer->n_calls < answer->room ? answer->room : 2 * answer->room + 8;
+    struct chat_call **grown = room > answer->room ? realloc(answer->calls, room * sizeof *grown) : answer->calls;
+
+    if (grown == NULL)
+        return false;
+    answer->calls = grown;
+    answer->room = room;
+    return true;
+}
+
+/* False: no memory. */
 static bool call_open(struct chat_answer *answer)
 {
-    struct chat_call *call = &answer->calls[answer->n_calls];
+    struct chat_call *call = make_room(answer) ? calloc(1, sizeof *call) : NULL;
 
-    if (answer->n_calls == CHAT_MAX_CALLS)
+    if (call == NULL)
         return false;
-    *call = (struct chat_call){0};
-    answer->n_calls++;
+    answer->calls[answer->n_calls++] = call;
     return chat_buffer_open(&call->name) && chat_buffer_open(&call->id) && chat_buffer_open(&call->arguments);
 }
 
 /* The id of a call: the model's own, or its number. */
-static void put_call_id(FILE *to, struct chat_call *call, unsigned number)
+static void put_call_id(FILE *to, struct chat_call *call, size_t number)
 {
     fflush(call->id.to);
     if (call->id.n > 0)
         app_json_string(to, call->id.bytes, call->id.n);
     else
-        fprintf(to, "\"call_%u\"", number);
+        fprintf(to, "\"call_%zu\"", number);
 }
 
 static void add_calls(FILE *to, struct chat_answer *answer)
 {
     fputs(",\"tool_calls\":[", to);
-    for (unsigned i = 0; i < answer->n_calls; i++) {
-        struct chat_call *call = &answer->calls[i];
+    for (size_t i = 0; i < answer->n_calls; i++) {
+        struct chat_call *call = answer->calls[i];
 
         fflush(call->name.to);
         fflush(call->arguments.to);
@@ -64,13 +85,8 @@ static void add_calls(FILE *to, struct chat_answer *answer)
 /* A call that was cut off is no call. */
 static void drop_incomplete(struct chat_answer *answer)
 {
-    while (answer->n_calls > 0 && !answer->calls[answer->n_calls - 1].complete) {
-        struct chat_call *call = &answer->calls[--answer->n_calls];
-
-        chat_buffer_close(&call->name);
-        chat_buffer_close(&call->id);
-        chat_buffer_close(&call->arguments);
-    }
+    while (answer->n_calls > 0 && !answer->calls[answer->n_calls - 1]->complete)
+        drop_last_call(answer);
 }
 
 static bool add_answer(struct chat *chat)
@@ -102,20 +118,33 @@ static bool add_answer(struct chat *chat)
     return chat_talk_add(&chat->talk, CHAT_ASSISTANT, json);
 }
 
+/* "result of NAME> " */
+static void name_call(char *prompt, size_t capacity, const struct chat_call *call)
+{
+    FILE *to = fmemopen(prompt, capacity, "w");
+
+    if (to == NULL)
+        return;
+    fputs("result of ", to);
+    app_escaped(to, call->name.bytes, call->name.n, 60);
+    fputs("> ", to);
+    fclose(to);
+}
+
 /* Asks for the results of the calls; false at the end of the input. */
 static bool read_results(struct chat *chat)
 {
     struct chat_answer *answer = &chat->answer;
-    char prompt[96];
+    char prompt[512];
 
-    for (unsigned i = 0; i < answer->n_calls; i++) {
-        struct chat_call *call = &answer->calls[i];
+    for (size_t i = 0; i < answer->n_calls; i++) {
+        struct chat_call *call = answer->calls[i];
         const char *line = NULL;
         size_t n = 0, size = 0;
         char *json = NULL;
         FILE *to;
 
-        snprintf(prompt, sizeof prompt, "result of %.60s> ", call->name.bytes);
+        name_call(prompt, sizeof prompt, call);
         app_signals_disarm();
         line = chat_read_line(chat, prompt, &n);
         app_signals_arm();
@@ -145,7 +174,7 @@ static bool put(struct chat_buffer *buffer, const runnel_event *event)
 
 static bool collect(struct chat_answer *answer, const runnel_event *event)
 {
-    struct chat_call *call = answer->n_calls > 0 ? &answer->calls[answer->n_calls - 1] : NULL;
+    struct chat_call *call = answer->n_calls > 0 ? answer->calls[answer->n_calls - 1] : NULL;
 
     switch (event->type) {
     case RUNNEL_EVENT_TOKEN:
@@ -153,7 +182,7 @@ static bool collect(struct chat_answer *answer, const runnel_event *event)
     case RUNNEL_EVENT_REASONING:
         return put(&answer->reasoning, event);
     case RUNNEL_EVENT_TOOL_CALL:
-        return call_open(answer) && put(&answer->calls[answer->n_calls - 1].name, event);
+        return call_open(answer) && put(&answer->calls[answer->n_calls - 1]->name, event);
     case RUNNEL_EVENT_TOOL_ID:
         return put(&call->id, event);
     case RUNNEL_EVENT_TOOL_ARGUMENTS:
@@ -178,19 +207,21 @@ static void show(struct chat *chat, const runnel_event *event)
         answer->shows = SHOWS_NOTHING;
     }
     if (event->type == RUNNEL_EVENT_TOKEN) {
-        fwrite(event->text, 1, event->text_bytes, stdout);
+        app_put_text(stdout, event->text, event->text_bytes);
         answer->shows = event->text_bytes > 0 ? SHOWS_TEXT : answer->shows;
     } else if (event->type == RUNNEL_EVENT_REASONING && thinks_aloud) {
         if (answer->shows != SHOWS_REASONING)
             fputs(app_colours(STDERR_FILENO) ? "\033[2m" : "", stderr);
-        fwrite(event->text, 1, event->text_bytes, stderr);
+        app_put_text(stderr, event->text, event->text_bytes);
         answer->shows = SHOWS_REASONING;
     } else if (event->type == RUNNEL_EVENT_TOOL_CALL) {
-        printf("%s%.*s ", answer->shows == SHOWS_TEXT ? "\n" : "", (int)event->text_bytes, event->text);
+        fputs(answer->shows == SHOWS_TEXT ? "\n" : "", stdout);
+        app_put_text(stdout, event->text, event->text_bytes);
+        fputc(' ', stdout);
         answer->shows = SHOWS_CALL;
     } else if (event->type == RUNNEL_EVENT_TOOL_ARGUMENTS) {
-        fwrite(event->text, 1, event->text_bytes, stdout);
-    } else if (event->type == RUNNEL_EVENT_TOOL_END && event->tool_call + 1 < CHAT_MAX_CALLS) {
+        app_put_text(stdout, event->text, event->text_bytes);
+    } else if (event->type == RUNNEL_EVENT_TOOL_END) {
         answer->shows = SHOWS_TEXT;
     }
 }
@@ -203,7 +234,10 @@ static bool on_event(void *user, const runnel_event *event)
         app_json_event(event, false);
     else
         show(chat, event);
-    return collect(&chat->answer, event);
+    if (collect(&chat->answer, event))
+        return true;
+    app_error("not enough memory for the answer");
+    return false;
 }
 
 /* ---- The prompt -------------------------------------------------------------------------- */

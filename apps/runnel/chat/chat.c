@@ -7,8 +7,6 @@
 #include "chat.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -177,16 +175,6 @@ static int choose_template(struct chat *chat)
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-/* Whether the folder of `path` lets this process make a file, which takes the place of one that is there. */
-static bool can_make(const char *path)
-{
-    char *copy = strdup(path);
-    bool can = copy != NULL && faccessat(AT_FDCWD, dirname(copy), W_OK | X_OK, AT_EACCESS) == 0;
-
-    free(copy);
-    return can;
-}
-
 /* Whether a conversation can be kept there: told before one is had. *there: it has one. */
 static bool look_at_session_file(const char *path, bool *there)
 {
@@ -196,7 +184,7 @@ static bool look_at_session_file(const char *path, bool *there)
 
     errno = ENOENT;
     *there = access(path, F_OK) == 0;
-    good = (*there || errno == ENOENT) && n > 0 && target[n - 1] != '/' && can_make(target);
+    good = (*there || errno == ENOENT) && n > 0 && target[n - 1] != '/' && app_can_make(target);
     if (!good)
         app_error("--session %s: nothing can be written there: %s", path, strerror(errno));
     free(target);

@@ -5,10 +5,7 @@
 
 #include "apps/runnel/common.h"
 
-enum {
-    CHAT_MAX_CALLS = 32, /* of one answer */
-    CHAT_MAX_ASIDE = 16  /* copies set aside */
-};
+enum { CHAT_MAX_ASIDE = 16 /* copies set aside */ };
 
 /* A text that grows, as a stream to print to. */
 struct chat_buffer {
@@ -66,8 +63,8 @@ struct chat_call {
 /* What an answer has come to. */
 struct chat_answer {
     struct chat_buffer content, reasoning;
-    struct chat_call calls[CHAT_MAX_CALLS];
-    unsigned n_calls;
+    struct chat_call **calls; /* [n_calls] of [room]; each stays where it is, as its buffers must */
+    size_t n_calls, room;
     enum { SHOWS_NOTHING, SHOWS_TEXT, SHOWS_REASONING, SHOWS_CALL } shows;
 };
 
@@ -96,7 +93,7 @@ struct chat {
     uint64_t used;    /* tokens of the conversation after the last answer */
     char *pending;    /* owned; texts of /read for the next message, or NULL */
     size_t n_pending; /* bytes of it */
-    bool unfinished;  /* the input has ended inside a message */
+    bool unfinished;  /* the input has ended inside a message, or could not be read */
     struct chat_input *input;
 };
 

@@ -218,22 +218,28 @@ static void complain_unknown(const char *name)
         app_error("'%.80s' is not a command; see /help", name);
 }
 
+/* Whether a command may have that behind it. False after a message. */
+static bool takes(const struct command *command, const char *rest)
+{
+    bool missing = command->takes == SOMETHING && *rest == '\0', extra = command->takes == NOTHING && *rest != '\0';
+
+    if (missing)
+        app_error("%s needs a file: %s %s", command->name, command->name, command->operand);
+    if (extra)
+        app_error("%s takes nothing behind it; see /help", command->name);
+    return !missing && !extra;
+}
+
 /* Runs the command `name` with what stands behind it, or "". */
 static bool run(struct chat *chat, const char *name, const char *rest, int *code)
 {
     const struct command *command = find(name);
     int got;
 
-    if (command == NULL) {
+    if (command == NULL)
         complain_unknown(name);
-        return true;
-    }
-    if (command->takes == SOMETHING && *rest == '\0') {
-        app_error("%s needs a file: %s %s", name, name, command->operand);
-        return true;
-    }
-    if (command->takes == NOTHING && *rest != '\0') {
-        app_error("%s takes nothing behind it; see /help", name);
+    if (command == NULL || !takes(command, rest)) {
+        *code = APP_USAGE;
         return true;
     }
     got = command->run(chat, *rest != '\0' ? rest : NULL);
@@ -249,6 +255,7 @@ bool chat_command(struct chat *chat, const char *line, size_t n, int *code)
 
     if (copy == NULL) {
         app_error("not enough memory");
+        *code = APP_FAILURE;
         return true;
     }
     while (n > 0 && copy[n - 1] == ' ')

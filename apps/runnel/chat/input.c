@@ -2,6 +2,7 @@
  *
  * While a line is edited the terminal marks pastes (bracketed paste: ESC [ 200 ~ text ESC [ 201 ~). The marks are a key
  * of the editor whose function reads up to the end and inserts all of it, newlines too; Enter alone ends a message. */
+#include <errno.h>
 #include <histedit.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,15 @@ static const char *edit_line(struct chat *chat, size_t *n)
     return line;
 }
 
+/* The input has ended, or cannot be read. */
+static void look_at_end(struct chat *chat)
+{
+    if (!ferror(stdin) || app_hung_up())
+        return;
+    app_error("standard input: %s", strerror(errno));
+    chat->unfinished = true;
+}
+
 const char *chat_read_line(struct chat *chat, const char *prompt, size_t *n)
 {
     struct chat_input *input = chat->input;
@@ -223,9 +233,12 @@ const char *chat_read_line(struct chat *chat, const char *prompt, size_t *n)
         if (line == NULL)
             return NULL;
     } else {
+        errno = 0;
         got = getline(&input->line, &input->capacity, stdin);
-        if (got < 0)
+        if (got < 0) {
+            look_at_end(chat);
             return NULL;
+        }
         line = input->line;
         *n = (size_t)got;
     }

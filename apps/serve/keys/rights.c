@@ -8,7 +8,7 @@
 /* Of the numbers of one request so many are computed at once: several steps' worth of short texts. */
 enum { MOST_NUMBERS = 256 };
 
-static bool read_file(struct serve *serve, struct serve_keys *keys, const char *path, uint64_t now_ms,
+static bool read_file(const struct serve *serve, struct serve_keys *keys, const char *path, uint64_t now_ms,
                       char sentence[512])
 {
     struct app_text text = {0};
@@ -29,29 +29,93 @@ static bool read_file(struct serve *serve, struct serve_keys *keys, const char *
     return good;
 }
 
-bool serve_read_keys(struct serve *serve, char sentence[512])
+/* On any thread. */
+static bool read_fresh(const struct serve *serve, struct serve_keys *fresh, uint64_t now_ms, char sentence[512])
 {
     const char *key = getenv("RUNNEL_API_KEY"), *path = serve->options->api_key_file;
-    uint64_t now_ms = uv_now(&serve->loop);
-    struct serve_keys fresh = {0};
     char why[256];
-    bool good = true;
 
     if (key != NULL && key[0] == '\0') {
         snprintf(sentence, 512, "RUNNEL_API_KEY is empty; unset, everyone may ask");
         return false;
     }
-    if (key != NULL && !keys_add_plain(&fresh, key, "environment", now_ms, why)) {
+    if (key != NULL && !keys_add_plain(fresh, key, "environment", now_ms, why)) {
         snprintf(sentence, 512, "RUNNEL_API_KEY: %s", why);
-        good = false;
+        return false;
     }
-    good = good && (path == NULL || read_file(serve, &fresh, path, now_ms, sentence));
-    if (good && !keys_replace(&serve->keys, &fresh, now_ms)) {
-        snprintf(sentence, 512, "not enough memory");
-        good = false;
-    }
+    return path == NULL || read_file(serve, fresh, path, now_ms, sentence);
+}
+
+static bool take(struct serve *serve, struct serve_keys *fresh, char sentence[512])
+{
+    if (keys_replace(&serve->keys, fresh, uv_now(&serve->loop)))
+        return true;
+    snprintf(sentence, 512, "not enough memory");
+    return false;
+}
+
+bool serve_read_keys(struct serve *serve, char sentence[512])
+{
+    struct serve_keys fresh = {0};
+    bool good = read_fresh(serve, &fresh, uv_now(&serve->loop), sentence) && take(serve, &fresh, sentence);
+
     keys_fini(&fresh);
     return good;
+}
+
+/* ---- Read again -------------------------------------------------------------------------- */
+
+struct reload {
+    uv_work_t work;
+    struct serve *serve;
+    struct serve_keys fresh;
+    uint64_t now_ms;
+    bool good;
+    char sentence[512]; /* why not */
+};
+
+static void read_again(uv_work_t *work)
+{
+    struct reload *reload = work->data;
+
+    reload->good = read_fresh(reload->serve, &reload->fresh, reload->now_ms, reload->sentence);
+}
+
+static void on_read(uv_work_t *work, int status)
+{
+    struct reload *reload = work->data;
+    struct serve *serve = reload->serve;
+
+    serve->keys_reload = false;
+    if (!serve->ending && status == 0 && reload->good && take(serve, &reload->fresh, reload->sentence))
+        serve_tell(serve, "read again: %zu key%s", serve->keys.n, app_plural(serve->keys.n));
+    else if (!serve->ending)
+        serve_complain(serve, "the keys stay as they were: %s", reload->sentence);
+    keys_fini(&reload->fresh);
+    free(reload);
+    if (serve->keys_reload_again && !serve->ending)
+        serve_reload_keys(serve);
+}
+
+void serve_reload_keys(struct serve *serve)
+{
+    struct reload *reload = NULL;
+
+    serve->keys_reload_again = serve->keys_reload;
+    if (serve->keys_reload)
+        return;
+    reload = calloc(1, sizeof *reload);
+    if (reload != NULL) {
+        reload->serve = serve;
+        reload->now_ms = uv_now(&serve->loop);
+        reload->work.data = reload;
+    }
+    if (reload == NULL || uv_queue_work(&serve->loop, &reload->work, read_again, on_read) != 0) {
+        serve_complain(serve, "the keys stay as they were: not enough memory");
+        free(reload);
+        return;
+    }
+    serve->keys_reload = true;
 }
 
 struct serve_key *serve_key_of(struct serve *serve, struct http_exchange *exchange)

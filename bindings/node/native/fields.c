@@ -240,6 +240,16 @@ static bool array_length(napi_env env, const char *name, napi_value value, const
     return *n <= MOST_ELEMENTS || refuse(env, name, "of at most 67108864 elements");
 }
 
+bool fields_token(napi_env env, const char *name, napi_value value, int32_t *token)
+{
+    uint64_t bits = 0;
+
+    if (!read_integer(env, name, value, INT32_MIN, INT32_MAX, &bits))
+        return false;
+    *token = (int32_t)bits;
+    return true;
+}
+
 bool fields_tokens(napi_env env, struct arena *arena, const char *name, napi_value value, const int32_t **tokens,
                    size_t *n)
 {
@@ -247,7 +257,6 @@ bool fields_tokens(napi_env env, struct arena *arena, const char *name, napi_val
     bool is_typed = false;
     void *data = NULL;
     uint32_t length = 0;
-    uint64_t bits = 0;
     int32_t *copy;
 
     napi_is_typedarray(env, value, &is_typed);
@@ -268,10 +277,8 @@ bool fields_tokens(napi_env env, struct arena *arena, const char *name, napi_val
     for (uint32_t i = 0; i < length; i++) {
         napi_value element;
 
-        if (napi_get_element(env, value, i, &element) != napi_ok ||
-            !read_integer(env, name, element, INT32_MIN, INT32_MAX, &bits))
+        if (napi_get_element(env, value, i, &element) != napi_ok || !fields_token(env, name, element, &copy[i]))
             return false;
-        copy[i] = (int32_t)bits;
     }
     *tokens = copy;
     return true;

@@ -82,7 +82,8 @@ bool fields_architectures(napi_env env, struct arena *arena, const char *name, n
 /* An Int32Array of a copy. */
 napi_value fields_token_array(napi_env env, const int32_t *tokens, size_t n);
 
-/* Ids from an Int32Array or an array of numbers. */
+/* An id from a number; ids from an Int32Array or an array of numbers. */
+bool fields_token(napi_env env, const char *name, napi_value value, int32_t *token);
 bool fields_tokens(napi_env env, struct arena *arena, const char *name, napi_value value, const int32_t **tokens,
                    size_t *n);
 

@@ -8,10 +8,15 @@
 
 struct node_file {
     enum box_kind kind;
-    runnel_file *file; /* NULL: closed */
+    runnel_file *file;
+    uint32_t jobs; /* on Node's pool */
+    bool closed;   /* the last job frees the file */
 };
 
 /* The file of a handle; NULL: an error was thrown. */
 struct node_file *file_open(napi_env env, napi_value value);
+
+/* A job on the pool has ended. */
+void file_job_done(struct node_file *file);
 
 #endif

@@ -1,4 +1,5 @@
 /* Model files that are looked into, and sessions in files. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +11,27 @@ struct node_file *file_open(napi_env env, napi_value value)
 {
     struct node_file *file = addon_box(env, value, BOX_FILE);
 
-    if (file != NULL && file->file == NULL) {
+    if (file != NULL && file->closed) {
         addon_fail(env, RUNNEL_CLOSED, "the file is closed");
         return NULL;
     }
     return file;
+}
+
+static void close_file(struct node_file *file)
+{
+    file->closed = true;
+    if (file->jobs > 0)
+        return;
+    runnel_file_close(file->file);
+    file->file = NULL;
+}
+
+void file_job_done(struct node_file *file)
+{
+    file->jobs--;
+    if (file->closed)
+        close_file(file);
 }
 
 static void finalize(napi_env env, void *data, void *hint)
@@ -23,7 +40,7 @@ static void finalize(napi_env env, void *data, void *hint)
 
     (void)env;
     (void)hint;
-    runnel_file_close(file->file);
+    close_file(file);
     free(file);
 }
 
@@ -59,10 +76,8 @@ static napi_value file_close(napi_env env, napi_callback_info info)
     if (!addon_arguments(env, info, 1, &value))
         return NULL;
     file = addon_box(env, value, BOX_FILE);
-    if (file != NULL) {
-        runnel_file_close(file->file);
-        file->file = NULL;
-    }
+    if (file != NULL)
+        close_file(file);
     return NULL;
 }
 
@@ -130,6 +145,11 @@ static bool parse_rows(napi_env env, const napi_value *arguments, struct job *jo
 
 static void run_set_architectures(struct job *job)
 {
+    if (job->node_file->jobs > 0) { /* they read the file meanwhile */
+        job->status = job->error.status = RUNNEL_STATE;
+        snprintf(job->error.message, sizeof job->error.message, "templates() is reading the file");
+        return;
+    }
     job->status = runnel_file_set_architectures(job->file, job->state, job->n, &job->error);
 }
 

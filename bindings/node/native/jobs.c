@@ -81,8 +81,6 @@ bool job_parse_number(napi_env env, const napi_value *arguments, struct job *job
 
 static bool open_handle(napi_env env, napi_value handle, struct job *job)
 {
-    struct node_file *file;
-
     switch (job->operation->of) {
     case JOB_OF_ENGINE:
         job->engine = engine_open(env, handle);
@@ -99,9 +97,11 @@ static bool open_handle(napi_env env, napi_value handle, struct job *job)
         job->model = job->node_model->model;
         return true;
     case JOB_OF_FILE:
-        file = file_open(env, handle);
-        job->file = file != NULL ? file->file : NULL;
-        return file != NULL;
+        job->node_file = file_open(env, handle);
+        if (job->node_file == NULL)
+            return false;
+        job->file = job->node_file->file;
+        return true;
     default:
         return true;
     }
@@ -154,6 +154,8 @@ static void complete(napi_env env, napi_status status, void *data)
         job->status = RUNNEL_CANCELLED;
     if (job->node_model != NULL)
         model_job_done(job->node_model);
+    if (job->node_file != NULL)
+        file_job_done(job->node_file);
     if (job->status == RUNNEL_OK)
         napi_resolve_deferred(env, job->deferred, result_of(env, job));
     else
@@ -177,6 +179,8 @@ static napi_value start(napi_env env, napi_value handle, struct job *job)
     }
     if (job->node_model != NULL)
         job->node_model->jobs++;
+    if (job->node_file != NULL)
+        job->node_file->jobs++;
     return promise;
 }
 

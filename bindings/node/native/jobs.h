@@ -4,7 +4,7 @@
  *
  * The handle is an engine's, a model's, a file's or undefined, as the operation says. parse reads the arguments and
  * result makes the value, both on the environment's thread; run is the work, on any thread. A job holds the engine
- * while it runs, so that neither it nor the model is freed under it. */
+ * or the file while it runs, so that neither they nor the model are freed under it. */
 #ifndef RN_NODE_JOBS_H
 #define RN_NODE_JOBS_H
 
@@ -23,6 +23,7 @@ struct job {
     napi_ref handle;
     struct node_engine *engine; /* NULL: of no engine */
     struct node_model *node_model;
+    struct node_file *node_file;
     runnel_model *model;
     runnel_engine *of_engine;
     runnel_file *file;
@@ -33,6 +34,7 @@ struct job {
     size_t text_bytes, path_bytes;
     const int32_t *tokens;
     size_t n_tokens;
+    int32_t token;
     int64_t number, other_number;
     void *state; /* the operation's own */
     void *out;   /* [n] */

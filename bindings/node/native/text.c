@@ -18,7 +18,7 @@ static runnel_status fill_tokens(struct job *job, void *out, size_t capacity, si
     return runnel_tokenize(job->model, job->text, job->text_bytes, (uint32_t)job->number, out, capacity, n);
 }
 
-/* These two calls fill no error. */
+/* Of calls that fill no error. */
 static void explain_invalid(struct job *job, const char *why)
 {
     if (job->status != RUNNEL_INVALID)
@@ -48,6 +48,23 @@ static void run_detokenize(struct job *job)
 {
     job_fill(job, 1, job->n_tokens * 8 + 8, fill_text);
     explain_invalid(job, "one of the tokens is not in the vocabulary");
+}
+
+static bool parse_token(napi_env env, const napi_value *arguments, struct job *job)
+{
+    return fields_token(env, "token", arguments[0], &job->token) &&
+           napi_get_value_int64(env, arguments[1], &job->number) == napi_ok;
+}
+
+static runnel_status fill_token_text(struct job *job, void *out, size_t capacity, size_t *n)
+{
+    return runnel_token_text(job->model, job->token, job->number != 0, out, capacity, n);
+}
+
+static void run_token_text(struct job *job)
+{
+    job_fill(job, 1, 16, fill_token_text);
+    explain_invalid(job, "the token is not in the vocabulary");
 }
 
 /* ---- Chats --------------------------------------------------------------------------------- */
@@ -251,6 +268,7 @@ void text_export(napi_env env, napi_value exports)
     static const struct operation operations[] = {
         {"tokenize", JOB_OF_MODEL, 2, parse_tokenize, run_tokenize, job_tokens},
         {"detokenize", JOB_OF_MODEL, 2, parse_detokenize, run_detokenize, job_bytes},
+        {"tokenText", JOB_OF_MODEL, 2, parse_token, run_token_text, job_bytes},
         {"applyTemplate", JOB_OF_MODEL, 1, parse_chat, run_apply, job_text},
         {"tokenizeChat", JOB_OF_MODEL, 1, parse_chat, run_tokenize_chat, job_tokens},
         {"renderTemplate", JOB_OF_NOTHING, 3, parse_render, run_render, job_text},

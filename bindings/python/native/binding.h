@@ -9,7 +9,8 @@
  *   session.c   Model: sessions, embeddings
  *   files.c     File, cache folders
  *   training.c  Training
- *   stream.c    Stream: events become pieces, pieces wait to be read
+ *   stream.c    Stream: how it is read, steered and ended
+ *   answer.c    Stream: events become pieces, and the answer so far
  *   reader.c    Reader, Next: how asyncio waits for a piece
  *   watch.c     Watch: when a loop is woken
  *   piece.c     Piece: one event
@@ -129,7 +130,8 @@ int rnpy_text(PyObject *value, const char *name, const char **text, size_t *byte
 int rnpy_ended_text(PyObject *value, const char *name, const char **text, PyObject *keep);
 /* Memory that lives as long as `keep`. NULL: an exception is set. */
 void *rnpy_room(size_t bytes, PyObject *keep);
-/* A sequence of ints to int32_t. -1: an exception is set. */
+/* An int, or a sequence of ints, to int32_t. -1: an exception is set. */
+int rnpy_int(PyObject *value, const char *name, int32_t *number);
 int rnpy_ints(PyObject *value, const char *name, const int32_t **ints, size_t *n, PyObject *keep);
 /* A read-only memoryview of a copy; format "f", "i", "Q". */
 PyObject *rnpy_view(const void *data, size_t bytes, const char *format);
@@ -159,12 +161,16 @@ PyObject *rnpy_option_names(void);
 
 typedef struct rnpy_news rnpy_news;
 
+/* Of an engine's end. CLOSING: new calls are refused, and those inside are waited for; what they wait for goes on, so
+ * dispatches and what destructors call may enter. FREEING: nothing enters any more. */
+enum rnpy_stage { RNPY_OPEN, RNPY_CLOSING, RNPY_FREEING };
+
 typedef struct rnpy_engine {
     PyObject_HEAD runnel_engine *engine; /* NULL: closed */
     pid_t process;                       /* in a fork's child the engine has no threads */
     uint32_t gather_us;                  /* its option */
-    atomic_int calls;        /* calls that have entered. Partner: `closing`, which close sets before it reads this */
-    atomic_int closing;      /* read by enter after it has counted itself */
+    atomic_int calls;        /* that have entered; below 0: it is being freed. Partner: `closing`, which is set first */
+    atomic_int closing;      /* enum rnpy_stage; read by enter after it has counted itself */
     atomic_uintptr_t closer; /* the thread that closes, 0: none; who takes it has seen all that the one before did */
     rnpy_news *news;         /* lines and spans that the engine's threads leave for Python */
     PyObject *on_log, *on_trace, *weak;
@@ -177,7 +183,7 @@ int rnpy_engine_ready(PyObject *module);
 runnel_engine *rnpy_engine_enter(rnpy_engine *engine);
 /* Needs no GIL. */
 void rnpy_engine_leave(rnpy_engine *engine);
-/* Without an exception, for destructors: false: closed. */
+/* Without an exception, for dispatches, destructors and what does not block. False: it is being freed, or gone. */
 bool rnpy_engine_try_enter(rnpy_engine *engine);
 /* Hands the lines of the log and the spans of the trace to Python. 0; -1: a function has raised what is no Exception
  * (KeyboardInterrupt, SystemExit), and it is set; the rest waits. Called with no exception set. */
@@ -226,6 +232,7 @@ void rnpy_model_leave(rnpy_model *model);
 /* Methods of Model in text.c and session.c. */
 PyObject *rnpy_tokenize(PyObject *self, PyObject *arguments);
 PyObject *rnpy_detokenize(PyObject *self, PyObject *arguments);
+PyObject *rnpy_token_text(PyObject *self, PyObject *arguments);
 PyObject *rnpy_tokenize_chat(PyObject *self, PyObject *options);
 PyObject *rnpy_apply_template(PyObject *self, PyObject *options);
 PyObject *rnpy_tokenize_infill(PyObject *self, PyObject *arguments);
@@ -274,6 +281,8 @@ int rnpy_watch_ready(PyObject *module);
 rnpy_watch *rnpy_watch_of(PyObject *host);
 /* A dispatch on the loop's thread has ended; it brought events, and left more behind. */
 void rnpy_watch_dispatched(rnpy_watch *watch, bool any, bool more);
+/* The engine is being freed: nothing of it wakes the loop any more. On the loop's thread. */
+void rnpy_watch_ended(rnpy_watch *watch);
 /* A stream's first token has come; the stream has ended behind it. On any thread. */
 void rnpy_watch_flows(rnpy_watch *watch);
 void rnpy_watch_flows_no_more(rnpy_watch *watch);
@@ -344,6 +353,20 @@ bool rnpy_stream_cancel(rnpy_stream *stream);
 PyObject *rnpy_stream_raise_end(rnpy_stream *stream, PyObject *stop);
 /* The members of Result as a dict, of the locked stream; NULL with why it failed; result.c. */
 PyObject *rnpy_stream_result(rnpy_stream *stream);
+
+/* ---- What has come of a stream (answer.c) -------------------------------------------------- */
+
+bool rnpy_is_terminal(const runnel_event *event);
+/* Takes an event. What fails ends the stream: see rnpy_answer_fail. */
+void rnpy_answer_add(rnpy_stream *stream, const runnel_event *event);
+/* An exception that is set becomes the reader's, and the stream goes no further. */
+void rnpy_answer_fail(rnpy_stream *stream);
+/* The next piece of those that wait, of which there are some. */
+PyObject *rnpy_answer_shift(rnpy_stream *stream);
+/* Nobody reads those that wait. */
+void rnpy_answer_drop(rnpy_stream *stream);
+/* The same, and the answer so far. */
+void rnpy_answer_free(rnpy_stream *stream);
 
 /* ---- Who waits for a stream (waiters.c) ---------------------------------------------------- */
 

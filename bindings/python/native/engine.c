@@ -3,6 +3,7 @@
 
 #include <structmember.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,12 +98,12 @@ static bool is_inside(const rnpy_engine *engine)
     return entered.deeper > 0;
 }
 
-bool rnpy_engine_try_enter(rnpy_engine *engine)
+/* Before the engine's end has come to that stage. */
+static bool enter_before(rnpy_engine *engine, enum rnpy_stage stage)
 {
     if (engine->process != getpid())
         return false;
-    atomic_fetch_add(&engine->calls, 1);
-    if (atomic_load(&engine->closing)) {
+    if (atomic_fetch_add(&engine->calls, 1) < 0 || atomic_load(&engine->closing) >= (int)stage) {
         atomic_fetch_sub(&engine->calls, 1);
         return false;
     }
@@ -110,9 +111,14 @@ bool rnpy_engine_try_enter(rnpy_engine *engine)
     return true;
 }
 
+bool rnpy_engine_try_enter(rnpy_engine *engine)
+{
+    return enter_before(engine, RNPY_FREEING);
+}
+
 runnel_engine *rnpy_engine_enter(rnpy_engine *engine)
 {
-    if (rnpy_engine_try_enter(engine))
+    if (enter_before(engine, RNPY_CLOSING))
         return engine->engine;
     if (engine->process != getpid())
         rnpy_raise(RUNNEL_STATE, "the engine belongs to the process that opened it, and this is a fork of it", 0);
@@ -233,7 +239,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     if (self == NULL)
         goto fail;
     self->process = getpid();
-    atomic_store(&self->closing, 1); /* until it is open */
+    atomic_store(&self->closing, RNPY_FREEING); /* until it is open */
     self->news = rnpy_news_new();
     if (self->news == NULL) {
         PyErr_NoMemory();
@@ -249,7 +255,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *arguments, PyObject *k
         Py_CLEAR(self->on_trace);
     if (open_engine(self, options, keep) < 0)
         goto fail;
-    atomic_store(&self->closing, 0);
+    atomic_store(&self->closing, RNPY_OPEN);
     Py_DECREF(keep);
     return (PyObject *)self;
 fail:
@@ -301,13 +307,32 @@ static int await(rnpy_engine *self, bool (*others)(rnpy_engine *self), double ti
     return 0;
 }
 
-/* By the one thread that closes: refuses new calls, waits for those inside, frees. 0; -1: an exception: the engine is
- * open as before, or it is closed and a function has raised it that was told of that. */
+/* Refuses new calls, and waits for those inside. Dispatches go on meanwhile, or a loop would spin over what it may not
+ * take: one may have begun when the last call ends. None is refused before it is certain that the engine will be freed:
+ * a loop that was told so watches it no more. 0; -1: an exception. */
+static int await_calls(rnpy_engine *self, double timeout_s)
+{
+    double begin = rnpy_seconds_now();
+    int none;
+
+    atomic_store(&self->closing, RNPY_CLOSING);
+    do {
+        double left_s = timeout_s < 0 ? -1 : fmax(0, timeout_s - (rnpy_seconds_now() - begin));
+
+        if (await(self, has_calls, left_s) < 0)
+            return -1;
+        none = 0;
+    } while (!atomic_compare_exchange_strong(&self->calls, &none, INT_MIN / 2));
+    atomic_store(&self->closing, RNPY_FREEING);
+    return 0;
+}
+
+/* By the one thread that closes. 0; -1: an exception: the engine is open as before, or it is closed and a function has
+ * raised it that was told of that. */
 static int free_engine(rnpy_engine *self, double timeout_s)
 {
-    atomic_store(&self->closing, 1);
-    if (await(self, has_calls, timeout_s) < 0) {
-        atomic_store(&self->closing, 0);
+    if (await_calls(self, timeout_s) < 0) {
+        atomic_store(&self->closing, RNPY_OPEN);
         return -1;
     }
     rnpy_gil_release();
@@ -400,14 +425,13 @@ static PyObject *engine_fd(PyObject *object, PyObject *unused)
     return PyLong_FromLong(fd);
 }
 
-/* dispatch(host, n): at most n events on this thread; host None: of no loop whose futures may be set here. None at all
- * of an engine that is closed, or about to be: what is left comes while it closes. */
+/* dispatch(host, n): at most n events on this thread; host None: of no loop whose futures may be set here. False of an
+ * engine that is being freed, or was: what is left comes on the thread that does, and no loop needs to watch. */
 static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
 {
     rnpy_engine *self = (rnpy_engine *)object;
     PyObject *host, *before = dispatching;
     rnpy_woken list, *around;
-    runnel_engine *engine;
     rnpy_watch *watch;
     Py_ssize_t most;
     int woken;
@@ -415,22 +439,25 @@ static PyObject *engine_dispatch(PyObject *object, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "On", &host, &most))
         return NULL;
-    if (!rnpy_engine_try_enter(self))
-        return PyLong_FromLong(0);
-    engine = self->engine;
+    watch = rnpy_watch_of(host);
+    if (!rnpy_engine_try_enter(self)) {
+        if (watch != NULL && self->process == getpid()) /* a fork's child has the same epoll as its parent */
+            rnpy_watch_ended(watch);
+        Py_RETURN_FALSE;
+    }
     Py_INCREF(host);
     dispatching = host;
     around = rnpy_woken_begin(&list);
-    n = runnel_engine_dispatch(engine, (size_t)most);
+    n = runnel_engine_dispatch(self->engine, (size_t)most);
     dispatching = before;
     rnpy_engine_leave(self);
     woken = rnpy_woken_run(&list, around, host);
-    if ((watch = rnpy_watch_of(host)) != NULL)
+    if (watch != NULL)
         rnpy_watch_dispatched(watch, n > 0, most > 0 && n >= (size_t)most);
     Py_DECREF(host);
     if (woken < 0 || rnpy_engine_tell(self) < 0)
         return NULL;
-    return PyLong_FromSize_t(n);
+    Py_RETURN_TRUE;
 }
 
 /* drain(timeout_ms): True once all streams have ended. Callbacks run here meanwhile. */
@@ -624,7 +651,7 @@ static PyMethodDef methods[] = {
     {"close", engine_close, METH_VARARGS,
      "close(timeout_s=-1): ends all that runs and frees the engine; blocks for a step, and until other calls leave."},
     {"fd", RNPY_METHOD(engine_fd), METH_NOARGS, "Readable while events wait."},
-    {"dispatch", RNPY_METHOD(engine_dispatch), METH_VARARGS, "dispatch(host, n): takes at most n events; 0: all."},
+    {"dispatch", RNPY_METHOD(engine_dispatch), METH_VARARGS, "dispatch(host, n): at most n events. False: closed."},
     {"drain", RNPY_METHOD(engine_drain), METH_O, "drain(timeout_ms): refuses requests, waits for all streams."},
     {"stats", RNPY_METHOD(engine_stats), METH_NOARGS, "runnel_engine_stats as a dict."},
     {"metrics", RNPY_METHOD(engine_metrics), METH_NOARGS, "runnel_metrics as a dict."},

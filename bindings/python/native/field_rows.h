@@ -130,29 +130,31 @@ TABLE(purge, PURGE_ROWS(FIELD))
     X(runnel_eagle_options, resume)
 TABLE(eagle, EAGLE_ROWS(FIELD))
 
-#define INFO_ROWS(X)                         \
-    X(runnel_model_info, vocab_tokens)       \
-    X(runnel_model_info, context_tokens)     \
-    X(runnel_model_info, trained_tokens)     \
-    X(runnel_model_info, embedding)          \
-    X(runnel_model_info, layers)             \
-    X(runnel_model_info, bos)                \
-    X(runnel_model_info, eos)                \
-    X(runnel_model_info, add_bos)            \
-    X(runnel_model_info, parameters)         \
-    X(runnel_model_info, weight_bytes)       \
-    X(runnel_model_info, kv_bytes)           \
-    X(runnel_model_info, kv_bytes_per_token) \
-    X(runnel_model_info, block_tokens)       \
-    X(runnel_model_info, chunk_mean)         \
-    X(runnel_model_info, kv_bytes_longest)   \
-    X(runnel_model_info, draft_parameters)   \
-    X(runnel_model_info, draft_kv_bytes)     \
-    X(runnel_model_info, tiled_bytes)        \
-    X(runnel_model_info, mapped_bytes)       \
-    X(runnel_model_info, device_layers)      \
-    X(runnel_model_info, device_experts)     \
-    X(runnel_model_info, device_expert_bytes)
+#define INFO_ROWS(X)                          \
+    X(runnel_model_info, vocab_tokens)        \
+    X(runnel_model_info, context_tokens)      \
+    X(runnel_model_info, trained_tokens)      \
+    X(runnel_model_info, embedding)           \
+    X(runnel_model_info, layers)              \
+    X(runnel_model_info, bos)                 \
+    X(runnel_model_info, eos)                 \
+    X(runnel_model_info, add_bos)             \
+    X(runnel_model_info, parameters)          \
+    X(runnel_model_info, weight_bytes)        \
+    X(runnel_model_info, kv_bytes)            \
+    X(runnel_model_info, kv_bytes_per_token)  \
+    X(runnel_model_info, block_tokens)        \
+    X(runnel_model_info, chunk_mean)          \
+    X(runnel_model_info, kv_bytes_longest)    \
+    X(runnel_model_info, draft_parameters)    \
+    X(runnel_model_info, draft_kv_bytes)      \
+    X(runnel_model_info, tiled_bytes)         \
+    X(runnel_model_info, mapped_bytes)        \
+    X(runnel_model_info, device_layers)       \
+    X(runnel_model_info, device_experts)      \
+    X(runnel_model_info, device_expert_bytes) \
+    X(runnel_model_info, state_bytes)         \
+    X(runnel_model_info, draft_weight_bytes)
 TABLE(info, INFO_ROWS(FIELD))
 
 #define STATS_ROWS(X)                            \

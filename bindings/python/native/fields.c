@@ -195,6 +195,12 @@ static PyObject *list_of(PyObject *value, const char *name, const char *wanted)
     return list;
 }
 
+int rnpy_int(PyObject *value, const char *name, int32_t *number)
+{
+    *number = (int32_t)whole_number(value, name, INT32_MIN, INT32_MAX);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 int rnpy_ints(PyObject *value, const char *name, const int32_t **ints, size_t *n, PyObject *keep)
 {
     PyObject *list = list_of(value, name, "a list of whole numbers");
@@ -206,8 +212,7 @@ int rnpy_ints(PyObject *value, const char *name, const int32_t **ints, size_t *n
     count = PyList_Size(list);
     room = rnpy_room((size_t)count * sizeof *room, keep);
     for (Py_ssize_t i = 0; room != NULL && i < count; i++) {
-        room[i] = (int32_t)whole_number(PyList_GetItem(list, i), name, INT32_MIN, INT32_MAX);
-        if (PyErr_Occurred())
+        if (rnpy_int(PyList_GetItem(list, i), name, &room[i]) < 0)
             room = NULL;
     }
     Py_DECREF(list);

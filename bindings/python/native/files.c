@@ -229,7 +229,9 @@ static PyObject *file_template(PyObject *object, PyObject *argument)
 
     if (open == NULL)
         return NULL;
+    rnpy_gil_release();
     status = runnel_file_template(open, (uint32_t)index, &info, &error);
+    rnpy_gil_restore();
     dict = dict_of(status, &error, &rnpy_template_fields, &info);
     leave(object);
     return dict;

@@ -484,6 +484,7 @@ static PyMethodDef methods[] = {
     {"adapters", RNPY_METHOD(model_adapters), METH_NOARGS, "Its LoRA adapters: (name, path, scale) each."},
     {"tokenize", RNPY_METHOD(rnpy_tokenize), METH_VARARGS, "tokenize(text, flags): a memoryview of ids."},
     {"detokenize", RNPY_METHOD(rnpy_detokenize), METH_VARARGS, "detokenize(tokens, special): bytes."},
+    {"token_text", RNPY_METHOD(rnpy_token_text), METH_VARARGS, "token_text(token, special): bytes."},
     {"tokenize_chat", RNPY_METHOD(rnpy_tokenize_chat), METH_O, "tokenize_chat(options): a memoryview of ids."},
     {"apply_template", RNPY_METHOD(rnpy_apply_template), METH_O, "apply_template(options): the prompt as text."},
     {"tokenize_infill", RNPY_METHOD(rnpy_tokenize_infill), METH_VARARGS, "tokenize_infill(options, files): ids."},

@@ -9,8 +9,6 @@
  * (waiters.c). */
 #include "binding.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { HIGH = 64, LOW = 16 };
@@ -18,167 +16,6 @@ enum { HIGH = 64, LOW = 16 };
 PyTypeObject *rnpy_stream_type;
 static PyObject *name_ended;
 static _Thread_local char here; /* its address says which thread reads */
-
-/* ---- What has come ------------------------------------------------------------------------- */
-
-static int append(rnpy_bytes *bytes, const void *data, size_t n)
-{
-    if (bytes->room - bytes->n < n) {
-        size_t room = bytes->room < 64 ? 64 : bytes->room;
-        char *grown;
-
-        while (room - bytes->n < n)
-            room *= 2;
-        grown = realloc(bytes->data, room);
-        if (grown == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        bytes->data = grown;
-        bytes->room = room;
-    }
-    if (n > 0)
-        memcpy(bytes->data + bytes->n, data, n);
-    bytes->n += n;
-    return 0;
-}
-
-static void clear_bytes(rnpy_bytes *bytes)
-{
-    free(bytes->data);
-    memset(bytes, 0, sizeof *bytes);
-}
-
-/* The answer so far. 0 or -1. */
-static int remember(rnpy_stream *self, const runnel_event *event)
-{
-    if (event->type == RUNNEL_EVENT_REASONING)
-        return append(&self->reasoning, event->text, event->text_bytes);
-    if (event->type != RUNNEL_EVENT_TOKEN)
-        return 0;
-    if (append(&self->text, event->text, event->text_bytes) < 0)
-        return -1;
-    if (event->token < 0)
-        return 0;
-    if (append(&self->tokens, &event->token, sizeof event->token) < 0)
-        return -1;
-    return self->wants_logprobs ? append(&self->logprobs, &event->logprob, sizeof event->logprob) : 0;
-}
-
-static int push(rnpy_stream *self, PyObject *piece)
-{
-    if (self->count == self->room) {
-        size_t room = self->room == 0 ? 16 : self->room * 2;
-        PyObject **grown = malloc(room * sizeof(PyObject *));
-
-        if (grown == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        for (size_t i = 0; i < self->count; i++)
-            grown[i] = self->ready[(self->first + i) % self->room];
-        free(self->ready);
-        self->ready = grown;
-        self->first = 0;
-        self->room = room;
-    }
-    self->ready[(self->first + self->count++) % self->room] = piece;
-    return 0;
-}
-
-static PyObject *take_piece(rnpy_stream *self)
-{
-    PyObject *piece = self->ready[self->first];
-
-    self->first = self->first + 1 == self->room ? 0 : self->first + 1;
-    self->count--;
-    return piece;
-}
-
-static void drop_pieces(rnpy_stream *self)
-{
-    while (self->count > 0)
-        Py_DECREF(take_piece(self));
-}
-
-/* Pieces that the result is made of, besides the text. */
-static bool is_kept(const rnpy_stream *self, const runnel_event *event)
-{
-    switch (event->type) {
-    case RUNNEL_EVENT_TOKEN:
-        return event->n_top > 0;
-    case RUNNEL_EVENT_LOGITS:
-        return self->collect;
-    case RUNNEL_EVENT_REASONING:
-    case RUNNEL_EVENT_PROGRESS:
-        return false;
-    default:
-        return true;
-    }
-}
-
-static int take_event(rnpy_stream *self, const runnel_event *event)
-{
-    PyObject *piece;
-    bool kept;
-
-    if (self->abandoned)
-        return 0;
-    if (remember(self, event) < 0)
-        return -1;
-    kept = is_kept(self, event);
-    if (self->collect && !kept)
-        return 0;
-    piece = rnpy_piece_new(event, self->wants_logprobs);
-    if (piece == NULL)
-        return -1;
-    if ((kept && PyList_Append(self->kept, piece) < 0) || (!self->collect && push(self, piece) < 0)) {
-        Py_DECREF(piece);
-        return -1;
-    }
-    if (self->collect)
-        Py_DECREF(piece);
-    return 0;
-}
-
-static void take_end(rnpy_stream *self, const runnel_event *event)
-{
-    self->live = false;
-    self->end = event->type;
-    self->finish = event->finish;
-    self->stop = event->stop;
-    self->stop_token = event->stop_token;
-    self->status = event->status;
-    snprintf(self->error, sizeof self->error, "%s", event->error == NULL ? "" : event->error);
-    self->usage = event->usage;
-    self->timings = event->timings;
-    Py_CLEAR(self->model);
-}
-
-static bool is_terminal(const runnel_event *event)
-{
-    return event->type == RUNNEL_EVENT_DONE || event->type == RUNNEL_EVENT_CANCELLED ||
-           event->type == RUNNEL_EVENT_FAILED;
-}
-
-/* An exception of ours while an event was taken: the reader gets it, and the stream goes no further. */
-static void keep_failure(rnpy_stream *self)
-{
-    PyObject *type, *value, *trace;
-
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace != NULL)
-        PyException_SetTraceback(value, trace);
-    if (self->failure == NULL) {
-        self->failure = value;
-        value = NULL;
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    runnel_stream_cancel(self->engine->engine, self->id);
-}
 
 /* ---- The end ------------------------------------------------------------------------------- */
 
@@ -206,7 +43,7 @@ static void note_flow(rnpy_stream *self, runnel_event_type type, bool ends)
 
 static void pause_if_full(rnpy_stream *self)
 {
-    if (self->count < HIGH || self->paused || self->keeps_all || atomic_load(&self->engine->closing))
+    if (self->count < HIGH || self->paused || self->keeps_all || atomic_load(&self->engine->closing) == RNPY_FREEING)
         return;
     self->paused = self->user_paused || runnel_stream_pause(self->engine->engine, self->id) == RUNNEL_OK;
 }
@@ -214,19 +51,15 @@ static void pause_if_full(rnpy_stream *self)
 void rnpy_stream_on_event(void *stream, const runnel_event *event)
 {
     rnpy_stream *self = stream;
-    bool ends = is_terminal(event);
+    bool ends = rnpy_is_terminal(event);
     PyThreadState *taken = rnpy_gil_take();
 
     RNPY_LOCK((PyObject *)self);
     self->id = event->stream;
     note_flow(self, event->type, ends);
-    if (ends) {
-        take_end(self, event);
-    } else {
-        if (self->failure == NULL && take_event(self, event) < 0)
-            keep_failure(self);
+    rnpy_answer_add(self, event);
+    if (!ends)
         pause_if_full(self);
-    }
     if (ends || !self->collect || self->failure != NULL)
         rnpy_waiters_wake(self);
     RNPY_UNLOCK();
@@ -261,7 +94,7 @@ int64_t rnpy_stream_on_choose(void *stream, runnel_candidates *candidates)
         place = rnpy_choose(self->choose, candidates);
     if (PyErr_Occurred()) {
         RNPY_LOCK((PyObject *)self);
-        keep_failure(self);
+        rnpy_answer_fail(self);
         RNPY_UNLOCK();
     }
     rnpy_gil_give(taken);
@@ -385,7 +218,7 @@ static void read_to_end(rnpy_stream *self)
         return;
     if (self->live) {
         rnpy_gil_release();
-        while (runnel_stream_next(self->engine->engine, self->id, -1, &event) == RUNNEL_OK && !is_terminal(&event))
+        while (runnel_stream_next(self->engine->engine, self->id, -1, &event) == RUNNEL_OK && !rnpy_is_terminal(&event))
             ;
         rnpy_gil_restore();
         self->live = false;
@@ -416,12 +249,7 @@ static void stream_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     if (self->engine != NULL && self->host == NULL)
         let_go(self);
-    drop_pieces(self);
-    free(self->ready);
-    clear_bytes(&self->text);
-    clear_bytes(&self->reasoning);
-    clear_bytes(&self->tokens);
-    clear_bytes(&self->logprobs);
+    rnpy_answer_free(self);
     stream_clear(object);
     Py_XDECREF(self->host);
     Py_XDECREF((PyObject *)self->model);
@@ -447,7 +275,7 @@ PyObject *rnpy_stream_pop(rnpy_stream *self, PyObject *waiter)
 
     RNPY_LOCK((PyObject *)self);
     if (self->count > 0) {
-        piece = take_piece(self);
+        piece = rnpy_answer_shift(self);
         resume_if_low(self);
     } else if (!self->live || self->failure != NULL) {
         rnpy_stream_raise_end(self, PyExc_StopAsyncIteration);
@@ -492,14 +320,6 @@ static PyObject *stream_unwait(PyObject *object, PyObject *waiter)
     Py_RETURN_NONE;
 }
 
-static void take_any(rnpy_stream *self, const runnel_event *event)
-{
-    if (is_terminal(event))
-        take_end(self, event);
-    else if (take_event(self, event) < 0)
-        keep_failure(self);
-}
-
 /* Takes what has come of other streams, so that these are not held up while the reader waits for one of its own. One
  * that another thread reads is left to it. */
 static void read_beside(PyObject *others)
@@ -514,7 +334,7 @@ static void read_beside(PyObject *others)
         if (self->live && rnpy_engine_try_enter(self->engine)) {
             while (self->live && self->failure == NULL &&
                    runnel_stream_next(self->engine->engine, self->id, 0, &event) == RUNNEL_OK)
-                take_any(self, &event);
+                rnpy_answer_add(self, &event);
             rnpy_engine_leave(self->engine);
         }
         RNPY_UNLOCK();
@@ -544,7 +364,7 @@ static int read_one(rnpy_stream *self)
     else if (status != RUNNEL_OK)
         rnpy_raise(status, NULL, 0);
     else
-        take_any(self, &event);
+        rnpy_answer_add(self, &event);
     rnpy_engine_leave(self->engine);
     if (PyErr_Occurred())
         return -1;
@@ -598,7 +418,7 @@ static PyObject *stream_next(PyObject *object, PyObject *others)
     while (self->count == 0 && self->live && self->failure == NULL && failed == 0)
         failed = read_on(self, others) < 0;
     if (failed == 0)
-        piece = self->count > 0 ? take_piece(self) : rnpy_stream_raise_end(self, PyExc_StopIteration);
+        piece = self->count > 0 ? rnpy_answer_shift(self) : rnpy_stream_raise_end(self, PyExc_StopIteration);
     RNPY_UNLOCK();
     atomic_store(&self->reader, 0);
     return piece;
@@ -608,7 +428,7 @@ static PyObject *stream_next(PyObject *object, PyObject *others)
 static void collect(rnpy_stream *self)
 {
     self->collect = true;
-    drop_pieces(self);
+    rnpy_answer_drop(self);
     resume_if_low(self);
 }
 
@@ -692,7 +512,7 @@ static PyObject *stream_abandon(PyObject *object, PyObject *unused)
     (void)unused;
     RNPY_LOCK(object);
     self->abandoned = true;
-    drop_pieces(self);
+    rnpy_answer_drop(self);
     let_go(self);
     RNPY_UNLOCK();
     Py_RETURN_NONE;

@@ -45,6 +45,7 @@ typedef struct text_job {
     size_t bytes;
     const int32_t *tokens;
     size_t n_tokens;
+    int32_t token;
     unsigned flags;
     runnel_chat chat;
     runnel_infill infill;
@@ -75,6 +76,14 @@ static runnel_status write_text(void *user, void *room, size_t capacity, size_t 
 
     return explained(runnel_detokenize(job->model, job->tokens, job->n_tokens, (int)job->flags, room, capacity, n),
                      "one of the tokens is not in the vocabulary", error);
+}
+
+static runnel_status write_token_text(void *user, void *room, size_t capacity, size_t *n, runnel_error *error)
+{
+    text_job *job = user;
+
+    return explained(runnel_token_text(job->model, job->token, (int)job->flags, room, capacity, n),
+                     "the token is not in the vocabulary", error);
 }
 
 static runnel_status write_chat_tokens(void *user, void *room, size_t capacity, size_t *n, runnel_error *error)
@@ -139,6 +148,15 @@ PyObject *rnpy_detokenize(PyObject *self, PyObject *arguments)
                  rnpy_ints(tokens, "tokens", &job.tokens, &job.n_tokens, keep) == 0;
 
     return run_on(self, &job, ready, write_text, 1, job.n_tokens * 8, 'b', keep);
+}
+
+PyObject *rnpy_token_text(PyObject *self, PyObject *arguments)
+{
+    PyObject *token;
+    text_job job = {0};
+    bool ready = PyArg_ParseTuple(arguments, "OI", &token, &job.flags) && rnpy_int(token, "token", &job.token) == 0;
+
+    return run_on(self, &job, ready, write_token_text, 1, 16, 'b', NULL);
 }
 
 static bool read_chat(PyObject *options, text_job *job, PyObject *keep)
@@ -339,7 +357,9 @@ PyObject *rnpy_inspect_template(PyObject *module, PyObject *text)
         Py_XDECREF(keep);
         return NULL;
     }
+    rnpy_gil_release();
     status = runnel_inspect_template(source, bytes, &info, &error);
+    rnpy_gil_restore();
     Py_DECREF(keep);
     return status == RUNNEL_OK ? rnpy_get_fields(&rnpy_template_fields, &info) : rnpy_raise_error(status, &error);
 }

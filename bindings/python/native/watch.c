@@ -98,6 +98,15 @@ void rnpy_watch_dispatched(rnpy_watch *self, bool any, bool more)
     set_timer(self, us);
 }
 
+void rnpy_watch_ended(rnpy_watch *self)
+{
+    if (self->fd < 0)
+        return;
+    listen_to_news(self, false);
+    set_timer(self, 0);
+    self->holds = false;
+}
+
 void rnpy_watch_flows(rnpy_watch *self)
 {
     atomic_fetch_add(&self->flowing, 1);

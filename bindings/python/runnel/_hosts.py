@@ -3,6 +3,7 @@ it run, the engine's descriptor is watched. Each engine has one for each loop th
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import sys
 import threading
@@ -107,9 +108,9 @@ class AsyncioHost(_runnel.Watch):
             self._call(loop, function, *arguments)
 
     def watches(self):
-        """The loop takes the engine's events; on any thread."""
+        """The loop takes the engine's events; on any thread. One that was stopped takes none until it runs again."""
         loop = self._loop()
-        return self._descriptor >= 0 and loop is not None and not loop.is_closed()
+        return self._descriptor >= 0 and loop is not None and loop.is_running()
 
     def future_loop(self):
         """The loop, if its tasks wait for futures; else None."""
@@ -124,14 +125,18 @@ class AsyncioHost(_runnel.Watch):
 
     @staticmethod
     async def wait_shielded(waiter):
-        cancelled = None
-        while not waiter.done():
-            try:
-                await asyncio.wait((waiter,))
-            except asyncio.CancelledError as error:
-                cancelled = error
+        cancelled, anyio = None, sys.modules.get("anyio")
+        # a scope of anyio's that is cancelled cancels its tasks in every turn of the loop, which would spin
+        with contextlib.nullcontext() if anyio is None else anyio.CancelScope(shield=True):
+            while not waiter.done():
+                try:
+                    await asyncio.wait((waiter,))
+                except asyncio.CancelledError as error:
+                    cancelled = error
         if cancelled is not None:
             raise cancelled
+        if anyio is not None:
+            await anyio.lowlevel.checkpoint_if_cancelled()
 
     def wake(self, waiter):
         """On any thread."""
@@ -196,10 +201,11 @@ class TrioHost:
     async def _watch(self, scope, descriptor):
         try:
             with scope:
-                while True:
+                is_open = True
+                while is_open:
                     await self._trio.lowlevel.wait_readable(descriptor)
                     try:
-                        self._core.dispatch(None, EVENTS_PER_TURN)
+                        is_open = self._core.dispatch(None, EVENTS_PER_TURN)
                     except BaseException as error:
                         self._hand_over(error)
         finally:

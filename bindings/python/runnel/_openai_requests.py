@@ -88,11 +88,13 @@ def wants_usage(options):
     return flag("stream_options.include_usage", _given(options).get("include_usage", False))
 
 
-def take_n(parameters):
+def take_n(parameters, streams):
     """How many answers each prompt gets."""
     n, best_of = whole("n", parameters.pop("n", 1), 1, 128), parameters.pop("best_of", None)
     if best_of is not None and whole("best_of", best_of, 1, 128) != n:
         raise InvalidError("best_of: it must be n, since the best of more answers are not chosen here")
+    if streams and best_of is not None and best_of > 1:
+        raise InvalidError("best_of: which answers are the best is known at their end; stream must be False")
     return n
 
 
@@ -340,16 +342,19 @@ def prompts(name, input):
     return [_prompt(name, one) for one in input]
 
 
-def embedding_options(parameters, dimensions, form):
-    """What embeddings have besides their inputs, as options of Model.embed."""
-    if not is_left_out(form) and form not in ("float", "base64"):
+def embedding_options(parameters):
+    """What embeddings have besides their inputs, as options of Model.embed, and the form of their numbers."""
+    options = {name: value for name, value in parameters.items() if name not in _WITHOUT_EFFECT}
+    form = options.pop("encoding_format", "float")
+    if form not in ("float", "base64"):
         raise InvalidError(f"encoding_format: float or base64 is wanted, not {form!r}")
-    options = {name: value for name, value in given(parameters).items() if name not in _WITHOUT_EFFECT}
-    if not is_left_out(dimensions):
-        options["dimensions"] = whole("dimensions", dimensions, 1, _MOST_TOKENS)
+    if "dimensions" in options:
+        options["dimensions"] = whole("dimensions", options["dimensions"], 1, _MOST_TOKENS)
+    if "normalize" in options:  # the server's name
+        options["raw"] = not flag("normalize", options.pop("normalize"))
     if "timeout" in options:
         options["deadline_ms"] = _deadline_ms(options.pop("timeout"))
-    return options
+    return options, form
 
 
 def completion_options(parameters):

@@ -415,6 +415,11 @@ class ModelBase(Unique):
         """The bytes that ids stand for; special: control tokens by their names."""
         return self._core.detokenize(tokens, bool(special))
 
+    def token_text(self, token, *, special=False):
+        """The bytes that an id stands for within a text: with its space in front, which detokenize leaves out where a
+        text begins. special: a control token by its name."""
+        return self._core.token_text(token, bool(special))
+
     def apply_template(self, messages, **options):
         """The prompt of a conversation as text; options are those of runnel_chat."""
         return self._core.apply_template(plain_options({"messages_json": messages, **options}))

@@ -560,6 +560,8 @@ class ModelInfo(Record):
     device_layers: int
     device_experts: int
     device_expert_bytes: int
+    state_bytes: int
+    draft_weight_bytes: int
 
 class Adapter(Record):
     name: str

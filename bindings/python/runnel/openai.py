@@ -92,9 +92,8 @@ class _Answer:
         self._characters = [0] * len(options)
 
     def _piece(self, token):
-        """The bytes of a token within a text: the second of two, as a vocabulary may take the first one's space."""
-        both = self._core.detokenize([token, token], True)
-        return both[len(self._core.detokenize([token], True)):]
+        """The bytes of a token within a text, control tokens by their names."""
+        return self._core.token_text(token, True)
 
     def _whole_logprobs(self, index, result):
         if not self._logprobs:
@@ -329,13 +328,13 @@ def _choices(each, n):
     return [{**options, "seed": seed_of(options["seed"], choice)} for options in each for choice in range(n)]
 
 
-def _ask_chat(model, name, messages, parameters):
-    n = take_n(parameters)
+def _ask_chat(model, name, messages, parameters, streams):
+    n = take_n(parameters, streams)
     return _Chat(model, name, n, _choices([chat_options(messages, parameters)], n))
 
 
-def _ask_completion(model, name, prompt, parameters):
-    n, suffix = take_n(parameters), parameters.pop("suffix", "")
+def _ask_completion(model, name, prompt, parameters, streams):
+    n, suffix = take_n(parameters, streams), parameters.pop("suffix", "")
     options, each = completion_options(parameters), prompts("prompt", prompt)
     if suffix and options.get("want_logits"):
         raise InvalidError("echo together with logprobs does not go with a suffix")
@@ -590,9 +589,9 @@ class _Completions(_Resource):
     def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` a Stream of its chunks."""
         model, name, adapter = self._find(model)
-        with_usage = wants_usage(stream_options)
-        answer = self._ask(model, name, with_adapter(parameters, adapter))
-        if not is_left_out(stream) and flag("stream", stream):
+        with_usage, streams = wants_usage(stream_options), not is_left_out(stream) and flag("stream", stream)
+        answer = self._ask(model, name, with_adapter(parameters, adapter), streams)
+        if streams:
             return Stream(model, answer, with_usage)
         return answer.whole(_results(_run_of(model, answer, True)))
 
@@ -601,23 +600,23 @@ class _AsyncCompletions(_Resource):
     async def create(self, *, stream=False, stream_options=None, model=None, **parameters):
         """The answer, or with `stream` an AsyncStream of its chunks."""
         model, name, adapter = self._find(model)
-        with_usage = wants_usage(stream_options)
-        answer = self._ask(model, name, with_adapter(parameters, adapter))
-        if not is_left_out(stream) and flag("stream", stream):
+        with_usage, streams = wants_usage(stream_options), not is_left_out(stream) and flag("stream", stream)
+        answer = self._ask(model, name, with_adapter(parameters, adapter), streams)
+        if streams:
             return AsyncStream(model, answer, with_usage)
         return answer.whole(await _async_results(_run_of(model, answer, True)))
 
 
 class _OfChats:
     @staticmethod
-    def _ask(model, name, parameters):
-        return _ask_chat(model, name, needed(parameters, "messages"), parameters)
+    def _ask(model, name, parameters, streams):
+        return _ask_chat(model, name, needed(parameters, "messages"), parameters, streams)
 
 
 class _OfTexts:
     @staticmethod
-    def _ask(model, name, parameters):
-        return _ask_completion(model, name, needed(parameters, "prompt"), parameters)
+    def _ask(model, name, parameters, streams):
+        return _ask_completion(model, name, needed(parameters, "prompt"), parameters, streams)
 
 
 class ChatCompletions(_OfChats, _Completions):
@@ -641,8 +640,9 @@ class Embeddings(_Resource):
 
     def create(self, *, input, model=None, dimensions=None, encoding_format=None, **parameters):
         model, name, adapter = self._find(model)
-        options = embedding_options(with_adapter(parameters, adapter), dimensions, encoding_format)
-        return _embeddings(name, encoding_format, _results(_embed(model, input, options)))
+        parameters = {"dimensions": dimensions, "encoding_format": encoding_format, **parameters}
+        options, form = embedding_options(with_adapter(parameters, adapter))
+        return _embeddings(name, form, _results(_embed(model, input, options)))
 
 
 class AsyncEmbeddings(_Resource):
@@ -650,9 +650,10 @@ class AsyncEmbeddings(_Resource):
 
     async def create(self, *, input, model=None, dimensions=None, encoding_format=None, **parameters):
         model, name, adapter = self._find(model)
-        options = embedding_options(with_adapter(parameters, adapter), dimensions, encoding_format)
+        parameters = {"dimensions": dimensions, "encoding_format": encoding_format, **parameters}
+        options, form = embedding_options(with_adapter(parameters, adapter))
         results = await _async_results(_embed(model, input, options))
-        return _embeddings(name, encoding_format, results)
+        return _embeddings(name, form, results)
 
 
 def _each(models, kind):

@@ -28,7 +28,9 @@ INLINE void direct_part(const struct rn_matmul *m, enum rn_float_kind kind, uint
     uint32_t height = m->rows - row < TILE ? m->rows - row : TILE, r, c, i;
     __m256 acc[TILE][WIDTH], x[WIDTH], w;
     const uint8_t *rows[TILE];
+    float sums[TILE];
 
+    static_assert(TILE == 4, "as many as are summed at once");
     for (r = 0; r < TILE; r++) {
         rows[r] = m->weights + (size_t)(row + (r < height ? r : height - 1)) * m->step * m->row_bytes;
         for (c = 0; c < n; c++)
@@ -50,9 +52,12 @@ INLINE void direct_part(const struct rn_matmul *m, enum rn_float_kind kind, uint
             if (i < m->cols)
                 acc[r][c] = _mm256_fmadd_ps(rn_floats_at(rows[r], kind, i, m->cols),
                                             rn_floats_at(m->inputs[first + c], RN_FLOAT_32, i, m->cols), acc[r][c]);
-            if (r < height)
-                m->out[first + c][(size_t)(row + r) * m->step] = rn_float_sum(acc[r][c]);
         }
+    }
+    for (c = 0; c < n; c++) {
+        _mm_storeu_ps(sums, rn_float_sums(acc[0][c], acc[1][c], acc[2][c], acc[3][c]));
+        for (r = 0; r < height; r++)
+            m->out[first + c][(size_t)(row + r) * m->step] = sums[r];
     }
 }
 

@@ -12,7 +12,7 @@
 
 #include "runnel_files.h"
 #include "tests/base/whole_file.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 enum { TRAINED_BYTES = 60000, MOST_PROMPT = 1000 };
 
@@ -55,11 +55,9 @@ int taught_begin(uint32_t steps, uint32_t layer)
 {
     char path[300];
 
-    if (!shared_path("models/runnel-tiny-F16.gguf", taught.target, sizeof taught.target) ||
-        !shared_path("oracles/runnel-tiny.heldout.txt", path, sizeof path)) {
-        print_message("skipped: no ../shared\n");
+    if (!shared_find("models/runnel-tiny-F16.gguf", taught.target, sizeof taught.target) ||
+        !shared_find("oracles/runnel-tiny.heldout.txt", path, sizeof path))
         exit(77);
-    }
     snprintf(taught.head_path, sizeof taught.head_path, "/tmp/runnel-head-%d.gguf", (int)getpid());
     read_corpus(path);
     return train(steps, layer);

@@ -14,7 +14,7 @@
 #include "model/stop.h"
 #include "tests/actors/fixture.h"
 #include "tests/actors/draft/metered.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 #include "tests/sim/told.h"
 
 #define SALT 79
@@ -491,8 +491,8 @@ static void dialogues_say_the_same(void **state)
     char target_path[300], draft_path[300];
 
     (void)state;
-    if (!shared_path("models/runnel-tiny-F16.gguf", target_path, sizeof target_path) ||
-        !shared_path("models/runnel-tiny-draft-F16.gguf", draft_path, sizeof draft_path))
+    if (!shared_find("models/runnel-tiny-F16.gguf", target_path, sizeof target_path) ||
+        !shared_find("models/runnel-tiny-draft-F16.gguf", draft_path, sizeof draft_path))
         skip();
     for (uint32_t way = 0; way < 4; way++) {
         runnel_engine *threads = metered_engine();

@@ -106,6 +106,16 @@ static void write_file(char *path, const void *bytes, size_t n)
     close(fd);
 }
 
+/* The model of a text: a file, to be unlinked. */
+static void make_file(const char *text, char *path)
+{
+    struct writer w = {0};
+
+    made_model_write(text, &w);
+    write_file(path, w.bytes, w.n);
+    w_free(&w);
+}
+
 static void blocks_without_attention_do_not_guess(void **state)
 {
     char text[] = "/tmp/rn_draft_load_XXXXXX", path[] = "/tmp/rn_draft_load_XXXXXX";
@@ -113,13 +123,10 @@ static void blocks_without_attention_do_not_guess(void **state)
     runnel_model_options options;
     runnel_model *model;
     runnel_error error;
-    struct writer w = {0};
 
     (void)state;
     write_file(text, model_text, strlen(model_text));
-    made_model_write(text, &w);
-    write_file(path, w.bytes, w.n);
-    w_free(&w);
+    make_file(text, path);
     runnel_model_options_default(&options);
     runnel_model_free(load_model(engine, path, &options));
     options.draft_path = "exit:1";
@@ -131,12 +138,51 @@ static void blocks_without_attention_do_not_guess(void **state)
     unlink(path);
 }
 
+/* ---- Models that generate nothing ---- */
+
+/* An encoder without logits, and a decoder that sees both ways: no drafter, and nothing to measure. */
+static void models_that_generate_nothing_have_no_drafter(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } models[] = {{"tests/oracle/made/bert-made.txt", "gives embeddings, not logits"},
+                  {"tests/oracle/made/llada-made.txt", "attends in both directions"}};
+    static const char *const drafters[] = {"exit:1", "mtp", BUNDLED_MODEL};
+    runnel_engine *engine = start_engine(NULL);
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char path[] = "/tmp/rn_draft_load_XXXXXX";
+        runnel_model_options options;
+        runnel_model *model;
+        runnel_error error;
+
+        make_file(models[i].text, path);
+        runnel_model_options_default(&options);
+        options.draft_measure_ms = 1000;
+        model = load_model(engine, path, &options);
+        assert_int_equal(model->parts.cost.n_notes, 0);
+        runnel_model_free(model);
+        for (size_t d = 0; d < sizeof drafters / sizeof drafters[0]; d++) {
+            options.draft_path = drafters[d];
+            assert_int_equal(runnel_model_load(engine, path, &options, &model, &error), RUNNEL_OK);
+            assert_int_equal(runnel_model_wait(model, -1, &error), RUNNEL_UNSUPPORTED);
+            if (strstr(error.message, models[i].words) == NULL || strstr(error.message, drafters[d]) == NULL)
+                fail_msg("%s", error.message);
+            runnel_model_free(model);
+        }
+        unlink(path);
+    }
+    runnel_engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_small_step_is_measured),
         cmocka_unit_test(no_text_depends_on_it),
         cmocka_unit_test(blocks_without_attention_do_not_guess),
+        cmocka_unit_test(models_that_generate_nothing_have_no_drafter),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

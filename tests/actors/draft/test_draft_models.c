@@ -9,7 +9,7 @@
 #include "tests/actors/fixture.h"
 #include "tests/actors/draft/metered.h"
 #include "tests/base/whole_file.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 static runnel_model *load_pair(runnel_engine *threads, const char *path, const char *draft, uint32_t draft_threads)
 {
@@ -32,7 +32,7 @@ static void real_models_say_the_same(void **state)
     uint64_t drafted = 0, accepted = 0;
 
     (void)state;
-    if (!shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft))
+    if (!shared_find("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft))
         skip();
     for (uint32_t way = 0; way < 2; way++) {
         runnel_engine *threads = start_engine(NULL);
@@ -104,8 +104,8 @@ static void sampled_guesses_are_right(void **state)
     runnel_metrics m = {.struct_size = sizeof m};
 
     (void)state;
-    if (!shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft) ||
-        !shared_path("oracles/runnel-tiny.heldout.txt", path, sizeof path))
+    if (!shared_find("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft) ||
+        !shared_find("oracles/runnel-tiny.heldout.txt", path, sizeof path))
         skip();
     line = text = read_whole_new(path, &n_text);
     engine = metered_engine();
@@ -150,8 +150,8 @@ static void text_of_another_program(void **state)
     size_t n;
 
     (void)state;
-    if (!shared_path("models/stories260K.gguf", path, sizeof path) ||
-        !shared_path("oracles/stories260K.greedy.txt", oracle_path, sizeof oracle_path))
+    if (!shared_find("models/stories260K.gguf", path, sizeof path) ||
+        !shared_find("oracles/stories260K.greedy.txt", oracle_path, sizeof oracle_path))
         skip();
     n = read_whole(oracle_path, wanted, sizeof wanted);
     threads = start_engine(NULL);
@@ -173,7 +173,7 @@ static void another_vocabulary_is_refused(void **state)
     runnel_error error;
 
     (void)state;
-    if (!shared_path("models/stories260K.gguf", draft, sizeof draft))
+    if (!shared_find("models/stories260K.gguf", draft, sizeof draft))
         skip();
     threads = start_engine(NULL);
     runnel_model_options_default(&options);

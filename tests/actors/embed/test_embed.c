@@ -12,7 +12,7 @@
 #include "actors/engine.h"
 #include "embed_judge.h"
 #include "tests/actors/fixture.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 #include "tests/sim/manual.h"
 
 /* ---- Against another program ---- */
@@ -40,10 +40,8 @@ static void as_another_program(void **state)
     (void)state;
     judge("runnel-tiny-Q8_0", BUNDLED_MODEL, "cpu", 1e-4);
     judge("runnel-tiny-Q8_0", BUNDLED_MODEL, "reference", 1e-4);
-    if (!shared_path("models/runnel-tiny-F16.gguf", path, sizeof path)) {
-        print_message("no ../shared/models: F16 is not judged\n");
-        return;
-    }
+    if (!shared_find("models/runnel-tiny-F16.gguf", path, sizeof path))
+        skip();
     judge("runnel-tiny-F16", path, "cpu", 1e-6);
     judge("runnel-tiny-F16", path, "reference", 1e-6);
 }

@@ -68,8 +68,8 @@ static void begin_file(void)
     edit_text(&f.edit, "tokenizer.ggml.model", "none");
 }
 
-/* The model of f.edit, loaded. */
-static runnel_model *load_edited(void)
+/* The model of f.edit, loaded whole or for its tokens alone. */
+static runnel_model *load_part(bool vocab_only)
 {
     char path[] = "/tmp/runnel-scores-XXXXXX";
     runnel_model_options options;
@@ -84,9 +84,15 @@ static runnel_model *load_edited(void)
     w_free(&w);
     runnel_model_options_default(&options);
     options.kv_type = RUNNEL_KV_F32;
+    options.vocab_only = vocab_only;
     model = load_model(f.engine, path, &options);
     unlink(path);
     return model;
+}
+
+static runnel_model *load_edited(void)
+{
+    return load_part(false);
 }
 
 static runnel_score_request score_request(runnel_score_form form, struct vector *v)
@@ -437,12 +443,31 @@ static void hostile_requests(void **state)
     runnel_model_free(plain);
 }
 
+/* A reranker without its weights is not told to have no head. */
+static void without_weights(void **state)
+{
+    struct vector v;
+    runnel_score_request request = score_request(RUNNEL_SCORES_LOGITS, &v);
+    runnel_scores_info info = {.struct_size = sizeof info};
+    runnel_model *model;
+    const char *label;
+    size_t n;
+
+    (void)state;
+    begin_file();
+    model = load_part(true);
+    assert_int_equal(runnel_model_scores(model, &info), RUNNEL_STATE);
+    assert_int_equal(runnel_model_label(model, 0, &label, &n), RUNNEL_STATE);
+    refused_request(model, &request, RUNNEL_STATE, "not loaded for generation");
+    runnel_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(against_another_program), cmocka_unit_test(of_encoders),
                                        cmocka_unit_test(heads_over_the_mean),     cmocka_unit_test(forms),
                                        cmocka_unit_test(beside_others),           cmocka_unit_test(hostile_files),
-                                       cmocka_unit_test(hostile_requests)};
+                                       cmocka_unit_test(hostile_requests),        cmocka_unit_test(without_weights)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -13,7 +13,7 @@
 
 #include "tests/actors/fixture.h"
 #include "tests/actors/grammar/grammar_kinds.h"
-#include "tests/model/shared.h"
+#include "tests/support/shared.h"
 
 /* ---- A set of requests ---- */
 
@@ -199,7 +199,7 @@ static void drafted_says_the_same(void **state)
     runnel_model_options_default(&options);
     options.kv_bytes = shared_kv_bytes();
     run_drafted(engine, load_model(engine, quick_model(), &options), RUNNEL_DRAFT_NGRAM, false, &accepted);
-    if (shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft)) {
+    if (shared_find("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft)) {
         options.draft_path = draft;
         pair = load_model(engine, quick_model(), &options);
         run_drafted(engine, pair, RUNNEL_DRAFT_MODEL, true, &accepted);
@@ -373,7 +373,7 @@ static void the_first_space_is_the_grammars(void **state)
     char path[300], text[100] = "";
 
     (void)state;
-    if (!shared_path("models/stories260K.gguf", path, sizeof path))
+    if (!shared_find("models/stories260K.gguf", path, sizeof path))
         skip();
     engine = start_engine(NULL);
     model = load_model(engine, path, NULL);

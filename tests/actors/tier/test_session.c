@@ -17,6 +17,8 @@
 
 #include "tests/actors/fixture.h"
 #include "runnel_files.h"
+#include "tests/support/shared.h"
+#include "tests/support/child.h"
 
 #define HISTORY 512
 #define FIRST "Once upon a time there was a small bear who lived by a river and liked to sing. One day"
@@ -590,13 +592,14 @@ static void another_model(void **state)
 {
     runnel_model *other;
     struct talk talk;
+    char path[300];
 
     (void)state;
-    if (strcmp(quick_model(), BUNDLED_MODEL) != 0 || access("../shared/models/runnel-tiny-F16.gguf", R_OK) != 0)
-        return; /* there is only one */
+    if (!shared_find("models/runnel-tiny-F16.gguf", path, sizeof path))
+        skip();
     begin(&talk);
     export_to(engine, model, talk.session);
-    other = load_model(engine, "../shared/models/runnel-tiny-F16.gguf", NULL);
+    other = load_model(engine, path, NULL);
     expect_failure(engine, other, RUNNEL_UNSUPPORTED, "another model");
     runnel_model_free(other);
     await_models(engine, 2);
@@ -718,14 +721,14 @@ static void cancelled(void **state)
 }
 
 /* A process that writes the same file over and over; killed at any moment it leaves a good one. */
-static void child(void)
+_Noreturn static void child(void)
 {
     runnel_engine *e = start_engine(NULL);
     runnel_model *m = load_model(e, quick_model(), NULL);
     struct capture capture = {0};
     runnel_request request = make_request(FIRST, 40, &capture);
 
-    runnel_session_new(m, &request.session);
+    assert_int_equal(runnel_session_new(m, &request.session), RUNNEL_OK);
     run_request(e, m, &request);
     for (;;)
         export_to(e, m, request.session);
@@ -747,19 +750,16 @@ static void killed(void **state)
         const struct timespec wait = {0, 3000000 + i * 1700000};
         runnel_session session;
         runnel_event end;
-        pid_t pid = fork();
-        int status;
+        pid_t pid = child_fork();
 
-        if (pid == 0) {
+        if (pid == 0)
             child();
-            _exit(1);
-        }
-        assert_true(pid > 0);
-        while (access(file_path, R_OK) != 0)
+        while (access(file_path, R_OK) != 0) {
+            child_runs(pid);
             nanosleep(&(struct timespec){0, 1000000}, NULL);
+        }
         nanosleep(&wait, NULL);
-        assert_int_equal(kill(pid, SIGKILL), 0);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
+        child_kill(pid);
         end = import_from(engine, model, &session, NULL);
         assert_int_equal(end.type, RUNNEL_EVENT_DONE);
         assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);

@@ -79,7 +79,7 @@ test('streams, groups, chats, sessions and embeddings', async () => {
   }, {}, { adapters });
 });
 
-test('scores', { skip: !process.env.RUNNEL_MAKE_RANKER }, async () => {
+test('scores', async () => {
   const ranker = path.join(folder, 'ranker.gguf');
   execFileSync(process.env.RUNNEL_MAKE_RANKER, [modelPath, ranker, 'template'], { env: environment });
   await withModel(async (_, engine) => {

@@ -1,5 +1,6 @@
 // What the tests share: the package as the build made it, the model, the program that judges.
 import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
@@ -14,6 +15,16 @@ export const sanitized = (process.env.RUNNEL_SANITIZE ?? '') !== '';
 export function program(...args) {
   const { LD_PRELOAD, ...env } = process.env; // of a sanitizer, which is for the addon
   return execFileSync(process.env.RUNNEL_PROGRAM, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], env });
+}
+
+/** A file of the folder that all checkouts share (tests/support/shared.h). Without that folder undefined, and the tests
+ * end as skipped. */
+export function sharedFile(name) {
+  const at = process.env.RUNNEL_SHARED ?? '../shared';
+  if (fs.existsSync(path.join(at, 'oracles'))) return path.join(at, name);
+  console.log(`skipped: there is no ${name} in ${at}`);
+  process.exitCode = 77; // a test that fails makes it 1
+  return undefined;
 }
 
 /** Runs body(model, engine) on a new engine of each transport, and closes it. */

@@ -55,8 +55,8 @@ async function child() {
 
 if (process.argv[2] === 'child') {
   await child();
-} else {
-  test('nothing is left behind', { skip: !sanitized }, (t) => {
+} else if (sanitized) {
+  test('nothing is left behind', () => {
     const environment = {
       ...process.env,
       ASAN_OPTIONS: 'detect_leaks=1:exitcode=23',
@@ -65,7 +65,10 @@ if (process.argv[2] === 'child') {
     };
     const self = fileURLToPath(import.meta.url);
     const result = spawnSync(process.execPath, ['--expose-gc', self, 'child'], { encoding: 'utf8', timeout: 1_000_000, env: environment });
-    if (/LeakSanitizer has encountered a fatal error/.test(result.stderr)) return t.skip('LeakSanitizer may not look at processes here');
+    if (/LeakSanitizer has encountered a fatal error/.test(result.stderr)) {
+      console.log('skipped: LeakSanitizer may not look at processes here');
+      process.exit(77);
+    }
     assert.deepEqual([result.status, result.stdout], [0, ''], result.stderr.slice(0, 8000));
   });
 }

@@ -367,7 +367,8 @@ test('options that a function does not have, and options of a class', async () =
     const odd = { odd: 1 };
     const calls = [
       () => model.tokenize('a', odd), () => model.tokenizeSync('a', odd), () => model.detokenize([1], odd),
-      () => model.detokenizeSync([1], odd), () => engine.group(odd), () => model.stream(ENDLESS).readable(odd),
+      () => model.detokenizeSync([1], odd), () => model.tokenText(1, odd), () => model.tokenTextSync(1, odd),
+      () => engine.group(odd), () => model.stream(ENDLESS).readable(odd),
       () => runnel.renderTemplate('x', {}, odd), () => session.export('/nowhere', odd), () => model.importSession('/nowhere', odd),
     ];
     for (const call of calls) await assert.rejects(async () => call(), typed, String(call));
@@ -452,6 +453,14 @@ test('null is an option that is not given', async () => {
     model.generate({ prompt: PROMPT, maxTokens: 5, temperature: 0, ...ofWhole })])
     assert.equal((await given).text, expected);
   assert.ok((await model.embed({ text: 'a', signal: null, onAbort: null })).embedding.length > 0);
+  const native = createRequire(import.meta.url)(path.join(folder, 'runnel.node'));
+  const nulls = (...structs) => Object.fromEntries(structs.flatMap(native.fieldNames).map((name) => [name, null]));
+  const all = nulls('runnel_request', 'runnel_sampling', 'runnel_samplers', 'runnel_chat');
+  assert.equal((await model.generate({ ...all, prompt: PROMPT, maxTokens: 5, temperature: 0 })).text, expected);
+  assert.ok((await model.embed({ ...nulls('runnel_embed_request'), text: 'a' })).embedding.length > 0);
+  const other = new runnel.Engine({ ...nulls('runnel_engine_options'), computeThreads: 1 });
+  await other.loadModel(modelPath, nulls('runnel_model_options'));
+  await other.close();
   await engine.close();
 });
 
@@ -462,6 +471,12 @@ test('errors speak of what the program wrote', async () => {
       [() => model.tokenizeSync(Buffer.from([0xff])), 'INVALID', /the text is not UTF-8/],
       [() => model.tokenize(Buffer.from([0xff])), 'INVALID', /the text is not UTF-8/],
       [() => model.detokenize([1e6]), 'INVALID', /vocabulary/],
+      ...[-1, model.info.vocabTokens].flatMap((token) => [
+        [() => model.tokenText(token), 'INVALID', /vocabulary/],
+        [() => model.tokenTextSync(token), 'INVALID', /vocabulary/],
+      ]),
+      [() => model.tokenText(2 ** 31), 'INVALID', /^token must be an integer from/],
+      [() => model.tokenText([1]), 'INVALID', /^token must be an integer from/],
       [() => engine.device(5), 'INVALID', /the name of a device/],
       [() => model.generate({ prompt: 'x', messages: [{ role: 'user', content: 'x' }] }), 'INVALID', /^prompt does not go with messages/],
       [() => model.generate({ tokens: [1], messages: [] }), 'INVALID', /^tokens does not go with messages/],

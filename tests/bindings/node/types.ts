@@ -1,5 +1,17 @@
 // Compiled by tsc: what must be allowed, and (marked) what must not.
-import { AbortError, Answer, Engine, Group, Model, Piece, RunnelError, Session, Stream, cache, version } from 'runnel';
+import {
+  AbortError, Answer, ArchitectureRow, EagleOptions, EmbedOptions, Engine, EngineOptions, Group, Infill, LoadOptions,
+  Model, ModelFile, Piece, RunnelError, ScoreOptions, Session, SessionFileOptions, Stream, StreamOptions,
+  Template, TokenizeOptions, cache, version,
+} from 'runnel';
+
+// Each option may be null; `delivery` is none.
+type Lacking<T> = { [K in keyof T]-?: undefined extends T[K] ? (null extends T[K] ? never : K) : never }[keyof T];
+type LackingNull =
+  | Exclude<Lacking<EngineOptions>, 'delivery'> | Lacking<ArchitectureRow> | Lacking<EagleOptions>
+  | Lacking<EmbedOptions> | Lacking<Infill> | Lacking<LoadOptions> | Lacking<ScoreOptions> | Lacking<SessionFileOptions>
+  | Lacking<StreamOptions> | Lacking<TokenizeOptions>;
+export const lackingNull = (name: LackingNull): never => name;
 
 async function use(): Promise<void> {
   const engine: Engine = await Engine.open({ computeThreads: 2, logLevel: 'info', onLog: (level, line) => level + line });
@@ -34,7 +46,17 @@ async function use(): Promise<void> {
   });
   await Promise.all([adapted.generate({ prompt: 'a', adapter: 'sql' }), adapted.embed({ text: 'a', adapter: null })]);
   console.log((await engine.loadModel('x.gguf', { adapters })).adapters[0].scale.toFixed());
-  const { damages } = await cache.verify('folder');
+  await model.generate({
+    prompt: 'x', maxTokens: null, choose: null, signal: null, grammar: { regex: 'a', closed: null }
+  });
+  await engine.loadModel('x.gguf', { kvType: null, adapters: { sql: { path: 'sql.gguf', scale: null } } });
+  const file = await ModelFile.open('x.gguf');
+  const known: Template[] = (await file.templates()).concat(file.templatesSync(), model.templates());
+  console.log(known, await model.detokenize([1], { special: null, bytes: null }), engine.group({ highWater: null }));
+  const spelled: string = (await model.tokenText(1, { special: true })) + model.tokenTextSync(1);
+  const pieces: Uint8Array[] = [await model.tokenText(1, { bytes: true }), model.tokenTextSync(1, { bytes: true })];
+  console.log(spelled, pieces);
+  const { damages } = await cache.verify('folder', null);
   try {
     await engine.close();
   } catch (error) {

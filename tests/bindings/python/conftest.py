@@ -10,9 +10,20 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = os.environ["RUNNEL_PYTHON_PACKAGE"]
 sys.path.insert(0, PACKAGE)
+sys.path.append(str(ROOT / "tests/support"))
 MODEL = str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf")
 #: AddressSanitizer's shadow counts as memory
 UNDER_ASAN = "LD_PRELOAD" in os.environ
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "left_out(condition): not a test of this build, where the condition holds")
+
+
+def pytest_collection_modifyitems(config, items):
+    left = [item for item in items for mark in item.iter_markers("left_out") if mark.args[0]]
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)
 
 
 def resident_bytes():

@@ -3,16 +3,16 @@
 import csv
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
 import pytest
 import runnel
 from conftest import MODEL, PACKAGE, ROOT
+from processes import popen
 
 EXAMPLES = ROOT / "examples/python"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PACKAGE}
@@ -63,25 +63,24 @@ def test_csv_batch_without_its_column(tmp_path):
 
 
 def get(port, query):
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/?{query}") as answer:
-                return answer.read().decode()
-        except urllib.error.HTTPError:
-            raise
-        except urllib.error.URLError:
-            time.sleep(0.05)  # it has not begun to listen
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/?{query}") as answer:
+        return answer.read().decode()
+
+
+def port_of(server):
+    """The port that it says it listens on; an error where it ends before."""
+    for line in server.stdout:
+        found = re.fullmatch(r"listening on (\d+)\n", line)
+        if found:
+            return int(found[1])
+    raise AssertionError(f"the server ended with {server.wait()}")
 
 
 @pytest.mark.parametrize("name", ["aiohttp_server.py", "fastapi_server.py"])
 def test_servers(name):
-    pytest.importorskip(name.partition("_")[0])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, EXAMPLES / name, MODEL, str(port)], env=ENVIRONMENT,
-                              stdout=subprocess.DEVNULL)
+    server = popen([sys.executable, EXAMPLES / name, MODEL, "0"], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
     try:
+        port = port_of(server)
         lines = [line[6:] for line in get(port, "prompt=Once&max_tokens=20").splitlines() if line]
         assert lines.pop() == "[DONE]" and "".join(map(json.loads, lines)) == expected("Once", 20)
         for query in ("prompt=", "prompt=Once&max_tokens=-5", "prompt=" + "a+" * 2000):

@@ -106,7 +106,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-@pytest.mark.skipif(not UNDER_ASAN, reason="the module is not built with AddressSanitizer")
+@pytest.mark.left_out(not UNDER_ASAN)
 def test_leak_sanitizer_finds_nothing(monkeypatch):
     monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=1:exitcode=23")
     planted = run_python(LOOKED_THROUGH, "leak")
@@ -117,7 +117,7 @@ def test_leak_sanitizer_finds_nothing(monkeypatch):
     assert clean.returncode == 0 and "leak of" not in clean.stderr, clean.stderr[:8000]
 
 
-@pytest.mark.skipif(UNDER_ASAN, reason="LeakSanitizer counts")
+@pytest.mark.left_out(UNDER_ASAN)
 def test_blocks_and_bytes_stay():
     counted = run_python(COUNTED)
     assert counted.returncode == 0, counted.stderr

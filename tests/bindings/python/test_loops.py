@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import selectors
 import sys
 import threading
 import time
@@ -271,8 +272,17 @@ def test_a_loop_that_is_closed_with_streams_open(make):
     engine.close()
 
 
+stopped = []
+
+
+def run_and_stop(function):
+    """The loop is not closed: it might run again."""
+    stopped.append(asyncio.new_event_loop())
+    return stopped[-1].run_until_complete(function())
+
+
 @pytest.mark.parametrize("blocks", [False, True], ids=["loop", "blocking"])
-@pytest.mark.parametrize("run", [LOOPS["asyncio"], trio.run], ids=["asyncio", "trio"])
+@pytest.mark.parametrize("run", [LOOPS["asyncio"], trio.run, run_and_stop], ids=["asyncio", "trio", "stopped"])
 def test_places_that_a_loop_leaves_when_it_ends(run, blocks):
     """All that the engine has; nothing else runs when the next loop asks, or a blocking call."""
     engine = runnel.Engine(compute_threads=1, max_streams=4)
@@ -302,6 +312,148 @@ def test_places_that_a_loop_leaves_when_it_ends(run, blocks):
     gc.collect()
     assert (ask_blocking() if blocks else run(ask)).usage.completion_tokens == 5
     engine.close()
+    while stopped:
+        stopped.pop().close()
+
+
+class Counting:
+    """An engine that counts how often a loop takes events of it."""
+
+    def __init__(self, core):
+        self._core, self.n = core, 0
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def dispatch(self, host, most):
+        self.n += 1
+        return self._core.dispatch(host, most)
+
+
+def end_early(stream, options):
+    """A blocking stream, which the engine's end ends."""
+    with pytest.raises((runnel.CancelledError, runnel.ClosedError)):
+        list(stream(PROMPT, **options))
+
+
+def drawn_elsewhere(run):
+    """A request on another thread, inside whose draw that thread is until the second event is set."""
+    asked, go = threading.Event(), threading.Event()
+
+    def choose(candidates):
+        asked.set()
+        go.wait()
+
+    thread = threading.Thread(target=run, args=(dict(max_tokens=3, ignore_eos=2, temperature=1, choose=choose),))
+    thread.start()
+    asked.wait()
+    return thread, go
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_a_loop_rests_while_another_one_draws(run):
+    """The other thread is inside the engine's dispatch: this loop does not spin, and has its events afterwards."""
+    engine = runnel.Engine(compute_threads=1)
+    models = []
+
+    async def load():
+        models.append(await engine.load_model(MODEL))
+
+    asyncio.run(load())
+
+    async def draw(options):
+        return await models[0].generate(PROMPT, **options)
+
+    thread, go = drawn_elsewhere(lambda options: asyncio.run(draw(options)))
+
+    async def other():
+        host, made = engine._hosts.current(), engine.stats().tokens
+        core = host._core = Counting(host._core)
+        stream = models[0].stream(PROMPT, max_tokens=5, ignore_eos=2)
+        while engine.stats().tokens < made + 4:  # its first events wait to be taken
+            await anyio.sleep(0.001)
+        before = core.n
+        for _ in range(200):
+            await anyio.sleep(0)
+        wakes = core.n - before
+        go.set()
+        assert (await stream.result()).usage.completion_tokens == 5
+        return wakes
+
+    assert run(other) < 5
+    thread.join()
+    engine.close()
+
+
+@pytest.mark.parametrize("run", LOOPS.values(), ids=LOOPS)
+def test_a_loop_goes_on_while_closing_waits(run):
+    """For a call on another thread, inside whose draw that thread is."""
+    engine = runnel.Engine(compute_threads=1)
+    models = []
+
+    async def load():
+        models.append(await engine.load_model(MODEL))
+
+    asyncio.run(load())
+    thread, go = drawn_elsewhere(lambda options: end_early(
+        runnel.blocking.Model(engine, models[0]._core).stream, options))
+    closer = threading.Thread(target=engine.close)
+
+    async def other():
+        stream = models[0].stream(PROMPT, **ENDLESS)
+        await stream.__anext__()
+        closer.start()
+        while not engine.closed:
+            await anyio.sleep(0.001)
+        with pytest.raises(runnel.ClosedError):
+            models[0].stream(PROMPT)
+        with anyio.fail_after(300):
+            for _ in range(300):  # more than may wait for a reader
+                await stream.__anext__()
+        go.set()
+        with pytest.raises(runnel.CancelledError):
+            while True:
+                await stream.__anext__()
+
+    run(other)
+    closer.join()
+    thread.join()
+
+
+class Turns(selectors.DefaultSelector):
+    """Sets the event when the loop rests, or has turned so often without."""
+
+    event, n, rests = None, 0, False
+
+    def select(self, timeout=None):
+        if self.event is not None and not self.event.is_set():
+            self.n += 1
+            self.rests = timeout != 0
+            if self.rests or self.n == 1000:
+                self.event.set()
+        return super().select(timeout)
+
+
+def test_a_loop_rests_while_a_scope_of_anyio_that_is_cancelled_closes_an_engine():
+    turns = Turns()
+
+    async def cases():
+        engine = runnel.Engine(compute_threads=1)
+        model = await engine.load_model(MODEL)
+        thread, go = drawn_elsewhere(lambda options: end_early(
+            runnel.blocking.Model(engine, model._core).stream, options))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            turns.event = go
+            await engine.aclose()
+            assert False, "what cancels comes behind the end"
+        assert engine.closed and turns.rests
+        await asyncio.sleep(0)  # nothing is left that cancels
+        thread.join()
+
+    loop = asyncio.SelectorEventLoop(turns)
+    loop.run_until_complete(cases())
+    loop.close()
 
 
 class Raising:

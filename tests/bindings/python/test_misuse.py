@@ -258,6 +258,10 @@ def test_errors_say_what_is_wrong(model_path):
                 (model.session, runnel.BusyError, "max_sessions"), (session.fork, runnel.BusyError, "max_sessions"),
                 (words.session, runnel.StateError, "not loaded for generation"),
                 (lambda: model.detokenize([10**6]), runnel.InvalidError, "not in the vocabulary"),
+                *((lambda token=token: model.token_text(token), runnel.InvalidError, "not in the vocabulary")
+                  for token in (-1, model.info().vocab_tokens)),
+                (lambda: model.token_text(2**31), runnel.InvalidError, "^token: a number from"),
+                (lambda: model.token_text([1]), TypeError, "^token: a whole number"),
                 (lambda: model.tokenize(b"\xff"), runnel.InvalidError, "not UTF-8"),
                 (model.scores, runnel.UnsupportedError, "no head that ranks")):
             with pytest.raises(kind, match=told):
@@ -544,7 +548,7 @@ async def test_next_pieces_that_are_asked_for_and_not_awaited(model):
     assert len([piece async for piece in stream]) == 29
 
 
-@pytest.mark.skipif(UNDER_ASAN, reason="the sanitizer's library is preloaded")
+@pytest.mark.left_out(UNDER_ASAN)
 def test_another_interpreter_of_the_process_is_refused():
     done = run_python("""
 import runnel, sys

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pathlib
 import random
 import re
 import subprocess
@@ -12,6 +13,7 @@ import threading
 
 import pytest
 import runnel
+import shared
 from conftest import MODEL
 
 PROMPT = "Once upon a time"
@@ -30,6 +32,22 @@ async def test_tokens_and_back(model):
     assert str(await model.generate(tokens=with_bos, max_tokens=10)) == str(await model.generate(PROMPT, max_tokens=10))
 
 
+def test_the_text_of_a_token_has_its_space(blocking_model):
+    """Of a vocabulary that puts a space before a text's first word, too, and of one that puts none."""
+    tokens = blocking_model.tokenize("a b")
+    assert b"".join(map(blocking_model.token_text, tokens)) == blocking_model.detokenize(tokens) == b"a b"
+    found = shared.files("models/stories260K.gguf")
+    if not found:
+        pytest.skip("no vocabulary of SentencePiece")
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        model = engine.load_model(found[0], vocab_only=True)
+        tokens = model.tokenize("a b")
+        assert [model.token_text(token) for token in tokens] == [b" a", b" b"]
+        assert model.detokenize(tokens) == b"a b"
+        assert model.token_text(1) == b"" != model.token_text(1, special=True) == model.detokenize([1], special=True)
+        assert model.token_text(0xE9 + 3) == b"\xe9"  # half of a character
+
+
 async def test_chats(model):
     messages = [{"role": "user", "content": "Hello"}]
     text = model.apply_template(messages, template_text=TEMPLATE)
@@ -42,6 +60,38 @@ async def test_chats(model):
         model.apply_template(messages, template_text="{{ raise_exception('no') }}")
     assert runnel.files.render_template("{{ a }}-{{ b }}", {"a": 1, "b": "x"}) == "1-x"
     assert runnel.TemplateTrait.SYSTEM in runnel.TemplateTrait(runnel.files.inspect_template(TEMPLATE).knows)
+
+
+SLOW_TEMPLATE = "{% for i in range(1000) %}{% for j in range(1000) %}{% set x = i * j %}{% endfor %}{% endfor %}a"
+
+
+@pytest.mark.parametrize("way", ["inspect_template", "file"])
+def test_what_a_template_does_is_found_out_without_the_gil(way, tmp_path, model_path):
+    """Nothing else lets the other thread run: the interpreter would switch in a day."""
+    begun, ran, before = threading.Event(), [], sys.getswitchinterval()
+    whole = pathlib.Path(model_path).read_bytes()
+    own = re.search(rb"tokenizer[.]chat_template.{12}({%.*?{% endif %})", whole, re.S).group(1)
+    slow = tmp_path / "slow.gguf"
+    slow.write_bytes(whole.replace(own, SLOW_TEMPLATE.encode().ljust(len(own))))
+
+    def other():
+        begun.wait()
+        ran.append(True)
+
+    with runnel.files.File(slow) as file:
+        call = {"inspect_template": lambda: runnel.files.inspect_template(SLOW_TEMPLATE), "file": file.templates}[way]
+        thread = threading.Thread(target=other)
+        thread.start()
+        sys.setswitchinterval(86400)
+        try:
+            begun.set()
+            for _ in range(50):  # where the machine is busy once is not enough
+                if not ran:
+                    call()
+            assert ran
+        finally:
+            sys.setswitchinterval(before)
+            thread.join()
 
 
 async def test_tool_calls(model):

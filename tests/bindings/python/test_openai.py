@@ -91,6 +91,8 @@ BODIES = [
     ("/v1/completions", {"prompt": "Once", "max_tokens": 5, "temperature": 0, "suffix": "", "best_of": 1}),
     ("/v1/embeddings", {"input": ["Hello", "A lamb named Hugo"], "dimensions": 8}),
     ("/v1/embeddings", {"input": "Hello", "encoding_format": "base64"}),
+    ("/v1/embeddings", {"input": ["Hello", "A lamb named Hugo"], "normalize": False, "pooling": "first"}),
+    ("/v1/embeddings", {"input": "Hello", "normalize": True}),
 ]
 
 
@@ -128,7 +130,8 @@ REFUSED = [("/v1/chat/completions", {"messages": HELLO, **more}) for more in (
     ("/v1/completions", {"prompt": []}), ("/v1/completions", {"prompt": 5}), ("/v1/completions", {"prompt": ""}),
     ("/v1/completions", {"prompt": [5, 6], "suffix": "x"}), ("/v1/completions", {"prompt": "x", "logprobs": True}),
     ("/v1/embeddings", {"input": []}), ("/v1/embeddings", {"input": ""}), ("/v1/embeddings", {"input": {"a": 1}}),
-    ("/v1/embeddings", {"input": "x", "dimensions": 0}), ("/v1/embeddings", {"input": "x", "dimensions": "8"})]
+    ("/v1/embeddings", {"input": "x", "dimensions": 0}), ("/v1/embeddings", {"input": "x", "dimensions": "8"}),
+    ("/v1/embeddings", {"input": "x", "normalize": 1}), ("/v1/embeddings", {"input": "x", "encoding_format": 5})]
 
 
 def test_what_the_program_refuses_is_refused(program, tmp_path, blocking_model):
@@ -220,10 +223,32 @@ def test_parameters_of_embeddings(blocking_model):
     create = OpenAI(blocking_model).embeddings.create
     expected = create(input="Hello").data
     assert create(input="Hello", timeout=1000, user="me", extra_headers={}, extra_body={"priority": 1}).data == expected
+    raw = create(input="Hello", normalize=False).data
+    assert raw != expected and create(input="Hello", extra_body={"normalize": False}).data == raw
+    short = create(input="Hello", dimensions=4, encoding_format="base64").data
+    assert create(input="Hello", extra_body={"dimensions": 4, "encoding_format": "base64"}).data == short
     with pytest.raises(runnel.InvalidError, match="^timeout: "):
         create(input="Hello", timeout=-1)
     with pytest.raises(TypeError, match="nonsense"):
         create(input="Hello", nonsense=1)
+
+
+async def test_the_best_of_several_answers_does_not_stream(model_path):
+    """As with the server: which are the best is known at their end."""
+    with runnel.blocking.Engine(compute_threads=1) as engine:
+        model = engine.load_model(model_path)
+        for name, client in (("blocks", OpenAI(model)), ("awaits", AsyncOpenAI(model))):
+            for create, asked in ((client.completions.create, {"prompt": "Once"}),
+                                  (client.chat.completions.create, {"messages": HELLO})):
+                for more in ({"best_of": 2}, {"extra_body": {"best_of": 2}}):
+                    parameters = {**asked, "n": 2, "max_tokens": 2, **more}
+                    with pytest.raises(runnel.InvalidError, match="^best_of: .*stream"):
+                        answer = create(**parameters, stream=True)
+                        await answer if name == "awaits" else answer
+                    answer = create(**parameters, stream=False)
+                    assert len((await answer if name == "awaits" else answer).choices) == 2
+                stream = create(**asked, best_of=1, max_tokens=2, stream=True)
+                assert await read_all(await stream) if name == "awaits" else list(stream)
 
 
 async def test_more_choices_than_the_engine_has_streams(model_path):

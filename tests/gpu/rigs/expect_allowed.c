@@ -64,3 +64,8 @@ void expect_allowed(struct rn_backend *base)
     }
     memcpy(backend->stream_blocks, types, sizeof types);
 }
+
+uint64_t weights_bytes(const struct rn_backend *backend)
+{
+    return ((const struct rn_gpu_backend *)backend)->weights_bytes;
+}

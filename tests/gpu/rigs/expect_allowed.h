@@ -8,4 +8,7 @@
  * or not, none of its launches wants more shared memory than the load of this plan has allowed. */
 void expect_allowed(struct rn_backend *backend);
 
+/* What its weights have taken. */
+uint64_t weights_bytes(const struct rn_backend *backend);
+
 #endif
