@@ -25,7 +25,7 @@
 #include "text/range.h"
 
 #define RN_JSON_DEPTH 200                /* of arrays and objects within each other */
-#define RN_JSON_BYTES ((size_t)64 << 20) /* of a text: bounds the parser's own memory, which no heap counts */
+#define RN_JSON_BYTES ((size_t)64 << 20) /* of a text */
 
 /* ---- Arena ---- */
 

@@ -1,64 +1,240 @@
-/* JSON text to values: jansson parses, its tree is copied into the arena. See rn_json_parse in value.h.
- *
- * jansson makes doubles of numbers with a fraction. To keep their digits, the text is read beside its tree, in which
- * names and values stand in the same order as long as no name stands twice in an object. */
-#include <errno.h>
-#include <jansson.h>
+/* JSON text to values, in one pass into the arena (RFC 8259). See rn_json_parse in value.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain_locale.h"
+#include "base/utf8.h"
 #include "text/value.h"
 
-struct reader {
+struct parser {
     struct rn_arena *arena;
-    const char *at, *end; /* what is left of the text, if numbers are to be exact; else NULL */
+    const char *text, *at, *end;
+    uint32_t depth;
+    bool exact;
+    bool placed; /* what was raised begins with its place */
 };
 
-static struct rn_value convert(struct reader *r, const json_t *json);
+/* ---- What is wrong ---- */
 
-static struct rn_value convert_string(struct rn_arena *arena, const char *bytes, size_t n)
+/* At p->at: lines and characters count from 1. */
+static _Noreturn void fail(struct parser *p, const char *what)
 {
-    return rn_string_value(rn_str_new(arena, bytes, n, RN_ORIGIN_DATA));
-}
+    unsigned long line = 1, column = 1;
 
-static struct rn_value convert_array(struct reader *r, const json_t *json)
-{
-    size_t n = json_array_size(json), i;
-    struct rn_list *list = rn_list_new(r->arena, n);
-
-    for (i = 0; i < n; i++)
-        rn_list_push(r->arena, list, convert(r, json_array_get(json, i)));
-    return rn_list_value(list);
-}
-
-static struct rn_value convert_object(struct reader *r, const json_t *json)
-{
-    struct rn_dict *dict = rn_dict_new(r->arena);
-    json_t *object = (json_t *)(uintptr_t)json; /* iteration does not change it */
-    void *at;
-
-    for (at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at))
-        rn_dict_set(r->arena, dict, convert_string(r->arena, json_object_iter_key(at), json_object_iter_key_len(at)),
-                    convert(r, json_object_iter_value(at)));
-    return rn_dict_value(dict);
-}
-
-/* The next number of the text, which is JSON; *n its bytes. */
-static const char *next_number(struct reader *r, size_t *n)
-{
-    const char *number;
-
-    while (strchr("-0123456789", *r->at) == NULL) {
-        if (*r->at++ != '"')
-            continue;
-        while (*r->at != '"')
-            r->at += *r->at == '\\' ? 2 : 1;
-        r->at++;
+    for (const char *c = p->text; c < p->at; c++) {
+        column = *c == '\n' ? 1 : column + (((unsigned char)*c & 0xc0) != 0x80);
+        line += *c == '\n';
     }
-    for (number = r->at; r->at < r->end && strchr("+-.eE0123456789", *r->at) != NULL && *r->at != '\0';)
-        r->at++;
-    *n = (size_t)(r->at - number);
-    return number;
+    p->placed = true;
+    rn_raise(p->arena, RUNNEL_INVALID, "JSON line %lu, column %lu: %s", line, column, what);
+}
+
+static void skip_white(struct parser *p)
+{
+    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
+        p->at++;
+}
+
+static bool is_next(const struct parser *p, char c)
+{
+    return p->at < p->end && *p->at == c;
+}
+
+static bool take(struct parser *p, char c)
+{
+    bool found = is_next(p, c);
+
+    p->at += found;
+    return found;
+}
+
+/* ---- Strings ---- */
+
+#define EACH (~UINT64_C(0) / 255) /* 1 in every byte */
+
+/* The high bit of the first byte of a word that is 0; above it others may have theirs, below it none has. */
+static uint64_t zeros(uint64_t word)
+{
+    return (word - EACH) & ~word & EACH * 0x80;
+}
+
+/* Behind the ASCII characters that stand for themselves. */
+static const char *skip_plain(const char *at, const char *end)
+{
+    uint64_t word, others;
+
+    for (; end - at >= 8; at += 8) {
+        memcpy(&word, at, sizeof word);
+        others = zeros(word ^ EACH * '"') | zeros(word ^ EACH * '\\') | ((word - EACH * 0x20) & ~word & EACH * 0x80) |
+                 (word & EACH * 0x80);
+        if (others != 0)
+            return at + __builtin_ctzll(others) / 8;
+    }
+    while (at < end && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80 && *at != '"' && *at != '\\')
+        at++;
+    return at;
+}
+
+/* To the closing quote; whether there are escapes before it. */
+static bool find_quote(struct parser *p)
+{
+    bool escaped = false;
+    uint32_t n;
+
+    for (;;) {
+        p->at = skip_plain(p->at, p->end);
+        if (p->at == p->end)
+            fail(p, "the text ends within a string");
+        if (*p->at == '"')
+            return escaped;
+        if ((unsigned char)*p->at < 0x20)
+            fail(p, "a control character within a string; it is to be escaped");
+        n = *p->at == '\\' ? 0 : rn_utf8_check_one(p->at, (size_t)(p->end - p->at));
+        if (n == 0 && *p->at != '\\')
+            fail(p, "not UTF-8");
+        if (n == 0 && p->end - p->at < 2)
+            fail(p, "the text ends within a string");
+        escaped |= n == 0;
+        p->at += n == 0 ? 2 : n;
+    }
+}
+
+/* The four hexadecimal digits at p->at, and behind them. */
+static uint32_t read_unit(struct parser *p)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *found;
+    uint32_t unit = 0;
+
+    for (int i = 0; i < 4; i++, p->at++) {
+        found = p->at < p->end && *p->at != '\0' ? strchr(digits, *p->at) : NULL;
+        if (found == NULL)
+            fail(p, "\\u wants four hexadecimal digits");
+        unit = unit << 4 | (uint32_t)((found - digits) & 15);
+    }
+    return unit;
+}
+
+/* Behind \u. */
+static uint32_t read_code_point(struct parser *p)
+{
+    uint32_t c = read_unit(p), low;
+
+    if (c < 0xd800 || c > 0xdfff)
+        return c;
+    if (c > 0xdbff || p->end - p->at < 2 || p->at[0] != '\\' || p->at[1] != 'u')
+        fail(p, "half of a surrogate pair");
+    p->at += 2;
+    low = read_unit(p);
+    if (low < 0xdc00 || low > 0xdfff)
+        fail(p, "half of a surrogate pair");
+    return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+}
+
+/* At a backslash: writes what is meant, and gives its bytes. */
+static size_t read_escape(struct parser *p, char *out)
+{
+    static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const char *found = p->at[1] != '\0' ? strchr(names, p->at[1]) : NULL;
+
+    if (found == NULL && p->at[1] != 'u')
+        fail(p, "an escape that JSON does not have");
+    p->at += 2;
+    if (found == NULL)
+        return rn_utf8_encode(read_code_point(p), out);
+    *out = meant[found - names];
+    return 1;
+}
+
+/* From `from` to the quote at p->at. */
+static const struct rn_str *unescape(struct parser *p, const char *from)
+{
+    const char *quote = p->at, *next;
+    char *bytes = rn_arena_take(p->arena, (size_t)(quote - from), 1);
+    size_t n = 0;
+
+    for (p->at = from; p->at < quote;) {
+        next = memchr(p->at, '\\', (size_t)(quote - p->at));
+        next = next != NULL ? next : quote;
+        memcpy(bytes + n, p->at, (size_t)(next - p->at));
+        n += (size_t)(next - p->at);
+        p->at = next;
+        n += next < quote ? read_escape(p, bytes + n) : 0;
+    }
+    rn_step(p->arena, n);
+    return rn_str_borrow(p->arena, bytes, n, RN_ORIGIN_DATA);
+}
+
+/* At its first quote. */
+static struct rn_value read_string(struct parser *p)
+{
+    const char *from = ++p->at;
+    bool escaped = find_quote(p);
+    const struct rn_str *string =
+        escaped ? unescape(p, from) : rn_str_new(p->arena, from, (size_t)(p->at - from), RN_ORIGIN_DATA);
+
+    p->at++;
+    return rn_string_value(string);
+}
+
+/* ---- Numbers ---- */
+
+static size_t skip_digits(struct parser *p)
+{
+    const char *from = p->at;
+
+    while (p->at < p->end && *p->at >= '0' && *p->at <= '9')
+        p->at++;
+    return (size_t)(p->at - from);
+}
+
+/* Behind a number as JSON writes them; whether it is an integer by its form. */
+static bool skip_number(struct parser *p)
+{
+    bool integer = true;
+
+    take(p, '-');
+    if (!take(p, '0') && skip_digits(p) == 0)
+        fail(p, "a value is expected");
+    if (take(p, '.')) {
+        integer = false;
+        if (skip_digits(p) == 0)
+            fail(p, "a digit is expected");
+    }
+    if (!take(p, 'e') && !take(p, 'E'))
+        return integer;
+    if (!take(p, '+'))
+        take(p, '-');
+    if (skip_digits(p) == 0)
+        fail(p, "a digit is expected");
+    return false;
+}
+
+/* The integer of text[n]; false: it is beyond 64 bits. */
+static bool read_integer(const char *text, size_t n, int64_t *value)
+{
+    bool negative = text[0] == '-', fits = true;
+
+    *value = 0;
+    for (size_t i = negative; i < n && fits; i++)
+        fits = !__builtin_mul_overflow(*value, 10, value) &&
+               !__builtin_add_overflow(*value, negative ? '0' - text[i] : text[i] - '0', value);
+    return fits;
+}
+
+/* The nearest double of text[n]. */
+static double read_real(struct parser *p, const char *text, size_t n)
+{
+    char *copy = rn_arena_take(p->arena, n + 1, 1);
+    double real;
+
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    real = strtod(copy, NULL);
+    if (isinf(real))
+        fail(p, "a number beyond doubles");
+    return real;
 }
 
 /* text[n] as -?[0-9]+(.[0-9]+)?([eE][+-]?[0-9]+)?; its digits and where the point is among them, behind n_int of them:
@@ -99,187 +275,195 @@ static struct digits read_digits(struct rn_arena *arena, const char *text, size_
     return d;
 }
 
-/* As value.h says that a DECIMAL is written, which for an integer is its usual form. */
-static struct rn_value convert_number(struct reader *r)
+/* As value.h says that a DECIMAL is written, which for an integer is its usual form; *n its bytes. */
+static char *write_decimal(struct rn_arena *arena, const struct digits *d, size_t *n)
 {
-    size_t n, at = 0;
-    const char *number = next_number(r, &n);
-    struct digits d = read_digits(r->arena, number, n);
-    char *text = rn_arena_take(r->arena, (size_t)(d.n + labs(d.n_int)) + 4, 1);
-    long end = d.n > d.n_int ? d.n : d.n_int;
-    struct rn_value value;
+    char *text = rn_arena_take(arena, (size_t)(d->n + labs(d->n_int)) + 4, 1);
+    long end = d->n > d->n_int ? d->n : d->n_int;
+    size_t at = 0;
 
-    if (d.negative)
+    if (d->negative)
         text[at++] = '-';
-    if (d.n_int <= 0)
+    if (d->n_int <= 0)
         text[at++] = '0';
-    for (long i = d.n_int < 0 ? d.n_int : 0; i < end; i++) {
-        if (i == d.n_int)
+    for (long i = d->n_int < 0 ? d->n_int : 0; i < end; i++) {
+        if (i == d->n_int)
             text[at++] = '.';
-        text[at++] = i >= 0 && i < d.n ? d.digits[i] : '0';
+        text[at++] = i >= 0 && i < d->n ? d->digits[i] : '0';
     }
-    text[at] = '\0';
-    if (d.n <= d.n_int || d.n == 0) {
-        int64_t integer;
+    *n = at;
+    return text;
+}
 
-        errno = 0;
-        integer = strtoll(text, NULL, 10);
-        if (errno == 0)
-            return rn_int(integer);
-    }
-    value = convert_string(r->arena, text, at);
+static struct rn_value read_decimal(struct parser *p, const char *text, size_t n)
+{
+    struct digits d = read_digits(p->arena, text, n);
+    struct rn_value value;
+    int64_t integer;
+    char *plain = write_decimal(p->arena, &d, &n);
+
+    if ((d.n <= d.n_int || d.n == 0) && read_integer(plain, n, &integer))
+        return rn_int(integer);
+    value = rn_string_value(rn_str_borrow(p->arena, plain, n, RN_ORIGIN_DATA));
     value.kind = RN_VALUE_DECIMAL;
     return value;
 }
 
-static struct rn_value convert(struct reader *r, const json_t *json)
+static struct rn_value read_number(struct parser *p)
 {
-    struct rn_value value = rn_none();
+    const char *from = p->at;
+    bool is_integer = skip_number(p);
+    size_t n = (size_t)(p->at - from);
+    int64_t integer;
+    double real;
 
-    switch (json_typeof(json)) {
-    case JSON_OBJECT:
-        value = convert_object(r, json);
-        break;
-    case JSON_ARRAY:
-        value = convert_array(r, json);
-        break;
-    case JSON_STRING:
-        value = convert_string(r->arena, json_string_value(json), json_string_length(json));
-        break;
-    case JSON_INTEGER:
-    case JSON_REAL:
-        if (r->at != NULL)
-            value = convert_number(r);
-        else
-            value = json_is_integer(json) ? rn_int(json_integer_value(json)) : rn_float(json_real_value(json));
-        break;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        value = rn_bool(json_is_true(json));
-        break;
-    case JSON_NULL:
-        break;
-    }
+    if (is_integer && read_integer(from, n, &integer))
+        return rn_int(integer);
+    real = read_real(p, from, n);
+    return p->exact ? read_decimal(p, from, n) : rn_float(real);
+}
+
+/* ---- Values ---- */
+
+static struct rn_value read_value(struct parser *p);
+
+static struct rn_value read_list(struct parser *p)
+{
+    struct rn_list *list = rn_list_new(p->arena, 0);
+
+    p->at++;
+    skip_white(p);
+    if (take(p, ']'))
+        return rn_list_value(list);
+    do {
+        rn_list_push(p->arena, list, read_value(p));
+    } while (take(p, ','));
+    if (!take(p, ']'))
+        fail(p, "',' or ']' is expected");
+    return rn_list_value(list);
+}
+
+static void read_member(struct parser *p, struct rn_dict *dict)
+{
+    struct rn_value name;
+    size_t before = dict->n;
+
+    skip_white(p);
+    if (!is_next(p, '"'))
+        fail(p, "a name in quotes is expected");
+    name = read_string(p);
+    if (memchr(name.string->bytes, '\0', name.string->n) != NULL)
+        fail(p, "a name with a NUL character");
+    skip_white(p);
+    if (!take(p, ':'))
+        fail(p, "':' is expected");
+    rn_dict_set(p->arena, dict, name, read_value(p));
+    if (p->exact && dict->n == before)
+        fail(p, "a name that the object has already");
+}
+
+static struct rn_value read_dict(struct parser *p)
+{
+    struct rn_dict *dict = rn_dict_new(p->arena);
+
+    p->at++;
+    skip_white(p);
+    if (take(p, '}'))
+        return rn_dict_value(dict);
+    do {
+        read_member(p, dict);
+    } while (take(p, ','));
+    if (!take(p, '}'))
+        fail(p, "',' or '}' is expected");
+    return rn_dict_value(dict);
+}
+
+static struct rn_value read_nested(struct parser *p)
+{
+    struct rn_value value;
+
+    if (++p->depth > RN_JSON_DEPTH)
+        rn_raise(p->arena, RUNNEL_INVALID, "nested deeper than %d", RN_JSON_DEPTH);
+    value = *p->at == '[' ? read_list(p) : read_dict(p);
+    p->depth--;
     return value;
 }
 
-/* A copy of text[n] in which every integer of 19 digits or more has become a float: ".0" behind it. */
-static char *widen_integers(struct rn_heap *heap, const char *text, size_t n, size_t *out_n)
+static struct rn_value read_word(struct parser *p)
 {
-    char *out = rn_alloc(heap, n + n / 8 + 2, 1); /* 2 bytes more for every 19 */
-    bool in_string = false;
-    size_t i, end, at = 0;
+    static const struct {
+        const char *word;
+        enum rn_value_kind kind;
+        bool is_true;
+    } words[] = {{"true", RN_VALUE_BOOL, true}, {"false", RN_VALUE_BOOL, false}, {"null", RN_VALUE_NONE, false}};
 
-    for (i = 0; out != NULL && i < n; i = end) {
-        end = i + 1;
-        if (in_string && text[i] == '\\' && end < n) {
-            end++;
-        } else if (text[i] == '"') {
-            in_string = !in_string;
-        } else if (!in_string && text[i] >= '0' && text[i] <= '9') {
-            while (end < n && text[end] >= '0' && text[end] <= '9')
-                end++;
-            if (end < n && (text[end] == '.' || text[end] == 'e' || text[end] == 'E'))
-                while (end < n && strchr("0123456789.eE+-", text[end]) != NULL && text[end] != '\0')
-                    end++;
-            else if (end - i >= 19) {
-                memcpy(out + at, text + i, end - i);
-                at += end - i;
-                memcpy(out + at, ".0", 2);
-                at += 2;
-                continue;
-            }
-        }
-        memcpy(out + at, text + i, end - i);
-        at += end - i;
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = strlen(words[i].word);
+
+        if ((size_t)(p->end - p->at) < n || memcmp(p->at, words[i].word, n) != 0)
+            continue;
+        p->at += n;
+        return words[i].kind == RN_VALUE_NONE ? rn_none() : rn_bool(words[i].is_true);
     }
-    *out_n = at;
-    return out;
+    fail(p, "a value is expected");
 }
 
-static json_t *load(struct rn_heap *heap, const char *text, size_t n, bool exact, json_error_t *parse,
-                    runnel_status *status)
+/* With the white space around it. */
+static struct rn_value read_value(struct parser *p)
 {
-    size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (exact ? JSON_REJECT_DUPLICATES : 0);
-    json_t *json = json_loadb(text, n, flags, parse);
+    struct rn_value value;
+    char c;
 
-    *status = RUNNEL_INVALID;
-    if (json == NULL && json_error_code(parse) == json_error_numeric_overflow) {
-        char *wide = widen_integers(heap, text, n, &n);
-
-        if (wide == NULL)
-            *status = RUNNEL_NO_MEMORY;
-        else
-            json = json_loadb(wide, n, flags, parse);
-        rn_free(heap, wide);
-    } else if (json == NULL && json_error_code(parse) == json_error_out_of_memory) {
-        *status = RUNNEL_NO_MEMORY;
-    }
-    return json;
+    skip_white(p);
+    c = p->at < p->end ? *p->at : '\0';
+    value = c == '"'                             ? read_string(p)
+            : c == '{' || c == '['               ? read_nested(p)
+            : c == '-' || (c >= '0' && c <= '9') ? read_number(p)
+                                                 : read_word(p);
+    skip_white(p);
+    return value;
 }
 
-/* How deep the brackets of text[n] stand within each other: at least as deep as a parser gets. */
-static size_t depth_of(const char *text, size_t n)
-{
-    size_t depth = 0, deepest = 0;
-    bool in_string = false;
-
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] == '"')
-            in_string = !in_string;
-        else if (in_string)
-            i += text[i] == '\\'; /* what it escapes says nothing */
-        else if (text[i] == '[' || text[i] == '{')
-            deepest = ++depth > deepest ? depth : deepest;
-        else if ((text[i] == ']' || text[i] == '}') && depth > 0)
-            depth--;
-    }
-    return deepest;
-}
-
-struct conversion {
-    struct reader *r;
-    const json_t *json;
+struct work {
+    struct parser *parser;
     struct rn_value *out;
 };
 
-static void convert_all(void *user)
+static void read_all(void *user)
 {
-    struct conversion *all = user;
+    struct work *work = user;
+    struct rn_value value = read_value(work->parser);
 
-    *all->out = convert(all->r, all->json);
+    if (work->parser->at < work->parser->end)
+        fail(work->parser, "the end of the text is expected");
+    *work->out = value;
 }
 
-static runnel_status parse_json(struct reader r, const char *text, size_t n, struct rn_value *out, runnel_error *error)
+static runnel_status parse(struct rn_arena *arena, const char *text, size_t n, bool exact, struct rn_value *out,
+                           runnel_error *error)
 {
-    struct rn_arena *arena = r.arena;
-    runnel_status status;
-    json_error_t parse;
-    json_t *json;
+    struct parser p = {.arena = arena, .text = text, .at = text, .end = text + n, .exact = exact};
+    locale_t host;
     bool fine;
 
     if (n > RN_JSON_BYTES)
         return rn_error_set(error, RUNNEL_INVALID, "JSON of %zu bytes; at most %zu", n, RN_JSON_BYTES);
-    if (depth_of(text, n) > RN_JSON_DEPTH) /* jansson would go 2048 deep, on the host's stack */
-        return rn_error_set(error, RUNNEL_INVALID, "JSON: nested deeper than %d", RN_JSON_DEPTH);
-    json = load(arena->heap, text, n, r.at != NULL, &parse, &status);
-    if (json == NULL && status == RUNNEL_NO_MEMORY)
-        return rn_error_set(error, status, "no memory to parse JSON");
-    if (json == NULL)
-        return rn_error_set(error, status, "JSON line %d, column %d: %s", parse.line, parse.column, parse.text);
-    fine = rn_arena_try(arena, NULL, convert_all, &(struct conversion){&r, json, out});
-    json_decref(json);
-    return fine ? RUNNEL_OK : rn_error_set(error, arena->status, "JSON: %s", arena->message);
+    host = rn_plain_locale(); /* strtod */
+    fine = rn_arena_try(arena, NULL, read_all, &(struct work){&p, out});
+    uselocale(host);
+    if (fine)
+        return RUNNEL_OK;
+    return rn_error_set(error, arena->status, "%s%s", p.placed ? "" : "JSON: ", arena->message);
 }
 
 runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
                             runnel_error *error)
 {
-    return parse_json((struct reader){.arena = arena}, text, n, out, error);
+    return parse(arena, text, n, false, out, error);
 }
 
 runnel_status rn_json_parse_exact(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
                                   runnel_error *error)
 {
-    return parse_json((struct reader){arena, text, text + n}, text, n, out, error);
+    return parse(arena, text, n, true, out, error);
 }
