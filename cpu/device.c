@@ -1,9 +1,9 @@
 /* The CPU as a device: a compute team that backends share, and the SIMD level of these. Kinds and teams: see cpu.h. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/machine_memory.h"
 #include "cpu/kernels.h"
 #include "cpu/levels/peak.h"
 #include "cpu/team.h"
@@ -47,7 +47,7 @@ struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
 
 uint64_t rn_cpu_memory_bytes(void)
 {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return rn_machine_memory("").bytes;
 }
 
 static uint32_t count(struct rn_heap *heap, const char *library, runnel_error *error)
@@ -169,9 +169,10 @@ static struct rn_backend *new_reference(struct rn_device *device, struct rn_heap
 
 static void memory_of(const struct rn_device *device, struct rn_device_memory *memory)
 {
+    struct rn_machine_memory machine = rn_machine_memory("");
+
     (void)device;
-    *memory = (struct rn_device_memory){rn_cpu_memory_bytes(),
-                                        (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), true};
+    *memory = (struct rn_device_memory){machine.bytes, machine.free, true};
 }
 
 static void describe_level(const struct rn_team *team, const struct rn_level *level, char *text, size_t size)

@@ -68,7 +68,7 @@ struct rn_peak;
 runnel_status rn_cpu_measure(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
                              bool (*is_unwanted)(void *user), void *user, runnel_machine *machine, runnel_error *error);
 
-/* The machine's memory. */
+/* The machine's memory, as far as this process may have it; 0: not known. */
 uint64_t rn_cpu_memory_bytes(void);
 
 #endif

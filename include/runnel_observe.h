@@ -188,7 +188,7 @@ typedef struct runnel_machine {
     uint32_t memory_nodes;    /* whose processors these are spread over */
     char level[16];           /* the instruction set in use: "avx512-amx", "avx512", "avx2-vnni", "avx2", "neon", "c" */
     char cpu[64];             /* the processor's own name, or its architecture */
-    uint64_t memory_bytes;    /* of the machine */
+    uint64_t memory_bytes;    /* of the machine, or what the process's control group allows */
     double read_bytes_per_s;  /* reading memory in order, all threads: the best of several passes ... */
     double read_median_bytes_per_s; /* ... and the median one */
     double integer_ops_per_s;       /* 8-bit products summed in 32 bits; a multiply-add is two operations */
@@ -207,7 +207,8 @@ typedef struct runnel_device_info {
     uint32_t n_devices; /* of its kind that the machine has, whether they can be used or not (of the CPU, instruction
                            sets), ... */
     uint32_t index;     /* ... and which of them it is, from 0 */
-    uint64_t memory_bytes, free_bytes;
+    uint64_t memory_bytes, free_bytes; /* of the CPU's: the machine's, or what the process's control group allows and
+                                          leaves */
     char name[96];
     char capability[16];              /* "9.0": the compute capability of a GPU */
     char kernels[RUNNEL_ERROR_BYTES]; /* of a device whose kernels are in a file of their own: its path, or a sentence

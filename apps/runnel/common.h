@@ -133,11 +133,15 @@ bool app_files_apart(const struct app_options *options, unsigned command);
 bool app_file_apart(const struct app_options *options, unsigned command, const char *name, const char *path);
 bool app_model_apart(const struct app_options *options, unsigned command, const char *path);
 
-/* A number that is another one when one of the files that a model is loaded from, `path` and --lora's, was written or
- * replaced meanwhile, by what the system says of them. On any thread. */
+/* paths.c. The file's own name for part 1; of a model in parts ("..-00001-of-00003.gguf") the name of that part. To be
+ * freed; NULL: there is no such part, or no memory. */
+char *app_model_part(const char *path, unsigned part);
+
+/* A number that is another one when one of the files that a model is loaded from, `path` with its parts and --lora's,
+ * was written or replaced meanwhile, by what the system says of them. On any thread. */
 uint64_t app_model_stamp(const char *path, const struct app_options *options);
 
-/* What is in such a file: a model's, by its first and last bytes, or an adapter's, by all. */
+/* What is in them: in a model's, by the first and last bytes of each part, or in an adapter's, by all. */
 struct app_fingerprint {
     uint64_t size, hash;
 };

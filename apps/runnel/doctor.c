@@ -2,16 +2,16 @@
  * the model needs of both, and what is missing. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "devices.h"
-#include "room.h"
 #include "runnel_files.h"
 
 struct doctor {
     const struct app_options *options;
     runnel_machine machine;
-    struct app_room room;
+    uint64_t free;        /* bytes of memory that could be had now; 0: not known */
     bool on_device;       /* the model goes to a device with memory of its own, ... */
     uint64_t device_free; /* ... of which so many bytes are free */
     unsigned n_missing;
@@ -31,22 +31,27 @@ static double gib(uint64_t bytes)
 static void print_machine(struct doctor *doctor)
 {
     const runnel_machine *machine = &doctor->machine;
-    char limit[64] = "";
+    uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
-    doctor->room = app_room_find("");
-    if (doctor->room.limit > 0)
-        snprintf(limit, sizeof limit, "; the control group's limit is %.1f", gib(doctor->room.limit));
     app_fact("processor", "%s", machine->cpu);
     app_fact("instructions", "%s", machine->level);
     app_fact("threads", "%u on %u memory node%s", machine->compute_threads, machine->memory_nodes,
              machine->memory_nodes == 1 ? "" : "s");
-    app_fact("memory", "%.1f GiB, of which %.1f could be had now%s", gib(machine->memory_bytes),
-             gib(doctor->room.bytes), limit);
+    app_fact("memory", "%.1f GiB%s, of which %.1f could be had now", gib(machine->memory_bytes),
+             machine->memory_bytes < physical ? " (the control group's limit)" : "", gib(doctor->free));
     app_fact("reads memory", "%.1f GB/s", machine->read_bytes_per_s * 1e-9);
     app_fact("computes", "%.0f G/s on bytes, %.0f G/s on floats", machine->integer_ops_per_s * 1e-9,
              machine->float_ops_per_s * 1e-9);
     if (strcmp(machine->level, "c") == 0)
         missing(doctor, "fast instructions (AVX2, AVX-512 or NEON): the plain C loops are many times slower");
+}
+
+static void look_at_memory_of_host(struct doctor *doctor, runnel_engine *engine)
+{
+    runnel_device_info info = {.struct_size = sizeof info};
+
+    if (runnel_engine_device(engine, "cpu", &info, NULL) == RUNNEL_OK)
+        doctor->free = info.free_bytes;
 }
 
 /* Whether it is one that can be used; of one that cannot the load says why. */
@@ -78,6 +83,7 @@ static int look_at_machine(struct doctor *doctor)
     doctor->machine.struct_size = sizeof doctor->machine;
     error.status = runnel_engine_measure(engine, &doctor->machine, &error);
     if (error.status == RUNNEL_OK) {
+        look_at_memory_of_host(doctor, engine);
         print_machine(doctor);
         app_devices_print(engine);
         look_at_device(doctor, engine);
@@ -107,13 +113,13 @@ static void judge_memory(struct doctor *doctor, uint64_t needed)
 {
     char why[192], device[64] = "";
 
-    if (doctor->room.bytes == 0 || needed <= doctor->room.bytes + doctor->device_free)
+    if (doctor->free == 0 || needed <= doctor->free + doctor->device_free)
         return;
     if (doctor->on_device)
         snprintf(device, sizeof device, " and %.1f on the device", gib(doctor->device_free));
     snprintf(why, sizeof why,
              "memory: %.1f GiB are needed, %.1f could be had%s; a smaller --ctx, --kv-type q8 or model", gib(needed),
-             gib(doctor->room.bytes), device);
+             gib(doctor->free), device);
     missing(doctor, why);
 }
 

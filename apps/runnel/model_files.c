@@ -26,31 +26,38 @@ static char *path_of(const char *path, const struct app_options *options, size_t
 
 /* ---- What the system says of them -------------------------------------------------------- */
 
+/* False: there is no such file. name: freed; NULL: none, likewise. */
+static bool add_stamp(char *name, uint64_t *stamp)
+{
+    struct stat status;
+    bool there = name != NULL && stat(name, &status) == 0;
+    const uint64_t words[] = {there ? status.st_dev : 0,
+                              there ? status.st_ino : 0,
+                              there ? (uint64_t)status.st_size : 0,
+                              there ? (uint64_t)status.st_mtim.tv_sec : 0,
+                              there ? (uint64_t)status.st_mtim.tv_nsec : 0,
+                              there ? (uint64_t)status.st_ctim.tv_sec : 0,
+                              there ? (uint64_t)status.st_ctim.tv_nsec : 0};
+
+    *stamp = XXH3_64bits_withSeed(words, sizeof words, *stamp);
+    free(name);
+    return there;
+}
+
 uint64_t app_model_stamp(const char *path, const struct app_options *options)
 {
     uint64_t stamp = 0;
 
-    for (size_t i = 0; i <= options->n_loras; i++) {
-        char *name = path_of(path, options, i);
-        struct stat status;
-        bool there = name != NULL && stat(name, &status) == 0;
-        const uint64_t words[] = {there ? status.st_dev : 0,
-                                  there ? status.st_ino : 0,
-                                  there ? (uint64_t)status.st_size : 0,
-                                  there ? (uint64_t)status.st_mtim.tv_sec : 0,
-                                  there ? (uint64_t)status.st_mtim.tv_nsec : 0,
-                                  there ? (uint64_t)status.st_ctim.tv_sec : 0,
-                                  there ? (uint64_t)status.st_ctim.tv_nsec : 0};
-
-        stamp = XXH3_64bits_withSeed(words, sizeof words, stamp);
-        free(name);
-    }
+    for (size_t i = 0; i <= options->n_loras; i++)
+        add_stamp(path_of(path, options, i), &stamp);
+    for (unsigned part = 2; add_stamp(app_model_part(path, part), &stamp); part++)
+        continue;
     return stamp;
 }
 
 /* ---- What is in them --------------------------------------------------------------------- */
 
-/* Of the first and last bytes: models that differ, differ there. buffer: [2 * SAMPLE_BYTES] */
+/* Of the first and last bytes: models that differ, differ there. hash: behind those before. buffer: [2 * SAMPLE_BYTES] */
 static bool hash_ends(int fd, off_t size, char *buffer, uint64_t *hash)
 {
     off_t from = size > SAMPLE_BYTES ? size - SAMPLE_BYTES : 0;
@@ -58,7 +65,7 @@ static bool hash_ends(int fd, off_t size, char *buffer, uint64_t *hash)
             tail = head >= 0 ? pread(fd, buffer + head, SAMPLE_BYTES, from) : -1;
 
     if (tail >= 0)
-        *hash = XXH3_64bits(buffer, (size_t)(head + tail));
+        *hash = XXH3_64bits_withSeed(buffer, (size_t)(head + tail), *hash);
     return tail >= 0;
 }
 
@@ -80,7 +87,7 @@ static bool hash_whole(int fd, char *buffer, uint64_t *hash)
     return n == 0;
 }
 
-/* False: errno says why. */
+/* Adds the file to what was read of others. False: errno says why. */
 static bool read_print(const char *path, bool whole, struct app_fingerprint *print)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC), reason = 0;
@@ -91,12 +98,20 @@ static bool read_print(const char *path, bool whole, struct app_fingerprint *pri
 
     reason = errno;
     if (good)
-        print->size = (uint64_t)status.st_size;
+        print->size += (uint64_t)status.st_size;
     free(buffer);
     if (fd >= 0)
         close(fd);
     errno = reason;
     return good;
+}
+
+/* *name: freed, and that of the part. False: there is none, or no memory. */
+static bool next_part(const char *path, unsigned part, char **name)
+{
+    free(*name);
+    *name = app_model_part(path, part);
+    return *name != NULL;
 }
 
 bool app_fingerprints(const char *path, const struct app_options *options, uint64_t stamp,
@@ -107,7 +122,10 @@ bool app_fingerprints(const char *path, const struct app_options *options, uint6
     for (size_t i = 0; good && i <= options->n_loras; i++) {
         char *name = path_of(path, options, i);
 
+        prints[i] = (struct app_fingerprint){0};
         good = name != NULL && read_print(name, i > 0, &prints[i]);
+        for (unsigned part = 2; i == 0 && good && next_part(path, part, &name); part++)
+            good = read_print(name, false, &prints[i]);
         if (!good)
             snprintf(sentence, 512, "%.300s: %.150s", name != NULL ? name : path, strerror(errno));
         free(name);

@@ -115,18 +115,26 @@ static unsigned parts_of(const char *path, size_t *front)
     return (unsigned)strtoul(path + *front + strlen(first), NULL, 10);
 }
 
-/* Whether that is the place of the file, or, of a model in parts, of one of them. */
-static bool leads_to(const char *path, const struct place *place)
+char *app_model_part(const char *path, unsigned part)
 {
     size_t front;
     unsigned parts = parts_of(path, &front);
+    char *name = NULL;
+
+    if (part == 1)
+        return strdup(path);
+    if (part > parts || asprintf(&name, "%.*s-%05u-of-%05u.gguf", (int)front, path, part, parts) < 0)
+        return NULL;
+    return name;
+}
+
+/* Whether that is the place of the file, or, of a model in parts, of one of them. */
+static bool leads_to(const char *path, const struct place *place)
+{
     bool found = is_at(path, place);
+    char *other = NULL;
 
-    for (unsigned part = 2; part <= parts && !found; part++) {
-        char *other = NULL;
-
-        if (asprintf(&other, "%.*s-%05u-of-%05u.gguf", (int)front, path, part, parts) < 0)
-            return false;
+    for (unsigned part = 2; !found && (other = app_model_part(path, part)) != NULL; part++) {
         found = is_at(other, place);
         free(other);
     }

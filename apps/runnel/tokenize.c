@@ -78,7 +78,7 @@ static int print_text(struct app *app, const struct app_ids *ids)
     int code = text_of(app, ids->ids, ids->count, &text);
 
     if (code == APP_OK) {
-        fwrite(text.bytes, 1, text.size, stdout);
+        app_put_text(stdout, text.bytes, text.size);
         fputc('\n', stdout);
     }
     free(text.bytes);
@@ -132,6 +132,8 @@ static bool check_tokens_options(const struct app_options *options)
         app_error(text ? "--tokens replaces the text: give one of them" : "give a text with -p or -f, or --tokens");
     else if (!text && (options->bos || options->special || options->ids))
         app_error("--tokens are taken as they are: --bos, --special and --ids are for texts");
+    else if (options->ids && options->show)
+        app_error("--ids and --show exclude each other");
     else
         return true;
     return false;

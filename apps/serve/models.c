@@ -3,25 +3,17 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "serve.h"
 
 enum { MOST_LOADED = 60 }; /* an engine has 64 models at most, those that are on their way out among them */
 enum { BUSY_MS = 10000 };  /* about as long as a load takes */
 
-static uint64_t machine_bytes(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
-
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
-}
-
 static uint64_t budget_of(const struct serve *serve)
 {
     uint64_t given = serve->options->models_memory;
 
-    return given != 0 ? given : machine_bytes() / 4 * 3;
+    return given != 0 ? given : serve->machine_bytes / 4 * 3;
 }
 
 /* ---- Who waits --------------------------------------------------------------------------- */
@@ -236,7 +228,7 @@ static void measure(uv_work_t *work)
     struct app_memory memory;
     runnel_file *file = NULL;
     runnel_error error = {0};
-    uint64_t one = 0, kv = model->options.kv_bytes, most = machine_bytes() / 4;
+    uint64_t one = 0, kv = model->options.kv_bytes, most = model->serve->machine_bytes / 4;
 
     model->bytes = 0;
     model->error[0] = '\0';
@@ -531,10 +523,21 @@ int serve_read_models(struct serve *serve)
     return code;
 }
 
+/* Of the machine, or what its control group allows. */
+static uint64_t machine_bytes(const struct serve *serve)
+{
+    runnel_device_info cpu = {.struct_size = sizeof cpu};
+
+    return runnel_engine_device(serve->app.engine, "cpu", &cpu, NULL) == RUNNEL_OK && cpu.memory_bytes > 0
+               ? cpu.memory_bytes
+               : UINT64_MAX;
+}
+
 int serve_load_models(struct serve *serve)
 {
     int code = APP_OK;
 
+    serve->machine_bytes = machine_bytes(serve);
     for (size_t i = 0; i < serve->models.n && code == APP_OK; i++)
         if (serve->models.at[i]->pinned)
             code = load(serve->models.at[i]);

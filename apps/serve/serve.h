@@ -173,6 +173,7 @@ struct serve {
     size_t n_rows;
     struct app_text cache_text; /* what cache_url may point into */
     const char *cache_url;
+    uint64_t machine_bytes; /* of memory, once models are loaded */
     uint64_t n_asked;       /* models that waited for room */
     uint64_t waiting_bytes; /* of long bodies whose requests wait for their models */
     bool reloaded, ending;

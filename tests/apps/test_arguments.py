@@ -73,6 +73,7 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", MODEL, "--logit-bias", "2048=1", "-p", "a"], "vocabulary"),
     (["run", MODEL, "-p", b"\xff"], "UTF-8"),
     (["tokenize", MODEL], "-p or -f"),
+    (["tokenize", MODEL, "-p", "a", "--ids", "--show"], "exclude each other"),
     (["tokenize", MODEL, "-p", b"\xc0\x80"], "UTF-8"),
     (["logits", MODEL, "-p", "a"], "--output is missing"),
     (["logits", MODEL, "-o", "x"], "--tokens"),

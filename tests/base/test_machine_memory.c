@@ -1,4 +1,4 @@
-/* Memory that could be had: made-up trees of proc/ and sys/, of both versions of control groups. */
+/* The machine's memory: made-up trees of proc/ and sys/, of both versions of control groups. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
-#include "apps/runnel/room.h"
+#include "base/machine_memory.h"
 
 #define MIB (1ull << 20)
 
-static char root[] = "/tmp/runnel-room-XXXXXX";
+static char root[] = "/tmp/runnel-memory-XXXXXX";
 
 /* A file below the root with its folders. */
 static void put(const char *name, const char *text)
@@ -53,23 +53,23 @@ static int end(void **state)
     return system(command);
 }
 
-static void expect(uint64_t bytes, uint64_t limit)
+static void expect(uint64_t free, uint64_t bytes)
 {
-    struct app_room room = app_room_find(root);
+    struct rn_machine_memory memory = rn_machine_memory(root);
 
-    assert_int_equal(room.bytes, bytes);
-    assert_int_equal(room.limit, limit);
+    assert_int_equal(memory.free, free);
+    assert_int_equal(memory.bytes, bytes);
 }
 
 static void test_machine(void **state)
 {
     (void)state;
-    expect(8192 * MIB, 0);
+    expect(8192 * MIB, 16384 * MIB);
     put("proc/self/cgroup", "0::/user/a\n");
-    expect(8192 * MIB, 0); /* no such files */
+    expect(8192 * MIB, 16384 * MIB); /* no such files */
     put("sys/fs/cgroup/user/a/memory.max", "max\n");
     put("sys/fs/cgroup/user/a/memory.current", "1\n");
-    expect(8192 * MIB, 0);
+    expect(8192 * MIB, 16384 * MIB);
 }
 
 static void test_second_version(void **state)
@@ -87,9 +87,11 @@ static void test_second_version(void **state)
     expect(1, 100 * MIB + 1);
     put("sys/fs/cgroup/user/a/memory.max", "1\n");
     expect(1, 1);
+    put("sys/fs/cgroup/user/a/memory.max", "0\n"); /* 0 would say that nothing is known */
+    expect(1, 1);
     put("sys/fs/cgroup/user/a/memory.max", "max\n");
-    put("sys/fs/cgroup/user/memory.max", "17179869184\n"); /* more than the machine has */
-    expect(8192 * MIB, 0);
+    put("sys/fs/cgroup/user/memory.max", "17179869185\n"); /* more than the machine has */
+    expect(8192 * MIB, 16384 * MIB);
 }
 
 static void test_first_version(void **state)
@@ -122,6 +124,8 @@ static void test_nothing_is_known(void **state)
 {
     (void)state;
     put("proc/meminfo", "MemTotal: 5 kB\n");
+    expect(0, 5 * 1024);
+    put("proc/meminfo", "rubbish\n");
     expect(0, 0);
     put("proc/self/cgroup", "0::/\nrubbish\n:\n::\n");
     put("sys/fs/cgroup/memory.max", "268435456\n");
