@@ -132,33 +132,15 @@ static runnel_status copy_choice(struct rn_grammar_text *text, const runnel_chat
                : RUNNEL_NO_MEMORY;
 }
 
-/* Are calls bound by their schemas? *binds: by a choice, or where there is none by a tool that is strict. */
-static runnel_status find_bound(struct rn_heap *heap, const runnel_chat *chat, const struct rn_answer_format *format,
-                                bool *binds)
-{
-    struct rn_answer_tools tools;
-    runnel_status status;
-
-    *binds = chat->tool_choice != NULL;
-    if (*binds || format == NULL || chat->tools == NULL)
-        return RUNNEL_OK;
-    status = rn_answer_tools_init(&tools, heap, chat->tools, strlen(chat->tools));
-    if (status != RUNNEL_OK)
-        return status;
-    *binds = rn_answer_tools_any_strict(&tools);
-    rn_answer_tools_fini(&tools);
-    return RUNNEL_OK;
-}
-
 runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *request,
-                                  const struct rn_answer_format *format, struct rn_grammar_text **out,
-                                  runnel_error *error)
+                                  const struct rn_answer_format *format, const struct rn_answer_tools *tools,
+                                  struct rn_grammar_text **out, runnel_error *error)
 {
     struct rn_grammar_text *text;
     runnel_grammar grammar;
     runnel_status status;
     runnel_chat chat;
-    bool binds = false;
+    bool binds; /* calls, by their schemas: by a choice, or where there is none by a tool that is strict */
 
     *out = NULL;
     runnel_grammar_default(&grammar);
@@ -169,8 +151,7 @@ runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *re
     if (request->chat != NULL)
         rn_sized_read(&chat, sizeof chat, request->chat);
     status = check(&grammar, error);
-    if (status == RUNNEL_OK && grammar.kind == RUNNEL_GRAMMAR_NONE)
-        status = find_bound(heap, &chat, format, &binds);
+    binds = chat.tool_choice != NULL || (tools != NULL && rn_answer_tools_any_strict(tools));
     if (status != RUNNEL_OK || (grammar.kind == RUNNEL_GRAMMAR_NONE && !binds))
         return status;
     text = rn_calloc(heap, 1, sizeof *text);

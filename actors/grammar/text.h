@@ -26,11 +26,11 @@ struct rn_grammar_text {
     struct rn_opened opened; /* by the end of the prompt: set by the tokenizer */
 };
 
-/* Checks what is asked for and copies it; *out NULL and OK: nothing is. format: of a chat whose answer is read back, or
- * NULL. INVALID names the member; NO_MEMORY. */
+/* Checks what is asked for and copies it; *out NULL and OK: nothing is. format and tools: of a chat whose answer is
+ * read back, or NULL. INVALID names the member; NO_MEMORY. */
 runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *request,
-                                  const struct rn_answer_format *format, struct rn_grammar_text **out,
-                                  runnel_error *error);
+                                  const struct rn_answer_format *format, const struct rn_answer_tools *tools,
+                                  struct rn_grammar_text **out, runnel_error *error);
 void rn_grammar_text_free(struct rn_grammar_text *text); /* NULL is allowed */
 
 /* Bytes of the copies. */

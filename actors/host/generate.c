@@ -436,9 +436,10 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
 
 static runnel_status copy_grammar(const runnel_request *request, struct rn_request *r, runnel_error *error)
 {
-    const struct rn_answer_format *format = r->chat != NULL && !request->raw_answer ? r->chat->format : NULL;
+    const bool is_read = r->chat != NULL && !request->raw_answer;
 
-    return rn_grammar_text_new(r->heap, request, format, &r->grammar, error);
+    return rn_grammar_text_new(r->heap, request, is_read ? r->chat->format : NULL, is_read ? &r->chat->tools : NULL,
+                               &r->grammar, error);
 }
 
 static runnel_status choose_adapter(const runnel_model *model, const runnel_request *request, struct rn_request *r,
@@ -568,12 +569,10 @@ static bool begins_text(const runnel_model *model, const runnel_request *request
 /* What takes the answer to a chat apart; NULL and OK: nothing does. */
 static runnel_status new_answer(struct rn_request *r, const runnel_request *request, struct rn_answer **answer)
 {
-    const char *tools = r->chat != NULL ? r->chat->tools : NULL;
-
     *answer = NULL;
     if (r->chat == NULL || request->raw_answer)
         return RUNNEL_OK;
-    *answer = rn_answer_new(r->heap, r->chat->format, tools, tools != NULL ? strlen(tools) : 0);
+    *answer = rn_answer_new(r->heap, r->chat->format, &r->chat->tools);
     return *answer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 

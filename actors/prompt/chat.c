@@ -95,20 +95,17 @@ static bool is_special(struct rn_value message)
            rn_dict_at(message, "reasoning_content").kind != RN_VALUE_UNDEFINED;
 }
 
-/* *special is set where one of a list of messages is. NULL: no list of them; of tools each number counts, as in a
- * schema. */
+/* *special is set where one of a list of messages is; NULL: no list of them. */
 static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *special,
                                 runnel_error *error)
 {
-    bool exact = array && special == NULL;
     struct rn_arena arena;
     struct rn_value value;
     runnel_error inner = {0};
     runnel_status status;
 
     rn_arena_init(&arena, heap, SIZE_MAX);
-    status = exact ? rn_json_parse_exact(&arena, json, strlen(json), &value, &inner)
-                   : rn_json_parse(&arena, json, strlen(json), &value, &inner);
+    status = rn_json_parse(&arena, json, strlen(json), &value, &inner);
     if (status == RUNNEL_NO_MEMORY)
         rn_error_set(error, status, "no memory for %s", what);
     else if (status != RUNNEL_OK)
@@ -172,19 +169,26 @@ static runnel_status put_messages(struct text *text, const runnel_chat *given, b
     return status;
 }
 
-static runnel_status put_context(struct text *text, const runnel_chat *given, bool *special, runnel_error *error)
+static runnel_status put_tools(struct text *text, const char *json, struct rn_chat *chat, runnel_error *error)
+{
+    runnel_error inner = {0};
+    runnel_status status = rn_answer_tools_read(&chat->tools, chat->heap, json, strlen(json), &inner);
+
+    put_plain(text, ",\"tools\":");
+    put_plain(text, json);
+    return status == RUNNEL_OK ? status : rn_error_set(error, status, "tools: %s", inner.message);
+}
+
+static runnel_status put_context(struct text *text, const runnel_chat *given, struct rn_chat *chat, runnel_error *error)
 {
     runnel_status status;
 
     put_plain(text, "{");
-    status = put_messages(text, given, special, error);
+    status = put_messages(text, given, &chat->special, error);
     put_plain(text, given->no_generation_prompt || given->continue_final ? ",\"add_generation_prompt\":false"
                                                                          : ",\"add_generation_prompt\":true");
-    if (status == RUNNEL_OK && given->tools != NULL) {
-        status = check_json(text->heap, given->tools, true, "tools", NULL, error);
-        put_plain(text, ",\"tools\":");
-        put_plain(text, given->tools);
-    }
+    if (status == RUNNEL_OK && given->tools != NULL)
+        status = put_tools(text, given->tools, chat, error);
     if (status == RUNNEL_OK && given->variables != NULL) {
         status = check_json(text->heap, given->variables, false, "variables", NULL, error);
         if (status == RUNNEL_OK)
@@ -232,14 +236,9 @@ static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *
         return status;
     if (chat->own != NULL)
         chat->tmpl = chat->own;
-    status = put_context(&text, given, &chat->special, error);
+    status = put_context(&text, given, chat, error);
     chat->context = text.bytes;
     chat->context_bytes = text.n;
-    if (status == RUNNEL_OK && given->tools != NULL) {
-        chat->tools = rn_strndup(chat->heap, given->tools, strlen(given->tools));
-        if (chat->tools == NULL)
-            return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");
-    }
     RN_ASSERT(status != RUNNEL_OK || (chat->tmpl != NULL && chat->context != NULL));
     chat->goes_on = given->continue_final != 0;
     chat->now_s = given->now_s != 0 ? given->now_s : (int64_t)time(NULL);
@@ -289,7 +288,7 @@ void rn_chat_free(struct rn_chat *chat)
         return;
     rn_template_free(chat->own);
     rn_free(chat->heap, chat->context);
-    rn_free(chat->heap, chat->tools);
+    rn_answer_tools_fini(&chat->tools);
     rn_free(chat->heap, chat);
 }
 

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "runnel.h"
 #include "text/answer/answer.h"
+#include "text/answer/tools.h"
 #include "text/template/template.h"
 #include "text/vocab.h"
 
@@ -22,7 +23,7 @@ struct rn_chat {
     const struct rn_answer_format *format;
     char *context; /* [context_bytes] */
     size_t context_bytes;
-    char *tools;                    /* NUL-terminated, or NULL */
+    struct rn_answer_tools tools;   /* until what reads the answer takes them */
     bool special;                   /* a message has what templates take in different forms */
     struct rn_template_forms forms; /* those of the template; not known of `own` */
     bool goes_on;                   /* with its last message */

@@ -115,7 +115,8 @@ static bool read_tools(struct rn_answer_maker *a)
                        a->g->limits.source_bytes);
         return false;
     }
-    if (rn_answer_tools_init(&a->read, a->g->heap, rules->tools, rules->tools_bytes) != RUNNEL_OK) {
+    if (rules->tools != NULL &&
+        rn_answer_tools_read(&a->read, a->g->heap, rules->tools, rules->tools_bytes, NULL) == RUNNEL_NO_MEMORY) {
         rn_answer_fail(a, RUNNEL_NO_MEMORY, "no memory for tools");
         return false;
     }

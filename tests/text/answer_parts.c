@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "text/answer/tools.h"
 
 static void append(struct parts *p, struct rn_part part, const char *text)
 {
@@ -58,10 +59,23 @@ static void step(struct rn_answer *answer, const char *text, size_t n, bool end,
     free(list);
 }
 
+struct rn_answer *answer_with(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools,
+                              size_t tools_bytes)
+{
+    struct rn_answer_tools read = {0};
+    struct rn_answer *answer;
+
+    if (tools != NULL && rn_answer_tools_read(&read, heap, tools, tools_bytes, NULL) == RUNNEL_NO_MEMORY)
+        return NULL;
+    answer = rn_answer_new(heap, format, &read);
+    rn_answer_tools_fini(&read);
+    return answer;
+}
+
 void parts_read(const struct reading *reading, const char *text, size_t n, enum cut cut, uint64_t seed,
                 struct parts *parts)
 {
-    struct rn_answer *answer = rn_answer_new(reading->heap, reading->format, reading->tools, reading->tools_bytes);
+    struct rn_answer *answer = answer_with(reading->heap, reading->format, reading->tools, reading->tools_bytes);
     size_t at = 0, blocks, bytes;
 
     memset(parts, 0, sizeof *parts);

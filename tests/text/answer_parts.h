@@ -28,6 +28,10 @@ struct parts {
     size_t n, bytes, cap, text_cap;
 };
 
+/* One with the tools of the JSON array; NULL, or what is none: without. NULL: no memory, and nothing is left. */
+struct rn_answer *answer_with(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools,
+                              size_t tools_bytes);
+
 /* Reads text[n] in cuts; checks on the way that what is written stays within the bounds and that nothing is
  * allocated. Aborts by RN_CHECK. */
 void parts_read(const struct reading *reading, const char *text, size_t n, enum cut cut, uint64_t seed,

@@ -549,7 +549,7 @@ static void test_early(void **state)
 
     (void)state;
     rn_heap_init(&heap, NULL);
-    answer = rn_answer_new(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
+    answer = answer_with(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
     assert_non_null(answer);
     for (i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         struct parts parts = {.parts = list, .text = text};
@@ -611,7 +611,7 @@ static void test_wants(void **state)
 
     (void)state;
     rn_heap_init(&heap, NULL);
-    answer = rn_answer_new(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
+    answer = answer_with(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
     assert_non_null(answer);
     assert_true(rn_answer_wants(answer, "<think>", 7));
     assert_true(rn_answer_wants(answer, "</tool_call>", 12));
@@ -620,17 +620,17 @@ static void test_wants(void **state)
     assert_false(rn_answer_wants(answer, "<pad>", 5));
     assert_false(rn_answer_wants(answer, "", 0));
     rn_answer_free(answer);
-    answer = rn_answer_new(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), NULL, 0);
+    answer = answer_with(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), NULL, 0);
     assert_non_null(answer);
     assert_true(rn_answer_wants(answer, "</think>", 8));
     assert_false(rn_answer_wants(answer, "<tool_call>", 11));
     rn_answer_free(answer);
-    answer = rn_answer_new(&heap, rn_answer_format_of(HARMONY, strlen(HARMONY)), NULL, 0);
+    answer = answer_with(&heap, rn_answer_format_of(HARMONY, strlen(HARMONY)), NULL, 0);
     assert_non_null(answer);
     assert_true(rn_answer_wants(answer, "<|constrain|>", 13));
     assert_true(rn_answer_wants(answer, "<|call|>", 8));
     rn_answer_free(answer);
-    answer = rn_answer_new(&heap, rn_answer_format_of(GEMMA, strlen(GEMMA)), TOOLS, strlen(TOOLS));
+    answer = answer_with(&heap, rn_answer_format_of(GEMMA, strlen(GEMMA)), TOOLS, strlen(TOOLS));
     assert_non_null(answer);
     assert_true(rn_answer_wants(answer, "<|\"|>", 5));
     rn_answer_free(answer);

@@ -128,7 +128,7 @@ static void test_refused(void **state)
     for (i = 0; answer == NULL; i++) {
         assert_true(i < 100);
         refusing_allow(&refusing, i);
-        answer = rn_answer_new(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
+        answer = answer_with(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
         if (answer == NULL)
             assert_int_equal(rn_heap_blocks(&heap), 0);
     }

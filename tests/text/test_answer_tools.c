@@ -126,7 +126,7 @@ static struct rn_value read_tool(struct rn_answer_tools *tools, struct rn_heap *
     struct rn_value function;
 
     rn_heap_init(heap, NULL);
-    assert_int_equal(rn_answer_tools_init(tools, heap, json, strlen(json)), RUNNEL_OK);
+    assert_int_equal(rn_answer_tools_read(tools, heap, json, strlen(json), NULL), RUNNEL_OK);
     function = rn_answer_tools_find(tools, "f", 1);
     assert_int_equal(function.kind, RN_VALUE_DICT);
     return function;

@@ -551,17 +551,17 @@ static void collect_markers(struct rn_answer *a)
         a->stops[' '] = a->stops['\n'] = a->stops['\t'] = a->stops['\r'] = true;
 }
 
-struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools_json,
-                                size_t tools_bytes)
+struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format,
+                                struct rn_answer_tools *tools)
 {
     struct rn_answer *a = (struct rn_answer *)rn_calloc(heap, 1, sizeof *a);
 
     if (a == NULL)
         return NULL;
     a->heap = heap;
-    if (rn_answer_tools_init(&a->tools, heap, tools_json, tools_bytes) != RUNNEL_OK) {
-        rn_free(heap, a);
-        return NULL;
+    if (tools != NULL) {
+        a->tools = *tools;
+        *tools = (struct rn_answer_tools){0};
     }
     a->rows = rn_answer_format_rows(format);
     a->has_tools = rn_answer_tools_any(&a->tools);

@@ -63,11 +63,12 @@ struct rn_opened {
  * answer goes on; n: it begins anew. */
 struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const char *prompt, size_t n, size_t content);
 
-/* tools_json: the tools of the request as a JSON array; NULL, an empty one, or what is none: no calls are recognised.
- * Its schemas decide the types of arguments that a format does not mark. All memory of the stream is taken here;
- * starting and feeding allocate nothing. NULL: refused. */
-struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools_json,
-                                size_t tools_bytes);
+/* tools: those of the request, which are the answer's from here on: none are left in *tools. NULL, or without any: no
+ * calls are recognised. Their schemas decide the types of arguments that a format does not mark. All memory of the
+ * stream is taken here; starting and feeding allocate nothing. NULL: refused, and *tools is as before. */
+struct rn_answer_tools;
+struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format,
+                                struct rn_answer_tools *tools);
 
 /* Before the first feeding. prompt [n], content: as above; a template may have opened a reasoning section at its end.
  * (Apart from rn_answer_new because a prompt is rendered after its stream exists.) */

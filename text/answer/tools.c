@@ -12,20 +12,20 @@
 #define REFERENCE_BYTES 1024u
 #define ALL_TYPES 63u
 
-runnel_status rn_answer_tools_init(struct rn_answer_tools *tools, struct rn_heap *heap, const char *json, size_t n)
+runnel_status rn_answer_tools_read(struct rn_answer_tools *tools, struct rn_heap *heap, const char *json, size_t n,
+                                   runnel_error *error)
 {
     runnel_status status;
 
     rn_arena_init(&tools->arena, heap, ARENA_BYTES);
-    tools->list = rn_undefined();
-    if (json == NULL)
-        return RUNNEL_OK;
-    status = rn_json_parse_exact(&tools->arena, json, n, &tools->list, NULL);
-    if (status != RUNNEL_OK || tools->list.kind != RN_VALUE_LIST) {
+    status = rn_json_parse_exact(&tools->arena, json, n, &tools->list, error);
+    if (status == RUNNEL_OK && tools->list.kind != RN_VALUE_LIST)
+        status = rn_error_set(error, RUNNEL_INVALID, "not a JSON array");
+    if (status != RUNNEL_OK) {
         tools->list = rn_undefined();
         rn_arena_fini(&tools->arena);
     }
-    return status == RUNNEL_NO_MEMORY ? status : RUNNEL_OK;
+    return status;
 }
 
 void rn_answer_tools_fini(struct rn_answer_tools *tools)

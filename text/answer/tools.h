@@ -25,8 +25,9 @@ struct rn_answer_tools {
 };
 
 /* json [n]: an array of tools, each {"type": "function", "function": {"name", "parameters"}} or the inner object alone.
- * What is not such an array, or NULL, gives no tools. NO_MEMORY: refused, nothing is left. */
-runnel_status rn_answer_tools_init(struct rn_answer_tools *tools, struct rn_heap *heap, const char *json, size_t n);
+ * INVALID: no JSON, or no array; NO_MEMORY. There are no tools then, as in one that is all zero. */
+runnel_status rn_answer_tools_read(struct rn_answer_tools *tools, struct rn_heap *heap, const char *json, size_t n,
+                                   runnel_error *error);
 void rn_answer_tools_fini(struct rn_answer_tools *tools);
 
 /* Are there any? */
