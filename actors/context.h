@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/backend.h"
+#include "model/kv_size.h"
 #include "runnel.h"
 #include "text/vocab.h"
 
@@ -78,6 +79,12 @@ struct rn_context {
 static inline bool rn_context_sees_both_ways(const struct rn_context *context)
 {
     return context->plan != NULL && context->plan->bidirectional;
+}
+
+/* Tokens of the longest prompt, history included, behind which so many may come. */
+static inline uint64_t rn_context_prompt_room(const struct rn_context *context, int64_t max_tokens)
+{
+    return rn_kv_size_text(context->limits, rn_context_sees_both_ways(context)) - (max_tokens == 0 ? 0 : 1);
 }
 
 #endif

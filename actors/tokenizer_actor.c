@@ -20,6 +20,19 @@ static void fail(struct rn_request *request, const runnel_error *error)
         rn_request_fail(request, error->status, "%s", error->message);
 }
 
+/* As the submit of a shorter text would say it: before its grammar is compiled. With a session its history counts, too,
+ * which is known later. */
+static void check_length(const struct rn_tokenizer *tokenizer, struct rn_request *request, size_t count)
+{
+    uint64_t room = rn_context_prompt_room(tokenizer->context, request->max_tokens);
+    runnel_error error = {0};
+
+    if (request->session_generation != 0 || count <= room)
+        return;
+    rn_error_set(&error, RUNNEL_CONTEXT, "the prompt has %zu tokens, %llu fit", count, (unsigned long long)room);
+    fail(request, &error);
+}
+
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
     const struct rn_vocab *vocab = tokenizer->context->vocab;
@@ -37,6 +50,7 @@ static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
     request->text = NULL;
     request->n_tokens = request->capacity = (uint32_t)count;
     request->first_bos = (request->tokenize_flags & RUNNEL_TOKENIZE_BOS) != 0 && rn_vocab_add_bos(vocab);
+    check_length(tokenizer, request, count);
 }
 
 /* Its reader and its grammar look at how the prompt ends. */

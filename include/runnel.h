@@ -678,15 +678,15 @@ RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_
  * OK; what runnel_generate would say of it (INVALID); STATE: the model is not loaded; CLOSED. Any thread. */
 RUNNEL_API runnel_status runnel_sampling_check(runnel_model *model, const runnel_request *request, runnel_error *error);
 
-/* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, any other in the engine.
- * Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the context
- * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
- * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session,
- * adapter or template; FORMAT: the chat's template is malformed; UNSUPPORTED: the model does not write texts, or has no
- * text vocabulary for the prompt; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE,
- * FORMAT, UNSUPPORTED or NO_MEMORY; with a session also NOT_FOUND: it was freed before the turn began, or its import
- * failed; with a grammar also BUSY: its reading takes more steps or memory than it may. NUMERIC: the logits are not
- * numbers, or biases forbid every token. */
+/* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, up to 64 KB; any other in the
+ * engine. Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the
+ * context less one, or than all KV blocks (of what is tokenized in the engine, and of a chat, a FAILED event says it);
+ * BUSY: a limit on streams, queued tokens or queued bytes is reached, and error->retry_ms estimates for how long;
+ * STATE: the model is not loaded for generation; NOT_FOUND: no such session, adapter or template; FORMAT: the chat's
+ * template is malformed; UNSUPPORTED: the model does not write texts, or has no text vocabulary for the prompt; CLOSED;
+ * NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY; with a
+ * session also NOT_FOUND: it was freed before the turn began, or its import failed; with a grammar also BUSY: its
+ * reading takes more steps or memory than it may. NUMERIC: the logits are not numbers, or biases forbid every token. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 

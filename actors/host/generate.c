@@ -283,28 +283,23 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 
 /* ---- The length of the prompt ---- */
 
-/* Longest prompt that can run, history included. */
-static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
-{
-    return rn_kv_size_text(&model->parts.limits, rn_context_sees_both_ways(&model->context)) -
-           (request->max_tokens == 0 ? 0 : 1);
-}
+#define MEASURED_BYTES ((size_t)64 << 10)
 
 static uint32_t tokenize_flags(const runnel_request *request)
 {
     return RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
 }
 
-/* Tokenizes here what might be too long, so that "too long" is an error of the submit; what is short enough
- * by its bytes is left to the tokenizer actor. */
+/* Tokenizes here what might be too long, so that "too long" is an error of the submit. Left to the tokenizer actor is
+ * what is short enough by its bytes, and what would hold up the host's loop for more than a millisecond or two. */
 static runnel_status measure(runnel_model *model, const runnel_request *request, struct rn_request *r, uint64_t history,
                              runnel_error *error)
 {
-    uint64_t room = prompt_room(model, request);
+    uint64_t room = rn_context_prompt_room(&model->context, request->max_tokens);
     size_t count = request->n_tokens;
     runnel_status status;
 
-    if (request->chat != NULL) /* its length is known once it is rendered */
+    if (request->chat != NULL || request->prompt_bytes > MEASURED_BYTES)
         return RUNNEL_OK;
     if (request->tokens == NULL) {
         if (rn_tokenize_bound(model->parts.vocab, request->prompt_bytes) + history <= room)

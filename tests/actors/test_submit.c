@@ -83,7 +83,7 @@ static void prompts(void **state)
     request.prompt = NULL;
     refused(&request, RUNNEL_INVALID, "prompt_bytes");
     request.prompt = longer;
-    request.prompt_bytes = 1 << 20;
+    request.prompt_bytes = 64 << 10;
     refused(&request, RUNNEL_CONTEXT, "tokens");
     request = base_request();
     request.tokens = good;
@@ -101,6 +101,25 @@ static void prompts(void **state)
     request.tokens = NULL;
     refused(&request, RUNNEL_INVALID, "n_tokens");
     free(longer);
+}
+
+/* The host's thread does not tokenize a long text to say that it is too long. */
+static void long_text(void **state)
+{
+    enum { BYTES = (64 << 10) + 1 };
+    struct capture capture = {0};
+    runnel_request request = make_request(NULL, 4, &capture);
+    char *text = malloc(BYTES);
+
+    (void)state;
+    memset(text, 'a', BYTES);
+    request.prompt = text;
+    request.prompt_bytes = BYTES;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_FAILED);
+    assert_int_equal(capture.last.status, RUNNEL_CONTEXT);
+    assert_non_null(strstr(capture.error, "tokens"));
+    capture_clear(&capture);
+    free(text);
 }
 
 /* A context of exactly n tokens takes a prompt of n - 1 and refuses n, by tokens and by text. */
@@ -353,10 +372,10 @@ static void stale_handles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(prompts),  cmocka_unit_test(context_boundary),
-                                       cmocka_unit_test(sampling), cmocka_unit_test(limits),
-                                       cmocka_unit_test(busy),     cmocka_unit_test(stale_handles),
-                                       cmocka_unit_test(forbidden)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(prompts),          cmocka_unit_test(long_text),
+                                       cmocka_unit_test(context_boundary), cmocka_unit_test(sampling),
+                                       cmocka_unit_test(limits),           cmocka_unit_test(busy),
+                                       cmocka_unit_test(stale_handles),    cmocka_unit_test(forbidden)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
