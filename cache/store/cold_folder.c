@@ -191,11 +191,29 @@ static void identify(struct rn_cold_listing *listing)
     }
 }
 
+/* The names that are there now. */
+static runnel_status read_names(struct rn_cold_listing *listing, runnel_error *error)
+{
+    struct rn_cold_folder *folder = listing->folder;
+    int status;
+
+    listing->path[listing->path_bytes] = '\0';
+    listing->segments.n = 0;
+    listing->foreign = 0;
+    status = folder->io->list(folder->io->user, listing->path, on_name, listing);
+    if (status < 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: %s", listing->path, strerror(-status));
+    if (folder->no_memory)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", folder->path);
+    rn_cold_numbers_sort(&listing->segments);
+    return RUNNEL_OK;
+}
+
 runnel_status rn_cold_listing_open(struct rn_cold_listing *listing, struct rn_cold_folder *folder, size_t nth,
                                    runnel_error *error)
 {
     size_t n = strlen(folder->path);
-    int status;
+    runnel_status status;
 
     RN_ASSERT(nth < folder->n);
     *listing = (struct rn_cold_listing){.folder = folder, .hex = folder->stores[nth]};
@@ -206,14 +224,10 @@ runnel_status rn_cold_listing_open(struct rn_cold_listing *listing, struct rn_co
     listing->path[n] = '/';
     memcpy(listing->path + n + 1, listing->hex, RN_COLD_HEX + 1);
     listing->path_bytes = n + 1 + RN_COLD_HEX;
-    status = folder->io->list(folder->io->user, listing->path, on_name, listing);
-    if (status < 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: %s", listing->path, strerror(-status));
-    if (folder->no_memory)
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", folder->path);
-    rn_cold_numbers_sort(&listing->segments);
-    identify(listing);
-    return RUNNEL_OK;
+    status = read_names(listing, error);
+    if (status == RUNNEL_OK)
+        identify(listing);
+    return status;
 }
 
 void rn_cold_listing_fini(struct rn_cold_listing *listing)
@@ -417,7 +431,7 @@ runnel_status rn_cold_listing_lock(struct rn_cold_listing *listing, int *fd, run
         return rn_error_set(error, RUNNEL_IO, "%s: %s", path, strerror(-*fd));
     status = io->lock(io->user, *fd);
     if (status == 0)
-        return RUNNEL_OK;
+        return read_names(listing, error); /* whoever had the lock before may have written more */
     io->close(io->user, *fd);
     *fd = -1;
     listing->path[listing->path_bytes] = '\0';

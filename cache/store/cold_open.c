@@ -311,6 +311,46 @@ static void seal_all(struct load *load)
     }
 }
 
+/* The segment's heads are read once more. If they are not what they were, the disk is not to be trusted. */
+static void seal_late(struct rn_cold_store *store, struct rn_cold_segment *segment)
+{
+    struct rn_cold_scan scan = {.heap = store->heap,
+                                .io = store->io,
+                                .fd = segment->fd,
+                                .size = segment->bytes,
+                                .number = segment->number,
+                                .seed = store->seed,
+                                .block_tokens = store->id.block_tokens};
+
+    rn_cold_scan(&scan);
+    if (scan.no_memory) {
+        store->stats.writes = false;
+        store->refusals = 1; /* the next put tries again */
+    } else if (scan.broken || scan.n != segment->n || scan.end != segment->bytes) {
+        rn_cold_write_failed(store, "a segment cannot be read for its index", -EIO);
+    } else {
+        rn_cold_seal(store, segment, scan.index);
+    }
+    rn_free(store->heap, scan.index);
+}
+
+void rn_cold_write_again(struct rn_cold_store *store)
+{
+    RN_ASSERT(!store->stats.writes && store->lock_fd >= 0);
+    store->refusals = 0;
+    store->stats.writes = true;
+    for (uint32_t slot = 0; slot < store->n_segments && store->stats.writes; slot++) {
+        struct rn_cold_segment *segment = &store->segments[slot];
+
+        if (segment->fd < 0 || segment->index != 0 || slot == store->active)
+            continue;
+        if (segment->n > 0)
+            seal_late(store, segment);
+        else
+            rn_cold_remove_segment(store, slot);
+    }
+}
+
 static runnel_status load_all(struct load *load, rn_tier_record_fn *on_record, void *user, runnel_error *error)
 {
     struct rn_cold_store *store = load->store;

@@ -166,6 +166,10 @@ bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t num
 bool rn_cold_place_good(const struct rn_cold_store *store, const struct rn_cold_segment *segment, uint64_t place,
                         uint32_t payload_bytes);
 
+/* The disk was full, and is tried again: what a load could not give its index gets it now, so that no segment but the
+ * active one is without. Where that fails, stats.writes is false again. */
+void rn_cold_write_again(struct rn_cold_store *store);
+
 runnel_status rn_cold_load(struct rn_cold_store *store, rn_tier_record_fn *on_record, void *user, runnel_error *error);
 
 /* 0: the store has the lock of the folder that is there now. -EWOULDBLOCK: another has it; any other errno: it cannot

@@ -141,9 +141,10 @@ static bool reload(struct rn_cold_store *store, bool writes)
     runnel_error error;
 
     if (store->refusals > 0) {
-        RN_ASSERT(writes && !store->stats.writes && store->lock_fd >= 0);
-        store->refusals = 0;
-        store->stats.writes = true;
+        RN_ASSERT(writes);
+        rn_cold_write_again(store);
+        if (!store->stats.writes)
+            return false;
     }
     if (store->stats.writes && !end_active(store))
         return false;

@@ -79,7 +79,7 @@ void rn_cold_write_failed(struct rn_cold_store *store, const char *what, int sta
 static bool may_write(struct rn_cold_store *store)
 {
     if (store->refusals > 0 && --store->refusals == 0)
-        store->stats.writes = true;
+        rn_cold_write_again(store);
     RN_ASSERT(!store->stats.writes || store->refusals == 0);
     return store->stats.writes;
 }

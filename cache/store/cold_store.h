@@ -22,9 +22,9 @@
  * again and again stay, with their serials. With a record go all that build on it. Where there are many segments,
  * it joins small ones, of which nothing goes.
  *
- * Errors: the first is kept for rn_tier_store_error(). A failed write turns writing off for good, some failed reads in
- * sequence reading too: then no get gives anything. A get whose read fails says IO, and the record stays; what was
- * damaged is forgotten.
+ * Errors: the first is kept for rn_tier_store_error(). A failed write turns writing off: where the disk is full, for
+ * some puts, else for good. Some failed reads in sequence turn reading off, too: then no get gives anything. A get
+ * whose read fails says IO, and the record stays; what was damaged is forgotten.
  *
  * Memory: RN_COLD_ENTRY_BYTES and up to 16 bytes per record, at most max_records of them; the index of the newest
  * segment; and the two lists double when they are full, so up to twice that. All from the heap given; an append that

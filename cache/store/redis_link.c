@@ -15,9 +15,48 @@
 
 #define LONGEST_WAIT_US 60000000u
 #define PIECE_BYTES 16384u
+#define TOO_LONG "an answer longer than any that was asked for"
 #define PASSWORD_PIECE 8u /* so much of a password is not told */
 #define BESIDE_MS 50u     /* an engine that runs waits so long for a connection made anew: a few trips on a LAN */
 #define ALLOWED_MS 5000u  /* and gives it so long: a step each half second, with the looks for news, on a far way */
+
+#define ELEMENT_BYTES 4u /* the shortest: "*0\r\n" */
+
+#if HIREDIS_MAJOR < 1
+typedef int array_count;
+#else
+typedef size_t array_count;
+#endif
+
+/* hiredis takes memory for as many elements as a server says that an array has, before they come. */
+struct rn_redis_arrays {
+    redisReplyObjectFunctions functions;  /* the reader's */
+    const redisReplyObjectFunctions *own; /* hiredis' */
+    size_t most;
+    bool refused;
+};
+
+static void *create_array(const redisReadTask *task, array_count n)
+{
+    struct rn_redis_arrays *arrays = task->privdata;
+
+    arrays->refused |= (size_t)n > arrays->most;
+    return arrays->refused ? NULL : arrays->own->createArray(task, n);
+}
+
+static bool make_reader(struct rn_redis_link *link)
+{
+    link->arrays = rn_alloc(link->url->heap, 1, sizeof *link->arrays);
+    link->reader = link->arrays == NULL ? NULL : redisReaderCreate();
+    if (link->reader == NULL)
+        return false;
+    *link->arrays = (struct rn_redis_arrays){
+        .functions = *link->reader->fn, .own = link->reader->fn, .most = link->most_bytes / ELEMENT_BYTES};
+    link->arrays->functions.createArray = create_array;
+    link->reader->fn = &link->arrays->functions;
+    link->reader->privdata = link->arrays;
+    return true;
+}
 
 void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *url,
                         const struct rn_redis_tls_files *files, struct rn_clock clock, uint32_t connect_ms,
@@ -41,8 +80,10 @@ static void clear(struct rn_redis_link *link)
     rn_redis_wire_close(&link->wire);
     if (link->reader != NULL)
         redisReaderFree(link->reader);
+    rn_free(link->url->heap, link->arrays);
     rn_free(link->url->heap, link->entry);
     link->reader = NULL;
+    link->arrays = NULL;
     link->entry = NULL;
     link->state = RN_REDIS_DOWN;
 }
@@ -199,7 +240,7 @@ static enum rn_redis_io receive(struct rn_redis_link *link)
         link->bytes_in += got;
         link->unfinished += got;
         if (link->unfinished > link->most_bytes) {
-            rn_redis_link_drop(link, "an answer longer than any that was asked for");
+            rn_redis_link_drop(link, TOO_LONG);
             return RN_REDIS_LOST;
         }
         if (redisReaderFeed(link->reader, piece, got) == REDIS_OK)
@@ -217,7 +258,7 @@ static bool take(struct rn_redis_link *link, struct redisReply **reply)
 
     *reply = NULL;
     if (redisReaderGetReply(link->reader, &taken) != REDIS_OK) {
-        rn_redis_link_drop(link, link->reader->errstr);
+        rn_redis_link_drop(link, link->arrays->refused ? TOO_LONG : link->reader->errstr);
         return false;
     }
     *reply = taken;
@@ -347,8 +388,7 @@ static enum rn_redis_io handshake(struct rn_redis_link *link)
         return io;
     RN_ASSERT(link->reader == NULL && link->wire.fd >= 0);
     link->unfinished = 0;
-    link->reader = redisReaderCreate();
-    if (link->reader == NULL || !write_entry(link))
+    if (!make_reader(link) || !write_entry(link))
         return refuse(link, "no memory for a connection");
     link->state = RN_REDIS_ENTERS;
     return RN_REDIS_DONE;

@@ -35,6 +35,7 @@ struct rn_redis_link {
     struct rn_redis_connect connecting; /* DIALS */
     struct rn_redis_wire wire;          /* from GREETS on */
     struct redisReader *reader;         /* from ENTERS on: puts answers together */
+    struct rn_redis_arrays *arrays;     /* with the reader: how many elements it may take memory for */
     char *entry;                        /* ENTERS: the commands [entry_bytes], of which entry_sent are gone */
     size_t entry_bytes, entry_sent;
     size_t most_bytes, unfinished; /* of an answer; bytes that have come of one that is not whole */

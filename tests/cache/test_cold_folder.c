@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "cache/store/cold_folder.h"
 #include "cache/store/cold_format.h"
 #include "cache/store/sort.h"
 #include "runnel_files.h"
@@ -453,6 +454,34 @@ static pid_t start_writer(int *told, int *say)
     return child;
 }
 
+/* An engine writes and ends between the look at the folder and the lock: what it has written goes, too. */
+static void test_purge_late(void **state)
+{
+    struct rn_cold_folder folder;
+    struct rn_cold_listing listing;
+    struct rn_cold_totals gone = {0};
+    struct rn_cold_store *store;
+    int lock;
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        store = open_store(1, &cold_roomy, NULL);
+        append_chain(store, i, 5, 0);
+        rn_cold_store_close(store);
+        if (i > 0)
+            continue;
+        assert_int_equal(rn_cold_folder_open(&folder, &cold_heap, NULL, cold_folder, NULL, NULL), RUNNEL_OK);
+        assert_int_equal(rn_cold_listing_open(&listing, &folder, 0, NULL), RUNNEL_OK);
+        assert_int_equal(listing.segments.n, 1);
+    }
+    assert_int_equal(rn_cold_listing_lock(&listing, &lock, NULL), RUNNEL_OK);
+    assert_int_equal(rn_cold_listing_purge(&listing, 0, &gone, NULL), RUNNEL_OK);
+    assert_true(gone.segments == 2 && gone.records == 10 && listing.foreign == 0);
+    close(lock);
+    rn_cold_listing_fini(&listing);
+    rn_cold_folder_fini(&folder);
+}
+
 static void test_two_processes(void **state)
 {
     runnel_cache_purge_options options;
@@ -662,6 +691,7 @@ int main(void)
         TEST(test_purge_salt),
         TEST(test_purge_left),
         TEST(test_purge_files),
+        TEST(test_purge_late),
         TEST(test_two_processes),
         TEST(test_foreign),
         TEST(test_errors),

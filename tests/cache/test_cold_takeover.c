@@ -612,6 +612,46 @@ static void test_unread_until_written(void **state)
     unread_while_full(true);
 }
 
+/* A writer ends, and the next one begins, while the disk is full: the segment has no index, or a part of one, before
+ * there is room again. Then it is like any other: what is forgotten in it is forgotten for good, all else is there. */
+static void left_without_index(uint64_t room)
+{
+    struct cold_told of_writer = {.n = 0}, told = {.n = 0};
+    struct cold_disk disk;
+    struct rn_cold_store *store;
+    uint64_t handle;
+
+    cold_folder_remove(cold_folder);
+    assert_int_equal(rn_cold_io_machine.mkdir(NULL, cold_folder), 0);
+    cold_disk_init(&disk);
+    store = cold_open(&disk.io, &cold_roomy, &of_writer);
+    append_chain(store, 1, 1, &of_writer);
+    append_chain(store, 2, 10, &of_writer);
+    disk.room = room;
+    rn_cold_store_close(store);
+    disk.room = 0;
+    store = cold_open(&disk.io, &cold_roomy, &told);
+    assert_int_equal(told.n, 11);
+    assert_false(writes(store));
+    disk.room = UINT64_MAX;
+    for (uint32_t i = 0; i < 40 && !writes(store); i++)
+        cold_append(store, (struct cold_key){3, 0, 0}, 0, &handle);
+    assert_true(writes(store));
+    assert_int_equal(rn_tier_store_forget(rn_cold_store_tier(store), told.records[0].handle), 1);
+    assert_true(rn_cold_store_check(store));
+    rn_cold_store_close(store);
+    assert_found(11);
+    cold_told_free(&of_writer);
+    cold_told_free(&told);
+}
+
+static void test_left_without_index(void **state)
+{
+    (void)state;
+    for (uint64_t room = 0; room < 1368; room += 99) /* of the bytes that the index has with its trailer */
+        left_without_index(room);
+}
+
 /* ---- Killed ---- */
 
 enum { LIVES = UNLESS_SANITIZED(200, 20), LEDGER = 1 << 16, MOST_US = 3000 };
@@ -715,6 +755,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unread, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread_while_full, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_unread_until_written, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_left_without_index, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_killed, cold_set_up, cold_tear_down),
     };
 

@@ -602,22 +602,30 @@ static void act_large(int fd)
         continue;
 }
 
+/* Comes up, and then has an array of a hundred million for each command. */
+static void act_many(int fd)
+{
+    char word[256];
+
+    if (read(fd, word, sizeof word) > 0 && write(fd, "+PONG\r\n", 7) == 7 && read(fd, word, sizeof word) > 0)
+        (void)!write(fd, "*100000000\r\n:1\r\n", 16);
+}
+
 static uint64_t stands_still(void *user)
 {
     (void)user;
     return 1000000;
 }
 
-/* An answer is given up when it is longer than any good one, not when its time is over: here it never is. */
-static void test_large(void **state)
+/* Its first answer is given up, since it is longer than any good one. */
+static void is_given_up(void (*act)(int fd))
 {
     struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .clock = {stands_still}};
     struct rn_redis_store *store;
     struct rn_redis_stats stats;
     runnel_error error = {0};
 
-    (void)state;
-    redis_pretend(&server, act_large);
+    redis_pretend(&server, act);
     options.url = server.url;
     assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL), RUNNEL_OK);
     assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
@@ -626,6 +634,20 @@ static void test_large(void **state)
     assert_true(stats.connections == 1 && stats.losses == 1);
     redis_close(store);
     redis_remove(&server);
+}
+
+/* An answer is given up when it is longer than any good one, not when its time is over: here it never is. */
+static void test_large(void **state)
+{
+    (void)state;
+    is_given_up(act_large);
+}
+
+/* So is one that says it has more elements than so many bytes can hold: no memory is taken for them. */
+static void test_many(void **state)
+{
+    (void)state;
+    is_given_up(act_many);
 }
 
 /* Everything is a miss; how many seconds it took. */
@@ -747,10 +769,10 @@ static void test_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ALONE(test_retry), ALONE(test_no_server), ALONE(test_hangs_beside), ALONE(test_far),
-        ALONE(test_large), TEST(test_two_stores), TEST(test_key_and_value), TEST(test_get_compares),
-        TEST(test_forget), TEST(test_ttl),        TEST(test_garbage),       TEST(test_damaged_value),
-        TEST(test_killed), TEST(test_full),       TEST(test_password),
+        ALONE(test_retry),        ALONE(test_no_server), ALONE(test_hangs_beside), ALONE(test_far),
+        ALONE(test_large),        ALONE(test_many),      TEST(test_two_stores),    TEST(test_key_and_value),
+        TEST(test_get_compares),  TEST(test_forget),     TEST(test_ttl),           TEST(test_garbage),
+        TEST(test_damaged_value), TEST(test_killed),     TEST(test_full),          TEST(test_password),
     };
 
     if (!redis_is_installed()) {
