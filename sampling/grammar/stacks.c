@@ -269,10 +269,55 @@ static void follow(struct rn_stacks *s, uint32_t state, bool *bottom)
     }
 }
 
+#define FEW 32u /* entries that an insertion sort takes: nearly all configurations, most of them in order already */
+
+static void insert(struct rn_stack_entry *entries, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        struct rn_stack_entry entry = entries[i];
+        uint32_t k = i;
+
+        for (; k > 0 && entries[k - 1].state > entry.state; k--)
+            entries[k] = entries[k - 1];
+        entries[k] = entry;
+    }
+}
+
+static void sift_down(struct rn_stack_entry *entries, uint32_t at, uint32_t n)
+{
+    struct rn_stack_entry entry = entries[at];
+
+    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+        child += child + 1 < n && entries[child].state < entries[child + 1].state;
+        if (entries[child].state < entry.state)
+            break;
+        entries[at] = entries[child];
+    }
+    entries[at] = entry;
+}
+
+/* By their states. A heapsort where there are many: no memory, and no grammar makes it slow. */
+static void order(struct rn_stack_entry *entries, uint32_t n)
+{
+    if (n <= FEW) {
+        insert(entries, n);
+        return;
+    }
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift_down(entries, i, n);
+    for (uint32_t i = n; i-- > 1;) {
+        struct rn_stack_entry last = entries[i];
+
+        entries[i] = entries[0];
+        entries[0] = last;
+        sift_down(entries, 0, i);
+    }
+}
+
 /* Follows what was entered, and makes the configuration of it. */
 static uint32_t finish_closing(struct rn_stacks *s, bool bottom)
 {
-    uint32_t from = s->n_scratch, i, k;
+    uint32_t from = s->n_scratch, i;
 
     while (s->n_queue > 0 && take_steps(s, 1)) {
         uint32_t state = s->queue[s->next_queued];
@@ -283,16 +328,13 @@ static uint32_t finish_closing(struct rn_stacks *s, bool bottom)
         follow(s, state, &bottom);
     }
     for (i = 0; i < s->n_touched; i++) {
-        uint32_t state = s->touched[i];
-        struct rn_stack_entry entry = {state, s->closing[state].below};
+        uint32_t state = s->touched[i], below = s->closing[state].below;
 
         s->closing[state] = (struct closing){RN_STACKS_UNKNOWN, false};
-        if (in_trouble(s) || !rn_automaton_reads(s->a, state) || !add_scratch(s, state, entry.below))
-            continue;
-        for (k = s->n_scratch - 1; k > from && s->scratch[k - 1].state > state; k--)
-            s->scratch[k] = s->scratch[k - 1];
-        s->scratch[k] = entry;
+        if (!in_trouble(s) && rn_automaton_reads(s->a, state))
+            add_scratch(s, state, below);
     }
+    order(s->scratch + from, s->n_scratch - from);
     s->n_touched = s->n_queue = 0;
     return set_of_scratch(s, from, bottom);
 }

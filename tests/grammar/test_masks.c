@@ -1,10 +1,11 @@
 /* Masks against a judge: random grammars with every kind of expression, random beginnings of texts, and for each token
- * of a vocabulary whether it may come next; rollback, copies, dropping, limits, refused memory. */
+ * of a vocabulary whether it may come next; rollback, copies, dropping, limits, refused memory, many rules at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -647,12 +648,95 @@ static void test_no_allocation(void **state)
     assert_int_equal(refusing.live, 0);
 }
 
+/* ---- Many rules at once ---- */
+
+/* root ::= r0 | r1 | ...; ri ::= "x" (ri | "q") "y": each x leaves all rules open. */
+static struct rn_grammar *open_grammar(struct rn_heap *heap, uint32_t n_rules)
+{
+    struct rn_grammar *g = rn_grammar_new(heap, NULL, NULL);
+    rn_expr *calls = malloc(n_rules * sizeof *calls);
+    uint32_t root = rn_grammar_rule(g, "root", 4);
+
+    for (uint32_t i = 0; i < n_rules; i++) {
+        uint32_t rule = rn_grammar_rule(g, NULL, 0);
+        rn_expr middle[2] = {calls[i] = rn_grammar_call(g, rule), rn_grammar_bytes(g, "q", 1)};
+        rn_expr items[3] = {rn_grammar_bytes(g, "x", 1), rn_grammar_alternatives(g, middle, 2),
+                            rn_grammar_bytes(g, "y", 1)};
+
+        rn_grammar_define(g, rule, rn_grammar_sequence(g, items, 3));
+    }
+    rn_grammar_define(g, root, rn_grammar_alternatives(g, calls, n_rules));
+    free(calls);
+    assert_int_equal(rn_grammar_finish(g, root, NULL), RUNNEL_OK);
+    return g;
+}
+
+/* Allowed tokens of one byte each; of those with more there are none. */
+static void check_allowed(struct rn_matcher *m, const char *bytes)
+{
+    uint64_t mask[N_WORDS], expected[N_WORDS] = {0};
+
+    for (; *bytes != '\0'; bytes++)
+        expected[(WORD_BYTES + *bytes) / 64] |= UINT64_C(1) << (WORD_BYTES + *bytes) % 64;
+    assert_int_equal(rn_matcher_mask(m, mask, NULL), RUNNEL_OK);
+    assert_memory_equal(mask, expected, sizeof mask);
+}
+
+static void check_open(struct world *w, const struct rn_automaton *a)
+{
+    static const char *const steps[][2] = {{"x", "xq"}, {"x", "xq"}, {"q", "y"}, {"y", "y"}};
+    struct rn_masks *masks = rn_masks_new(&w->heap, a, w->trie, NULL);
+    struct rn_matcher *m;
+
+    assert_int_equal(rn_matcher_new(masks, 0, &m, NULL), RUNNEL_OK);
+    for (uint32_t i = 0; i < COUNT(steps); i++) {
+        assert_int_equal(rn_matcher_accept(m, WORD_BYTES + steps[i][0][0], NULL), RUNNEL_OK);
+        check_allowed(m, steps[i][1]);
+    }
+    rn_masks_check(masks);
+    rn_matcher_free(m);
+    rn_masks_free(masks);
+}
+
+/* The processor's time for sets of twice so many entries: the least of some. */
+static clock_t time_of(uint32_t n_rules)
+{
+    struct rn_automaton *a;
+    struct rn_grammar *g;
+    struct world w;
+    clock_t begin, least = 0;
+
+    world_init(&w);
+    g = open_grammar(&w.heap, n_rules);
+    assert_int_equal(rn_automaton_new(&w.heap, g, &a, NULL), RUNNEL_OK);
+    for (uint32_t i = 0; i < 5; i++) {
+        begin = clock();
+        check_open(&w, a);
+        least = i == 0 || clock() - begin < least ? clock() - begin : least;
+    }
+    rn_automaton_free(a);
+    rn_grammar_free(g);
+    world_fini(&w);
+    return least;
+}
+
+/* Sixteen times as many entries take some twenty times as long. What takes the square of their number takes 256 times
+ * as long. */
+static void test_open_rules(void **state)
+{
+    clock_t few = time_of(2000), many = time_of(32000);
+
+    (void)state;
+    if (many > 60 * few)
+        fail_msg("%ld and %ld of %ld a second", (long)few, (long)many, (long)CLOCKS_PER_SEC);
+}
+
 /* test_grammar_masks [FROM TO]: random grammars of these seeds */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random), cmocka_unit_test(test_larger),        cmocka_unit_test(test_drop),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_open_rules),
     };
 
     if (argc == 3) {

@@ -212,8 +212,7 @@ static const struct rn_atom *any_of(const struct place *p)
     return p->negated ? atoms : choice(p, branches);
 }
 
-/* No two of the schemas hold of one value. */
-static bool are_apart(const struct place *p, const struct rn_list *list)
+static bool no_two_hold(const struct place *p, const struct rn_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {
         for (size_t k = 0; k < i; k++) {
@@ -226,6 +225,26 @@ static bool are_apart(const struct place *p, const struct rn_list *list)
         }
     }
     return true;
+}
+
+/* Is it proved that no two of the schemas hold of one value? What their properties are may come to this oneOf again, or
+ * to others, which are compared within this comparison, up to a depth. Below it oneOf is taken for anyOf, which has more
+ * values: what is empty even so is empty. */
+static bool are_apart(const struct place *p, const struct rn_list *list)
+{
+    struct rn_schema *own = p->m->schemas[p->schema->id];
+    bool apart;
+
+    if (own->apart != RN_APART_UNKNOWN)
+        return own->apart == RN_APART;
+    if (p->m->comparisons == RN_COMPARISONS_MOST)
+        return true;
+    p->m->comparisons++;
+    apart = no_two_hold(p, list);
+    p->m->comparisons--;
+    if (apart || p->m->comparisons == 0)
+        own->apart = apart ? RN_APART : RN_APART_NOT_PROVED;
+    return apart;
 }
 
 /* One holds and no other; negated: none, or two. */

@@ -26,6 +26,10 @@ struct rn_schema_anchor {
     bool dynamic;
 };
 
+#define RN_COMPARISONS_MOST 2u /* of branches of oneOf, one within another; below them oneOf is anyOf */
+
+enum rn_apart { RN_APART_UNKNOWN, RN_APART, RN_APART_NOT_PROVED };
+
 struct rn_schema {
     const struct rn_dict *dict; /* NULL: true or false */
     bool truth;
@@ -36,6 +40,7 @@ struct rn_schema {
     int64_t index;                  /* -1: none */
     const struct rn_schema_resource *resource;
     uint8_t color; /* of the search for circles */
+    uint8_t apart; /* enum rn_apart: the branches of its oneOf */
 };
 
 /* A schema that holds, 2 × id, or does not, 2 × id + 1. */
@@ -88,6 +93,7 @@ struct rn_schema_maker {
     struct rn_schema_tags *tags;
     uint32_t n_tags, room_tags;
     const struct rn_schema *one_of;  /* its branches are being told apart */
+    uint32_t comparisons;            /* of branches of oneOf that run, one within another */
     struct rn_text_cache *texts;     /* patterns and formats that were made */
     struct rn_length_cache *lengths; /* strings with lengths that were made */
     uint32_t likely;                 /* where in an enum the value that is looked for stands, if it is of that enum */
@@ -316,6 +322,10 @@ bool rn_schema_unevaluated_plain(const struct rn_schema *schema);
 const struct rn_atom *rn_atom_add(struct rn_schema_maker *m, const struct rn_atom *next, struct rn_atom atom);
 const struct rn_branch *rn_branch_add(struct rn_schema_maker *m, const struct rn_branch *next,
                                       const struct rn_atom *atoms);
+
+/* What a set of one schema comes to that says nothing but what another one says, by $ref or a lone allOf; NULL: it says
+ * more. Its circles have been looked for. */
+const struct rn_literal_list *rn_schema_same(struct rn_schema_maker *m, struct rn_literals literals);
 
 /* The cases of a set of literals: a value is in one of them if and only if all literals hold. */
 struct rn_case_list *rn_schema_solve(struct rn_schema_maker *m, struct rn_literals literals);

@@ -1,7 +1,8 @@
 /* JSON Schema as a grammar: goals and their rules. See schema.h for what, parts.h for how.
  *
  * Goals wait in a list and are made one after another, so that the depth of schemas costs no stack. Two schemas that
- * come to the same set of literals share a rule, which also ends the recursion of $ref. */
+ * come to the same set of literals share a rule, which also ends the recursion of $ref. So do all references to one
+ * schema that say nothing else: their rules call its rule. */
 #include "sampling/grammar/schema/schema.h"
 
 #include <string.h>
@@ -198,11 +199,17 @@ rn_expr rn_schema_case(struct rn_schema_maker *m, struct rn_literals literals, c
 static void make_goal(struct rn_schema_maker *m, struct rn_schema_goal goal)
 {
     struct rn_case_list *cases, *at;
+    const struct rn_literal_list *same;
     uint32_t n = 0;
     rn_expr *parts;
 
     for (uint32_t i = 0; i < goal.literals.n; i++)
         rn_schema_check_circles(m, m->schemas[goal.literals.items[i] / 2]);
+    same = rn_schema_same(m, goal.literals);
+    if (same != NULL) {
+        rn_grammar_define(m->g, goal.rule, rn_schema_goal(m, same));
+        return;
+    }
     cases = rn_schema_solve(m, goal.literals);
     for (at = cases; at != NULL; at = at->next)
         n++;

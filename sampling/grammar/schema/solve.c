@@ -359,6 +359,19 @@ static const struct rn_atom *open_literal(struct rn_schema_maker *m, rn_literal 
     return rn_atom_add(m, next, (struct rn_atom){.kind = RN_ATOM_CHOICE, .schema = schema, .branches = branches});
 }
 
+const struct rn_literal_list *rn_schema_same(struct rn_schema_maker *m, struct rn_literals literals)
+{
+    const struct rn_schema *schema = literals.n == 1 ? m->schemas[literals.items[0] / 2] : NULL;
+    const struct rn_atom *a;
+
+    if (schema == NULL || schema->dict == NULL ||
+        (rn_dict_at(rn_schema_dict(schema), "$ref").kind == RN_VALUE_UNDEFINED &&
+         rn_dict_at(rn_schema_dict(schema), "allOf").kind == RN_VALUE_UNDEFINED))
+        return NULL;
+    a = open_literal(m, literals.items[0], NULL);
+    return a != NULL && a->next == NULL && a->kind == RN_ATOM_LITERAL ? rn_literals_add(m, NULL, a->literal) : NULL;
+}
+
 /* Is it in the case already? Its opposite: *against. */
 static bool was_seen(struct rn_schema_maker *m, const struct rn_literal_list *seen, rn_literal literal, bool *against)
 {
@@ -471,7 +484,22 @@ static bool strings_empty(const struct rn_case *c)
     return c->min_length > c->max_length;
 }
 
-static bool required_empty(struct rn_schema_maker *m, const struct rn_case *c, uint32_t depth)
+/* Does one of the schemas list its values? */
+static bool is_listed(struct rn_schema_maker *m, const struct rn_literal_list *goal)
+{
+    for (; goal != NULL; goal = goal->next) {
+        const struct rn_schema *schema = m->schemas[goal->literal / 2];
+
+        if (schema->dict != NULL && goal->literal % 2 == 0 &&
+            (rn_dict_at(rn_schema_dict(schema), "const").kind != RN_VALUE_UNDEFINED ||
+             rn_dict_at(rn_schema_dict(schema), "enum").kind != RN_VALUE_UNDEFINED))
+            return true;
+    }
+    return false;
+}
+
+/* listed: of properties whose values are listed; false: of the others. */
+static bool one_required_empty(struct rn_schema_maker *m, const struct rn_case *c, uint32_t depth, bool listed)
 {
     struct rn_value looked_at = {.kind = RN_VALUE_DICT, .dict = rn_dict_new(m->arena)};
     const struct rn_name_list *name;
@@ -484,12 +512,20 @@ static bool required_empty(struct rn_schema_maker *m, const struct rn_case *c, u
             continue;
         rn_dict_set(m->arena, looked_at.dict, rn_string_value(name->name), rn_bool(true));
         goal = rn_schema_property(m, c, name->name);
+        if (is_listed(m, goal) != listed)
+            continue;
         if (rn_literals_false(goal) || !rn_schema_name_allowed(m, c, name->name))
             return true;
         if (goal != NULL && depth < EMPTY_DEPTH && rn_schema_empty(m, rn_literals_of(m, goal), depth + 1))
             return true;
     }
     return false;
+}
+
+/* The listed ones first: most kinds of objects are told apart by a name of their kind, and at no cost. */
+static bool required_empty(struct rn_schema_maker *m, const struct rn_case *c, uint32_t depth)
+{
+    return one_required_empty(m, c, depth, true) || one_required_empty(m, c, depth, false);
 }
 
 static bool case_empty(struct rn_schema_maker *m, struct rn_literals literals, const struct rn_case *c, uint32_t depth)

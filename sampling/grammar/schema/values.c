@@ -274,9 +274,14 @@ static enum rn_holds keyword_holds(struct rn_schema_maker *m, const struct rn_sc
 {
     const struct rn_atom *atoms = rn_schema_atoms(m, schema, keyword, says, false);
 
+    enum rn_holds holds;
+
     if (atoms == NULL && m->options.allow_unenforced && rn_schema_atoms(m, schema, keyword, says, true) == NULL)
         return RN_HOLDS_UNKNOWN;
-    return atoms_hold(m, atoms, value);
+    holds = atoms_hold(m, atoms, value);
+    if (strcmp(keyword, "oneOf") == 0 && m->comparisons == RN_COMPARISONS_MOST && schema->apart == RN_APART_UNKNOWN)
+        return both(holds, RN_HOLDS_UNKNOWN); /* it was taken for anyOf: are_apart */
+    return holds;
 }
 
 enum rn_holds rn_schema_holds(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value)
