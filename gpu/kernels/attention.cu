@@ -17,7 +17,6 @@ namespace
 
 enum : uint32_t { TILE_COLUMNS = RN_ATTENTION_COLUMNS, TILE_ROOM = 99 * 1024 };
 
-
 /* Where things lie in shared memory: as launch.c counts them. */
 struct tile_room {
     uint32_t key_stride, value_stride, v_steps, stages;

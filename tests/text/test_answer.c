@@ -196,6 +196,8 @@ static void test_json_in_tags(void **state)
            "<tool_call>{\"id\":\"7\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"s\\\": "
            "\\\"\\\\n\\\"}\"}}</tool_call>x",
            "N f|I 7|A {\"s\": \"\\n\"}|E|C x");
+    expect(HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":\"\",\"id\":\"1\"}</tool_call>", "N f|A {}|I 1|E");
+    expect(HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":\" \\n\"}</tool_call>", "N f|A {}|E");
     expect(HERMES, "<tool_call>{\"name\":\"\\u0066\\ud83e\\udd89\",\"arguments\":null}</tool_call>",
            "N f\xf0\x9f\xa6\x89|A {}|E");
     expect_of(HERMES, "", NULL, true, "<tool_call>{\"name\":\"f\"}</tool_call>",

@@ -275,8 +275,9 @@ static enum rn_answer_step on_arguments_text(struct rn_answer *a, char c)
     uint32_t n, i;
 
     if (c == '"' && rn_unescape_rests(&a->wrap.unescape)) {
-        if (!rn_literal_whole(&a->literal))
+        if (a->literal.started && !rn_literal_whole(&a->literal))
             return RN_STEP_FAIL;
+        a->wrap.argued = a->literal.started; /* an empty text is as none, or null */
         return eat(a, NEXT);
     }
     if (!rn_unescape_step(&a->wrap.unescape, c, out, &n))
