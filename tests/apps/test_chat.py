@@ -307,6 +307,14 @@ class SeveralLines(Folder):
             self.assertEqual((result.returncode, said), (0, want), result.stderr)
             os.unlink(self.kept)
 
+    def test_what_is_not_utf8_is_left_out(self):
+        for text, word in ((b'caf\xe9\nHello\n', b"the user message is not UTF-8"),
+                           (b'/system caf\xe9\nHello\n', b"the system message is not UTF-8")):
+            result, said = self.said(text)
+            self.assertEqual((result.returncode, said), (1, ["Hello"]), result.stderr)
+            self.assertIn(word, result.stderr)
+            os.unlink(self.kept)
+
     def test_an_end_inside_is_told(self):
         for text, word in ((b'Hello\n"""one\ntwo\n', b"three quotes"), (b'Hello\none\\\n', b"a backslash")):
             result, said = self.said(text)

@@ -34,7 +34,7 @@ struct chat_talk {
 /* Appends; takes `json`, also where it returns false: memory is short (or json is NULL). */
 bool chat_talk_add(struct chat_talk *talk, enum chat_role role, char *json);
 
-/* Appends a message of a role with a text, behind `at` others. */
+/* Appends a message of a role with a text. False, after a message: no memory, or the text is not UTF-8. */
 bool chat_talk_add_text(struct chat_talk *talk, enum chat_role role, const char *text, size_t n);
 void chat_talk_remove(struct chat_talk *talk, size_t from, size_t to); /* [from, to) */
 void chat_talk_fini(struct chat_talk *talk);

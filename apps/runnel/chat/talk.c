@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/utf8.h"
 #include "chat.h"
 
 bool chat_buffer_open(struct chat_buffer *buffer)
@@ -40,13 +41,26 @@ bool chat_talk_add(struct chat_talk *talk, enum chat_role role, char *json)
     return true;
 }
 
+static bool is_utf8(const char *text, size_t n)
+{
+    for (size_t length; n > 0; text += length, n -= length)
+        if ((length = app_utf8_length((const unsigned char *)text, n)) == 0)
+            return false;
+    return true;
+}
+
 bool chat_talk_add_text(struct chat_talk *talk, enum chat_role role, const char *text, size_t n)
 {
     static const char *const names[] = {[CHAT_SYSTEM] = "system", [CHAT_USER] = "user", [CHAT_ASSISTANT] = "assistant"};
     char *json = NULL;
     size_t size = 0;
-    FILE *to = open_memstream(&json, &size);
+    FILE *to;
 
+    if (!is_utf8(text, n)) {
+        app_error("the %s message is not UTF-8, and is left out", names[role]);
+        return false;
+    }
+    to = open_memstream(&json, &size);
     if (to != NULL) {
         fprintf(to, "{\"role\":\"%s\",\"content\":", names[role]);
         app_json_string(to, text, n);
