@@ -278,6 +278,15 @@ class Standard(unittest.TestCase):
         result = self.batch("-", "-", input=story(0).encode(), preexec_fn=lambda: os.close(1))
         self.assertEqual((result.returncode, result.stderr), (1, b"runnel: standard output: it is closed\n"))
 
+    def test_a_place_where_none_can_be(self):
+        """Told before anything is made."""
+        for option in ("--errors", "--journal"):
+            job = Job([story(0)])
+            result = job.run(option, job.path / "none" / "e")
+            self.assertEqual((result.returncode, result.stderr.decode()),
+                             (1, f"runnel: {job.path}/none/e: No such file or directory\n"))
+            self.assertEqual(os.listdir(job.path), ["in.jsonl"])
+
     def test_line_by_line(self):
         """An answer comes although the input has not ended."""
         process = common.popen([common.program, "batch", MODEL, "-", "-", "-q"], stdin=subprocess.PIPE,

@@ -7,6 +7,7 @@
  * output is cut. */
 #include "batch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,6 +62,21 @@ static bool check_existing(const struct app_options *options, const char *journa
         app_error("%s exists, but its journal %s does not: --overwrite begins anew", filled, journal);
         return false;
     }
+    return true;
+}
+
+/* Whether those that are not there can be made: told before the model is loaded, and before one of them is. */
+static bool check_places(const struct app_options *options, const char *journal)
+{
+    const char *paths[] = {options->operands[2], options->errors_file, is_passing(options) ? NULL : journal};
+    struct stat status;
+
+    for (size_t i = 0; i < 3; i++)
+        if (paths[i] != NULL && !app_is_standard(paths[i]) && lstat(paths[i], &status) != 0 &&
+            !app_can_make(paths[i])) {
+            app_error("%s: %s", paths[i], strerror(errno));
+            return false;
+        }
     return true;
 }
 
@@ -308,7 +324,9 @@ int app_batch(const struct app_options *options)
     batch->app.options = options;
     batch->input.fd = -1;
     batch->model_name = slash != NULL ? slash + 1 : options->operands[0];
-    code = check_existing(options, journal_path) ? run_job(batch, journal_path) : APP_USAGE;
+    code = !check_existing(options, journal_path) ? APP_USAGE
+           : check_places(options, journal_path)  ? run_job(batch, journal_path)
+                                                  : APP_FAILURE;
     close_batch(batch);
     free(batch);
     free(journal_path);
