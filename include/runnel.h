@@ -251,7 +251,8 @@ typedef struct runnel_model_options {
     uint32_t context_tokens; /* longest sequence; 0: the model's own, at most 8192 */
     uint32_t batch_tokens;   /* positions in one forward pass, prompts and decoding together, 8 to 8192; 0: 256 */
     uint64_t kv_bytes;       /* memory for KV blocks, shared by all streams; 0: room for 8 full contexts, at least
-                                one, at most a quarter of the machine's memory. Recurrent states, of models that have
+                                one, at most a quarter of the machine's memory (of what the process's control group
+                                allows, where that is less; so below). Recurrent states, of models that have
                                 them, take up to half of it (all, where no block attends): one for each stream that
                                 runs and as many for prefixes; with room for fewer, streams wait */
     runnel_kv_type kv_type;
