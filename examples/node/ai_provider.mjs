@@ -89,7 +89,15 @@ export function languageModel(model, modelId) {
       return { content: [...content, ...result.toolCalls.map(callPart)], warnings: [], ...ending(result) };
     },
     async doStream(options) {
-      return { stream: ReadableStream.from(parts(model.stream(request(options)))) };
+      const stream = model.stream(request(options));
+      const all = parts(stream);
+      const pull = async (controller) => {
+        const { value, done } = await all.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      };
+      // not ReadableStream.from: it cancels nothing where the loop inside `parts` has not begun
+      return { stream: new ReadableStream({ pull, cancel: () => stream.cancel() }, { highWaterMark: 0 }) };
     },
   };
 }

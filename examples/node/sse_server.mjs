@@ -35,7 +35,8 @@ async function answer(request, response) {
 
 function refuse(response, error) {
   if (response.headersSent) return response.destroy();
-  const status = error.code === 'BUSY' ? 503 : error.code === undefined || error.code === 'INVALID' ? 400 : 500;
+  const isTheirs = [undefined, 'INVALID', 'CONTEXT'].includes(error.code);
+  const status = error.code === 'BUSY' ? 503 : isTheirs ? 400 : 500;
   if (error.retryMs) response.setHeader('Retry-After', Math.ceil(error.retryMs / 1000));
   response.writeHead(status, { 'Content-Type': 'application/json' });
   response.end(JSON.stringify({ error: error.message }));

@@ -1,4 +1,5 @@
 /* Model files that are looked into, and sessions in files. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,8 +157,9 @@ static void run_set_architectures(struct job *job)
 static void run_kv_bytes(struct job *job)
 {
     uint64_t bytes = 0;
+    int type = job->number < 0 || job->number > INT_MAX ? -1 : (int)job->number; /* -1: none, as the library says */
 
-    job->status = runnel_file_kv_bytes_per_token(job->file, (runnel_kv_type)job->number, &bytes, &job->error);
+    job->status = runnel_file_kv_bytes_per_token(job->file, (runnel_kv_type)type, &bytes, &job->error);
     job->n = bytes;
 }
 

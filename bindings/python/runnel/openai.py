@@ -499,6 +499,11 @@ class AsyncStream(_Chunks):
             if self._stream is None:  # another task has closed it
                 raise
             self._end(result)
+        except BaseException as error:
+            # the reader is cancelled, or the choice has failed: nobody gets the others. Else it is another loop's task
+            if stream.ended or not isinstance(error, Exception):
+                self._run.end()
+            raise
 
     async def close(self):
         self._stream = None

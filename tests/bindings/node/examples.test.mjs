@@ -33,6 +33,7 @@ test('sse_server: events, errors, clients that go, and its end', async () => {
   assert.equal(text, program('run', modelPath, 'Once upon a time', '-n', '30').replace(/\n$/, ''));
   assert.equal((await post('{')).status, 400);
   assert.equal((await post({})).status, 400);
+  assert.equal((await post({ prompt: 'x '.repeat(5000) })).status, 400); // longer than the context
   assert.equal((await fetch(url)).status, 404);
   for (let i = 0; i < 5; i++) {
     const controller = new AbortController();
@@ -94,5 +95,14 @@ test('ai_provider: text, JSON and calls by the interface of the AI SDK', async (
     assert.deepEqual([toolName, called.finishReason], ['look', 'tool-calls']);
     assert.ok(['up', 'down'].includes(JSON.parse(input).where));
     await assert.rejects(provider.doGenerate({ prompt, abortSignal: AbortSignal.abort() }), { name: 'AbortError' });
+
+    const endless = { prompt, providerOptions: { runnel: { ignoreEos: true, contextKeep: 8 } } };
+    for (const read of [0, 1, 3]) { // parts until it is left: the loop over the stream has begun with the second
+      const reader = (await provider.doStream(endless)).stream.getReader();
+      for (let i = 0; i < read; i++) await reader.read();
+      await reader.cancel();
+    }
+    await model.engine.drain(); // what runs on has no end
+    assert.deepEqual(model.engine.streams(), []);
   }, { transport: 'thread' });
 });

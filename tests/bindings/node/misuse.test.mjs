@@ -140,7 +140,8 @@ test('numbers, names and paths that are none say so', async () => {
     const file = await runnel.ModelFile.open(pathToFileURL(modelPath));
     for (const number of [NaN, Infinity, -Infinity, 1.5, 2 ** 53 + 2, '0', undefined, null, 1n])
       for (const call of ['metadata', 'tensor']) assert.throws(() => file[call](number), { code: 'INVALID' }, `${call} ${number}`);
-    for (const number of [NaN, 0.5]) assert.throws(() => file.kvBytesPerToken(number), { code: 'INVALID' });
+    for (const number of [NaN, 0.5, 2 ** 32, -(2 ** 32), 2 ** 53])
+      assert.throws(() => file.kvBytesPerToken(number), { code: 'INVALID' });
     assert.equal(file.metadata(0).key, 'general.architecture');
     file.close();
     await assert.rejects(engine.device('auto\0x'), { code: 'INVALID' });

@@ -489,6 +489,26 @@ async def test_leaving_cancels(engine, model):
     assert engine.streams() == []
 
 
+async def test_a_cancelled_reader_cancels_all_choices(engine, model):
+    ask = AsyncOpenAI(model).completions.create
+    stream = await ask(prompt="x", max_tokens=-1, n=3, ignore_eos=True, context_keep=8, stream=True)
+    begun = asyncio.Event()
+
+    async def read():
+        async for _ in stream:
+            begun.set()
+
+    task = asyncio.ensure_future(read())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(engine.drain(), 600)  # what runs on has no end
+    assert engine.streams() == []
+    with pytest.raises(runnel.CancelledError):
+        await stream.__anext__()
+
+
 async def test_both_clients_serve_models_of_both_kinds(model, blocking_model):
     texts = set()
     for one in (model, blocking_model):
