@@ -160,9 +160,9 @@ struct rn_dict {
 
 /* Parses text[n]: one JSON value of any type, UTF-8. All strings of the result are data, keys too; the last of
  * equal keys wins at the first one's place; an integer beyond 64 bits becomes a float, as does one with a
- * fraction or an exponent. INVALID: not JSON, deeper than RN_JSON_DEPTH, longer than RN_JSON_BYTES, or beyond
- * the arena's limit (the sentence names the place); NO_MEMORY. *out is written on success. Restores the
- * arena's trap. */
+ * fraction or an exponent. INVALID: not JSON, half of a surrogate pair, a name with a NUL character, a number beyond
+ * doubles (the sentence names the place); deeper than RN_JSON_DEPTH, longer than RN_JSON_BYTES, or beyond the arena's
+ * limit. NO_MEMORY. *out is written on success. Restores the arena's trap. */
 runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, struct rn_value *out,
                             runnel_error *error);
 
