@@ -536,7 +536,7 @@ static void submit(struct rn_decode *decode, struct rn_batch *batch)
     rn_draws_ask(batch);
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
-    rn_telemetry_step_begun(decode->context, batch);
+    rn_telemetry_step_begun(decode->context, batch, decode->ring.n_flying == 1);
     if (batch->n_guided > 0)
         rn_batch_ask_for_masks(decode, batch);
     backend->ops->submit_async(backend, &batch->step);

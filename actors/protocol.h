@@ -17,7 +17,7 @@
  *
  * Bounds: every edge's bound follows from how often its message can exist for one stream, session or model, so no send
  * between actors is ever refused; the one place that refuses is the host's submit, which returns BUSY when all streams
- * are taken. A TICK can be sent for each submit and WAKE_AT that the router handles in front of the last one. */
+ * are taken. */
 #ifndef RN_ACTORS_PROTOCOL_H
 #define RN_ACTORS_PROTOCOL_H
 
@@ -214,7 +214,7 @@ enum rn_role {
       "The verifier has taken them; the draft actor owns the list again")                                              \
     X(STOPPED, stream, DETOKENIZER | DECODE | TIER | PREFILL | VERIFIER, DECODE | TIER | PREFILL | VERIFIER, S,        \
       "A stop string was found: no more tokens are needed; follows a preempted request")                               \
-    X(TICK, none, RUNTIME, ROUTER, S + P + 1, "The time that was set with rn_runtime_alarm has come")                  \
+    X(TICK, none, RUNTIME, ROUTER, 1, "The time that was set with rn_runtime_alarm has come")                          \
     X(EXPIRE, stream, ROUTER | TIER | PREFILL | VERIFIER, TIER | PREFILL | VERIFIER | DECODE, 2 * S,                   \
       "The stream's deadline has passed: its request fails wherever it is")                                            \
     X(CACHE_DUE, stream, ROUTER, TIER, 2 * S, "The stream has waited for lower tiers as long as it wanted")            \

@@ -147,6 +147,7 @@ static void on_tick(struct rn_actor *self, struct rn_msg *msg)
     uint64_t now = rn_now_us(router->context->clock);
 
     rn_msg_free(self->runtime, msg);
+    rn_runtime_ticked(self->runtime);
     wake_models(router, now);
     while (router->n_deadlines > 0 && router->deadlines[0].at_us <= now) {
         struct rn_deadline due = router->deadlines[0];

@@ -116,14 +116,32 @@ void rn_runtime_run(struct rn_actor *actor, uint32_t thread)
 
 /* ---- The alarm ---- */
 
+#define NEVER UINT64_MAX
+#define TICKING (UINT64_MAX - 1) /* the TICK is under way, and there is no alarm */
+
 void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us)
 {
+    uint64_t old = atomic_load_explicit(&runtime->alarm.at_us, memory_order_relaxed);
+
     RN_ASSERT(runtime->alarm.actor == NULL || runtime->alarm.actor == actor);
-    runtime->alarm.actor = actor;
-    /* Release; partner: the exchange in send_tick, behind which the actor is looked at. */
-    atomic_store_explicit(&runtime->alarm.at_us, at_us, memory_order_release);
-    if (runtime->n_threads > 0 && at_us != UINT64_MAX)
+    RN_ASSERT(at_us != TICKING);
+    if (runtime->alarm.actor == NULL)
+        runtime->alarm.actor = actor;
+    do {
+        if (old == TICKING)
+            return;
+        /* Release; partner: the exchange in send_tick, behind which the actor is looked at. */
+    } while (!atomic_compare_exchange_weak_explicit(&runtime->alarm.at_us, &old, at_us, memory_order_release,
+                                                    memory_order_relaxed));
+    if (runtime->n_threads > 0 && at_us != NEVER)
         rn_wake_notify(&runtime->wake); /* a sleeper has to sleep for less long */
+}
+
+void rn_runtime_ticked(struct rn_runtime *runtime)
+{
+    /* Relaxed: nobody but the caller changes it now, and the next alarm is a release. */
+    RN_ASSERT(atomic_load_explicit(&runtime->alarm.at_us, memory_order_relaxed) == TICKING);
+    atomic_store_explicit(&runtime->alarm.at_us, NEVER, memory_order_relaxed);
 }
 
 /* Sends the TICK if its time has come; else, how many microseconds are left (-1: for ever). */
@@ -131,13 +149,13 @@ static int64_t send_tick(struct rn_runtime *runtime)
 {
     uint64_t at = atomic_load_explicit(&runtime->alarm.at_us, memory_order_relaxed), now;
 
-    if (at == UINT64_MAX)
+    if (at == NEVER || at == TICKING)
         return -1;
     now = rn_now_us(runtime->clock);
     if (now < at)
         return at - now < INT64_MAX ? (int64_t)(at - now) : INT64_MAX;
     /* Of several threads that see it due one sends it. Acquire; partner: the store in rn_runtime_alarm. */
-    if (atomic_compare_exchange_strong(&runtime->alarm.at_us, &at, UINT64_MAX))
+    if (atomic_compare_exchange_strong(&runtime->alarm.at_us, &at, TICKING))
         rn_actor_send(runtime->alarm.actor, rn_msg_new(runtime, RN_MSG_TICK));
     return 0;
 }
@@ -199,7 +217,7 @@ runnel_status rn_runtime_init(struct rn_runtime *runtime, struct rn_heap *heap, 
                               uint32_t n_threads, uint32_t max_actors, uint32_t max_messages)
 {
     *runtime = (struct rn_runtime){.heap = heap, .clock = clock, .runnable_capacity = max_actors};
-    atomic_init(&runtime->alarm.at_us, UINT64_MAX);
+    atomic_init(&runtime->alarm.at_us, NEVER);
     rn_wake_init(&runtime->wake);
     if (rn_pool_init(&runtime->messages, heap, max_messages, sizeof(struct rn_msg)) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;

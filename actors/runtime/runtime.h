@@ -60,7 +60,7 @@ typedef void (*rn_trace_fn)(void *user, const struct rn_actor *actor, const stru
 
 /* When a TICK is due, and for whom. One user: the router. */
 struct rn_alarm {
-    _Atomic(uint64_t) at_us; /* UINT64_MAX: never. Set by the actor, taken by the thread that sends the TICK */
+    _Atomic(uint64_t) at_us; /* UINT64_MAX: never; the number below: a TICK is under way */
     struct rn_actor *actor;  /* set once, before the first alarm */
 };
 
@@ -111,9 +111,13 @@ void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg);
 /* Handles a batch of the actor's messages on the calling thread; for dedicated.c, when the actor is to run. */
 void rn_runtime_run(struct rn_actor *actor, uint32_t thread);
 
-/* From that actor alone: sends it a TICK when the clock has come to at_us, or an earlier time set before and not yet
- * come; UINT64_MAX: never. One TICK is under way at a time if each is followed by at most one alarm. */
+/* From that actor alone: sends it a TICK when the clock has come to at_us, UINT64_MAX: never; what was set before counts
+ * no longer. One TICK is under way at a time: until it is handled an alarm does nothing, and its handler sets the next
+ * one. */
 void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us);
+
+/* Of that actor's handler of TICK, first: alarms count again. */
+void rn_runtime_ticked(struct rn_runtime *runtime);
 
 /* Manual mode: sends the TICK that is due, if one is. */
 void rn_runtime_look_at_clock(struct rn_runtime *runtime);

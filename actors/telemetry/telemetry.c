@@ -239,39 +239,51 @@ void rn_telemetry_ended(struct rn_actor *detokenizer, struct rn_request *request
 
 /* ---- Steps ---- */
 
-void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *batch)
+/* One thread at a time changes it: decode while no step is in flight, else the backend's, as steps end in their
+ * order. */
+static void set_since(struct rn_step_times *times, uint64_t ns)
+{
+    rn_counter_add(&times->verify_since_ns, (int64_t)ns - rn_counter_get(&times->verify_since_ns));
+}
+
+void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *batch, bool first)
 {
     const struct rn_drafter *drafter = context->drafter;
 
     batch->begin_ns = rn_now_ns(context->clock);
-    rn_counter_add(&context->times->verify_begin_ns, (int64_t)batch->begin_ns);
+    if (first)
+        set_since(context->times, batch->begin_ns);
+    rn_counter_add(&context->times->steps_in_flight, 1);
     batch->waited = drafter->kind != RN_DRAFTER_NONE && !drafter->concurrent &&
                     rn_counter_get(&context->times->passes_in_flight) > 0;
 }
 
 void rn_telemetry_step_done(struct rn_batch *batch, const struct rn_context *context)
 {
+    struct rn_step_times *times = context->times;
+
     batch->end_ns = rn_now_ns(context->clock);
-    RN_ASSERT(batch->end_ns >= batch->begin_ns && rn_counter_get(&context->times->verify_begin_ns) >= 0);
-    rn_counter_add(&context->times->verify_begin_ns, -(int64_t)batch->begin_ns);
-    rn_counter_add(&context->times->verify_ns, (int64_t)(batch->end_ns - batch->begin_ns));
+    RN_ASSERT(batch->end_ns >= batch->begin_ns && rn_counter_get(&times->steps_in_flight) > 0);
+    rn_counter_add(&times->verify_ns, (int64_t)batch->end_ns - rn_counter_get(&times->verify_since_ns));
+    set_since(times, batch->end_ns);
+    rn_counter_add(&times->steps_in_flight, -1);
 }
 
-/* How long the target has computed in all, up to now. The two counters are read one after the other: where a step ends
- * between the two it is counted once too few or too often, which the caller bounds by its own time. */
+/* How long the target has computed in all, up to now. The counters are read one after the other: where a step ends
+ * between two of them it is counted once too few or too often, which the caller bounds by its own time. */
 static int64_t verified_ns(const struct rn_context *context, uint64_t now_ns)
 {
-    int64_t begin_ns = rn_counter_get(&context->times->verify_begin_ns),
-            all_ns = rn_counter_get(&context->times->verify_ns);
+    const struct rn_step_times *times = context->times;
+    int64_t since_ns = rn_counter_get(&times->verify_since_ns), all_ns = rn_counter_get(&times->verify_ns);
 
-    return all_ns + (begin_ns > 0 ? (int64_t)now_ns - begin_ns : 0);
+    return all_ns + (rn_counter_get(&times->steps_in_flight) > 0 ? (int64_t)now_ns - since_ns : 0);
 }
 
 void rn_telemetry_draft_begun(const struct rn_context *context, struct rn_pass_times *pass)
 {
     pass->begin_ns = rn_now_ns(context->clock);
     pass->begin_verified_ns = verified_ns(context, pass->begin_ns);
-    pass->waited = rn_counter_get(&context->times->verify_begin_ns) > 0;
+    pass->waited = rn_counter_get(&context->times->steps_in_flight) > 0;
     RN_ASSERT(rn_counter_get(&context->times->passes_in_flight) == 0);
     rn_counter_add(&context->times->passes_in_flight, 1);
 }

@@ -24,9 +24,10 @@ struct rn_request;
 
 /* When the target and its drafter compute, so that each knows what the other has taken of its time. Of a model. */
 struct rn_step_times {
-    struct rn_counter verify_ns, verify_begin_ns; /* the target's steps: their time in all; when the one in flight
-                                                     began, 0: none is */
-    struct rn_counter passes_in_flight;           /* of the drafter: 0 or 1 */
+    struct rn_counter verify_ns;        /* the target's steps: their time in all, up to ... */
+    struct rn_counter verify_since_ns;  /* ... when the first one in flight began, or the one before it ended ... */
+    struct rn_counter steps_in_flight;  /* ... and how many these are */
+    struct rn_counter passes_in_flight; /* of the drafter: 0 or 1 */
 };
 
 /* A pass of the drafter: when it began and ended, and how long the target had computed by then. */
@@ -67,8 +68,8 @@ void rn_telemetry_move_errors(const struct rn_context *context, uint32_t n);
 /* The tier: the model begins to write to its cache folder (1), or does so no longer (-1). */
 void rn_telemetry_cold_writes(const struct rn_context *context, int change);
 
-/* Decode: the composed batch is about to be submitted. */
-void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *batch);
+/* Decode: the composed batch is about to be submitted; first: no other step is in flight. */
+void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *batch, bool first);
 
 /* The backend's thread: the step is done. */
 void rn_telemetry_step_done(struct rn_batch *batch, const struct rn_context *context);

@@ -195,6 +195,72 @@ static void second_wishes(void **state)
     manual = first;
 }
 
+/* One message of the router's, and the time that has come: true where it had one. */
+static bool run_router(void)
+{
+    struct rn_runtime *runtime = &manual.engine->runtime;
+
+    for (uint32_t i = 0; i < rn_runtime_runnable(runtime); i++)
+        if (strcmp(runtime->runnable[i]->class->name, "router") == 0) {
+            rn_runtime_step(runtime, i, 1);
+            rn_runtime_look_at_clock(runtime);
+            check_edges();
+            return true;
+        }
+    return false;
+}
+
+/* Deadlines that have passed before the router comes to their requests, each earlier than the one before: each sets the
+ * alarm anew, and it is due at once. One TICK is under way nevertheless, all of them pass, and so does one that was set
+ * meanwhile. */
+static void one_tick(void **state)
+{
+    enum { STREAMS = 40 };
+    const struct rn_clock clock = {.now_us = clock_now};
+    struct capture captures[STREAMS] = {{0}}, later = {0};
+    runnel_engine_options options;
+    const struct manual_plan plan = {
+        .limits =
+            {.max_rows = 16, .max_seqs = 16, .max_outs = 8, .n_blocks = 64, .block_tokens = 16, .context_tokens = 64},
+        .options = &options,
+        .clock = &clock,
+        .submitted = manual_complete_at_once,
+    };
+    const struct manual first = manual;
+    runnel_request request = make_request(PROMPT, 8, &later);
+    runnel_stream stream;
+
+    runnel_engine_options_default(&options);
+    options.max_streams = STREAMS + 1;
+    manual_begin(&plan);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        runnel_request own = make_request(PROMPT, 8, &captures[i]);
+
+        own.deadline_ms = STREAMS - i;
+        assert_int_equal(runnel_generate(manual.model, &own, &stream, NULL), RUNNEL_OK);
+    }
+    request.deadline_ms = 1000;
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
+    clock_us += 100000;
+    while (run_router())
+        ;
+    run_but("decode");
+    clock_us += 1000000;
+    rn_runtime_look_at_clock(&manual.engine->runtime);
+    run_but("decode");
+    run_all();
+    for (int i = 0; i < STREAMS; i++) {
+        assert_int_equal(captures[i].last.type, RUNNEL_EVENT_FAILED);
+        assert_non_null(strstr(captures[i].error, "the deadline of"));
+        capture_clear(&captures[i]);
+    }
+    assert_int_equal(later.last.type, RUNNEL_EVENT_FAILED);
+    assert_non_null(strstr(later.error, "the deadline of 1000 ms"));
+    capture_clear(&later);
+    manual_end(state);
+    manual = first;
+}
+
 /* What an actor may send and be sent is what the rows say: a bound for each edge, and the sum for the mailbox. */
 static void credits_are_sums(void **state)
 {
@@ -437,7 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(credits_are_sums),   cmocka_unit_test(cancel_churn),  cmocka_unit_test(cancel_overtakes),
         cmocka_unit_test(session_churn),      cmocka_unit_test(second_wishes), cmocka_unit_test(ends_of_two_models),
-        cmocka_unit_test(held_at_the_router), cmocka_unit_test(given_back),
+        cmocka_unit_test(held_at_the_router), cmocka_unit_test(given_back),    cmocka_unit_test(one_tick),
     };
 
     return cmocka_run_group_tests(tests, setup, manual_end);

@@ -12,6 +12,9 @@
 
 #include <cmocka.h>
 
+#include "actors/batch.h"
+#include "actors/draft/drafter.h"
+#include "actors/telemetry/telemetry.h"
 #include "fixture.h"
 #include "tests/sim/manual.h"
 
@@ -518,6 +521,49 @@ static void on_trace_sum(void *user, const runnel_trace_event *event)
     told.n_actors += event->kind == RUNNEL_TRACE_ACTOR && event->messages[0] != '\0';
 }
 
+/* A pass of the drafter beside steps of the target, of which several may be in flight: the time in which both compute
+ * is counted once. A digit begins a step, e ends the oldest, p begins the pass and q ends it, each a millisecond behind
+ * the one before. */
+static void overlap(void **state)
+{
+    static const char *const cases[] = {"pq",     "1epq",     "1pqe",     "p1e.q",   "1p.eq",       "12p..qee",
+                                        "p12qee", "p1.2.e.q", "12pe.e.q", "12ee.pq", "1e.2e.p.3.q", "123pee4..eeq"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct rn_clock clock = {.now_us = now_us};
+        struct rn_metrics metrics = {.name = NULL};
+        struct rn_step_times times = {.verify_ns = {0}};
+        struct rn_drafter drafter = {.kind = RN_DRAFTER_TOKENS, .concurrent = true};
+        const struct rn_context context = {.clock = &clock, .metrics = &metrics, .times = &times, .drafter = &drafter};
+        struct rn_pass_times pass = {.begin_ns = 0};
+        struct rn_batch batches[8];
+        uint32_t n_begun = 0, n_ended = 0, took = 0, beside = 0;
+        bool passes = false;
+
+        clock_us = BEGIN_US;
+        for (const char *c = cases[i]; *c != '\0'; c++, clock_us += MS) {
+            passes = *c == 'p' || (passes && *c != 'q');
+            if (*c == 'p')
+                rn_telemetry_draft_begun(&context, &pass);
+            else if (*c == 'q')
+                rn_telemetry_draft_done(&context, &pass);
+            else if (*c == 'e')
+                rn_telemetry_step_done(&batches[n_ended++], &context);
+            else if (*c != '.')
+                rn_telemetry_step_begun(&context, &batches[n_begun], n_begun == n_ended);
+            n_begun += *c >= '1' && *c <= '9';
+            took += passes;
+            beside += passes && n_begun > n_ended;
+        }
+        assert_int_equal(rn_telemetry_drafted(&context, &pass), took * MS);
+        assert_int_equal(rn_metrics_value(&metrics, RN_COUNT_DRAFT_US), took * MS);
+        if (rn_metrics_value(&metrics, RN_COUNT_DRAFT_BESIDE_US) != beside * MS)
+            fail_msg("%s: %u of %u ms beside steps, not %llu us", cases[i], beside, took,
+                     (unsigned long long)rn_metrics_value(&metrics, RN_COUNT_DRAFT_BESIDE_US));
+    }
+}
+
 /* Read and told while schedulers write: for ThreadSanitizer; and nothing is lost. */
 static void threads(void **state)
 {
@@ -616,7 +662,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_request),    cmocka_unit_test(other_ends), cmocka_unit_test(struct_sizes),
         cmocka_unit_test(names),          cmocka_unit_test(text_form),  cmocka_unit_test(trace),
-        cmocka_unit_test(trace_overflow), cmocka_unit_test(threads),
+        cmocka_unit_test(trace_overflow), cmocka_unit_test(threads),    cmocka_unit_test(overlap),
     };
 
     if (argc > 1 && strcmp(argv[1], "--print") == 0)
