@@ -1,8 +1,8 @@
 # How a room, the library and a test are built. Included once by the top CMakeLists.txt.
 include(GNUInstallDirs)
 
-# rn_left_out(TEXT): what the build goes on without, since it is not on this machine. With tests and CI=true, where a run
-# that proves less would look the same, that is an error; scripts/setup installs what it takes.
+# rn_left_out(TEXT): what the build goes on without, since it is not on this machine. With tests and CI=true, where a
+# run that proves less would look the same, that is an error; scripts/setup installs what it takes.
 function(rn_left_out text)
     if(RUNNEL_BUILD_TESTS AND "$ENV{CI}" STREQUAL "true")
         message(SEND_ERROR "${text}. CI=true: scripts/setup has to install it")

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/control_group.h"
+
 bool rn_cores_read(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -42,33 +44,25 @@ uint32_t rn_cores_quota(const char *line)
     return quota < period ? 1 : (uint32_t)(quota / period);
 }
 
-/* The smallest quota from the process's group up to the root. */
+/* Lessens *user, whole cores, to what the group in the folder allows. */
+static void look_at_group(void *user, unsigned version, const char *folder)
+{
+    char path[4200], line[64];
+    uint32_t *least = user, quota;
+
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    if (version != 2 || !rn_cores_read(path, line, sizeof line))
+        return;
+    quota = rn_cores_quota(line);
+    *least = quota < *least ? quota : *least;
+}
+
 static uint32_t group_quota(void)
 {
-    uint32_t least = UINT32_MAX, quota;
-    char text[4096], path[4200], line[64];
-    char *group, *end;
+    uint32_t least = UINT32_MAX;
 
-    if (!rn_cores_read("/proc/self/cgroup", text, sizeof text))
-        return least;
-    group = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-    if (group == NULL)
-        return least;
-    group = strchr(group, '/');
-    if (group == NULL)
-        return least;
-    group[strcspn(group, "\n")] = '\0';
-    for (;;) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        if (rn_cores_read(path, line, sizeof line)) {
-            quota = rn_cores_quota(line);
-            least = quota < least ? quota : least;
-        }
-        end = strrchr(group, '/');
-        if (end == NULL)
-            return least;
-        *end = '\0';
-    }
+    rn_control_groups("", "cpu", look_at_group, &least);
+    return least;
 }
 
 /* The kernel refuses a mask that is shorter than its own, and a cpu_set_t is. */

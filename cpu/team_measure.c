@@ -203,10 +203,11 @@ static size_t working_set(void)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     size_t bytes = cache > 0 ? 2 * (size_t)cache : usual_bytes;
+    uint64_t most = rn_cpu_memory_bytes() / 8;
 
     bytes = bytes > usual_bytes ? bytes : usual_bytes;
     bytes = bytes < most_bytes ? bytes : most_bytes;
-    bytes = bytes < rn_cpu_memory_bytes() / 8 ? bytes : (size_t)(rn_cpu_memory_bytes() / 8);
+    bytes = bytes < most ? bytes : (size_t)most;
     bytes = bytes > least_bytes ? bytes : least_bytes;
     return bytes / alignment * alignment;
 }

@@ -679,10 +679,10 @@ RUNNEL_API runnel_status runnel_grammar_check(runnel_model *model, const runnel_
  * OK; what runnel_generate would say of it (INVALID); STATE: the model is not loaded; CLOSED. Any thread. */
 RUNNEL_API runnel_status runnel_sampling_check(runnel_model *model, const runnel_request *request, runnel_error *error);
 
-/* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, up to 64 KB; any other in the
- * engine. Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the
- * context less one, or than all KV blocks (of what is tokenized in the engine, and of a chat, a FAILED event says it);
- * BUSY: a limit on streams, queued tokens or queued bytes is reached, and error->retry_ms estimates for how long;
+/* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, up to 64 KB; any other in
+ * the engine. Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than
+ * the context less one, or than all KV blocks (of what is tokenized in the engine, and of a chat, a FAILED event says
+ * it); BUSY: a limit on streams, queued tokens or queued bytes is reached, and error->retry_ms estimates for how long;
  * STATE: the model is not loaded for generation; NOT_FOUND: no such session, adapter or template; FORMAT: the chat's
  * template is malformed; UNSUPPORTED: the model does not write texts, or has no text vocabulary for the prompt; CLOSED;
  * NO_MEMORY. A FAILED event has INVALID, CONTEXT, TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY; with a

@@ -2,7 +2,8 @@
 # The layers of HOUSE.md, held by grep: who may include whom, among rooms and within them, where a foreign header is at
 # home, where the heap, the end of the process, output, threads and the environment may be named; that no room tests for
 # a backend in its preprocessor lines, no .c file declares what is another's, no include is computed, no room has
-# more than 50 files, and no units include each other in a cycle larger than a pair. tests/layering_selftest.sh shows that each rule can fail.
+# more than 50 files, and no units include each other in a cycle larger than a pair. tests/layering_selftest.sh shows
+# that each rule can fail.
 #
 #   tests/layering.sh [ROOT]
 #

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/plain_locale.h"
 #include "base/utf8.h"
 #include "text/value.h"
@@ -103,15 +104,14 @@ static bool find_quote(struct parser *p)
 /* The four hexadecimal digits at p->at, and behind them. */
 static uint32_t read_unit(struct parser *p)
 {
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-    const char *found;
     uint32_t unit = 0;
 
     for (int i = 0; i < 4; i++, p->at++) {
-        found = p->at < p->end && *p->at != '\0' ? strchr(digits, *p->at) : NULL;
-        if (found == NULL)
+        int digit = p->at < p->end ? rn_hex_value(*p->at) : -1;
+
+        if (digit < 0)
             fail(p, "\\u wants four hexadecimal digits");
-        unit = unit << 4 | (uint32_t)((found - digits) & 15);
+        unit = unit << 4 | (uint32_t)digit;
     }
     return unit;
 }

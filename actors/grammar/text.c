@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "actors/prompt/chat.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "runnel_fields.h"
@@ -132,36 +133,36 @@ static runnel_status copy_choice(struct rn_grammar_text *text, const runnel_chat
                : RUNNEL_NO_MEMORY;
 }
 
-runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *request,
-                                  const struct rn_answer_format *format, const struct rn_answer_tools *tools,
+runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *request, const struct rn_chat *chat,
                                   struct rn_grammar_text **out, runnel_error *error)
 {
+    const struct rn_chat *read_back = request->raw_answer ? NULL : chat;
     struct rn_grammar_text *text;
     runnel_grammar grammar;
+    runnel_chat asked;
     runnel_status status;
-    runnel_chat chat;
     bool binds; /* calls, by their schemas: by a choice, or where there is none by a tool that is strict */
 
     *out = NULL;
     runnel_grammar_default(&grammar);
-    runnel_chat_default(&chat);
+    runnel_chat_default(&asked);
     if (request->grammar != NULL && !rn_sized_read(&grammar, sizeof grammar, request->grammar))
         return rn_error_set(error, RUNNEL_INVALID,
                             "grammar: struct_size is not of this library; use runnel_grammar_default");
     if (request->chat != NULL)
-        rn_sized_read(&chat, sizeof chat, request->chat);
+        rn_sized_read(&asked, sizeof asked, request->chat);
     status = check(&grammar, error);
-    binds = chat.tool_choice != NULL || (tools != NULL && rn_answer_tools_any_strict(tools));
+    binds = asked.tool_choice != NULL || (read_back != NULL && rn_answer_tools_any_strict(&read_back->tools));
     if (status != RUNNEL_OK || (grammar.kind == RUNNEL_GRAMMAR_NONE && !binds))
         return status;
     text = rn_calloc(heap, 1, sizeof *text);
     if (text == NULL)
         return RUNNEL_NO_MEMORY;
     text->heap = heap;
-    text->format = format;
+    text->format = read_back != NULL ? read_back->format : NULL;
     status = copy_grammar(text, &grammar, error);
     if (status == RUNNEL_OK)
-        status = copy_choice(text, &chat, error);
+        status = copy_choice(text, &asked, error);
     if (status == RUNNEL_OK)
         *out = text;
     else

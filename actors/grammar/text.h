@@ -11,6 +11,8 @@
 #include "runnel.h"
 #include "text/answer/answer.h"
 
+struct rn_chat;
+
 struct rn_grammar_text {
     struct rn_heap *heap;
     runnel_grammar_kind kind; /* NONE: the content is free, and tool calls are not */
@@ -26,10 +28,9 @@ struct rn_grammar_text {
     struct rn_opened opened; /* by the end of the prompt: set by the tokenizer */
 };
 
-/* Checks what is asked for and copies it; *out NULL and OK: nothing is. format and tools: of a chat whose answer is
- * read back, or NULL. INVALID names the member; NO_MEMORY. */
-runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *request,
-                                  const struct rn_answer_format *format, const struct rn_answer_tools *tools,
+/* Checks what is asked for and copies it; *out NULL and OK: nothing is. chat: of the request, as rn_chat_new read it;
+ * NULL: it has none. INVALID names the member; NO_MEMORY. */
+runnel_status rn_grammar_text_new(struct rn_heap *heap, const runnel_request *request, const struct rn_chat *chat,
                                   struct rn_grammar_text **out, runnel_error *error);
 void rn_grammar_text_free(struct rn_grammar_text *text); /* NULL is allowed */
 

@@ -429,14 +429,6 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     return make_sampler(model, request, r) ? make_proposer(model, request, r) : RUNNEL_NO_MEMORY;
 }
 
-static runnel_status copy_grammar(const runnel_request *request, struct rn_request *r, runnel_error *error)
-{
-    const bool is_read = r->chat != NULL && !request->raw_answer;
-
-    return rn_grammar_text_new(r->heap, request, is_read ? r->chat->format : NULL, is_read ? &r->chat->tools : NULL,
-                               &r->grammar, error);
-}
-
 static runnel_status choose_adapter(const runnel_model *model, const runnel_request *request, struct rn_request *r,
                                     runnel_error *error)
 {
@@ -481,7 +473,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
     if (status == RUNNEL_OK && pair == NULL)
         status = copy_prompt(model, request, r, error);
     if (status == RUNNEL_OK)
-        status = copy_grammar(request, r, error);
+        status = rn_grammar_text_new(r->heap, request, r->chat, &r->grammar, error);
     if (status == RUNNEL_OK)
         status = copy_parameters(model, request, r);
     fesetenv(&host);

@@ -204,14 +204,11 @@ static runnel_status check_grammar(runnel_model *model, const runnel_request *re
     struct rn_grammar_text *text = NULL;
     struct rn_chat *chat = NULL;
     runnel_status status = RUNNEL_OK;
-    bool is_read;
 
     if (request->chat != NULL)
         status = rn_chat_new(heap, &model->parts.templates, request->chat, &chat, error);
-    is_read = chat != NULL && !request->raw_answer;
     if (status == RUNNEL_OK)
-        status = rn_grammar_text_new(heap, request, is_read ? chat->format : NULL, is_read ? &chat->tools : NULL, &text,
-                                     error);
+        status = rn_grammar_text_new(heap, request, chat, &text, error);
     if (status == RUNNEL_OK && text != NULL)
         status = look_at_prompt(model, request, text, error);
     if (status == RUNNEL_OK && text != NULL)

@@ -95,10 +95,11 @@ static bool is_special(struct rn_value message)
            rn_dict_at(message, "reasoning_content").kind != RN_VALUE_UNDEFINED;
 }
 
-/* *special is set where one of a list of messages is; NULL: no list of them. */
-static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *special,
+/* *special is set where one of a list of messages is; NULL: an object is wanted instead of a list. */
+static runnel_status check_json(struct rn_heap *heap, const char *json, const char *what, bool *special,
                                 runnel_error *error)
 {
+    bool array = special != NULL;
     struct rn_arena arena;
     struct rn_value value;
     runnel_error inner = {0};
@@ -140,7 +141,7 @@ static runnel_status put_message(struct text *text, const runnel_message *messag
                 (message->content[0] == '\0' && strcmp(message->role, "assistant") == 0);
     if (message->more != NULL) {
         snprintf(what, sizeof what, "messages[%zu].more", i);
-        status = check_json(text->heap, message->more, false, what, NULL, error);
+        status = check_json(text->heap, message->more, what, NULL, error);
         if (status == RUNNEL_OK)
             put_members(text, message->more);
     }
@@ -156,7 +157,7 @@ static runnel_status put_messages(struct text *text, const runnel_chat *given, b
     if (given->messages_json != NULL) {
         if (given->messages != NULL || given->n_messages > 0)
             return rn_error_set(error, RUNNEL_INVALID, "chat: messages and messages_json are both given");
-        status = check_json(text->heap, given->messages_json, true, "messages_json", special, error);
+        status = check_json(text->heap, given->messages_json, "messages_json", special, error);
         put_plain(text, given->messages_json);
         return status;
     }
@@ -190,7 +191,7 @@ static runnel_status put_context(struct text *text, const runnel_chat *given, st
     if (status == RUNNEL_OK && given->tools != NULL)
         status = put_tools(text, given->tools, chat, error);
     if (status == RUNNEL_OK && given->variables != NULL) {
-        status = check_json(text->heap, given->variables, false, "variables", NULL, error);
+        status = check_json(text->heap, given->variables, "variables", NULL, error);
         if (status == RUNNEL_OK)
             put_members(text, given->variables);
     }

@@ -111,9 +111,9 @@ void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg);
 /* Handles a batch of the actor's messages on the calling thread; for dedicated.c, when the actor is to run. */
 void rn_runtime_run(struct rn_actor *actor, uint32_t thread);
 
-/* From that actor alone: sends it a TICK when the clock has come to at_us, UINT64_MAX: never; what was set before counts
- * no longer. One TICK is under way at a time: until it is handled an alarm does nothing, and its handler sets the next
- * one. */
+/* From that actor alone: sends it a TICK when the clock has come to at_us, UINT64_MAX: never; what was set before
+ * counts no longer. One TICK is under way at a time: until it is handled an alarm does nothing, and its handler sets
+ * the next one. */
 void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us);
 
 /* Of that actor's handler of TICK, first: alarms count again. */

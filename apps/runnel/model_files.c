@@ -57,7 +57,8 @@ uint64_t app_model_stamp(const char *path, const struct app_options *options)
 
 /* ---- What is in them --------------------------------------------------------------------- */
 
-/* Of the first and last bytes: models that differ, differ there. hash: behind those before. buffer: [2 * SAMPLE_BYTES] */
+/* Of the first and last bytes: models that differ, differ there. *hash: of the files before, and of this one, too.
+ * buffer: [2 * SAMPLE_BYTES] */
 static bool hash_ends(int fd, off_t size, char *buffer, uint64_t *hash)
 {
     off_t from = size > SAMPLE_BYTES ? size - SAMPLE_BYTES : 0;

@@ -524,8 +524,8 @@ static json_t *first_waiting(const struct serve_files *files)
     return NULL;
 }
 
-/* One batch at a time has results that are no files yet: the one that runs, that ran in an earlier process, or whose end
- * could not be written. */
+/* One batch at a time has results that are no files yet: the one that runs, that ran in an earlier process, or whose
+ * end could not be written. */
 uint64_t batches_bytes(const struct serve_files *files)
 {
     static const char *const endings[] = {".out", ".err"};

@@ -3,7 +3,7 @@
 #include "base/sized.h"
 #include "cache/store/cold_folder.h"
 #include "cache/store/cold_store.h"
-#include "cache/store/sort.h"
+#include "base/sort.h"
 #include "runnel_files.h"
 
 #define FIRST_SALTS 64u

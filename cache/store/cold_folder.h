@@ -58,8 +58,8 @@ runnel_status rn_cold_listing_verify(struct rn_cold_listing *listing,
 /* How many segments may have records; for a listing that is not known. */
 uint64_t rn_cold_listing_left(struct rn_cold_listing *listing);
 
-/* The lock, and what lies in the folder under it: a descriptor, for io->close; below 0: none. BUSY: another process has the
- * lock; IO, NO_MEMORY. */
+/* The lock, and what lies in the folder under it: a descriptor, for io->close; below 0: none. BUSY: another process has
+ * the lock; IO, NO_MEMORY. */
 runnel_status rn_cold_listing_lock(struct rn_cold_listing *listing, int *fd, runnel_error *error);
 
 /* Under the lock: removes the oldest segments until the rest has at most keep_bytes. `gone` counts them. */

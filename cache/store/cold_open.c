@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/bytes.h"
 #include "cache/store/cold_parts.h"
-#include "cache/store/sort.h"
+#include "base/sort.h"
 
 struct found {
     uint64_t serial;

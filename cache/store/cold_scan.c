@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "cache/store/sort.h"
+#include "base/sort.h"
 
 #define FIRST_ENTRIES 64u
 #define WINDOW_BYTES 4096u /* of a search; a head's magic and its first words lie whole in it, or in the next */

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "cache/store/cold_format.h"
 #include "cache/store/redis_parts.h"
-#include "cache/store/sort.h"
+#include "base/sort.h"
 
 #define FIRST_FOUND 256u
 #define AT_ONCE 64u /* values asked for in one go */

@@ -192,8 +192,8 @@ uint32_t rn_build_fused_width(const struct rn_build *b);
 void rn_build_scores(struct rn_build *b, int16_t normed);
 /* Instead of it, in a plan that gives none: the head is not read. */
 void rn_build_ignore_scores(struct rn_build *b);
-/* The op BAR of logits a: tokens that are never given, as the architecture and the key tokenizer.ggml.suppress_tokens of
- * the file say, of a head's build that of its target. FORMAT, UNSUPPORTED: the key is of another type, or too much. */
+/* The op BAR of logits a: tokens that are never given, as the architecture and the key tokenizer.ggml.suppress_tokens
+ * of the file say, of a head's build that of its target. FORMAT, UNSUPPORTED: the key is of another type, or too much. */
 void rn_build_bar(struct rn_build *b, int16_t a);
 /* Logits = output · normed, scaled and capped as the hyper-parameters say, and the plan's logits slot; releases normed.
  * The matrix: `name`, or `shared`, a weight,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/sort.h"
 
 /* A state while a set is closed. */
 struct closing {
@@ -283,35 +284,20 @@ static void insert(struct rn_stack_entry *entries, uint32_t n)
     }
 }
 
-static void sift_down(struct rn_stack_entry *entries, uint32_t at, uint32_t n)
+static int by_state(const void *a, const void *b)
 {
-    struct rn_stack_entry entry = entries[at];
+    uint32_t x = ((const struct rn_stack_entry *)a)->state, y = ((const struct rn_stack_entry *)b)->state;
 
-    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
-        child += child + 1 < n && entries[child].state < entries[child + 1].state;
-        if (entries[child].state < entry.state)
-            break;
-        entries[at] = entries[child];
-    }
-    entries[at] = entry;
+    return x < y ? -1 : x > y;
 }
 
-/* By their states. A heapsort where there are many: no memory, and no grammar makes it slow. */
+/* By their states; no grammar makes it slow. */
 static void order(struct rn_stack_entry *entries, uint32_t n)
 {
-    if (n <= FEW) {
+    if (n <= FEW)
         insert(entries, n);
-        return;
-    }
-    for (uint32_t i = n / 2; i-- > 0;)
-        sift_down(entries, i, n);
-    for (uint32_t i = n; i-- > 1;) {
-        struct rn_stack_entry last = entries[i];
-
-        entries[i] = entries[0];
-        entries[0] = last;
-        sift_down(entries, 0, i);
-    }
+    else
+        rn_sort_in_place(entries, n, sizeof *entries, by_state);
 }
 
 /* Follows what was entered, and makes the configuration of it. */

@@ -156,8 +156,8 @@ static void beside_measure(void **state)
     end_call(&call, RUNNEL_CLOSED);
 }
 
-/* The waiter may come too late for the load, and then hears how it ended: that it is READY, or, of a model that is freed,
- * that it was cancelled; never too late for the handle. */
+/* The waiter may come too late for the load, and then hears how it ended: that it is READY, or, of a model that is
+ * freed, that it was cancelled; never too late for the handle. */
 static void beside_model_wait(void **state)
 {
     (void)state;

@@ -381,8 +381,8 @@ static void strings_of_json(void **state)
     }
 }
 
-/* Of what Unicode ends lines with none is left as it is: clients split lines there. Nor is a control character: terminals
- * obey it. */
+/* Of what Unicode ends lines with none is left as it is: clients split lines there. Nor is a control character:
+ * terminals obey it. */
 static void strings_are_one_line(void **state)
 {
     static const char text[] = "a\xc2\x85"

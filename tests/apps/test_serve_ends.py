@@ -380,7 +380,8 @@ class Hosts(unittest.TestCase):
 
     def test_names_that_are_allowed(self):
         server = self.serve("--allow-host", "a.example,b.example", "--cors", "https://page.example:8443")
-        self.judge(server, (*self.LOCAL, "a.example", "A.Example.:80", "b.example:1", "page.example", "page.example:8080"),
+        self.judge(server, (*self.LOCAL, "a.example", "A.Example.:80", "b.example:1", "page.example",
+                            "page.example:8080"),
                    (*self.FOREIGN[:4], "b.a.example", "page.examples"))
         self.judge(self.serve("--allow-host", "*"), (*self.LOCAL, *self.FOREIGN), ())
         self.judge(self.serve("--cors", "*"), (*self.LOCAL, *self.FOREIGN), ())

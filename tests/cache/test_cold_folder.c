@@ -17,7 +17,7 @@
 #include "base/rng.h"
 #include "cache/store/cold_folder.h"
 #include "cache/store/cold_format.h"
-#include "cache/store/sort.h"
+#include "base/sort.h"
 #include "runnel_files.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"

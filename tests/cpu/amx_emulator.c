@@ -209,8 +209,8 @@ static bool do_it(const struct instruction *in)
     return true;
 }
 
-/* Does the instruction there, and those of the unit right behind it, for a signal costs as much as many of them: how many
- * bytes that were. */
+/* Does the instruction there, and those of the unit right behind it, for a signal costs as much as many of them: how
+ * many bytes that were. */
 static size_t do_run(const ucontext_t *thread, const uint8_t *at)
 {
     struct instruction in;

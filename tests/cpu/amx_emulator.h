@@ -10,8 +10,9 @@
  * the processor has the unit; where it lacks AVX-512 there is no level all the same. */
 void emulate_amx(void);
 
-/* The same, for tests of products; not under sanitizers. Products are not instrumented, and what they touch beside their
- * operands guarded pages show in each build (products_rig.h): there a sanitizer sees what other levels show as well. */
+/* The same, for tests of products; not under sanitizers. Products are not instrumented, and what they touch beside
+ * their operands guarded pages show in each build (products_rig.h): there a sanitizer sees what other levels show as
+ * well. */
 void emulate_amx_for_products(void);
 
 #endif

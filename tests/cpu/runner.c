@@ -1,7 +1,6 @@
 /* See runner.h. */
 #include "tests/cpu/runner.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,18 +92,4 @@ void run_step(struct runner *r, struct rn_step *step)
     r->backend->ops->submit_async(r->backend, step);
     sem_wait(&r->done);
     assert_int_equal(step->status, RUNNEL_OK);
-}
-
-double nmse(const float *got, const float *want, size_t n)
-{
-    double error = 0, norm = 0;
-    size_t i;
-
-    for (i = 0; i < n; i++) {
-        if (got[i] == -INFINITY && want[i] == -INFINITY)
-            continue;
-        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        norm += (double)want[i] * want[i];
-    }
-    return error / norm;
 }

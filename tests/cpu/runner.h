@@ -48,7 +48,4 @@ void run_step(struct runner *r, struct rn_step *step);
 /* The step's on_done, where its user is a runner. */
 void on_step_done(struct rn_step *step);
 
-/* The squared error of got, over the squares of want. What is -infinity in both is no error; in one of them it is NaN. */
-double nmse(const float *got, const float *want, size_t n);
-
 #endif

@@ -18,6 +18,7 @@
 #include "tests/cpu/runner.h"
 #include "tests/support/shared.h"
 #include "tests/slow.h"
+#include "tests/support/nmse.h"
 
 enum { BLOCK = 16, N_BLOCKS = 32, MAX_ROWS = 80, CONTEXT = 256 };
 

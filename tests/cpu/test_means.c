@@ -21,6 +21,7 @@
 #include "tests/cpu/amx_emulator.h"
 #include "tests/cpu/runner.h"
 #include "tests/slow.h"
+#include "tests/support/nmse.h"
 
 enum { CHUNK = 64, N = 400, BLOCKS = 32, MAX_ROWS = 96, THREADS = 3 };
 

@@ -22,6 +22,7 @@
 #include "model/backend.h"
 #include "tests/cpu/amx_emulator.h"
 #include "tests/slow.h"
+#include "tests/support/nmse.h"
 
 enum { VOCAB = 16, SEQS = 3, TREE = 14, DEPTH = 6, ROWS = 64, CONTEXT = 1536, CHUNK = 48 };
 
@@ -217,17 +218,6 @@ static void go_on(struct run *run, struct text *texts, uint32_t n, int32_t next)
                 moves[step.n_moves++] = (struct rn_step_move){s, texts[s].n + texts[s].path[k], texts[s].n + k};
     }
     submit(run, &step);
-}
-
-static double nmse(const float *a, const float *b, size_t n)
-{
-    double error = 0, power = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        power += (double)b[i] * b[i];
-    }
-    return error / power;
 }
 
 /* Each branch against the same tokens as a plain text; judge: NULL, or another backend for the same, up to rounding. */

@@ -1,5 +1,5 @@
-/* Any bytes as JSON: what jansson reads is read as the same values, what it refuses is refused with a place, and nothing
- * is left in memory. Seeds: texts with all of the grammar, written here. */
+/* Any bytes as JSON: what jansson reads is read as the same values, what it refuses is refused with a place, and
+ * nothing is left in memory. Seeds: texts with all of the grammar, written here. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>

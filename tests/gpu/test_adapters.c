@@ -17,6 +17,7 @@
 #include "tests/gpu/rigs/open_emulated.h"
 #include "tests/gpu/rigs/watch_launches.h"
 #include "tests/oracle/made_model.h"
+#include "tests/support/nmse.h"
 
 enum { N = 18, CONTEXT = 32, BLOCK = 16, SEQS = 3, MAX_ROWS = SEQS * N, MEMORY = 64 << 20 };
 

@@ -19,6 +19,7 @@
 #include "tests/support/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
+#include "tests/support/nmse.h"
 
 enum { CUT = 5, WIDTH = 64, MEMORY = 64 << 20 };
 

@@ -13,6 +13,7 @@
 #include "model/quant/quant.h"
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/open_emulated.h"
+#include "tests/support/nmse.h"
 
 enum { VOCAB = 40, SOME = 24, WIDTH = 36, BROUGHT = 20, ROWS = 7, MEMORY = 16 << 20 };
 enum { X, IN, BOTH, Y, SELECTED, NORMED, OF_SOME, LOGITS, SLOTS };

@@ -14,6 +14,7 @@
 #include "tests/gpu/rigs/force_streams.h"
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/open_emulated.h"
+#include "tests/support/nmse.h"
 #include "tests/support/shared.h"
 
 #define BUNDLED_MODEL "examples/models/runnel-tiny-Q8_0.gguf"

@@ -18,6 +18,7 @@
 #include "tests/support/shared.h"
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
+#include "tests/support/nmse.h"
 
 enum { N = 13, HALF = 6, CONTEXT = 32, BLOCK = 16, SEQS = 2, MAX_ROWS = 24, SLOTS = 5, MEMORY = 64 << 20 };
 

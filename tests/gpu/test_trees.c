@@ -14,6 +14,7 @@
 #include "tests/gpu/rigs/device_runner.h"
 #include "tests/gpu/rigs/open_emulated.h"
 #include "tests/model/model_edit.h"
+#include "tests/support/nmse.h"
 
 enum { VOCAB = 16, SEQS = 2, TREE = 9, DEPTH = 5, ROWS = 80, CONTEXT = 384, BLOCK = 16, TABLE = CONTEXT / BLOCK };
 enum { MEMORY = 64 << 20 };

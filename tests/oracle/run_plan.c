@@ -4,8 +4,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-#include <float.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,21 +241,6 @@ void oracle_close(struct rn_heap *heap, struct oracle *oracle)
 {
     rn_free(heap, oracle->tokens);
     rn_free(heap, oracle->logits);
-}
-
-double nmse(const float *a, const float *b, size_t n)
-{
-    double error = 0, power = 0, d;
-    size_t i;
-
-    for (i = 0; i < n; i++) {
-        if (a[i] == -INFINITY && (b[i] == a[i] || b[i] == -FLT_MAX)) /* never given; so llama.cpp writes it */
-            continue;
-        d = (double)a[i] - b[i];
-        error += d * d;
-        power += (double)b[i] * b[i];
-    }
-    return error / power;
 }
 
 void shared_or_skip(void)

@@ -71,9 +71,6 @@ struct oracle {
 void oracle_open(struct rn_heap *heap, const char *path, struct oracle *oracle);
 void oracle_close(struct rn_heap *heap, struct oracle *oracle);
 
-/* sum (a - b)^2 / sum b^2, but for tokens that are never given in both */
-double nmse(const float *a, const float *b, size_t n);
-
 /* Ends the test as skipped (77) where there is no shared folder. */
 void shared_or_skip(void);
 /* shared_find, in one of a few static buffers; without the folder the test ends as skipped. */

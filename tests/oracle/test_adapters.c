@@ -23,6 +23,7 @@
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 enum { ADAPTERS = 2, MOST_TARGETS = 1024 };
 

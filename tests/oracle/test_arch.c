@@ -18,6 +18,7 @@
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
 #include "tests/slow.h"
+#include "tests/support/nmse.h"
 
 struct model {
     const char *gguf, *logits;

@@ -1,6 +1,6 @@
-/* Files of every architecture with one thing wrong: a key is missing, of another type, absurd, or an array; a tensor is
- * missing, of another shape or type, or of no architecture. Each gives a plan that its checker accepts, or a status with
- * one sentence that names a key or a tensor: that which was changed, where no other can be meant. */
+/* Files of every architecture with one thing wrong: a key is missing, of another type, absurd, or an array; a tensor
+ * is missing, of another shape or type, or of no architecture. Each gives a plan that its checker accepts, or a status
+ * with one sentence that names a key or a tensor: that which was changed, where no other can be meant. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -14,6 +14,7 @@
 
 #include "../model/model_edit.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 enum { TOKENS = 24, VOCAB = 128, POOL = 1 << 18 };
 

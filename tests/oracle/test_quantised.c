@@ -23,6 +23,7 @@
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 #define ARCH(name, context) {"oracles/arch/" name ".gguf", context, false, false},
 #define MADE(name, context) {"tests/oracle/made/" name ".txt", context, true, false},

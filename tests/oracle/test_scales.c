@@ -17,6 +17,7 @@
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 enum { TOKENS = 12, MAX_SCALES = 1024, MAX_EXPERTS = 64 };
 

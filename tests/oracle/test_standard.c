@@ -14,6 +14,7 @@
 #include "../model/model_edit.h"
 #include "model/arch/table.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 static const char *const backends[] = {"reference", "fast"};
 

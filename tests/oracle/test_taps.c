@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 static const char *const model = "models/runnel-tiny-F16.gguf", *const logits_file = "oracles/runnel-tiny-F16.logits";
 static const uint32_t taps[] = {0, 2, 5};

@@ -57,8 +57,8 @@ static bool same(struct rn_value value, const json_t *json)
     }
 }
 
-/* Of what jansson reads otherwise nothing is asked: it has no integers beyond 64 bits and no bound on exact digits, takes
- * deeper texts, and reads over NUL bytes. */
+/* Of what jansson reads otherwise nothing is asked: it has no integers beyond 64 bits and no bound on exact digits,
+ * takes deeper texts, and reads over NUL bytes. */
 static bool is_judged(const char *text, size_t n, const json_t *json, json_error_t *why, const runnel_error *error)
 {
     return (json != NULL || json_error_code(why) != json_error_numeric_overflow) && memchr(text, '\0', n) == NULL &&

@@ -93,8 +93,8 @@ def judge(env, template, context):
 BOUNDS = re.compile(r"beyond 64 bits|a complex number|can not be sliced|(width|length) must be an integer, not float|"
                     r"more than \d+|nested deeper|out of range|is not supported|too long|too big|begun on line|"
                     r"not allowed with integer format")
-ADDRESS = re.compile(r"object at 0x|%20object|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|<class|"
-                     r"<generator|<bound method|_iterator object|<Cycler|<Joiner|<jinja2|<method", re.I)
+ADDRESS = re.compile(r"object at 0x|%20object|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|"
+                     r"<class|<generator|<bound method|_iterator object|<Cycler|<Joiner|<jinja2|<method", re.I)
 ABSENT = re.compile(r"%[-+]?\s*(block|extends|include|import|from|autoescape)\b|\b(lipsum|self|super|sameas)\b|"
                     r"\b(pprint|random|striptags|urlize|filesizeformat)\b|\\N|\\u[dD]|"
                     r"[.(]\s*['\"]?(maketrans|translate|encode|fromkeys|as_integer_ratio|hex|conjugate|to_bytes|"

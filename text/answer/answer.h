@@ -41,6 +41,7 @@ struct rn_part {
 };
 
 struct rn_answer_format; /* format.h */
+struct rn_answer_tools;  /* tools.h */
 
 struct rn_answer; /* the state of one stream; single owner */
 
@@ -66,7 +67,6 @@ struct rn_opened rn_answer_opened(const struct rn_answer_format *format, const c
 /* tools: those of the request, which are the answer's from here on: none are left in *tools. NULL, or without any: no
  * calls are recognised. Their schemas decide the types of arguments that a format does not mark. All memory of the
  * stream is taken here; starting and feeding allocate nothing. NULL: refused, and *tools is as before. */
-struct rn_answer_tools;
 struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format,
                                 struct rn_answer_tools *tools);
 

@@ -40,15 +40,17 @@ static bool has_file(const char *path, off_t *size)
     return has;
 }
 
+/* What a job writes: its output, its errors, and at last its journal. NULL: it does not write that. */
+enum { OUT_FILES = 3 };
+
 /* What is there already must have been meant: checked before anything is opened or made. */
-static bool check_existing(const struct app_options *options, const char *journal)
+static bool check_existing(const struct app_options *options, const char *const paths[OUT_FILES])
 {
-    const char *paths[] = {options->operands[2], options->errors_file, is_passing(options) ? NULL : journal};
     const char *there = NULL, *filled = NULL;
     bool has = false;
     off_t size = 0;
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < OUT_FILES; i++) {
         has = has_file(paths[i], &size); /* at last: the journal */
         there = there == NULL && has ? paths[i] : there;
         filled = filled == NULL && size > 0 ? paths[i] : filled;
@@ -59,19 +61,18 @@ static bool check_existing(const struct app_options *options, const char *journa
         return false;
     }
     if (begin_of(options) == BATCH_RESUME && !has && filled != NULL) {
-        app_error("%s exists, but its journal %s does not: --overwrite begins anew", filled, journal);
+        app_error("%s exists, but its journal %s does not: --overwrite begins anew", filled, paths[OUT_FILES - 1]);
         return false;
     }
     return true;
 }
 
 /* Whether those that are not there can be made: told before the model is loaded, and before one of them is. */
-static bool check_places(const struct app_options *options, const char *journal)
+static bool check_places(const char *const paths[OUT_FILES])
 {
-    const char *paths[] = {options->operands[2], options->errors_file, is_passing(options) ? NULL : journal};
     struct stat status;
 
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < OUT_FILES; i++)
         if (paths[i] != NULL && !app_is_standard(paths[i]) && lstat(paths[i], &status) != 0 &&
             !app_can_make(paths[i])) {
             app_error("%s: %s", paths[i], strerror(errno));
@@ -301,7 +302,8 @@ static int check_options(const struct app_options *options)
 
 int app_batch(const struct app_options *options)
 {
-    const char *slash = strrchr(options->operands[0], '/');
+    const char *slash = strrchr(options->operands[0], '/'),
+               *paths[OUT_FILES] = {options->operands[2], options->errors_file};
     struct batch *batch = NULL;
     char *journal_path = NULL;
     bool memory = true;
@@ -321,12 +323,13 @@ int app_batch(const struct app_options *options)
         free(batch);
         return APP_FAILURE;
     }
+    paths[OUT_FILES - 1] = journal_path;
     batch->app.options = options;
     batch->input.fd = -1;
     batch->model_name = slash != NULL ? slash + 1 : options->operands[0];
-    code = !check_existing(options, journal_path) ? APP_USAGE
-           : check_places(options, journal_path)  ? run_job(batch, journal_path)
-                                                  : APP_FAILURE;
+    code = !check_existing(options, paths) ? APP_USAGE
+           : check_places(paths)           ? run_job(batch, journal_path)
+                                           : APP_FAILURE;
     close_batch(batch);
     free(batch);
     free(journal_path);

@@ -227,9 +227,9 @@ static bool no_two_hold(const struct place *p, const struct rn_list *list)
     return true;
 }
 
-/* Is it proved that no two of the schemas hold of one value? What their properties are may come to this oneOf again, or
- * to others, which are compared within this comparison, up to a depth. Below it oneOf is taken for anyOf, which has more
- * values: what is empty even so is empty. */
+/* Is it proved that no two of the schemas hold of one value? What their properties are may come to this oneOf again,
+ * or to others, which are compared within this comparison, up to a depth. Below it oneOf is taken for anyOf, which has
+ * more values: what is empty even so is empty. */
 static bool are_apart(const struct place *p, const struct rn_list *list)
 {
     struct rn_schema *own = p->m->schemas[p->schema->id];

@@ -273,7 +273,6 @@ static enum rn_holds keyword_holds(struct rn_schema_maker *m, const struct rn_sc
                                    struct rn_value says, struct rn_value value)
 {
     const struct rn_atom *atoms = rn_schema_atoms(m, schema, keyword, says, false);
-
     enum rn_holds holds;
 
     if (atoms == NULL && m->options.allow_unenforced && rn_schema_atoms(m, schema, keyword, says, true) == NULL)

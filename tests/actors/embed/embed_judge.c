@@ -1,5 +1,6 @@
 /* See embed_judge.h. */
 #include "tests/actors/embed/embed_judge.h"
+#include "tests/support/nmse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,17 +79,6 @@ void embed(runnel_engine *engine, runnel_model *model, const char *text, runnel_
 }
 
 /* ---- Against another program ---- */
-
-static double nmse(const float *a, const float *b, uint32_t n)
-{
-    double error = 0, all = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        all += (double)b[i] * b[i];
-    }
-    return error / all;
-}
 
 /* A line of the file. */
 struct line {

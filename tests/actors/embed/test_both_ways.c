@@ -18,6 +18,7 @@
 #include "tests/oracle/arch_models.h"
 #include "tests/oracle/made_model.h"
 #include "tests/oracle/run_plan.h"
+#include "tests/support/nmse.h"
 
 #define STATES "lfm2-made-ways"
 #define ATTENTION "dream-made"

@@ -1,7 +1,7 @@
 /* A sort in place that allocates nothing (qsort may, past the heap's hook): heap sort, n log n whatever the order.
  * Threads: any. */
-#ifndef RN_CACHE_STORE_SORT_H
-#define RN_CACHE_STORE_SORT_H
+#ifndef RN_BASE_SORT_H
+#define RN_BASE_SORT_H
 
 #include <stddef.h>
 

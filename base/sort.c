@@ -1,5 +1,5 @@
 /* See sort.h. */
-#include "cache/store/sort.h"
+#include "base/sort.h"
 
 #include <string.h>
 
