@@ -154,7 +154,7 @@ void quantise(const struct rn_level *level, enum rn_input kind, const float *a, 
         value[i] = kind == RN_INPUT_F32 ? a[i] : (double)line[i / 32].d * line[i / 32].q[i % 32];
 }
 
-double nmse(const float *got, const double *want, size_t n)
+double nmse_of_doubles(const float *got, const double *want, size_t n)
 {
     double error = 0, norm = 0;
     size_t i;

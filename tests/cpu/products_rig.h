@@ -77,7 +77,7 @@ void make_case(const struct rn_level *level, const struct format *f, uint32_t co
 /* b->want: the products of a case in double precision. Most of the time of a case is here. */
 void judge(const struct format *f, uint32_t cols, struct buffers *b);
 
-/* The squared error of n numbers by the squares of those wanted. */
-double nmse(const float *got, const double *want, size_t n);
+/* As nmse of tests/support, against want in double precision. */
+double nmse_of_doubles(const float *got, const double *want, size_t n);
 
 #endif

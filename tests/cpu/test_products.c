@@ -61,7 +61,7 @@ static void check_products(const struct rn_level *level, const struct format *f,
     for (i = 0; i < MAX_N; i++)
         product(kernel, AS_MEANT, f, cols, b.weights, MAX_ROWS, b.inputs + i * bytes, 1, b.panel,
                 b.alone + i * MAX_ROWS);
-    error = nmse(b.alone, b.want, MAX_N * MAX_ROWS);
+    error = nmse_of_doubles(b.alone, b.want, MAX_N * MAX_ROWS);
     if (!(error <= 1e-9))
         fail_msg("%s %s cols %u: NMSE %g", level->name, rn_type(f->type)->name, cols, error);
     for (way = AS_MEANT; way < WAYS; way++) {
@@ -156,7 +156,7 @@ static void check_long_rows(const struct rn_level *level, const struct format *f
         if (!has_way(kernel, way))
             continue;
         product(kernel, way, f, BIG_COLS, b->weights, 2, b->inputs, 2, panel, b->out);
-        error = nmse(b->out, want, 2);
+        error = nmse_of_doubles(b->out, want, 2);
         if (!(error <= 1e-9))
             fail_msg("%s %s: NMSE %g over long rows", level->name, type->name, error);
         assert_memory_equal(b->out, b->out + MAX_ROWS, 2 * sizeof(float));
