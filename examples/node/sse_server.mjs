@@ -5,8 +5,10 @@
 //     curl -N localhost:8080/stream -d '{"prompt": "Once upon a time", "maxTokens": 50}'
 import { createServer } from 'node:http';
 import { once } from 'node:events';
+import { setTimeout } from 'node:timers/promises';
 import { Engine } from 'runnel';
 
+const GRACE_MS = 30_000; // for the streams that run when the server is told to end
 const [path = 'examples/models/runnel-tiny-Q8_0.gguf', port = '8080'] = process.argv.slice(2);
 const engine = await Engine.open();
 const model = await engine.loadModel(path);
@@ -50,7 +52,7 @@ server.listen(Number(port), () => console.log(`listening on ${server.address().p
 
 process.once('SIGTERM', async () => {
   server.close();
-  await engine.drain();
-  await engine.close();
+  await Promise.race([engine.drain(), setTimeout(GRACE_MS, null, { ref: false })]);
+  await engine.close(); // cancels what still runs
   server.closeAllConnections?.();
 });

@@ -69,6 +69,10 @@ int rnpy_request_init(rnpy_request *request, PyObject *arguments)
     request->keep = PyList_New(0);
     if (request->keep == NULL)
         return -1;
+    if (!PyDict_Check(arguments)) {
+        PyErr_SetString(PyExc_TypeError, "a dict is wanted");
+        return -1;
+    }
     copy = PyDict_Copy(arguments); /* what reads a value may run Python, which may have the dict itself */
     if (copy == NULL || PyList_Append(request->keep, copy) < 0)
         result = -1;

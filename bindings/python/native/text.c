@@ -241,7 +241,7 @@ static PyObject *check(PyObject *object, PyObject *options, check_fn *judge)
     runnel_status status = RUNNEL_INVALID;
     runnel_model *model = NULL;
 
-    if (PyDict_Check(options) && rnpy_request_init(&request, options) == 0)
+    if (rnpy_request_init(&request, options) == 0)
         model = rnpy_model_enter((rnpy_model *)object);
     if (model != NULL) {
         rnpy_gil_release();

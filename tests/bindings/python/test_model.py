@@ -171,6 +171,12 @@ def test_a_session_whose_load_is_interrupted_is_gone(blocking_model, tmp_path, m
     assert blocking_model._engine.stats().sessions == 0
 
 
+def test_what_judges_a_request_wants_a_dict(blocking_model):
+    for judge in (blocking_model._core.grammar_check, blocking_model._core.sampling_check):
+        with pytest.raises(TypeError, match="a dict is wanted"):
+            judge(["text"])
+
+
 def test_a_long_text_is_tokenized_without_the_gil(blocking_model):
     """Another thread runs meanwhile, though nothing else makes this one give the GIL away."""
     turns, ends, interval = [], threading.Event(), sys.getswitchinterval()
