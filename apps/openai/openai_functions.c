@@ -17,9 +17,7 @@ bool openai_take_functions(struct openai_reader *reader, const char *name, const
         if (!good)
             break;
         snprintf(param, sizeof param, "functions[%zu]", i);
-        good = openai_expect(reader->error, param, function, JSON_OBJECT);
-        snprintf(param, sizeof param, "functions[%zu].name", i);
-        good = good && openai_expect_tool_name(reader->error, param, json_object_get(function, "name"));
+        good = openai_function_check(function, param, reader->error);
         if (good && json_array_append_new(tools, json_pack("{s:s,s:O}", "type", "function", "function", function)) != 0)
             good = openai_no_memory(reader->error);
     }
@@ -30,7 +28,7 @@ bool openai_take_functions(struct openai_reader *reader, const char *name, const
     json_decref(reader->own_tools);
     reader->tools = reader->own_tools = tools;
     reader->r->functions = reader->r->one_call = true;
-    return openai_tools_check(tools, reader->error);
+    return true;
 }
 
 bool openai_take_function_call(struct openai_reader *reader, const char *name, const json_t *value)

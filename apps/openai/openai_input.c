@@ -221,7 +221,6 @@ static json_t *tool_of(const json_t *tool, size_t i, struct openai_error *error)
 {
     static const char *const members[] = {"name", "description", "parameters", "strict"};
     const char *type = openai_word(json_object_get(tool, "type"));
-    const json_t *strict = json_object_get(tool, "strict");
     json_t *function = NULL;
     char param[96];
 
@@ -234,11 +233,8 @@ static json_t *tool_of(const json_t *tool, size_t i, struct openai_error *error)
                       param);
         return NULL;
     }
-    snprintf(param, sizeof param, "tools[%zu].name", i);
-    if (!openai_expect_tool_name(error, param, json_object_get(tool, "name")))
-        return NULL;
-    snprintf(param, sizeof param, "tools[%zu].strict", i);
-    if (strict != NULL && !json_is_null(strict) && !openai_expect(error, param, strict, JSON_TRUE))
+    snprintf(param, sizeof param, "tools[%zu]", i);
+    if (!openai_function_check(tool, param, error))
         return NULL;
     function = json_object();
     for (size_t k = 0; k < sizeof members / sizeof members[0]; k++) {

@@ -177,7 +177,7 @@ bool openai_is_begun(const json_t *messages)
            json_string_length(content) + json_array_size(content) > 0;
 }
 
-bool openai_expect_tool_name(struct openai_error *error, const char *param, const json_t *value)
+static bool expect_tool_name(struct openai_error *error, const char *param, const json_t *value)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
     size_t n = json_string_length(value);
@@ -189,9 +189,33 @@ bool openai_expect_tool_name(struct openai_error *error, const char *param, cons
                          MOST_NAME);
 }
 
+/* A member that may be missing, or null. */
+static bool check_member(const json_t *function, const char *where, const char *name, json_type type,
+                         struct openai_error *error)
+{
+    const json_t *value = json_object_get(function, name);
+    char param[96];
+
+    snprintf(param, sizeof param, "%.50s.%s", where, name);
+    return value == NULL || json_is_null(value) || openai_expect(error, param, value, type);
+}
+
+bool openai_function_check(const json_t *function, const char *where, struct openai_error *error)
+{
+    char param[96];
+
+    if (!openai_expect(error, where, function, JSON_OBJECT))
+        return false;
+    snprintf(param, sizeof param, "%.50s.name", where);
+    return expect_tool_name(error, param, json_object_get(function, "name")) &&
+           check_member(function, where, "description", JSON_STRING, error) &&
+           check_member(function, where, "parameters", JSON_OBJECT, error) &&
+           check_member(function, where, "strict", JSON_TRUE, error);
+}
+
 bool openai_tools_check(const json_t *tools, struct openai_error *error)
 {
-    const json_t *tool = NULL, *strict = NULL;
+    const json_t *tool = NULL;
     char param[96];
     size_t i = 0;
 
@@ -205,14 +229,7 @@ bool openai_tools_check(const json_t *tools, struct openai_error *error)
         if (type == NULL || strcmp(type, "function") != 0)
             return openai_refuse(error, "invalid_value", param, "%s must be 'function'", param);
         snprintf(param, sizeof param, "tools[%zu].function", i);
-        if (!openai_expect(error, param, json_object_get(tool, "function"), JSON_OBJECT))
-            return false;
-        snprintf(param, sizeof param, "tools[%zu].function.name", i);
-        if (!openai_expect_tool_name(error, param, json_object_get(json_object_get(tool, "function"), "name")))
-            return false;
-        strict = json_object_get(json_object_get(tool, "function"), "strict");
-        snprintf(param, sizeof param, "tools[%zu].function.strict", i);
-        if (strict != NULL && !json_is_null(strict) && !openai_expect(error, param, strict, JSON_TRUE))
+        if (!openai_function_check(json_object_get(tool, "function"), param, error))
             return false;
     }
     return true;

@@ -57,7 +57,7 @@ extern const char *const openai_roles[]; /* up to a NULL */
 /* words: up to a NULL. */
 bool openai_known_word(const char *const *words, const char *word);
 
-/* False, with an error, when the value is not what tools and functions may be named. */
-bool openai_expect_tool_name(struct openai_error *error, const char *param, const json_t *value);
+/* False, with an error, when what is offered as a function is none: its name, or what else has the wrong type. */
+bool openai_function_check(const json_t *function, const char *where, struct openai_error *error);
 
 #endif

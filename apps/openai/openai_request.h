@@ -306,7 +306,7 @@ void openai_fields_of_samplers(openai_field_fn *fn, void *user);
 void openai_fields_of_grammars(openai_field_fn *fn, void *user);
 const char *openai_field_needed(enum openai_endpoint endpoint);
 
-/* True for an array of tools of type function, each with a name. */
+/* True for an array of tools of type function, each with a name, and the other members of their types. */
 bool openai_tools_check(const json_t *tools, struct openai_error *error);
 
 /* What the library says of a request, as an error of this form: 400 where the request is at fault, else 500. fault:

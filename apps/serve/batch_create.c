@@ -142,8 +142,13 @@ static void create(struct serve *serve, struct http_exchange *exchange, const st
     json_t *object = NULL, *record = NULL;
     char id[48];
 
-    if (model == NULL) /* refused */
+    if (model == NULL) /* refused, or it waits for the model */
         return;
+    if (!make_room(store)) {
+        serve_refuse_as(serve, exchange, 507, "unavailable_error", "storage_full",
+                        "there is no room for a further batch: none of those that are there is over", 0);
+        return;
+    }
     adapter = serve_adapter_asked(model, wish->model[0] != '\0' ? wish->model : NULL);
     files_new_id(serve, "batch-", id);
     object = new_object(wish, id);
@@ -175,8 +180,6 @@ static void is_looked_into(struct serve_work *work, bool ran)
         app_error("%s", wish->why);
     if (good) /* a batch writes an answer at least */
         good = files_have_room(work->serve->files, 1, NULL, &wish->error);
-    if (good && !make_room(store))
-        good = openai_refuse(&wish->error, "storage_full", NULL, "%d batches wait: no more are taken", STORE_RECORDS);
     if (good)
         create(work->serve, exchange, wish);
     else if (exchange != NULL)

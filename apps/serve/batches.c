@@ -391,10 +391,6 @@ static void start(struct serve *serve, json_t *record, struct serve_model *model
     }
     chmod(run->output, 0600); /* as other files here */
     chmod(run->errors, 0600);
-    if (is_status(record, "cancelling")) {
-        batch_cancel(run->batch);
-        return;
-    }
     if (!is_status(record, "in_progress"))
         set_status(record, "in_progress");
     store_save(&serve->files->store, record);
@@ -422,13 +418,12 @@ static void take_result(struct serve *serve, json_t *record, const char *member,
     free(text.bytes);
 }
 
-/* A batch without its model ends with the answers that it has. */
-static void give_up(struct serve *serve, json_t *record)
+/* One that does not run ends with the answers that it has. */
+static void end_idle(struct serve *serve, json_t *record, const char *final)
 {
-    set_error(record, "model_not_found", "the model of the batch is not served any more");
     take_result(serve, record, "output_file_id", ".out", "completed");
     take_result(serve, record, "error_file_id", ".err", "failed");
-    json_object_set_new(record, "final", json_string("failed"));
+    json_object_set_new(record, "final", json_string(final));
     finalize(serve, record);
 }
 
@@ -440,9 +435,12 @@ static void begin(struct serve *serve, json_t *record)
     if (json_object_get(record, "final") != NULL) {
         if (uv_now(&serve->loop) >= serve->files->again_ms)
             finalize(serve, record);
+    } else if (is_status(record, "cancelling")) { /* of an earlier process */
+        end_idle(serve, record, "cancelled");
     } else if (model == NULL || model->load == SERVE_FAILED ||
                (model->load == SERVE_UNLOADED && model->error[0] != '\0')) {
-        give_up(serve, record);
+        set_error(record, "model_not_found", "the model of the batch is not served any more");
+        end_idle(serve, record, "failed");
     } else if (model->load == SERVE_READY && !model->leaving) {
         start(serve, record, model);
     } else {
@@ -614,6 +612,7 @@ void serve_batches_one(struct serve *serve, struct http_exchange *exchange, cons
 static void cancel(struct serve *serve, json_t *record)
 {
     struct serve_batch *run = serve->files->running;
+    struct serve_model *model = model_of(serve, record);
 
     if (batches_is_over(record) || is_status(record, "cancelling") || is_status(record, "finalizing"))
         return;
@@ -621,8 +620,9 @@ static void cancel(struct serve *serve, json_t *record)
     if (run != NULL && run->record == record) {
         batch_cancel(run->batch);
     } else {
-        json_object_set_new(record, "final", json_string("cancelled"));
-        finalize(serve, record);
+        if (model != NULL)
+            model->wanted = false; /* another batch that wants it says so again */
+        end_idle(serve, record, "cancelled");
     }
     store_save(&serve->files->store, record);
 }

@@ -49,7 +49,8 @@ static uint64_t owner_of(const struct http_exchange *exchange)
 
 /* ---- Lists ------------------------------------------------------------------------------- */
 
-/* The value of a word of the query, as it was sent, in to[0..room). False: it is not there, or too long. */
+/* The value of a word of the query, as it was sent, in to[0..room); of a long one the beginning, which is no value that
+ * is known. False: it is not there. */
 static bool query_word(const struct http_exchange *exchange, const char *name, char *to, size_t room)
 {
     const char *at = http_query(exchange);
@@ -59,10 +60,7 @@ static bool query_word(const struct http_exchange *exchange, const char *name, c
         size_t word = strcspn(at, "&");
 
         if (word > n && strncmp(at, name, n) == 0 && at[n] == '=') {
-            if (word - n - 1 >= room)
-                return false;
-            memcpy(to, at + n + 1, word - n - 1);
-            to[word - n - 1] = '\0';
+            snprintf(to, room, "%.*s", (int)(word - n - 1), at + n + 1);
             return true;
         }
         at += word + (at[word] == '&');

@@ -150,21 +150,22 @@ static bool is_on_device(const runnel_tensor *tensor, uint32_t first, bool has_h
 /* Where not all is there, the weights of the layers that are, the experts that have a place, and a part of the KV. */
 static uint64_t read_device_bytes(const struct serve_model *model, const runnel_file *file)
 {
-    runnel_model_info info = {.struct_size = sizeof info};
+    const runnel_model_info *info = &model->info;
     runnel_tensor tensor = {.struct_size = sizeof tensor};
     bool apart = model->options.device_experts > 0, has_head = false;
     uint64_t bytes = 0;
 
-    if (runnel_model_get_info(model->handle, &info) != RUNNEL_OK || info.device_layers == 0)
+    if (info->device_layers == 0)
         return 0;
-    if (info.device_layers >= info.layers && !apart)
-        return info.weight_bytes + info.kv_bytes + info.state_bytes + info.draft_weight_bytes + info.draft_kv_bytes;
+    if (info->device_layers >= info->layers && !apart)
+        return info->weight_bytes + info->kv_bytes + info->state_bytes + info->draft_weight_bytes +
+               info->draft_kv_bytes;
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
         has_head = has_head || begins(&tensor, "output.");
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
-        if (is_on_device(&tensor, info.layers - info.device_layers, has_head, apart))
+        if (is_on_device(&tensor, info->layers - info->device_layers, has_head, apart))
             bytes += tensor.bytes;
-    return bytes + info.device_expert_bytes + (uint64_t)((double)info.kv_bytes * info.device_layers / info.layers);
+    return bytes + info->device_expert_bytes + (uint64_t)((double)info->kv_bytes * info->device_layers / info->layers);
 }
 
 /* For batches, of what was loaded; not where that is not known. */

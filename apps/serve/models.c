@@ -115,6 +115,7 @@ static void fail(struct serve_model *model, const char *sentence)
     struct serve *serve = model->serve;
 
     model->load = SERVE_FAILED;
+    model->wanted = false; /* the batch that wants it ends, or asks again */
     if (sentence != model->error)
         snprintf(model->error, sizeof model->error, "%s", sentence);
     if (model->replaces != NULL) {
@@ -168,6 +169,8 @@ static void on_load(void *user, const runnel_load_event *event)
     if (event->state == RUNNEL_LOAD_PROGRESS)
         return;
     if (event->state == RUNNEL_LOAD_READY && !model->serve->ending) {
+        model->info.struct_size = sizeof model->info; /* the thread has this, not the handle, which may be freed */
+        (void)runnel_model_get_info(model->handle, &model->info);
         model->work.data = model;
         if (uv_queue_work(&model->serve->loop, &model->work, read_facts, on_facts) != 0)
             on_facts(&model->work, 0);

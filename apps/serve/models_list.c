@@ -366,6 +366,10 @@ static bool store_option(struct serve_model *model, const struct app_option *o, 
     size_t n = several ? json_array_size(value) : 1;
     bool good = true;
 
+    if (o->kind == OPTION_FLAG && json_is_false(value)) { /* the program's own may be true */
+        *(bool *)((char *)&model->options + o->at) = false;
+        return true;
+    }
     for (size_t i = 0; good && i < n; i++) {
         const char *text = o->value != NULL ? text_of(model, several ? json_array_get(value, i) : value) : NULL;
 
@@ -385,8 +389,6 @@ static bool read_options(struct reader *reader, struct serve_model *model, const
 
         if (o == NULL)
             return complain(reader, "model %.100s: '%.60s' is no option of a model", model->name, name);
-        if (o->value == NULL && json_is_false(value))
-            continue;
         if (!store_option(model, o, value))
             return complain(reader, "model %.100s: this value is not allowed for the option %.60s", model->name, name);
     }

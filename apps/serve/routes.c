@@ -351,6 +351,7 @@ const char *serve_refusal(void *user, struct http_exchange *exchange, const char
     snprintf(error.message, sizeof error.message, "%s", reason);
     serve_dialect_at(path)->put_error(to, &error, visit != NULL ? visit->id : NULL);
     fflush(to);
+    serve->counts.answers[status / 100]++;
     if (own != NULL) {
         own->status = status;
         own->sent_bytes = strcmp(own->method, "HEAD") == 0 ? 0 : serve->out.n;
@@ -495,7 +496,7 @@ void serve_on_head(void *user, struct http_exchange *exchange)
     else if (route == NULL)
         refuse_unknown(serve, exchange, known);
     else if (route->auth == SCOPE_PUBLIC)
-        return;
+        serve_dispatch(exchange); /* no body: whoever has no key would fill the room of others' */
     else if ((route->auth & key->scopes) == 0)
         refuse_scope(serve, exchange, route);
     else if (is_coded(exchange))

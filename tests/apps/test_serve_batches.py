@@ -180,7 +180,8 @@ class Batches(unittest.TestCase):
                 status, answer = Client(self.server).ask("POST", "/v1/files", data, headers)
                 self.assertEqual(status, 400, answer)
                 self.assertIn(json.loads(answer)["error"]["param"], ("file", "purpose"))
-        for path in ("/v1/files?limit=0", "/v1/files?limit=x", "/v1/batches?order=up"):
+        for path in ("/v1/files?limit=0", "/v1/files?limit=x", "/v1/batches?order=up", f"/v1/files?limit={1:020}",
+                     "/v1/files?order=a%sc" % ("s" * 20)):
             self.assertEqual(self.server.get(path)[0], 400)
 
     def test_a_batch_writes_what_the_program_writes(self):
@@ -404,6 +405,49 @@ class Batches(unittest.TestCase):
         self.assertGreater(len(part), 0)
         self.assertEqual(part, whole[:len(part)])
         self.assertEqual((batch["request_counts"]["completed"], batch["request_counts"]["failed"]), (len(part), 0))
+
+    def test_cancelled_before_it_goes_on(self):
+        """What an earlier process has answered is kept, whether the batch was cancelled there or before it goes on."""
+        client, folder = Client(self.server), os.path.join(self.folder, "files")
+        lines = self.long()
+        whole = plain(client.content(client.wait(client.begin(lines)[1])["output_file_id"]))
+        for there in (True, False):
+            _, batch = client.begin(lines + [line(f"e{i}", TEXT, ENDLESS) for i in range(100)])
+            written = os.path.join(folder, batch["id"] + ".out")
+            while not os.path.exists(written) or os.path.getsize(written) == 0:
+                _, batch = client.json("GET", f"/v1/batches/{batch['id']}")
+            self.server.process.kill()
+            self.server.stop()
+            if there:  # it was killed while the streams of the batch ended
+                record = pathlib.Path(folder, batch["id"] + ".json")
+                told = json.loads(record.read_text())
+                told["object"]["status"] = "cancelling"
+                record.write_text(json.dumps(told))
+            self.server = Server("--files-dir", folder, ready=False)
+            client = Client(self.server)
+            if not there:
+                self.assertEqual(client.json("POST", f"/v1/batches/{batch['id']}/cancel")[0], 200)
+            batch = client.wait(client.json("GET", f"/v1/batches/{batch['id']}")[1])
+            self.assertEqual((batch["status"], batch["errors"]), ("cancelled", None))
+            part = plain(client.content(batch["output_file_id"]))
+            self.assertGreater(len(part), 0)
+            self.assertEqual((part, len(part)), (whole[:len(part)], batch["request_counts"]["completed"]))
+
+    def test_refused_batches_forget_nothing(self):
+        """Of 1,000 batches the oldest that is over makes room for one that begins, and not for one that is refused."""
+        self.server.stop()
+        folder = pathlib.Path(self.folder, "files")
+        names = [f"batch-0189abcdef7{i:016x}" for i in range(1000)]
+        for name in names:
+            (folder / f"{name}.json").write_text(json.dumps({"owner": "0" * 16, "object": {
+                "id": name, "object": "batch", "created_at": 1, "status": "completed", "request_counts": {}}}))
+        self.server = self.start()
+        client = Client(self.server)
+        status, answer = client.begin([line("a", TEXT, {**STORY, "model": "gpt-5"})])
+        self.assertEqual((status, answer["error"]["code"]), (404, "model_not_found"), answer)
+        self.assertEqual(client.json("GET", f"/v1/batches/{names[0]}")[0], 200)
+        self.assertEqual(client.begin([line("a", TEXT, STORY)])[0], 200)
+        self.assertEqual([client.json("GET", f"/v1/batches/{name}")[0] for name in names[:2]], [404, 200])
 
     def test_records_that_cannot_be_written(self):
         """While the disk takes no record, a job is not over: what clients are told of it is there for good."""

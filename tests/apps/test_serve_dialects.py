@@ -254,6 +254,13 @@ class Dialects(unittest.TestCase):
                                     "tools[0].name:"),
                                    ({"messages": USER, "tools": [{**TOOLS[0], "name": "a" * 129}], "max_tokens": 5},
                                     400, "tools[0].name:"),
+                                   ({"messages": USER, "tools": [{**TOOLS[0], "description": 5}], "max_tokens": 5}, 400,
+                                    "tools[0].description must"),
+                                   ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}],
+                                     "max_tokens": 5}, 400, "messages[0].content[0].text must"),
+                                   ({"messages": [{"role": "assistant", "content": [{
+                                       "type": "tool_use", "id": "t", "name": "f"}]}], "max_tokens": 5}, 400,
+                                    "messages[0].content[0].input is missing"),
                                    ({"messages": USER, "stop_sequences": ["a", ""], "max_tokens": 5}, 400,
                                     "stop_sequences[1]:"),
                                    ({"messages": USER, "stop_sequences": [5], "max_tokens": 5}, 400,

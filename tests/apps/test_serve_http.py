@@ -38,6 +38,8 @@ class Http(Served):
                          (414, "application/json", "uri_too_long"))
         status, data, _ = server.ask("GET", "/v1/models", headers={"X": "a" * 40000})
         self.assertEqual((status, json.loads(data)["error"]["code"]), (431, "headers_too_large"))
+        counted = [line for line in server.get("/metrics")[1].splitlines() if b'"4xx"' in line]
+        self.assertEqual(counted, [b'runnel_http_answers_total{status="4xx"} 7'])
         self.assertEqual(server.stop()[0], 0)
 
     def test_refusals_of_http_are_told(self):
@@ -220,6 +222,25 @@ class Limits(unittest.TestCase):
             headers = server.ask("OPTIONS", TEXT, None, {"Origin": origin})[2]
             self.assertEqual(headers.get("access-control-allow-origin"), seen)
         server.stop()
+
+    def test_what_needs_no_key_needs_no_body(self):
+        """Else who has no key could fill the room that all bodies share."""
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("first-key\n")
+            keys.flush()
+            server = Server("--api-key-file", keys.name)
+        for method, path, status in (("GET", "/health", 200), ("GET", "/ready", 200), ("GET", "/", 200),
+                                     ("HEAD", "/page/main.js", 200), ("GET", "/page/none", 404),
+                                     ("POST", "/health", 401)):
+            client = server.connect()
+            client.request(method, path, headers={"Content-Length": "1000"})  # of which nothing comes
+            answer = client.getresponse()
+            answer.read()
+            self.assertEqual((answer.status, answer.headers["connection"]), (status, "close"))
+            client.request("GET", "/health", b"abc")
+            self.assertEqual(client.getresponse().read(), b'{"status":"ok"}')
+            client.close()
+        self.assertEqual(server.stop()[0], 0)
 
     def test_tenants_share_no_cache(self):
         with tempfile.NamedTemporaryFile("w") as keys:

@@ -13,9 +13,10 @@ import threading
 import unittest
 
 import common
-from batch_job import CHAT, TEXT, USER
+from batch_job import CHAT, TEXT, USER, line
 from common import MODEL, run
 from server import NAME, Server
+from test_serve_batches import Client
 
 SHORT = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
 LONG = {"prompt": "Once", "max_tokens": 1 << 30, "ignore_eos": True, "context_keep": 0, "stream": True}
@@ -229,6 +230,40 @@ class OnDemand(Folder):
         self.assertEqual(self.ask(server, "good")[0], 500)
         self.assertEqual(self.ask(server, "bad")[0], 200)
 
+    def test_a_batch_of_one_that_is_broken_now(self):
+        """It fails, and its model is not read again until somebody else asks for it."""
+        self.put("a")
+        options = ("--files-dir", self.enterContext(tempfile.TemporaryDirectory()))
+        server = self.serve(*options)
+        _, batch = Client(server).begin([line("x", TEXT, {**LONG, "stream": False, "model": "a"})])
+        self.assertEqual(server.stop()[0], 0)
+        (self.folder / "a.gguf").write_bytes(b"broken")
+        server = self.serve(*options)
+        batch = Client(server).wait(batch)
+        self.assertEqual((batch["status"], batch["errors"]["data"][0]["code"]), ("failed", "model_not_found"))
+        self.assertEqual(self.ask(server, "a")[0], 500)
+        code, said = server.stop()
+        self.assertEqual((code, len(re.findall(r"(?m)^runnel: a: ", said))), (0, 2))
+
+    def test_a_batch_that_is_cancelled_while_its_model_has_no_room(self):
+        """Nobody wants the model any more."""
+        self.put("a", "b")
+        server = self.serve("--models-memory", self.size() * 3 // 2,
+                            "--files-dir", self.enterContext(tempfile.TemporaryDirectory()))
+        client = Client(server)
+        first, second = (client.begin([line("x", TEXT, {**LONG, "stream": False, "model": "a"})])[1] for _ in "12")
+        client.wait(first, ("in_progress",))
+        held = server.begin(TEXT, {**LONG, "model": "b"})
+        self.wait_leaving(server, "a").close()
+        client.json("POST", f"/v1/batches/{first['id']}/cancel")
+        self.assertIn(b"200 OK", held.recv(1000))  # b has taken the place of a
+        client.json("POST", f"/v1/batches/{second['id']}/cancel")
+        self.assertEqual([client.wait(batch)["status"] for batch in (first, second)], ["cancelled", "cancelled"])
+        held.close()
+        while server.metric("runnel_streams") != 0:
+            pass
+        self.assertEqual((self.loaded(server), self.loaded(server)), ({"b"}, {"b"}))
+
     def test_too_large(self):
         self.put("a")
         server = self.serve("--models-memory", "1M")
@@ -402,6 +437,16 @@ class Configuration(Folder):
             result = run("serve", *args, "--port", "0")
             self.assertIn(result.returncode, (1, 2))
             self.assertIn(part, result.stderr.decode(), args)
+
+    def test_an_option_without_a_value_can_be_taken_back(self):
+        file = self.config([{"name": "with", "path": MODEL, "options": {"no-prefix-cache": False}},
+                            {"name": "without", "path": MODEL}])
+        server = Server("--models-file", file, "--no-prefix-cache", model=None)
+        self.addCleanup(server.stop)
+        for model, caches in (("with", True), ("without", False)):
+            for _ in "12":
+                _, answer = self.ask(server, model, prompt="Once upon a time " * 40)
+            self.assertEqual(answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, caches)
 
     def test_further_options(self):
         """An architecture of one's own is known from the start on; windows are bounded where the file says so."""

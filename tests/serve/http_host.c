@@ -1,5 +1,5 @@
-/* http_host [--unix PATH] [--fd N] [--tls CERTIFICATE KEY] [PORT]: a process that serves routes.h, for clients of other
- * makers and for wrk. Prints the port of 127.0.0.1 when it listens; SIGTERM drains and ends it. */
+/* http_host [--head MS] [--unix PATH] [--fd N] [--tls CERTIFICATE KEY] [PORT]: a process that serves routes.h, for
+ * clients of other makers and for wrk. Prints the port of 127.0.0.1 when it listens; SIGTERM drains and ends it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,9 +56,15 @@ int main(int count, char **arguments)
 {
     static struct routes routes;
     struct http_handlers handlers = routes_handlers(&routes);
+    struct http_limits limits = {0};
     uv_loop_t loop;
 
-    if (uv_loop_init(&loop) != 0 || (server = http_server_new(&loop, NULL, &handlers)) == NULL)
+    if (count > 2 && strcmp(arguments[1], "--head") == 0) {
+        limits.head_ms = (uint32_t)atoi(arguments[2]);
+        count -= 2;
+        arguments += 2;
+    }
+    if (uv_loop_init(&loop) != 0 || (server = http_server_new(&loop, &limits, &handlers)) == NULL)
         return 1;
     if (listen_to(count, arguments) != 0)
         return 1;

@@ -85,6 +85,24 @@ def certificate(folder):
     return certificate, key
 
 
+def wait_with_tls(files):
+    """Between the handshake and the first request there is as much time as between two requests."""
+    host, (port,) = start("--head", "2000", "--tls", *files, "0")
+    with socket.create_connection(("127.0.0.1", port)) as raw:
+        with ssl.create_default_context(cafile=files[0]).wrap_socket(raw, server_hostname="localhost") as own:
+            own.settimeout(3)
+            try:
+                check("TLS before the first request", own.recv(1) is None)  # its end
+            except TimeoutError:
+                own.sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                own.settimeout(None)
+                answer = b""
+                while piece := own.recv(1000):
+                    answer += piece
+                check("TLS behind a while", answer.endswith(b"hello\n"))
+    stop(host)
+
+
 def test_tls(folder):
     if shutil.which("openssl") is None:
         return
@@ -112,6 +130,7 @@ def test_tls(folder):
             own.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nhello")
     curl("TLS after that", b"hello\n", "--cacert", files[0], f"{url}/hello")
     stop(host)
+    wait_with_tls(files)
     wrong = subprocess.run([program, "--tls", files[1], files[1], "0"], stderr=subprocess.PIPE, text=True)
     check(f"no certificate: {wrong.stderr}", wrong.returncode == 1 and files[1] in wrong.stderr)
 

@@ -176,6 +176,46 @@ static void test_early_answer(void **state)
     rig_close(&rig);
 }
 
+/* Sends as long as the server takes it. In ms, at which time that ended; *gap: the longest time between two sends. */
+static uint64_t trickle(struct rig *rig, int fd, uint64_t *gap)
+{
+    uint64_t begun = uv_hrtime(), last = begun;
+
+    *gap = 0;
+    while (send(fd, "a", 1, MSG_NOSIGNAL) == 1 || errno == EAGAIN) {
+        uint64_t now = uv_hrtime();
+
+        *gap = now - last > *gap ? now - last : *gap;
+        last = now;
+        rig_turn_now(rig);
+        uv_sleep(5);
+    }
+    *gap /= 1000000;
+    return (uv_hrtime() - begun) / 1000000;
+}
+
+/* One who is refused while it sends, and reads at the end alone, can go on sending for a while, but not for ever. */
+static void test_refused_sender(void **state)
+{
+    static const struct http_limits limits = {.body_ms = 1500};
+    uint64_t gap = 0, ms = 0;
+
+    (void)state;
+    do {
+        struct rig rig;
+        int fd;
+
+        rig_open(&rig, &limits);
+        fd = rig_connect(&rig);
+        assert_true(rig_say(&rig, fd, "POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n"));
+        ms = trickle(&rig, fd, &gap);
+        rig_check_clear(&rig);
+        close(fd);
+        rig_close(&rig);
+    } while (gap > 500); /* that much silence ends it */
+    assert_true(ms >= 1500);
+}
+
 /* ---- Readers ---- */
 
 /* Writes until `count` of the handlers moves. */
@@ -277,6 +317,24 @@ static void test_great_answer(void **state)
 
 /* ---- Time ---- */
 
+static void count(void *user)
+{
+    ++*(unsigned *)user;
+}
+
+/* To the peer's end, and closes. */
+static void expect_one_answer(struct rig *rig, int fd)
+{
+    struct text answers = {0};
+    char statuses[8192];
+
+    assert_true(rig_read(rig, fd, &answers, NULL));
+    rig_statuses(&answers, statuses);
+    assert_string_equal(statuses, "200 ");
+    text_fini(&answers);
+    close(fd);
+}
+
 static void test_times(void **state)
 {
     static const struct http_limits limits = {
@@ -303,11 +361,37 @@ static void test_times(void **state)
     assert_true(rig_say(&rig, fd, GET));
     rig_expect(&rig, fd, "hello\n");
     close(fd);
+    fd = rig_connect(&rig); /* nothing more but the empty line that some clients send behind a body */
+    assert_true(rig_say(&rig, fd, GET "\r\n"));
+    expect_one_answer(&rig, fd);
     fd = rig_open_stream(&rig); /* does not read */
     flood(&rig, 0, &rig.routes.slow);
     rig_turn_until(&rig, &rig.routes.gone, 2);
     close(fd);
     rig_check_clear(&rig);
+    rig_close(&rig);
+}
+
+/* An empty line is no request: neither where its client leaves, nor where the server goes down. */
+static void test_empty_line(void **state)
+{
+    unsigned drained = 0, heads = 0;
+    struct rig rig;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, NULL);
+    fd = rig_connect(&rig);
+    assert_true(rig_say(&rig, fd, GET "\r\n"));
+    shutdown(fd, SHUT_WR);
+    expect_one_answer(&rig, fd);
+    heads = rig.routes.heads;
+    fd = rig_connect(&rig);
+    assert_true(rig_say(&rig, fd, "\r\n" GET "\r\n"));
+    rig_turn_until(&rig, &rig.routes.heads, heads + 1);
+    http_server_drain(rig.server, count, &drained);
+    expect_one_answer(&rig, fd);
+    rig_turn_until(&rig, &drained, 1);
     rig_close(&rig);
 }
 
@@ -353,7 +437,8 @@ int main(void)
         cmocka_unit_test(test_half),         cmocka_unit_test(test_early_answer),
         cmocka_unit_test(test_slow_reader),  cmocka_unit_test(test_much_at_once),
         cmocka_unit_test(test_great_answer), cmocka_unit_test(test_times),
-        cmocka_unit_test(test_trickle),
+        cmocka_unit_test(test_trickle),      cmocka_unit_test(test_refused_sender),
+        cmocka_unit_test(test_empty_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

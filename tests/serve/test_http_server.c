@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -338,6 +339,27 @@ static void test_end(void **state)
         close(fds[i]);
 }
 
+/* A stream of HTTP/1.0 ends with its connection: one that is cut off must not look as if it were whole. */
+static void test_end_of_an_old_stream(void **state)
+{
+    struct text text = {0};
+    struct rig rig;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, NULL);
+    fd = rig_connect(&rig);
+    assert_true(rig_say(&rig, fd, "GET /open HTTP/1.0\r\n\r\n"));
+    assert_true(rig_read(&rig, fd, &text, "\r\n\r\n"));
+    http_server_free(rig.server);
+    rig.server = NULL;
+    rig_close(&rig);
+    assert_int_equal(recv(fd, text.bytes, 1, 0), -1);
+    assert_int_equal(errno, ECONNRESET);
+    text_fini(&text);
+    close(fd);
+}
+
 static void free_server(void *user, struct http_exchange *exchange)
 {
     struct rig *rig = user;
@@ -490,9 +512,10 @@ int main(void)
         cmocka_unit_test(test_one_body),     cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_two_thousand), cmocka_unit_test(test_sent_early),
         cmocka_unit_test(test_drain),        cmocka_unit_test(test_drain_of_nothing),
-        cmocka_unit_test(test_end),          cmocka_unit_test(test_end_inside),
-        cmocka_unit_test(test_unix),         cmocka_unit_test(test_unix_refused),
-        cmocka_unit_test(test_tcp_refused),  cmocka_unit_test(test_fd),
+        cmocka_unit_test(test_end),          cmocka_unit_test(test_end_of_an_old_stream),
+        cmocka_unit_test(test_end_inside),   cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_unix_refused), cmocka_unit_test(test_tcp_refused),
+        cmocka_unit_test(test_fd),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

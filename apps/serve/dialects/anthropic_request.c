@@ -31,6 +31,7 @@ const struct openai_field anthropic_fields[] = {PROMPT,
 const struct serve_field_name anthropic_names[] = {
     {"stop_sequences", "stop"},
     {"tools[].name", "tools[].function.name"},
+    {"tools[].description", "tools[].function.description"},
     {"tools[].input_schema", "tools[].function.parameters"},
     {"output_format.schema", "response_format.json_schema.schema"},
     {"output_format", "response_format"},
@@ -56,6 +57,16 @@ static const char *type_of(const json_t *block)
 static bool add(struct reader *reader, json_t *message)
 {
     return message != NULL && json_array_append_new(reader->messages, message) == 0;
+}
+
+/* What a block must have; an error names it. */
+static bool expect_member(struct reader *reader, const json_t *block, const char *param, const char *member,
+                          json_type type)
+{
+    char place[80];
+
+    snprintf(place, sizeof place, "%.60s.%s", param, member);
+    return openai_expect(reader->error, place, json_object_get(block, member), type);
 }
 
 /* ---- Contents ---------------------------------------------------------------------------- */
@@ -95,7 +106,7 @@ static bool add_result(struct reader *reader, const json_t *block, const char *p
     json_t *message = NULL;
     bool given = failed != NULL && !json_is_null(failed);
 
-    if (given && !openai_expect(reader->error, param, failed, JSON_TRUE)) {
+    if (given && !expect_member(reader, block, param, "is_error", JSON_TRUE)) {
         json_decref(text);
         return false;
     }
@@ -118,17 +129,17 @@ static bool add_result(struct reader *reader, const json_t *block, const char *p
 /* A block of a user's message: text joins `parts`, a result of a tool is a message of its own. */
 static bool read_user_block(struct reader *reader, const json_t *block, const char *param, json_t *parts)
 {
-    const json_t *content = json_object_get(block, "content"), *id = json_object_get(block, "tool_use_id");
+    const json_t *content = json_object_get(block, "content");
     json_t *text = NULL;
     char place[80];
 
     if (strcmp(type_of(block), "text") == 0)
-        return openai_expect(reader->error, param, json_object_get(block, "text"), JSON_STRING) &&
+        return expect_member(reader, block, param, "text", JSON_STRING) &&
                json_array_append(parts, (json_t *)(uintptr_t)block) == 0;
     if (strcmp(type_of(block), "tool_result") != 0)
         return openai_refuse(reader->error, "unsupported_value", param, "%s: blocks of type '%.40s' are not supported",
                              param, type_of(block));
-    if (!openai_expect(reader->error, param, id, JSON_STRING))
+    if (!expect_member(reader, block, param, "tool_use_id", JSON_STRING))
         return false;
     snprintf(place, sizeof place, "%.60s.content", param);
     text = content != NULL && !json_is_null(content) ? joined_text(content, place, reader->error) : json_string("");
@@ -168,7 +179,7 @@ static bool read_thought(struct reader *reader, const json_t *block, const char 
     const json_t *text = json_object_get(block, "thinking");
 
     return strcmp(type_of(block), "redacted_thinking") == 0 ||
-           (openai_expect(reader->error, param, text, JSON_STRING) &&
+           (expect_member(reader, block, param, "thinking", JSON_STRING) &&
             (json_string_length(text) == 0 ||
              json_array_append_new(answer->thoughts, json_pack("{s:s,s:O}", "type", "text", "text", text)) == 0));
 }
@@ -182,16 +193,16 @@ static bool read_answer_block(struct reader *reader, const json_t *block, const 
     char *arguments = NULL;
 
     if (strcmp(type, "text") == 0)
-        return openai_expect(reader->error, param, json_object_get(block, "text"), JSON_STRING) &&
+        return expect_member(reader, block, param, "text", JSON_STRING) &&
                json_array_append(answer->parts, (json_t *)(uintptr_t)block) == 0;
     if (strcmp(type, "thinking") == 0 || strcmp(type, "redacted_thinking") == 0)
         return read_thought(reader, block, param, answer);
     if (strcmp(type, "tool_use") != 0)
         return openai_refuse(reader->error, "unsupported_value", param, "%s: blocks of type '%.40s' are not supported",
                              param, type);
-    if (!openai_expect(reader->error, param, id, JSON_STRING) ||
-        !openai_expect(reader->error, param, name, JSON_STRING) ||
-        !openai_expect(reader->error, param, input, JSON_OBJECT))
+    if (!expect_member(reader, block, param, "id", JSON_STRING) ||
+        !expect_member(reader, block, param, "name", JSON_STRING) ||
+        !expect_member(reader, block, param, "input", JSON_OBJECT))
         return false;
     arguments = openai_dump(input);
     call = arguments != NULL ? json_pack("{s:O,s:s,s:{s:O,s:s}}", "id", id, "type", "function", "function", "name",
@@ -305,7 +316,7 @@ static json_t *read_tool(const json_t *tool, size_t i, struct openai_error *erro
     if (good && strict != NULL && !json_is_null(strict))
         good = openai_expect(error, param, strict, JSON_TRUE);
     function = good ? json_pack("{s:O,s:O}", "name", name, "parameters", schema) : NULL;
-    if (function != NULL && json_is_string(text))
+    if (function != NULL && text != NULL && !json_is_null(text))
         good = json_object_set(function, "description", text) == 0;
     if (function != NULL && json_is_true(strict))
         good = json_object_set(function, "strict", strict) == 0 && good;

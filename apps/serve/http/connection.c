@@ -142,9 +142,12 @@ static void unlist(struct http_connection *connection)
 void http_connection_close(struct http_connection *connection)
 {
     struct linger none = {.l_onoff = 1};
+    const struct http_exchange *exchange = connection->exchange;
 
     if (connection->state == HTTP_CLOSED)
         return;
+    if (exchange != NULL && exchange->begun && !exchange->chunked)
+        connection->reset = true; /* a stream that ends with the connection has not ended */
     connection->state = HTTP_CLOSED;
     unlist(connection);
     http_deadline_clear(&connection->reading);
@@ -165,7 +168,7 @@ void http_connection_close(struct http_connection *connection)
 }
 
 /* All has been sent. A peer that still sends would be answered by a reset, which could overtake what it has not read:
- * so only our side is shut, and what comes is thrown away for a while. */
+ * so only our side is shut, and what comes is thrown away for a while (http_input_receive). */
 static void shut(struct http_connection *connection)
 {
     if (connection->tls != NULL && !connection->reset) {
@@ -178,6 +181,7 @@ static void shut(struct http_connection *connection)
     }
     shutdown(connection->fd, SHUT_WR);
     connection->state = HTTP_LINGERING;
+    connection->body_since = uv_now(connection->server->loop);
     http_deadline_set(connection->server, &connection->reading, HTTP_FOR_PEER);
 }
 
@@ -219,6 +223,12 @@ static void tell_reader(struct http_connection *connection)
     }
 }
 
+bool http_connection_is_idle(const struct http_connection *connection)
+{
+    return connection->state == HTTP_IDLE ||
+           (connection->state == HTTP_READING_HEAD && connection->exchange->request.head_bytes == 0);
+}
+
 void http_connection_turn(struct http_connection *connection)
 {
     bool drains = connection->server->draining;
@@ -235,7 +245,7 @@ void http_connection_turn(struct http_connection *connection)
         tell_reader(connection);
     if (connection->state == HTTP_CLOSED)
         return;
-    if (connection->state == HTTP_IDLE && http_bytes_count(&connection->ahead) == 0 &&
+    if (http_connection_is_idle(connection) && http_bytes_count(&connection->ahead) == 0 &&
         (drains || connection->half || !connection->keep))
         connection->state = HTTP_ENDING;
     if (connection->lost)
@@ -255,7 +265,7 @@ void http_connection_due(struct http_connection *connection, enum http_reason re
         connection->lost = connection->reset = true;
     else if (reason == HTTP_FOR_PEER || (connection->tls != NULL && !http_tls_ready(connection->tls)))
         connection->lost = true;
-    else if (reason == HTTP_FOR_REQUEST)
+    else if (reason == HTTP_FOR_REQUEST || http_connection_is_idle(connection))
         connection->state = HTTP_ENDING;
     else
         http_answer_refuse(connection, 408, "the request did not come in time");

@@ -38,7 +38,7 @@ struct http_limits {
     size_t taken;         /* connections at once: who comes beyond it waits in the kernel's queue; 0: no bound */
     uint64_t held_bytes;  /* of all bodies together, at least body_bytes; more are answered 503; 0: 1 GiB */
     uint32_t head_ms;     /* from a connection's first byte of a request to the end of its head; 0: 10,000 */
-    uint32_t body_ms;     /* without any byte of the body; 0: 30,000 */
+    uint32_t body_ms;     /* without any byte of the body, and of one that is not wanted in all; 0: 30,000 */
     uint32_t idle_ms;     /* between two requests; 0: 75,000 */
     uint32_t reader_ms;   /* without taking any byte of an answer that waits; 0: 60,000 */
     uint32_t gather_ms;   /* what a stream gathers leaves so often; 0: nothing is gathered */

@@ -148,6 +148,7 @@ void http_input_ahead(struct http_connection *connection)
 static void receive_opened(struct http_connection *connection, const char *bytes, size_t n)
 {
     struct http_server *server = connection->server;
+    bool ready = http_tls_ready(connection->tls);
     long opened = 1;
 
     if (!http_tls_put(connection->tls, bytes, n)) {
@@ -159,13 +160,26 @@ static void receive_opened(struct http_connection *connection, const char *bytes
         if (opened > 0)
             take_bytes(connection, server->opened, (size_t)opened);
     }
-    if (connection->state == HTTP_CLOSED || opened == 0)
+    if (connection->state == HTTP_CLOSED)
+        return;
+    if (!ready && connection->state == HTTP_IDLE && http_tls_ready(connection->tls))
+        http_deadline_set(server, &connection->reading, HTTP_FOR_REQUEST); /* until then it had the time of a head */
+    if (opened == 0)
         return;
     http_output_send(connection); /* an alert, perhaps */
     if (opened == -2)
         http_input_end(connection);
     else
         connection->lost = true;
+}
+
+/* Many clients read no answer before they have sent all: who goes on sending has as long for it as a body may stop. */
+static void linger_on(struct http_connection *connection)
+{
+    struct http_server *server = connection->server;
+
+    if (!server->draining && uv_now(server->loop) < connection->body_since + server->limits.body_ms)
+        http_deadline_set(server, &connection->reading, HTTP_FOR_PEER);
 }
 
 void http_input_receive(struct http_connection *connection)
@@ -180,7 +194,9 @@ void http_input_receive(struct http_connection *connection)
         http_input_end(connection);
     } else {
         server->stats.bytes_in += (uint64_t)n;
-        if (connection->tls != NULL && connection->state < HTTP_LINGERING)
+        if (connection->state == HTTP_LINGERING)
+            linger_on(connection);
+        else if (connection->tls != NULL)
             receive_opened(connection, server->buffer, (size_t)n);
         else
             take_bytes(connection, server->buffer, (size_t)n);
@@ -216,7 +232,7 @@ void http_input_end(struct http_connection *connection)
         ask(connection);
     else if (connection->state == HTTP_LINGERING)
         connection->lost = true;
-    else if (connection->state == HTTP_READING_HEAD || connection->state == HTTP_READING_BODY)
+    else if (!http_connection_is_idle(connection) && connection->state < HTTP_ANSWERING)
         http_answer_refuse(connection, 400, "the request has no end");
     http_connection_mark(connection);
 }

@@ -96,7 +96,7 @@ struct http_connection {
     struct http_bytes ahead, out;
     struct http_bytes taken;  /* behind out: an answer that was not copied, and what was written behind it */
     struct http_bytes sealed; /* of these two, for the wire; TLS only */
-    uint64_t body_since;
+    uint64_t body_since;      /* when it began to come; of a connection that lingers: when that began */
     int fd;
     uint8_t state, watched;
     bool marked, counted, tcp;
@@ -167,6 +167,9 @@ void http_connection_mark(struct http_connection *connection); /* it gets a turn
 void http_connection_turn(struct http_connection *connection);
 void http_connection_due(struct http_connection *connection, enum http_reason reason);
 void http_connection_close(struct http_connection *connection); /* at once; tells the handlers */
+
+/* Between two requests: nothing of the next one has come but empty lines. */
+bool http_connection_is_idle(const struct http_connection *connection);
 
 /* Closed in every sense: its memory goes, unless it is marked still; then with the turn. */
 void http_connection_bury(struct http_connection *connection);
