@@ -62,7 +62,7 @@ bool openai_fix_function(json_t *message, const char *where, struct openai_error
 
     if (strcmp(role, "function") == 0) {
         snprintf(param, sizeof param, "%.50s.name", where);
-        return openai_expect(error, param, json_object_get(message, "name"), JSON_STRING) &&
+        return openai_expect_word(error, param, json_object_get(message, "name")) &&
                json_object_set_new(message, "role", json_string("tool")) == 0;
     }
     if (call == NULL)

@@ -63,6 +63,33 @@ json_t *openai_join_parts(const json_t *parts, const char *where, const char *co
     return joined;
 }
 
+/* The name of a call, where there is one. */
+static bool check_id(const json_t *object, const char *where, const char *member, struct openai_error *error)
+{
+    const json_t *id = json_object_get(object, member);
+    char param[96];
+
+    snprintf(param, sizeof param, "%.60s.%s", where, member);
+    return id == NULL || json_is_null(id) || openai_expect_word(error, param, id);
+}
+
+/* Arguments are JSON in a text; an object is taken, too, as templates do. */
+static bool check_call(const json_t *call, const char *where, struct openai_error *error)
+{
+    const json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+    char param[96];
+
+    snprintf(param, sizeof param, "%.60s.function", where);
+    if (!openai_expect(error, param, function, JSON_OBJECT))
+        return false;
+    snprintf(param, sizeof param, "%.60s.function.name", where);
+    if (!openai_expect_word(error, param, json_object_get(function, "name")))
+        return false;
+    snprintf(param, sizeof param, "%.60s.function.arguments", where);
+    return check_id(call, where, "id", error) &&
+           (json_is_object(arguments) || openai_expect(error, param, arguments, JSON_STRING));
+}
+
 static bool check_calls(const json_t *calls, const char *where, struct openai_error *error)
 {
     const json_t *call = NULL;
@@ -73,13 +100,8 @@ static bool check_calls(const json_t *calls, const char *where, struct openai_er
         return false;
     json_array_foreach(calls, i, call)
     {
-        const json_t *function = json_object_get(call, "function");
-
-        snprintf(param, sizeof param, "%.50s[%zu].function", where, i);
-        if (!openai_expect(error, param, function, JSON_OBJECT))
-            return false;
-        snprintf(param, sizeof param, "%.50s[%zu].function.name", where, i);
-        if (!openai_expect(error, param, json_object_get(function, "name"), JSON_STRING))
+        snprintf(param, sizeof param, "%.50s[%zu]", where, i);
+        if (!openai_expect(error, param, call, JSON_OBJECT) || !check_call(call, param, error))
             return false;
     }
     return true;
@@ -137,7 +159,8 @@ static bool fix_message(json_t *message, size_t i, struct openai_error *error)
     if (!openai_known_word(openai_roles, role))
         return openai_refuse(error, "invalid_value", param, "%s: '%.40s' is not a role", param, role);
     snprintf(param, sizeof param, "messages[%zu]", i);
-    if (!fix_content(message, role, i, error) || !openai_fix_function(message, param, error))
+    if (!fix_content(message, role, i, error) || !openai_fix_function(message, param, error) ||
+        !check_id(message, param, "tool_call_id", error))
         return false;
     calls = json_object_get(message, "tool_calls");
     snprintf(param, sizeof param, "messages[%zu].tool_calls", i);

@@ -208,12 +208,14 @@ static bool read_ids(const json_t *ids, uint32_t n_vocabulary, int32_t *out, str
 {
     for (size_t i = 0; i < json_array_size(ids); i++) {
         json_int_t id = json_integer_value(json_array_get(ids, i));
+        char param[48];
 
-        if (!openai_expect(error, "tokens", json_array_get(ids, i), JSON_INTEGER))
+        snprintf(param, sizeof param, "tokens[%zu]", i);
+        if (!openai_expect(error, param, json_array_get(ids, i), JSON_INTEGER))
             return false;
         if (id < 0 || id >= n_vocabulary)
-            return openai_refuse(error, "invalid_value", "tokens", "tokens[%zu] is %lld; the vocabulary has %u tokens",
-                                 i, (long long)id, n_vocabulary);
+            return openai_refuse(error, "invalid_value", param, "%s is %lld; the vocabulary has %u tokens", param,
+                                 (long long)id, n_vocabulary);
         out[i] = (int32_t)id;
     }
     return true;

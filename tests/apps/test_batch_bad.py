@@ -40,6 +40,13 @@ BAD_GRAMMARS = [  # url, body: found by compiling them
         "schema": {"type": "string", "format": "uri-template", "not": {"pattern": "(?=a)"}}}}}),
     (TEXT, {"prompt": "a", "guided_regex": "((a{1,100}){1,100}){1,100}"}),
 ]
+CALLS = [  # of an answer of before
+    ({"function": {"name": "f"}}, "missing_required_parameter", "function.arguments"),
+    ({"function": {"name": "f", "arguments": 5}}, "invalid_type", "function.arguments"),
+    ({"function": {"name": "f", "arguments": None}}, "invalid_type", "function.arguments"),
+    ({"function": {"name": "f\0g", "arguments": "{}"}}, "invalid_value", "function.name"),
+    ({"id": ["c"], "function": {"name": "f", "arguments": "{}"}}, "invalid_type", "id"),
+]
 BAD_BODIES = [  # url, body, code, param
     (RESPONSES, {}, "missing_required_parameter", "input"),
     (RESPONSES, {"input": 5}, "invalid_type", "input"),
@@ -109,6 +116,11 @@ BAD_BODIES = [  # url, body, code, param
      "messages[0].content[0].text"),
     (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "missing_required_parameter",
      "messages[0].tool_calls[0].function"),
+    *((CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function", **call}]}]}, code,
+       f"messages[0].tool_calls[0].{param}") for call, code, param in CALLS),
+    (CHAT, {"messages": [{"role": "tool", "content": "a", "tool_call_id": 5}]}, "invalid_type",
+     "messages[0].tool_call_id"),
+    (CHAT, {"messages": [{"role": "function", "content": "a", "name": "a\0b"}]}, "invalid_value", "messages[0].name"),
     (CHAT, {"messages": USER, "prompt": "x"}, "unknown_parameter", "prompt"),
     (CHAT, {"messages": USER, "nonsense": 1}, "unknown_parameter", "nonsense"),
     (CHAT, {"messages": USER, "tools": {}}, "invalid_type", "tools"),

@@ -341,13 +341,15 @@ static bool read_tools(const json_t *tools, json_t *out, struct openai_error *er
 static bool read_tool_choice(const json_t *choice, json_t *out, struct openai_error *error)
 {
     const char *type = type_of(choice);
-    const json_t *name = json_object_get(choice, "name");
+    const json_t *name = json_object_get(choice, "name"), *single = json_object_get(choice, "disable_parallel_tool_use");
     json_t *value = NULL;
 
     if (!openai_expect(error, "tool_choice", choice, JSON_OBJECT))
         return false;
-    if (json_is_true(json_object_get(choice, "disable_parallel_tool_use")) &&
-        json_object_set_new(out, "parallel_tool_calls", json_false()) != 0)
+    if (single != NULL && !json_is_null(single) &&
+        !openai_expect(error, "tool_choice.disable_parallel_tool_use", single, JSON_TRUE))
+        return false;
+    if (json_is_true(single) && json_object_set_new(out, "parallel_tool_calls", json_false()) != 0)
         return false;
     if (strcmp(type, "tool") == 0) {
         if (!openai_expect(error, "tool_choice.name", name, JSON_STRING))
