@@ -7,6 +7,7 @@
  * folder: a server that was killed goes on with it at the next start, and the files are the same to the byte. What the
  * end of a job will be is in its record before its files are moved to where clients see them. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -396,26 +397,45 @@ static void start(struct serve *serve, json_t *record, struct serve_model *model
     store_save(&serve->files->store, record);
 }
 
+/* The whole lines of a file: how many, their bytes, and whether it has more. False: it cannot be read. */
+static bool count_lines(const char *path, json_int_t *lines, off_t *bytes, bool *has_more)
+{
+    FILE *file = fopen(path, "rbe");
+    char piece[16384];
+    off_t read = 0;
+    size_t n = 0;
+    bool good = false;
+
+    if (file == NULL)
+        return false;
+    while ((n = fread(piece, 1, sizeof piece, file)) > 0) {
+        for (size_t i = 0; i < n; i++)
+            if (piece[i] == '\n') {
+                *bytes = read + (off_t)i + 1;
+                ++*lines;
+            }
+        read += (off_t)n;
+    }
+    good = ferror(file) == 0;
+    fclose(file);
+    *has_more = read > *bytes;
+    return good;
+}
+
 /* What an earlier process has written, up to the last whole line: it may have been killed within one. */
 static void take_result(struct serve *serve, json_t *record, const char *member, const char *ending, const char *count)
 {
-    char path[PATH_BYTES], why[512];
-    struct app_text text = {0};
+    char path[PATH_BYTES];
     json_int_t lines = 0;
-    size_t whole = 0;
+    off_t whole = 0;
+    bool has_more = false;
 
     if (!store_path(&serve->files->store, store_id(record), ending, path, sizeof path) || !is_filled(path) ||
-        !app_take_file(path, &text, why))
+        !count_lines(path, &lines, &whole, &has_more))
         return;
-    for (size_t i = 0; i < text.size; i++)
-        if (text.bytes[i] == '\n') {
-            whole = i + 1;
-            lines++;
-        }
-    if (whole == text.size || truncate(path, (off_t)whole) == 0)
+    if (!has_more || truncate(path, whole) == 0)
         name_result(serve, record, member, ending);
     json_object_set_new(json_object_get(store_object(record), "request_counts"), count, json_integer(lines));
-    free(text.bytes);
 }
 
 /* One that does not run ends with the answers that it has. */

@@ -341,7 +341,8 @@ static bool read_tools(const json_t *tools, json_t *out, struct openai_error *er
 static bool read_tool_choice(const json_t *choice, json_t *out, struct openai_error *error)
 {
     const char *type = type_of(choice);
-    const json_t *name = json_object_get(choice, "name"), *single = json_object_get(choice, "disable_parallel_tool_use");
+    const json_t *name = json_object_get(choice, "name"),
+                 *single = json_object_get(choice, "disable_parallel_tool_use");
     json_t *value = NULL;
 
     if (!openai_expect(error, "tool_choice", choice, JSON_OBJECT))
