@@ -454,6 +454,17 @@ runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error)
     return rn_gate_enter(&engine->gate) ? RUNNEL_OK : rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
 }
 
+bool rn_engine_hold(struct runnel_engine *engine)
+{
+    return rn_gate_enter(&engine->calls);
+}
+
+void rn_engine_let_go(struct runnel_engine *engine, bool held)
+{
+    if (held)
+        rn_gate_leave(&engine->calls);
+}
+
 /* No stream is left, and none is still to come: whoever submits is inside until its stream is counted. */
 static bool is_drained(const struct runnel_engine *engine)
 {
@@ -577,7 +588,7 @@ void rn_engine_free_rest(struct runnel_engine *engine)
     rn_free(&heap, engine);
 }
 
-/* Nothing new begins, and calls that block return. Whoever is inside a call that uses a model, or sends for one, has
+/* Nothing new begins, and calls that block return. Whoever is inside a call that uses a model, or sends to actors, has
  * left it: so ENGINE_CLOSE comes behind all that was sent. A loop of another thread lives until it has freed the rest.
  * */
 static void turn_away(struct runnel_engine *engine)

@@ -59,7 +59,7 @@ struct runnel_engine {
     pid_t process;            /* that made it: of its children none has the threads */
     struct rn_word closing;
     struct rn_gate gate;   /* of host threads inside calls that block; closed with `closing` */
-    struct rn_gate calls;  /* of those inside calls that use what a model consists of, or send for it; likewise */
+    struct rn_gate calls;  /* of those inside calls that use what a model consists of, or send to actors; likewise */
     struct rn_gate intake; /* of those inside calls that submit; closed: no more requests are taken */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions, session_places;
@@ -167,6 +167,11 @@ runnel_status rn_engine_check_process(const struct runnel_engine *engine, runnel
 /* Enters the engine's gate, for what blocks or delivers. OK: the caller leaves it again; CLOSED: the engine is being
  * freed; STATE: as above. */
 runnel_status rn_engine_enter(struct runnel_engine *engine, runnel_error *error);
+
+/* Keeps an engine that another thread begins to free from going before rn_engine_let_go, which gets the result. False:
+ * that has begun already, and waits for the callback that the caller is in. Does not block; nor does who holds it. */
+bool rn_engine_hold(struct runnel_engine *engine);
+void rn_engine_let_go(struct runnel_engine *engine, bool held);
 
 /* The last part of runnel_engine_free: delivers what is left, joins the threads and frees all. Every stream, load and
  * training has ended. On the thread of an attached loop, or without one. */

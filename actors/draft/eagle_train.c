@@ -658,14 +658,68 @@ static char *absolute(struct runnel_engine *engine, const char *path, bool *ok)
     return kept;
 }
 
+/* What the training reads once the caller has gone on; false: no memory. */
+static bool keep_texts(struct runnel_training *t, const char *model, const char *corpus, const char *head)
+{
+    bool ok = true;
+
+    t->model = absolute(t->engine, model, &ok);
+    t->head = absolute(t->engine, head, &ok);
+    t->state_file = absolute(t->engine, t->options.state, &ok);
+    t->corpus = copied(t->engine, corpus, t->corpus_bytes, &ok);
+    return ok;
+}
+
+/* In the engine's list, and then with a thread. The engine ends trainings behind calls that hold it, so that it finds
+ * none between the two. */
+static runnel_status begin(struct runnel_training *t, const char *model, const char *corpus, const char *head,
+                           runnel_error *error)
+{
+    bool inside = rn_gate_enter(&t->engine->trainings.gate);
+
+    RN_CHECK(inside);
+    if (!enter_list(t)) {
+        rn_gate_leave(&t->engine->trainings.gate);
+        return rn_error_set(error, RUNNEL_BUSY, "the engine has %u trainings, as many as it can", RN_MAX_TRAININGS);
+    }
+    rn_wake_init(&t->wake);
+    rn_wake_init(&t->pass_wake);
+    if (keep_texts(t, model, corpus, head) && rn_thread_start(&t->thread, training_main, t))
+        return RUNNEL_OK;
+    leave_engine(t);
+    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or thread for a training");
+}
+
+static runnel_status begin_training(struct runnel_engine *engine, const char *model, const char *corpus,
+                                    size_t corpus_bytes, const char *head, const runnel_eagle_options *options,
+                                    runnel_training **out, runnel_error *error)
+{
+    struct runnel_training *t;
+    runnel_status status = rn_eagle_files_check(&engine->heap, model, head, options->state, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    if (engine->devices[0] == NULL)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads");
+    t = new_handle(engine);
+    if (t == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
+    t->options = *options;
+    t->corpus_bytes = corpus_bytes;
+    status = begin(t, model, corpus, head, error);
+    if (status == RUNNEL_OK)
+        *out = t;
+    else
+        free_handle(t);
+    return status;
+}
+
 runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus, size_t corpus_bytes,
                                  const char *head, const runnel_eagle_options *given, runnel_training **out,
                                  runnel_error *error)
 {
     runnel_eagle_options options;
-    struct runnel_training *t;
     runnel_status status;
-    bool ok = true;
 
     rn_error_clear(error);
     if (read_options(given, &options, error) != RUNNEL_OK)
@@ -673,40 +727,13 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     if (engine == NULL || model == NULL || corpus == NULL || head == NULL || out == NULL)
         return rn_error_set(error, RUNNEL_INVALID,
                             "a training needs an engine, a model, a corpus, a path for the head and a handle");
-    status = rn_eagle_files_check(&engine->heap, model, head, options.state, error);
-    if (status != RUNNEL_OK)
-        return status;
     if (rn_engine_check_process(engine, error) != RUNNEL_OK)
         return RUNNEL_STATE;
-    if (rn_word_get(&engine->closing) != 0 || engine->devices[0] == NULL)
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
-    t = new_handle(engine);
-    if (t == NULL)
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
-    t->options = options;
-    t->corpus_bytes = corpus_bytes;
-    if (!rn_gate_enter(&engine->trainings.gate)) {
-        free_handle(t);
+    if (!rn_engine_hold(engine))
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
-    }
-    if (!enter_list(t)) {
-        rn_gate_leave(&engine->trainings.gate);
-        free_handle(t);
-        return rn_error_set(error, RUNNEL_BUSY, "the engine has %u trainings, as many as it can", RN_MAX_TRAININGS);
-    }
-    rn_wake_init(&t->wake);
-    rn_wake_init(&t->pass_wake);
-    t->model = absolute(engine, model, &ok);
-    t->head = absolute(engine, head, &ok);
-    t->state_file = absolute(engine, options.state, &ok);
-    t->corpus = copied(engine, corpus, corpus_bytes, &ok);
-    if (!ok || !rn_thread_start(&t->thread, training_main, t)) {
-        leave_engine(t);
-        free_handle(t);
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or thread for a training");
-    }
-    *out = t;
-    return RUNNEL_OK;
+    status = begin_training(engine, model, corpus, corpus_bytes, head, &options, out, error);
+    rn_engine_let_go(engine, true);
+    return status;
 }
 
 static float get_float(const struct rn_word *word)

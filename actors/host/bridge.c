@@ -54,7 +54,6 @@ void rn_host_publish_end(struct rn_host *host, struct rn_outlet *outlet)
 void rn_host_closed(struct rn_host *host)
 {
     rn_word_set(&host->closed, 1);
-    rn_wake_notify(&host->closed_wake);
     rn_notifier_raise_now(&host->notifier);
 }
 

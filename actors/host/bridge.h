@@ -25,8 +25,7 @@ struct rn_host {
     struct rn_holder dispatcher; /* the thread that dispatches */
     struct rn_edge missed;       /* another thread found it at work and cleared the notifier: raised again at its end */
     struct rn_word closed;       /* the router has nothing left */
-    struct rn_wake closed_wake;
-    struct rn_word free_wanted; /* runnel_engine_free was called inside a callback */
+    struct rn_word free_wanted;  /* runnel_engine_free was called inside a callback */
     runnel_delivery delivery;
     unsigned long thread; /* delivery thread */
     struct rn_word stopping;

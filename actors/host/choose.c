@@ -39,16 +39,29 @@ void rn_host_ask(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_
                                                           : (uint32_t)place);
 }
 
+static runnel_status choose(struct runnel_engine *engine, runnel_stream stream, size_t place)
+{
+    uint32_t generation;
+    struct rn_outlet *outlet = rn_host_find(engine, stream, &generation);
+
+    if (outlet == NULL)
+        return RUNNEL_NOT_FOUND;
+    if (!claim(outlet, generation))
+        return RUNNEL_STATE;
+    send_choice(engine, (uint32_t)stream.id, generation,
+                place < RN_CHOICE_NOTHING ? (uint32_t)place : RN_CHOICE_NO_PLACE);
+    return RUNNEL_OK;
+}
+
 runnel_status runnel_stream_choose(runnel_engine *engine, runnel_stream stream, size_t place)
 {
-    uint32_t slot = (uint32_t)stream.id, generation = (uint32_t)(stream.id >> 32);
+    runnel_status status;
+    bool held;
 
     if (engine == NULL)
         return RUNNEL_INVALID;
-    if (slot >= engine->max_streams || !rn_outlet_is(&engine->host.outlets[slot], generation))
-        return RUNNEL_NOT_FOUND;
-    if (!claim(&engine->host.outlets[slot], generation))
-        return RUNNEL_STATE;
-    send_choice(engine, slot, generation, place < RN_CHOICE_NOTHING ? (uint32_t)place : RN_CHOICE_NO_PLACE);
-    return RUNNEL_OK;
+    held = rn_engine_hold(engine);
+    status = choose(engine, stream, place);
+    rn_engine_let_go(engine, held);
+    return status;
 }

@@ -14,51 +14,61 @@ struct rn_outlet *rn_host_find(struct runnel_engine *engine, runnel_stream strea
     return &engine->host.outlets[slot];
 }
 
-/* The outlet of a stream that has not ended. INVALID: no engine; NOT_FOUND. */
-static runnel_status look_up(runnel_engine *engine, runnel_stream stream, struct rn_outlet **outlet,
-                             uint32_t *generation)
+typedef void control_fn(runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation);
+
+/* What is to be done with a stream that has not ended. INVALID: no engine; NOT_FOUND. */
+static runnel_status control(runnel_engine *engine, runnel_stream stream, control_fn *act)
 {
+    struct rn_outlet *outlet;
+    uint32_t generation;
+    bool held;
+
     if (engine == NULL)
         return RUNNEL_INVALID;
-    *outlet = rn_host_find(engine, stream, generation);
-    return *outlet != NULL ? RUNNEL_OK : RUNNEL_NOT_FOUND;
+    held = rn_engine_hold(engine);
+    outlet = rn_host_find(engine, stream, &generation);
+    if (outlet != NULL)
+        act(engine, outlet, generation);
+    rn_engine_let_go(engine, held);
+    return outlet != NULL ? RUNNEL_OK : RUNNEL_NOT_FOUND;
+}
+
+static void cancel(runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    struct rn_msg *msg;
+
+    if (!rn_host_cancel(&engine->host, outlet, generation))
+        return;
+    msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
+    msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
+    rn_actor_send(&engine->router.actor, msg);
 }
 
 runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
 {
-    struct rn_outlet *outlet;
-    uint32_t generation;
-    runnel_status status = look_up(engine, stream, &outlet, &generation);
+    return control(engine, stream, cancel);
+}
 
-    if (status == RUNNEL_OK && rn_host_cancel(&engine->host, outlet, generation)) {
-        struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
-
-        msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
-        rn_actor_send(&engine->router.actor, msg);
-    }
-    return status;
+static void pause_stream(runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    (void)engine;
+    rn_host_claim(&outlet->paused, generation);
 }
 
 runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
 {
-    struct rn_outlet *outlet;
-    uint32_t generation;
-    runnel_status status = look_up(engine, stream, &outlet, &generation);
+    return control(engine, stream, pause_stream);
+}
 
-    if (status == RUNNEL_OK)
-        rn_host_claim(&outlet->paused, generation);
-    return status;
+static void resume(runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    if (rn_word_replace(&outlet->paused, generation, 0))
+        rn_host_wake_consumer(&engine->host, outlet);
 }
 
 runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream)
 {
-    struct rn_outlet *outlet;
-    uint32_t generation;
-    runnel_status status = look_up(engine, stream, &outlet, &generation);
-
-    if (status == RUNNEL_OK && rn_word_replace(&outlet->paused, generation, 0))
-        rn_host_wake_consumer(&engine->host, outlet);
-    return status;
+    return control(engine, stream, resume);
 }
 
 /* ---- The list ---- */

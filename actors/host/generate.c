@@ -522,16 +522,22 @@ static size_t grammar_row_bytes(const struct rn_request *r)
                               rn_device_can(context->backend->caps, RN_CAN_DRAW));
 }
 
-static uint64_t request_bytes(const struct rn_request *r)
+static uint64_t request_bytes(const runnel_request *request, const struct rn_request *r)
 {
-    return sizeof *r + grammar_row_bytes(r) + r->text_bytes + (r->chat != NULL ? r->chat->context_bytes : 0) +
-           (r->pair != NULL ? r->pair->bytes : 0) + (r->grammar != NULL ? rn_grammar_text_bytes(r->grammar) : 0) +
-           (uint64_t)r->n_tokens * sizeof r->tokens[0] + (uint64_t)r->n_stop_tokens * sizeof r->stop_tokens[0];
+    uint64_t stops = 0;
+
+    for (size_t i = 0; i < request->n_stops; i++)
+        stops += strlen(request->stops[i]) + 1;
+    return sizeof *r + stops + request->sampling.n_biases * sizeof request->sampling.biases[0] + grammar_row_bytes(r) +
+           r->text_bytes + (r->chat != NULL ? r->chat->context_bytes : 0) + (r->pair != NULL ? r->pair->bytes : 0) +
+           (r->grammar != NULL ? rn_grammar_text_bytes(r->grammar) : 0) + (uint64_t)r->n_tokens * sizeof r->tokens[0] +
+           (uint64_t)r->n_stop_tokens * sizeof r->stop_tokens[0];
 }
 
-static runnel_status enter_queue(struct runnel_engine *engine, struct rn_request *r, runnel_error *error)
+static runnel_status enter_queue(struct runnel_engine *engine, const runnel_request *request, struct rn_request *r,
+                                 runnel_error *error)
 {
-    uint64_t tokens = queued_tokens(r), bytes = request_bytes(r);
+    uint64_t tokens = queued_tokens(r), bytes = request_bytes(request, r);
 
     RN_ASSERT(r->n_queued == 0 && r->n_bytes == 0 && bytes >= sizeof *r);
     if (!rn_counter_reserve(&engine->totals.queued_tokens, (int64_t)tokens, engine->max_queued_tokens))
@@ -610,7 +616,7 @@ static runnel_status submit(runnel_model *model, const runnel_request *request, 
 {
     struct runnel_engine *engine = model->engine;
     struct rn_msg *msg;
-    runnel_status status = enter_queue(engine, r, error);
+    runnel_status status = enter_queue(engine, request, r, error);
 
     if (status == RUNNEL_OK && (status = open_outlet(model, request, r)) != RUNNEL_OK) {
         rn_request_uncount(r);

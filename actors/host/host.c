@@ -38,16 +38,26 @@ static void release_cell(struct runnel_engine *engine, struct rn_outlet *outlet,
         send_credit(engine, outlet, generation);
 }
 
-/* The terminal event was delivered: the slot is free. */
-static void close_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
+/* The slot is free. */
+static void give_slot(struct runnel_engine *engine, struct rn_outlet *outlet)
 {
-    RN_ASSERT(rn_counter_get(&engine->totals.streams) > 0);
     rn_outlet_close(outlet);
     rn_word_set(&outlet->pulling, 0); /* before another stream has the slot */
-    rn_counter_add(&engine->totals.streams, -1);
     rn_pool_give(&engine->host.slots, rn_pool_cell(&engine->host.slots, outlet->slot));
+}
+
+/* The terminal event was delivered: what waits for that goes on. */
+static void count_end(struct runnel_engine *engine)
+{
+    rn_counter_add(&engine->totals.streams, -1);
     if (rn_counter_get(&engine->totals.streams) == 0)
         rn_uv_keep_alive(engine);
+}
+
+static void close_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    give_slot(engine, outlet);
+    count_end(engine);
 }
 
 static bool is_paused(const struct rn_outlet *outlet, uint32_t generation)
@@ -82,25 +92,41 @@ static void step_cell(struct runnel_engine *engine, struct rn_outlet *outlet, ui
         release_cell(engine, outlet, generation);
 }
 
+/* The slot first: the host may submit the next request inside the callback. */
+static void deliver_end(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    runnel_event_fn on_event = outlet->on_event;
+    struct rn_kept_end kept;
+    runnel_event event;
+    void *user = outlet->user;
+
+    rn_outlet_take_end(outlet, &kept, &event);
+    give_slot(engine, outlet);
+    if (on_event != NULL) /* NULL: of a host that takes, and has gone */
+        on_event(user, &event);
+    count_end(engine);
+}
+
 /* Runs the callback for the next event of the cell at the front, or drops the cell. True: it was the terminal one. */
 static bool deliver_event(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
                           const struct rn_cell *cell, bool paused)
 {
-    bool terminal = rn_event_is_terminal(cell->type);
     runnel_event event;
 
-    outlet->dropping |= paused && !terminal;
-    if ((terminal || !outlet->dropping) && outlet->on_event != NULL) { /* NULL: of a host that takes, and has gone */
+    if (rn_event_is_terminal(cell->type)) {
+        deliver_end(engine, outlet);
+        return true;
+    }
+    outlet->dropping |= paused;
+    if (!outlet->dropping && outlet->on_event != NULL) {
         rn_cell_event(outlet, cell, outlet->shown, &event);
         outlet->on_event(outlet->user, &event);
     }
-    if (terminal)
-        close_stream(engine, outlet);
-    else if (outlet->dropping)
+    if (outlet->dropping)
         release_cell(engine, outlet, generation);
     else
         step_cell(engine, outlet, generation, cell);
-    return terminal;
+    return false;
 }
 
 /* The generation of the callback stream in the slot; false: there is none, the raise came after its end. A slot
@@ -393,14 +419,16 @@ static void raise_taken(struct runnel_engine *engine)
         rn_notifier_raise_now(&host->notifier);
 }
 
-/* Of at most n nodes; returns how many there were. */
+/* Of at most n nodes; returns how many there were. Behind a callback that frees the engine none has another one. */
 static size_t take_some(struct runnel_engine *engine, size_t n)
 {
     struct rn_message *nodes[RUNNEL_MAX_TAKE];
     size_t n_nodes = receive_nodes(&engine->host, nodes, n);
 
     for (size_t i = 0; i < n_nodes; i++)
-        if (nodes[i]->kind == RN_HOST_STREAM)
+        if (rn_word_get(&engine->host.free_wanted) != 0)
+            put_back(&engine->host, nodes[i]);
+        else if (nodes[i]->kind == RN_HOST_STREAM)
             take_stream(engine, outlet_of(nodes[i]));
         else
             deliver_load(model_of(nodes[i]));
@@ -425,7 +453,7 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
     give_back_taken(engine);
     rn_notifier_clear(&host->notifier);
     n = n < RUNNEL_MAX_TAKE ? n : RUNNEL_MAX_TAKE;
-    while (host->n_taken < n && take_some(engine, n - host->n_taken) > 0)
+    while (host->n_taken < n && rn_word_get(&host->free_wanted) == 0 && take_some(engine, n - host->n_taken) > 0)
         continue;
     n_taken = host->n_taken;
     RN_ASSERT(n_taken <= n);
@@ -631,19 +659,7 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
     }
 }
 
-/* What the terminal event of a pulled stream points to: its slot is another's by the time the host reads it. */
-static _Thread_local char last_failure[RUNNEL_ERROR_BYTES];
-static _Thread_local runnel_logprob last_top[RUNNEL_MAX_TOP_LOGPROBS];
-
-static void keep_end(const struct rn_outlet *outlet, runnel_event *event)
-{
-    RN_CHECK(event->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
-    event->text = "";
-    if (event->n_top > 0)
-        event->top = memcpy(last_top, event->top, event->n_top * sizeof last_top[0]);
-    if (event->type == RUNNEL_EVENT_FAILED)
-        event->error = memcpy(last_failure, outlet->error, sizeof last_failure);
-}
+static _Thread_local struct rn_kept_end last_end; /* of the streams that this thread reads */
 
 static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
                           int64_t timeout_ms, runnel_event *event)
@@ -658,11 +674,11 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
     cell = await_cell(engine, outlet, generation, timeout_ms);
     if (cell == NULL)
         return RUNNEL_TIMEOUT;
-    rn_cell_event(outlet, cell, outlet->shown, event);
     if (rn_event_is_terminal(cell->type)) {
-        keep_end(outlet, event);
+        rn_outlet_take_end(outlet, &last_end, event);
         close_stream(engine, outlet);
     } else {
+        rn_cell_event(outlet, cell, outlet->shown, event);
         outlet->held = true;
     }
     return RUNNEL_OK;
@@ -751,7 +767,6 @@ runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery deliver
 
     *host = (struct rn_host){.closing_fd = -1};
     rn_mailbox_init(&host->mailbox, (int32_t)(engine->max_streams + RN_MAX_MODELS));
-    rn_wake_init(&host->closed_wake);
     if (!rn_notifier_init(&host->notifier, gather_us, &engine->clock))
         return RUNNEL_NO_MEMORY;
     host->closing_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

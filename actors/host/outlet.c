@@ -649,3 +649,12 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .stop_token = -1,
     };
 }
+
+void rn_outlet_take_end(const struct rn_outlet *outlet, struct rn_kept_end *kept, runnel_event *event)
+{
+    rn_cell_event(outlet, &outlet->end, 0, event);
+    RN_CHECK(event->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
+    event->top = event->n_top > 0 ? memcpy(kept->top, event->top, event->n_top * sizeof kept->top[0]) : NULL;
+    if (event->type == RUNNEL_EVENT_FAILED)
+        event->error = memcpy(kept->error, outlet->error, sizeof kept->error);
+}

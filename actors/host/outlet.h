@@ -246,6 +246,13 @@ void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, const ch
 uint32_t rn_cell_events(const struct rn_outlet *outlet, const struct rn_cell *cell);
 void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t index, runnel_event *event);
 
+/* Consumer: the terminal event, and what it points to in `kept`: so it is valid when the stream is closed. */
+struct rn_kept_end {
+    char error[RUNNEL_ERROR_BYTES];
+    runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS];
+};
+void rn_outlet_take_end(const struct rn_outlet *outlet, struct rn_kept_end *kept, runnel_event *event);
+
 static inline bool rn_event_is_terminal(uint32_t type)
 {
     return type >= RUNNEL_EVENT_DONE;

@@ -709,23 +709,40 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
     return RUNNEL_OK;
 }
 
-void runnel_model_cancel_load(runnel_model *model)
+static void cancel_load(struct runnel_model *model)
 {
-    if (model == NULL)
-        return;
     rn_word_set(&model->cancel, 1);
     if (rn_word_replace(&model->begun, 0, 1)) /* it waits behind others, and ends here */
         end_load(model, RUNNEL_CANCELLED);
 }
 
-void runnel_model_free(runnel_model *model)
+void runnel_model_cancel_load(runnel_model *model)
 {
+    struct runnel_engine *engine;
+    bool held;
+
     if (model == NULL)
         return;
-    runnel_model_cancel_load(model);
+    engine = model->engine;
+    held = rn_engine_hold(engine);
+    cancel_load(model);
+    rn_engine_let_go(engine, held);
+}
+
+void runnel_model_free(runnel_model *model)
+{
+    struct runnel_engine *engine;
+    bool held;
+
+    if (model == NULL)
+        return;
+    engine = model->engine;
+    held = rn_engine_hold(engine);
+    cancel_load(model);
     rn_word_set(&model->released, 1);
     rn_wake_notify(&model->wake);
     send_model(model, RN_MSG_MODEL_FREE);
+    rn_engine_let_go(engine, held);
 }
 
 static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, runnel_error *error)

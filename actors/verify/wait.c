@@ -24,7 +24,7 @@ static bool can_wait(const struct rn_verifier *verifier, const struct rn_verifie
            rn_verifier_room(verifier, stream) > 0;
 }
 
-/* An wait stream of each stream that may wait; how many. */
+/* A wait stream for each stream that may wait; how many. */
 static uint32_t look_at_all(struct rn_verifier *verifier)
 {
     uint32_t n = 0;

@@ -1,5 +1,6 @@
 /* The end of engines, models and streams, seen from the host: what its callbacks may still do while an engine is
  * being freed, ends that wait behind a pause, events that come late, slots that change hands. */
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -239,6 +240,58 @@ static void slots_change_hands(void **state)
     runnel_engine_free(reader.engine);
 }
 
+/* Where there is one slot the next request has it inside the callback that ends the last one, whose sentence and best
+ * tokens are still there behind that. A cancel there comes too late. */
+struct chain {
+    runnel_engine *engine;
+    runnel_model *model;
+    unsigned n_left, n_failed;
+};
+
+static void submit_next(struct capture *capture, const runnel_event *event)
+{
+    struct chain *chain = capture->hook_user;
+    runnel_request request = make_request(PROMPT, 1, capture);
+    runnel_stream stream;
+
+    if (event->type < RUNNEL_EVENT_DONE)
+        return;
+    assert_int_equal(capture->n_terminal, 1);
+    chain->n_failed += event->type == RUNNEL_EVENT_FAILED;
+    assert_int_equal(runnel_stream_cancel(chain->engine, event->stream), RUNNEL_NOT_FOUND);
+    if (chain->n_left-- == 0)
+        return;
+    capture->n_terminal = 0;
+    request.deadline_ms = chain->n_left == 1; /* it fails */
+    request.max_tokens = chain->n_left == 1 ? -1 : 1;
+    assert_int_equal(runnel_generate(chain->model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_not_equal(stream.id, event->stream.id);
+    assert_string_equal(event->error, capture->error);
+}
+
+static void the_next_inside_an_end(void **state)
+{
+    runnel_engine_options options;
+    struct capture capture = {.hook = submit_next};
+    struct chain chain = {.n_left = 3};
+    runnel_request request = make_request(PROMPT, 1, &capture);
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.max_streams = 1;
+    chain.engine = start_engine(&options);
+    chain.model = load_model(chain.engine, BUNDLED_MODEL, NULL);
+    capture.hook_user = &chain;
+    assert_int_equal(runnel_generate(chain.model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    run_until_end(chain.engine, &capture);
+    assert_int_equal(chain.n_left, UINT_MAX);
+    assert_int_equal(chain.n_failed, 1);
+    assert_int_equal(capture.last.type, RUNNEL_EVENT_DONE);
+    assert_quiet(chain.engine, 0);
+    runnel_engine_free(chain.engine);
+    capture_clear(&capture);
+}
+
 /* The sentence of a pulled failure is the reader's, whoever has the slot next. */
 static void pulled_failure(void **state)
 {
@@ -413,10 +466,15 @@ static void used_in_a_child(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_in_closing_callbacks), cmocka_unit_test(model_freed_in_closing_callback),
-        cmocka_unit_test(end_behind_a_pause),         cmocka_unit_test(late_load_news),
-        cmocka_unit_test(slots_change_hands),         cmocka_unit_test(pulled_failure),
-        cmocka_unit_test(loads_from_many_threads),    cmocka_unit_test(used_in_a_child),
+        cmocka_unit_test(model_in_closing_callbacks),
+        cmocka_unit_test(model_freed_in_closing_callback),
+        cmocka_unit_test(end_behind_a_pause),
+        cmocka_unit_test(late_load_news),
+        cmocka_unit_test(slots_change_hands),
+        cmocka_unit_test(pulled_failure),
+        cmocka_unit_test(the_next_inside_an_end),
+        cmocka_unit_test(loads_from_many_threads),
+        cmocka_unit_test(used_in_a_child),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,8 +16,10 @@
 
 #include "actors/engine.h"
 #include "actors/host/host.h"
+#include "runnel_files.h"
 #include "runnel_uv.h"
 #include "tests/actors/fixture.h"
+#include "tests/actors/scratch.h"
 #include "tests/base/refusing.h"
 
 #define PROMPT "Once upon a time"
@@ -122,6 +126,20 @@ static runnel_status load(void)
     return runnel_model_load(engine, BUNDLED_MODEL, NULL, &other, NULL);
 }
 
+static runnel_training *training; /* of the call below; its handle is left */
+static struct scratch scratch;
+
+static runnel_status train(void)
+{
+    static const char corpus[] =
+        "Once upon a time there was a little owl that lived in an old tree, far from the town, "
+        "and that slept all day until the moon came.";
+    char head[128];
+
+    snprintf(head, sizeof head, "%s/head.gguf", scratch.directory);
+    return runnel_eagle_train(engine, BUNDLED_MODEL, corpus, sizeof corpus - 1, head, NULL, &training, NULL);
+}
+
 /* Inside a callback, while another thread frees the engine. */
 struct use {
     runnel_status (*call)(void);
@@ -171,6 +189,8 @@ static void free_beside(runnel_status (*call)(void))
     assert_int_equal(use.status, RUNNEL_OK);
     assert_int_equal(capture.n_terminal, 1);
     assert_int_equal(late.n_terminal, call == generate);
+    runnel_training_free(training);
+    training = NULL;
     assert_int_equal(atomic_load(&memory.live), 0);
     capture_clear(&capture);
     capture_clear(&late);
@@ -178,11 +198,65 @@ static void free_beside(runnel_status (*call)(void))
 
 static void what_a_call_uses_stays(void **state)
 {
-    runnel_status (*const calls[])(void) = {tokenize, generate, check_grammar, render, load};
+    runnel_status (*const calls[])(void) = {tokenize, generate, check_grammar, render, load, train};
 
     (void)state;
+    scratch_open(&scratch);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         free_beside(calls[i]);
+    scratch_close(&scratch);
+}
+
+/* libc's, in which a thread stays that wakes the host's loop. */
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+    stay(0, NULL);
+    return syscall(SYS_write, fd, bytes, n);
+}
+
+static atomic_int gone;
+
+static bool is_gone(void)
+{
+    return atomic_load(&gone) != 0;
+}
+
+static void *resume(void *stream)
+{
+    watched = true;
+    assert_int_equal(runnel_stream_resume(engine, *(runnel_stream *)stream), RUNNEL_OK);
+    assert_false(watched);
+    return NULL;
+}
+
+/* Another thread is about to write to the engine's descriptor: it is not closed before. */
+static void a_stream_is_resumed_meanwhile(void **state)
+{
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, 3, &capture);
+    runnel_stream stream;
+    pthread_t thread;
+
+    (void)state;
+    start(RUNNEL_DELIVER_HOST);
+    has_happened = is_gone;
+    atomic_store(&n_inside, 0);
+    atomic_store(&gone, 0);
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+    while (rn_word_get(&engine->host.outlets[(uint32_t)stream.id].ended) == 0)
+        usleep(1000);
+    usleep(20000);
+    runnel_engine_dispatch(engine, 0); /* nothing wakes the loop any more */
+    assert_int_equal(pthread_create(&thread, NULL, resume, &stream), 0);
+    while (atomic_load(&n_inside) == 0)
+        usleep(1000);
+    runnel_engine_free(engine);
+    atomic_store(&gone, 1);
+    pthread_join(thread, NULL);
+    assert_false(happened);
+    assert_int_equal(capture.n_terminal, 1);
+    capture_clear(&capture);
 }
 
 static atomic_int drained;
@@ -319,6 +393,43 @@ static void inside_choose_of_a_pulled_stream(void **state)
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
     assert_int_equal(runnel_stream_next(engine, stream, -1, &event), RUNNEL_CLOSED);
     assert_int_equal(drain_status, RUNNEL_TIMEOUT);
+    assert_int_equal(atomic_load(&memory.live), 0);
+}
+
+static int n_asked;
+
+static int64_t free_at_once(void *user, runnel_candidates *candidates)
+{
+    (void)user;
+    (void)candidates;
+    n_asked++;
+    runnel_engine_free(engine);
+    return RUNNEL_CHOOSE_LATER;
+}
+
+/* Two questions wait when the host takes events; it frees the engine in the first, and is not asked again. */
+static void inside_choose_of_a_take(void **state)
+{
+    runnel_request request = endless(NULL);
+    const runnel_event *events[4];
+    runnel_samplers samplers;
+    runnel_stream streams[2];
+
+    (void)state;
+    start(RUNNEL_DELIVER_TAKE);
+    runnel_samplers_default(&samplers);
+    samplers.choose = free_at_once;
+    request.sampling.samplers = &samplers;
+    request.sampling.temperature = 1;
+    n_asked = 0;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(runnel_generate(model, &request, &streams[i], NULL), RUNNEL_OK);
+    for (int i = 0; i < 2; i++)
+        while (rn_outlet_waiting(&engine->host.outlets[(uint32_t)streams[i].id], (uint32_t)(streams[i].id >> 32)) == 0)
+            usleep(1000);
+    usleep(20000);
+    assert_int_equal(runnel_engine_take(engine, events, 4), 0);
+    assert_int_equal(n_asked, 1);
     assert_int_equal(atomic_load(&memory.live), 0);
 }
 
@@ -483,10 +594,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_call_uses_stays),
+        cmocka_unit_test(a_stream_is_resumed_meanwhile),
         cmocka_unit_test(a_drain_beside_a_submit),
         cmocka_unit_test(who_delivers_sleeps_meanwhile),
         cmocka_unit_test(freed_beside_the_engines_thread),
         cmocka_unit_test(inside_choose_of_a_pulled_stream),
+        cmocka_unit_test(inside_choose_of_a_take),
         cmocka_unit_test(the_end_of_a_pulled_stream_has_its_logprobs),
         cmocka_unit_test(detached_inside_a_callback),
         cmocka_unit_test(an_idle_loop_is_kept_alive),

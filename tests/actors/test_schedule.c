@@ -503,6 +503,34 @@ static void limits_refuse(void **state)
     stop();
 }
 
+/* Stop strings and biases are the request's, too. */
+static void limits_count_all(void **state)
+{
+    static char text[RUNNEL_MAX_STOP_BYTES + 1];
+    static const runnel_logit_bias biases[100];
+    const char *stops[3] = {text, text, text};
+    struct told told[2];
+    runnel_request request;
+    uint64_t plain;
+
+    (void)state;
+    memset(text, 'a', sizeof text - 1);
+    start(0, 0);
+    request = request_of(&told[0], 5, 1, 30);
+    submit(&told[0], &request);
+    plain = stats_now().queued_bytes;
+    request = request_of(&told[1], 5, 1, 30);
+    request.stops = stops;
+    request.n_stops = 3;
+    request.sampling.biases = biases;
+    request.sampling.n_biases = 100;
+    submit(&told[1], &request);
+    assert_true(stats_now().queued_bytes >= 2 * plain + 3 * RUNNEL_MAX_STOP_BYTES + sizeof biases);
+    run_all();
+    assert_int_equal(stats_now().queued_bytes, 0);
+    stop();
+}
+
 /* The hint is the time between ends. */
 static void retry_hint(void **state)
 {
@@ -623,6 +651,7 @@ int main(void)
         cmocka_unit_test(deadlines),
         cmocka_unit_test(many_deadlines),
         cmocka_unit_test(limits_refuse),
+        cmocka_unit_test(limits_count_all),
         cmocka_unit_test(retry_hint),
         cmocka_unit_test(drain),
     };

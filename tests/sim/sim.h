@@ -204,7 +204,6 @@ struct sim {
     bool free_at_return;   /* ... inside a callback: carried out when the dispatch returns */
     bool step_at_once;     /* the engine is being freed: no step waits for the simulation */
     bool ending;           /* the host only lets things run out */
-    bool slot_closing;     /* the last terminal event's slot is free once its callback has returned */
     bool faults_armed;
     uint64_t live_bytes, live_allocations;
     struct sim_model models[SIM_MODELS];

@@ -9,13 +9,6 @@
 
 /* ---- Being told ---- */
 
-/* A slot is free once the callback of its terminal event has returned. */
-static void slot_closed(struct sim *sim)
-{
-    sim->n_live -= sim->slot_closing;
-    sim->slot_closing = false;
-}
-
 static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event)
 {
     sim->n_events++;
@@ -52,10 +45,9 @@ void sim_on_event(void *user, const runnel_event *event)
 
     if (sim->telling != NULL)
         sim_fail(sim, "a callback inside a callback");
-    slot_closed(sim);
     sim->telling = stream;
     take_event(sim, stream, event);
-    sim->slot_closing = stream->ended;
+    sim->n_live -= stream->ended; /* the slot may be another's inside the callback */
     if (!sim->ending && !sim->failed && sim_has(sim, SIM_ACT_INSIDE) && sim_chance(sim, 10))
         sim_act(sim);
     sim->telling = NULL;
@@ -65,7 +57,6 @@ size_t sim_deliver(struct sim *sim, size_t max_events)
 {
     size_t n = runnel_engine_dispatch(sim->engine, max_events);
 
-    slot_closed(sim);
     if (max_events > 0 && n > max_events)
         sim_fail(sim, "dispatch of %zu events ran %zu", max_events, n);
     return n;
@@ -315,6 +306,8 @@ static bool is_over(const struct sim *sim, const struct sim_stream *stream, cons
                                                   rn_guide_row_bytes(ORACLE_VOCAB, ORACLE_VOCAB, true)
                                             : 0);
 
+    for (uint32_t i = 0; i < stream->n_stops; i++)
+        bytes += strlen(stream->stops[i]) + 1;
     return (sim->plan.max_queued_tokens > 0 && stats->queued_tokens > 0 &&
             stats->queued_tokens + stream->n_prompt > sim->plan.max_queued_tokens) ||
            (sim->plan.max_queued_bytes > 0 && stats->queued_bytes > 0 &&
@@ -490,7 +483,7 @@ static void act_on_stream(struct sim *sim, uint32_t what)
     stream = &sim->streams[sim_pick(sim, sim->n_streams)];
     if (stream->ended && sim_chance(sim, 80))
         return;
-    expected = stream->ended && sim->telling != stream ? RUNNEL_NOT_FOUND : RUNNEL_OK;
+    expected = stream->ended ? RUNNEL_NOT_FOUND : RUNNEL_OK;
     if (what == 0) {
         status = runnel_stream_cancel(sim->engine, stream->id);
         stream->cancelled = true;
