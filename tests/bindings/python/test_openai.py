@@ -506,7 +506,8 @@ async def test_a_cancelled_reader_cancels_all_choices(engine, model):
     await asyncio.wait_for(engine.drain(), 600)  # what runs on has no end
     assert engine.streams() == []
     with pytest.raises(runnel.CancelledError):
-        await stream.__anext__()
+        async for _ in stream:  # what had come before, if the machine is slow
+            pass
 
 
 async def test_both_clients_serve_models_of_both_kinds(model, blocking_model):
