@@ -137,8 +137,8 @@ typedef struct runnel_engine_options {
     uint64_t max_queued_tokens; /* limit on tokens of waiting prompts, over all models. A submit above it is refused
                                    with BUSY, unless no prompt waits. Text counts by its bytes until it is tokenized.
                                    0: no limit */
-    uint64_t max_queued_bytes;  /* limit on memory of requests (prompt, stops, tokens; with a grammar a row of logits)
-                                   that have not ended; likewise. Above it grammars make no drafts.
+    uint64_t max_queued_bytes;  /* limit on memory of requests (prompt, stops, biases, tokens; with a grammar a row of
+                                   logits) that have not ended; likewise. Above it grammars make no drafts.
                                    0: no limit */
     const runnel_architecture_row *const *architectures; /* [n_architectures] that models of this engine may have beside
                                    the known ones, at most 1024. INVALID names the row and what is wrong with it: a name
